@@ -1,0 +1,148 @@
+//! Reading a quantity with its unit from text.
+
+use alloc::string::{String, ToString};
+
+/// Why a text is not a quantity. Says what was found and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// There is no number at the start.
+    #[error("`{found}` is not a number with a unit; expected for example `{example}`")]
+    NotANumber {
+        /// The text as given.
+        found: String,
+        /// A text that would be accepted.
+        example: &'static str,
+    },
+    /// The number stands alone.
+    #[error("`{found}` has no unit; expected one of {units}, for example `{example}`")]
+    MissingUnit {
+        /// The text as given.
+        found: String,
+        /// The accepted units.
+        units: &'static str,
+        /// A text that would be accepted.
+        example: &'static str,
+    },
+    /// The unit is not one of this quantity's.
+    #[error("`{unit}` in `{found}` is not a unit of {quantity}; expected one of {units}")]
+    UnknownUnit {
+        /// The text as given.
+        found: String,
+        /// The unit that was found.
+        unit: String,
+        /// What was being read.
+        quantity: &'static str,
+        /// The accepted units.
+        units: &'static str,
+    },
+    /// The value lies outside the quantity's range.
+    #[error("`{found}` is out of range: {expected}")]
+    OutOfRange {
+        /// The text as given.
+        found: String,
+        /// The accepted range.
+        expected: &'static str,
+    },
+}
+
+/// How one quantity is written: its name, its units with their size in the base unit, an example.
+pub(crate) struct Grammar {
+    pub quantity: &'static str,
+    pub units: &'static [(&'static str, f64)],
+    pub listed: &'static str,
+    pub example: &'static str,
+}
+
+impl Grammar {
+    /// Reads `text` and returns the value in the base unit; always finite.
+    pub fn read(&self, text: &str) -> Result<f64, ParseError> {
+        let trimmed = text.trim();
+        let split = number_length(trimmed);
+        let (number, unit) = (&trimmed[..split], trimmed[split..].trim());
+        let value: f64 = match number.parse::<f64>() {
+            Ok(value) if value.is_finite() => value,
+            _ => {
+                return Err(ParseError::NotANumber {
+                    found: text.to_string(),
+                    example: self.example,
+                });
+            }
+        };
+        if unit.is_empty() {
+            return Err(ParseError::MissingUnit {
+                found: text.to_string(),
+                units: self.listed,
+                example: self.example,
+            });
+        }
+        match self.units.iter().find(|(name, _)| *name == unit) {
+            Some((_, size)) => Ok(value * size),
+            None => Err(ParseError::UnknownUnit {
+                found: text.to_string(),
+                unit: unit.to_string(),
+                quantity: self.quantity,
+                units: self.listed,
+            }),
+        }
+    }
+}
+
+/// Length of the leading decimal number. An `e` belongs to it only when digits follow, so that
+/// `1e-6` and `5exa` are told apart.
+fn number_length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let digits = |mut at: usize| {
+        while at < bytes.len() && bytes[at].is_ascii_digit() {
+            at += 1;
+        }
+        at
+    };
+    let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
+    let mut end = digits(sign);
+    if bytes.get(end) == Some(&b'.') {
+        end = digits(end + 1);
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let exponent = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let stop = digits(exponent);
+        if stop > exponent {
+            end = stop;
+        }
+    }
+    end
+}
+
+/// Implements text reading and serde for a quantity that has `from_text` and `Display`.
+macro_rules! quantity_text {
+    ($type:ty, $what:literal) => {
+        impl core::str::FromStr for $type {
+            type Err = crate::ParseError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                <$type>::from_text(text)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl serde::de::Visitor<'_> for Visitor {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                        f.write_str($what)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        <$type>::from_text(text).map_err(E::custom)
+                    }
+                }
+                from.deserialize_any(Visitor)
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+    };
+}
+pub(crate) use quantity_text;

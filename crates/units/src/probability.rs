@@ -1,0 +1,79 @@
+//! Probabilities, read as percentages so that nobody takes a ratio for a percentage.
+
+use core::fmt;
+
+use crate::ParseError;
+use crate::parse::{Grammar, quantity_text};
+
+const GRAMMAR: Grammar = Grammar {
+    quantity: "probability",
+    units: &[("%", 1e-2), ("ppm", 1e-6)],
+    listed: "%, ppm",
+    example: "0.17%",
+};
+
+/// A probability, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Probability(f64);
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Self = Self(0.0);
+    /// Always.
+    pub const ONE: Self = Self(1.0);
+
+    /// The probability `ratio`, or `None` unless 0 ≤ `ratio` ≤ 1.
+    pub fn new(ratio: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&ratio).then_some(Self(ratio))
+    }
+
+    /// The probability as a ratio, 0 to 1.
+    pub const fn ratio(self) -> f64 {
+        self.0
+    }
+
+    /// The probability that this does not happen.
+    pub fn complement(self) -> Self {
+        Self(1.0 - self.0)
+    }
+
+    /// Reads a text such as `"0.17%"` or `"60ppm"`.
+    ///
+    /// # Errors
+    /// The text has no number, no unit, an unknown unit, or a value outside 0 to 100 %.
+    pub fn from_text(text: &str) -> Result<Self, ParseError> {
+        Self::new(GRAMMAR.read(text)?).ok_or_else(|| ParseError::OutOfRange {
+            found: text.into(),
+            expected: "a probability is from 0% to 100%",
+        })
+    }
+}
+
+quantity_text!(Probability, "a probability with a unit, for example \"0.17%\"");
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nine digits after the point print a share such as 99.999 % without binary noise.
+        let percent = libm::round(self.0 * 1e11) * 1e-9;
+        write!(f, "{}%", libm::round(percent * 1e9) / 1e9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn percentages_and_parts_per_million_are_read() {
+        assert!((Probability::from_text("0.17%").unwrap().ratio() - 1.7e-3).abs() < 1e-15);
+        assert!((Probability::from_text("60ppm").unwrap().ratio() - 6e-5).abs() < 1e-15);
+        assert_eq!(Probability::from_text("99.999%").unwrap().to_string(), "99.999%");
+    }
+
+    #[test]
+    fn a_bare_ratio_is_refused_because_it_may_mean_percent() {
+        assert!(Probability::from_text("0.00166").unwrap_err().to_string().contains("no unit"));
+        assert!(Probability::from_text("101%").is_err());
+    }
+}

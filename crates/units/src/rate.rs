@@ -1,0 +1,149 @@
+//! Data rates in bits per second.
+
+use core::fmt;
+
+use crate::parse::{Grammar, quantity_text};
+use crate::{Bytes, Duration, ParseError};
+
+const GRAMMAR: Grammar = Grammar {
+    quantity: "rate",
+    units: &[
+        ("bit/s", 1.0),
+        ("kbit/s", 1e3),
+        ("Mbit/s", 1e6),
+        ("Gbit/s", 1e9),
+        ("bps", 1.0),
+        ("kbps", 1e3),
+        ("Mbps", 1e6),
+        ("Gbps", 1e9),
+    ],
+    listed: "bit/s, kbit/s, Mbit/s, Gbit/s",
+    example: "10Mbit/s",
+};
+
+/// A data rate in bits per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// Nothing moves.
+    pub const ZERO: Self = Self(0);
+
+    /// A rate of `bits` bits per second.
+    pub const fn from_bps(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// A rate of `megabits` million bits per second, rounded to one bit per second; negative and
+    /// NaN become zero.
+    pub fn from_mbps(megabits: f64) -> Self {
+        Self(libm::round(megabits * 1e6) as u64)
+    }
+
+    /// Bits per second.
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+
+    /// How long `size` takes at this rate, rounded up to the nanosecond; for ever at rate zero.
+    pub const fn time_for(self, size: Bytes) -> Duration {
+        self.time_for_bits(size.bits())
+    }
+
+    /// How long `bits` bits take at this rate, rounded up to the nanosecond; for ever at rate zero.
+    pub const fn time_for_bits(self, bits: u64) -> Duration {
+        if self.0 == 0 {
+            return Duration::MAX;
+        }
+        match bits.checked_mul(1_000_000_000) {
+            Some(scaled) => Duration::from_nanos(scaled.div_ceil(self.0) as i64),
+            None => {
+                let nanos = (bits as u128 * 1_000_000_000).div_ceil(self.0 as u128);
+                if nanos > i64::MAX as u128 {
+                    Duration::MAX
+                } else {
+                    Duration::from_nanos(nanos as i64)
+                }
+            }
+        }
+    }
+
+    /// How many whole bits pass in `span`; zero for a negative span.
+    pub const fn bits_in(self, span: Duration) -> u64 {
+        if span.as_nanos() <= 0 {
+            return 0;
+        }
+        (self.0 as u128 * span.as_nanos() as u128 / 1_000_000_000) as u64
+    }
+
+    /// Reads a text such as `"10Mbit/s"`. Units: bit/s, kbit/s, Mbit/s, Gbit/s (also bps, Mbps …).
+    ///
+    /// # Errors
+    /// The text has no number, no unit, an unknown unit, or a value that is negative or too large.
+    pub fn from_text(text: &str) -> Result<Self, ParseError> {
+        let bits = GRAMMAR.read(text)?;
+        if !(0.0..=1e15).contains(&bits) {
+            return Err(ParseError::OutOfRange {
+                found: text.into(),
+                expected: "a rate is from 0bit/s to 1000000Gbit/s",
+            });
+        }
+        Ok(Self(libm::round(bits) as u64))
+    }
+}
+
+quantity_text!(Rate, "a rate with a unit, for example \"10Mbit/s\"");
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (size, unit) in [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1_000, "kbit/s")] {
+            if self.0 >= size && self.0.is_multiple_of(size / 1_000) {
+                let (whole, thousandths) = (self.0 / size, self.0 % size / (size / 1_000));
+                if thousandths == 0 {
+                    return write!(f, "{whole}{unit}");
+                }
+                let mut digits = 3;
+                let mut fraction = thousandths;
+                while fraction.is_multiple_of(10) {
+                    fraction /= 10;
+                    digits -= 1;
+                }
+                return write!(f, "{whole}.{fraction:0digits$}{unit}");
+            }
+        }
+        write!(f, "{}bit/s", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_1200_byte_packet_takes_960_microseconds_at_10_megabits() {
+        let rate = Rate::from_text("10Mbit/s").unwrap();
+        assert_eq!(rate.time_for(Bytes::new(1200)), Duration::from_micros(960));
+        assert_eq!(rate.bits_in(Duration::from_micros(960)), 9600);
+    }
+
+    #[test]
+    fn a_negative_rate_and_a_bare_number_are_refused() {
+        assert!(Rate::from_text("-1Mbit/s").unwrap_err().to_string().contains("out of range"));
+        assert!(Rate::from_text("10").unwrap_err().to_string().contains("no unit"));
+        assert!(Rate::from_text("10MB").unwrap_err().to_string().contains("not a unit of rate"));
+    }
+
+    #[test]
+    fn rate_zero_takes_for_ever() {
+        assert_eq!(Rate::ZERO.time_for(Bytes::new(1)), Duration::MAX);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_rate_reads_back_what_it_prints(bits in 0u64..1_000_000_000_000) {
+            let rate = Rate::from_bps(bits);
+            proptest::prop_assert_eq!(Rate::from_text(&rate.to_string()).unwrap(), rate);
+        }
+    }
+}

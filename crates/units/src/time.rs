@@ -1,0 +1,288 @@
+//! Instants and durations in nanoseconds of the run's own time.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+
+use crate::ParseError;
+use crate::parse::{Grammar, quantity_text};
+
+const GRAMMAR: Grammar = Grammar {
+    quantity: "time",
+    units: &[
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("min", 60e9),
+        ("h", 3600e9),
+    ],
+    listed: "ns, us, ms, s, min, h",
+    example: "30ms",
+};
+
+/// A point in time: nanoseconds since the start of the run. Range ±292 years; arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(i64);
+
+/// A span of time in nanoseconds, possibly negative. Arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Duration(i64);
+
+impl Instant {
+    /// The start of the run.
+    pub const ZERO: Self = Self(0);
+    /// Later than any event; stands for "never".
+    pub const FAR_FUTURE: Self = Self(i64::MAX);
+
+    /// The instant `nanos` nanoseconds after the start of the run.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// The instant `millis` milliseconds after the start of the run.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// The instant `seconds` seconds after the start of the run, rounded to the nanosecond.
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Self(libm::round(seconds * 1e9) as i64)
+    }
+
+    /// Nanoseconds since the start of the run.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Seconds since the start of the run.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// The time since `earlier`, or zero if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        let span = self.0.saturating_sub(earlier.0);
+        Duration(if span < 0 { 0 } else { span })
+    }
+}
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest span.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// A span of `nanos` nanoseconds.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// A span of `micros` microseconds.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// A span of `millis` milliseconds.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// A span of `seconds` seconds.
+    pub const fn from_secs(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1_000_000_000))
+    }
+
+    /// A span of `seconds` seconds, rounded to the nanosecond; saturates, and NaN becomes zero.
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Self(libm::round(seconds * 1e9) as i64)
+    }
+
+    /// The span in nanoseconds.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// The span in milliseconds.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 * 1e-6
+    }
+
+    /// The span in seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// True when the span is longer than zero.
+    pub const fn is_positive(self) -> bool {
+        self.0 > 0
+    }
+
+    /// The span times a real factor, rounded to the nanosecond.
+    pub fn mul_f64(self, factor: f64) -> Self {
+        Self(libm::round(self.0 as f64 * factor) as i64)
+    }
+
+    /// The absolute value.
+    pub const fn abs(self) -> Self {
+        Self(self.0.saturating_abs())
+    }
+
+    /// Reads a text such as `"30ms"`, `"20.04s"` or `"30min"`. Units: ns, us, ms, s, min, h.
+    ///
+    /// # Errors
+    /// The text has no number, no unit, an unknown unit, or a value that is negative or too large.
+    pub fn from_text(text: &str) -> Result<Self, ParseError> {
+        let nanos = GRAMMAR.read(text)?;
+        if !(0.0..9.2e18).contains(&nanos) {
+            return Err(ParseError::OutOfRange {
+                found: text.into(),
+                expected: "a time is from 0ns to 292 years",
+            });
+        }
+        Ok(Self(libm::round(nanos) as i64))
+    }
+}
+
+quantity_text!(Duration, "a time with a unit, for example \"30ms\"");
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Duration {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Duration {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Duration {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl SubAssign for Duration {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+impl Mul<i64> for Duration {
+    type Output = Self;
+    fn mul(self, factor: i64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+}
+
+impl Div<i64> for Duration {
+    type Output = Self;
+    /// Division by zero gives the longest span.
+    fn div(self, divisor: i64) -> Self {
+        Self(self.0.checked_div(divisor).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(i64, &str); 6] = [
+            (3_600_000_000_000, "h"),
+            (60_000_000_000, "min"),
+            (1_000_000_000, "s"),
+            (1_000_000, "ms"),
+            (1_000, "us"),
+            (1, "ns"),
+        ];
+        if self.0 == 0 {
+            return f.write_str("0s");
+        }
+        for (size, unit) in UNITS {
+            if self.0 % size == 0 {
+                return write!(f, "{}{unit}", self.0 / size);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}s", self.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        for (text, nanos) in [
+            ("30ms", 30_000_000),
+            ("20.04s", 20_040_000_000),
+            ("30min", 1_800_000_000_000),
+            ("2 h", 7_200_000_000_000),
+            ("1e-3s", 1_000_000),
+            ("5us", 5_000),
+        ] {
+            assert_eq!(Duration::from_text(text).unwrap().as_nanos(), nanos, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_without_unit_is_refused_with_an_example() {
+        let error = Duration::from_text("300").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`300` has no unit; expected one of ns, us, ms, s, min, h, for example `30ms`"
+        );
+        assert!(Duration::from_text("-5ms").is_err());
+        assert!(Duration::from_text("NaNms").is_err());
+        assert!(Duration::from_text("5 parsecs").is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_duration_reads_back_what_it_prints(nanos in 0i64..9_000_000_000_000_000) {
+            let span = Duration::from_nanos(nanos);
+            proptest::prop_assert_eq!(Duration::from_text(&span.to_string()).unwrap(), span);
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,20}") {
+            let _ = Duration::from_text(&text);
+        }
+    }
+}
