@@ -1,0 +1,300 @@
+//! CUBIC: the window follows a cubic curve around the window of the last loss.
+//!
+//! Source: RFC 9438. Windows are in segments and times in seconds, as in the RFC.
+
+use alloc::boxed::Box;
+
+use skybraid_units::{Bytes, Instant};
+
+use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use crate::registry::{About, Parameter};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "cubic",
+    summary: "CUBIC: after a loss the window climbs steeply, levels off at the window where the loss \
+              happened, then probes beyond it, in real time rather than in round trips; never slower \
+              than Reno would be.",
+    source: "RFC 9438",
+    parameters: &[
+        Parameter {
+            name: "c",
+            unit: "segments/s³",
+            default: "0.4",
+            summary: "steepness of the curve",
+        },
+        Parameter {
+            name: "beta",
+            unit: "ratio",
+            default: "0.7",
+            summary: "what is left of the window after a loss",
+        },
+        Parameter {
+            name: "fast_convergence",
+            unit: "true or false",
+            default: "true",
+            summary: "give way faster when the window at loss shrinks from one loss to the next",
+        },
+    ],
+};
+
+/// The curve.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Steepness in segments/s³, above 0.
+    pub c: f64,
+    /// What is left of the window after a loss, between 0 and 1.
+    pub beta: f64,
+    /// RFC 9438 §4.7.
+    pub fast_convergence: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { c: 0.4, beta: 0.7, fast_convergence: true }
+    }
+}
+
+impl Config {
+    /// A fresh instance. Parameters outside their range are replaced by the defaults.
+    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
+        let usual = Self::default();
+        let segment = path.segment.get().max(1) as f64;
+        let initial = (path.initial_window.get() as f64 / segment).max(1.0);
+        Box::new(Cubic {
+            c: if self.c > 0.0 { self.c } else { usual.c },
+            beta: if self.beta > 0.0 && self.beta < 1.0 { self.beta } else { usual.beta },
+            fast_convergence: self.fast_convergence,
+            segment,
+            initial_window: initial,
+            window: initial,
+            threshold: if path.initial_threshold == Bytes::new(u64::MAX) {
+                f64::INFINITY
+            } else {
+                path.initial_threshold.get() as f64 / segment
+            },
+            w_max: 0.0,
+            window_before_loss: 0.0,
+            epoch: None,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Cubic {
+    c: f64,
+    beta: f64,
+    fast_convergence: bool,
+    segment: f64,
+    initial_window: f64,
+    window: f64,
+    threshold: f64,
+    /// Window at the last loss, lowered by fast convergence.
+    w_max: f64,
+    /// `cwnd_prior`: the window just before the last reduction.
+    window_before_loss: f64,
+    epoch: Option<Epoch>,
+}
+
+/// A stretch of congestion avoidance between two losses.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// Start of the epoch, moved on by the time in which the application did not fill the window.
+    start: Instant,
+    /// Last acknowledgement.
+    last: Instant,
+    k: f64,
+    w_max: f64,
+    w_est: f64,
+}
+
+impl Cubic {
+    /// W_cubic(t) of RFC 9438 figure 1.
+    fn curve(&self, epoch: &Epoch, t: f64) -> f64 {
+        let offset = t - epoch.k;
+        self.c * offset * offset * offset + epoch.w_max
+    }
+
+    fn begin_epoch(&self, now: Instant) -> Epoch {
+        // After a timeout, or without any loss yet, the curve starts at its plateau (§4.8, §4.10).
+        let (k, w_max) = if self.w_max > self.window {
+            (libm::cbrt((self.w_max - self.window) / self.c), self.w_max)
+        } else {
+            (0.0, self.window)
+        };
+        Epoch { start: now, last: now, k, w_max, w_est: self.window }
+    }
+
+    fn reduce(&mut self) {
+        self.window_before_loss = self.window;
+        self.w_max = if self.fast_convergence && self.window < self.w_max {
+            self.window * (1.0 + self.beta) / 2.0
+        } else {
+            self.window
+        };
+        self.epoch = None;
+    }
+}
+
+impl Congestion for Cubic {
+    fn on_ack(&mut self, acked: &Acked, _: Siblings<'_>) {
+        let segments = acked.bytes.get() as f64 / self.segment;
+        if !acked.window_limited {
+            if let Some(epoch) = &mut self.epoch {
+                epoch.start += acked.now.since(epoch.last);
+                epoch.last = acked.now;
+            }
+            return;
+        }
+        if self.window < self.threshold {
+            self.window += segments;
+            return;
+        }
+        let mut epoch = match self.epoch {
+            Some(epoch) => epoch,
+            None => self.begin_epoch(acked.now),
+        };
+        epoch.last = acked.now;
+        let t = acked.now.since(epoch.start).as_secs_f64();
+        let reno_alpha = if epoch.w_est >= self.window_before_loss {
+            1.0
+        } else {
+            3.0 * (1.0 - self.beta) / (1.0 + self.beta)
+        };
+        epoch.w_est += reno_alpha * segments / self.window;
+        if self.curve(&epoch, t) < epoch.w_est {
+            self.window = self.window.max(epoch.w_est);
+        } else {
+            let ahead = self.curve(&epoch, t + acked.srtt.as_secs_f64());
+            let target = ahead.clamp(self.window, 1.5 * self.window);
+            self.window += (target - self.window) / self.window * segments;
+        }
+        self.epoch = Some(epoch);
+    }
+
+    fn on_loss(&mut self, lost: &Lost, _: Siblings<'_>) {
+        self.reduce();
+        let in_flight = lost.in_flight.get() as f64 / self.segment;
+        self.threshold = (in_flight * self.beta).max(2.0);
+        self.window = self.threshold;
+    }
+
+    fn on_timeout(&mut self, lost: &Lost, repeated: bool, _: Siblings<'_>) {
+        if !repeated {
+            self.reduce();
+            let in_flight = lost.in_flight.get() as f64 / self.segment;
+            self.threshold = (in_flight * self.beta).max(2.0);
+        }
+        // §4.8: the first congestion avoidance after a timeout starts on the plateau.
+        self.w_max = 0.0;
+        self.epoch = None;
+        self.window = 1.0;
+    }
+
+    fn on_idle(&mut self) {
+        self.window = self.window.min(self.initial_window);
+        self.epoch = None;
+    }
+
+    fn window(&self) -> Bytes {
+        Bytes::new((self.window * self.segment) as u64)
+    }
+
+    fn slow_start_threshold(&self) -> Bytes {
+        Bytes::new((self.threshold * self.segment) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skybraid_units::Duration;
+
+    fn cubic(window: f64, w_max: f64) -> Cubic {
+        Cubic {
+            c: 0.4,
+            beta: 0.7,
+            fast_convergence: true,
+            segment: 1000.0,
+            initial_window: 10.0,
+            window,
+            threshold: window,
+            w_max,
+            window_before_loss: w_max,
+            epoch: None,
+        }
+    }
+
+    // Source: the vectors of the algorithm reference, §2.2, worked out from RFC 9438 §4.2.
+    #[test]
+    fn the_curve_passes_through_its_published_points() {
+        let points =
+            [(0.0, 70.0), (1.0, 86.6808), (2.0, 95.6403), (5.0, 100.1919), (8.0, 121.6527)];
+        let control = cubic(70.0, 100.0);
+        let epoch = control.begin_epoch(Instant::ZERO);
+        assert!((epoch.k - 4.217_163).abs() < 1e-6);
+        for (t, window) in points {
+            assert!((control.curve(&epoch, t) - window).abs() < 1e-4, "at {t} s");
+        }
+    }
+
+    #[test]
+    fn fast_convergence_lowers_the_plateau_when_the_window_at_loss_shrank() {
+        let mut control = cubic(80.0, 100.0);
+        let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(80_000) };
+        control.on_loss(&lost, Siblings::default());
+        assert!((control.w_max - 68.0).abs() < 1e-9);
+        assert!((control.window - 56.0).abs() < 1e-9);
+        assert!((control.begin_epoch(Instant::ZERO).k - 3.107).abs() < 1e-3);
+    }
+
+    #[test]
+    fn one_loss_per_epoch_gives_the_average_window_of_the_response_function() {
+        // RFC 9438 §5.1: with C = 0.4 and beta = 0.7 the average window is 1.054 (RTT/p)^0.75.
+        let mut control = cubic(70.0, 100.0);
+        let rtt = Duration::from_millis(10);
+        let (mut now, mut sum, mut rounds) = (Instant::ZERO, 0.0, 0.0);
+        while control.window < 100.0 {
+            sum += control.window;
+            rounds += 1.0;
+            now += rtt;
+            for _ in 0..(control.window as u32) {
+                let acked = Acked {
+                    now,
+                    bytes: Bytes::new(1000),
+                    srtt: rtt,
+                    in_flight: control.window(),
+                    window_limited: true,
+                };
+                // Reno's floor is out of the way for the pure cubic curve.
+                control.window_before_loss = f64::INFINITY;
+                if let Some(epoch) = &mut control.epoch {
+                    epoch.w_est = 0.0;
+                }
+                control.on_ack(&acked, Siblings::default());
+            }
+        }
+        let average = sum / rounds;
+        let p: f64 = 1.0 / sum;
+        let expected = 1.054 * (rtt.as_secs_f64() / p).powf(0.75);
+        assert!((average / expected - 1.0).abs() < 0.03, "{average} against {expected}");
+    }
+
+    #[test]
+    fn time_in_which_the_window_is_not_filled_does_not_advance_the_curve() {
+        let mut control = cubic(70.0, 100.0);
+        let acked = |ms, window_limited| Acked {
+            now: Instant::from_millis(ms),
+            bytes: Bytes::new(1000),
+            srtt: Duration::from_millis(100),
+            in_flight: Bytes::new(70_000),
+            window_limited,
+        };
+        control.on_ack(&acked(0, true), Siblings::default());
+        let before = control.window;
+        control.on_ack(&acked(60_000, false), Siblings::default());
+        control.on_ack(&acked(60_001, true), Siblings::default());
+        assert!(control.window - before < 1.0);
+    }
+}

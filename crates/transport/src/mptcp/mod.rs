@@ -1,0 +1,9 @@
+//! A reliable stream over one or several subflows: data sequence numbers, the shared receive window,
+//! scheduling and reinjection. With a single subflow it is plain TCP.
+//!
+//! Source: RFC 8684.
+
+pub mod connection;
+pub mod reassembly;
+
+pub use connection::Connection;

@@ -1,0 +1,106 @@
+//! The path with the lowest round-trip time that has room.
+
+use alloc::boxed::Box;
+
+use skybraid_units::{Duration, Instant};
+
+use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
+use crate::registry::About;
+use crate::{PathSet, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "low_rtt",
+    summary: "The default of MPTCP: the usable path with the lowest smoothed round-trip time whose \
+              window has room; when that window is full the next-lowest takes over. Data that is \
+              sent again goes to a path that has not carried it, and waits for one that is full.",
+    source: "Linux out-of-tree MPTCP, mptcp_sched.c; baltaci2023 §4 item 7",
+    parameters: &[],
+};
+
+/// No parameters.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(LowRtt)
+    }
+}
+
+#[derive(Debug)]
+struct LowRtt;
+
+impl Scheduler for LowRtt {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let fresh = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
+        let every_path_tried = fresh.clone().next().is_none();
+        // A path without a sample comes last: nothing speaks for it yet.
+        let rtt = |path: &&PathView| path.srtt.unwrap_or(Duration::MAX);
+        let best = if every_path_tried {
+            candidates(paths).filter(|path| path.has_room).min_by_key(rtt)
+        } else {
+            fresh.filter(|path| path.has_room).min_by_key(rtt)
+        };
+        match best {
+            Some(path) => {
+                let reason = if path.backup { Reason::Backup } else { Reason::LowestRtt };
+                Choice::Send(PathSet::only(path.id), reason)
+            }
+            None => wait_for_room(paths),
+        }
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, chosen, paths};
+    use super::*;
+    use crate::PathId;
+    use alloc::vec;
+
+    // Source: the scheduler golden tests of the algorithm reference, §9.8 item 1.
+    #[test]
+    fn fifteen_segments_over_two_windows_of_ten_go_ten_to_the_fast_and_five_to_the_slow_path() {
+        let mut scheduler = Config {}.build();
+        let mut sent = [0; 2];
+        for _ in 0..15 {
+            let mut two = paths(&[20, 100]);
+            two[0].has_room = sent[0] < 10;
+            two[1].has_room = sent[1] < 10;
+            let on = chosen(&mut *scheduler, &two).unwrap();
+            sent[usize::from(on[0])] += 1;
+        }
+        assert_eq!(sent, [10, 5]);
+    }
+
+    #[test]
+    fn a_retransmission_waits_for_the_untried_path_rather_than_repeat_on_the_tried_one() {
+        let mut scheduler = Config {}.build();
+        let mut two = paths(&[20, 100]);
+        two[1].has_room = false;
+        let unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
+        assert!(matches!(scheduler.choose(Instant::ZERO, &unit, &two), Choice::Wait(..)));
+        two[1].usable = false;
+        let again = scheduler.choose(Instant::ZERO, &unit, &two);
+        assert_eq!(again, Choice::Send(PathSet::only(PathId(0)), Reason::LowestRtt));
+    }
+
+    #[test]
+    fn a_backup_path_carries_data_only_when_no_regular_path_is_usable() {
+        let mut scheduler = Config {}.build();
+        let mut two = paths(&[100, 20]);
+        two[1].backup = true;
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+        two[0].has_room = false;
+        assert_eq!(chosen(&mut *scheduler, &two), None);
+        two[0].usable = false;
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
+    }
+}

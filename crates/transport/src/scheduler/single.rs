@@ -1,0 +1,69 @@
+//! One path, always the same.
+
+use alloc::boxed::Box;
+
+use skybraid_units::Instant;
+
+use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
+use crate::registry::{About, Parameter};
+use crate::{PathSet, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "single",
+    summary: "Sends everything on one path and never on another, not even when that path fails. The \
+              baseline that a multipath transport has to beat.",
+    source: "baseline",
+    parameters: &[Parameter {
+        name: "path",
+        unit: "position",
+        default: "0",
+        summary: "which of the connection's paths, counted from 0",
+    }],
+};
+
+/// Which path.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Position among the connection's paths, from 0.
+    pub path: u8,
+}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Single { path: self.path })
+    }
+}
+
+#[derive(Debug)]
+struct Single {
+    path: u8,
+}
+
+impl Scheduler for Single {
+    fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
+        match paths.get(usize::from(self.path)) {
+            Some(path) if path.usable && path.has_room => {
+                Choice::Send(PathSet::only(path.id), Reason::OnlyPath)
+            }
+            _ => wait_for_room(paths),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{chosen, paths};
+    use super::*;
+
+    #[test]
+    fn a_failed_path_is_waited_for_even_if_another_is_idle() {
+        let mut scheduler = Config { path: 1 }.build();
+        let mut two = paths(&[20, 100]);
+        assert_eq!(chosen(&mut *scheduler, &two), Some(alloc::vec![1]));
+        two[1].usable = false;
+        assert_eq!(chosen(&mut *scheduler, &two), None);
+    }
+}

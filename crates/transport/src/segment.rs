@@ -1,0 +1,169 @@
+//! What crosses a path: headers in full, payload as a length.
+//!
+//! Segments are small copyable records. Payload bytes are never copied in virtual time.
+
+use skybraid_units::Instant;
+
+/// Bytes of an IPv4 header without options.
+pub const IPV4_HEADER: u32 = 20;
+/// Bytes of a UDP header.
+pub const UDP_HEADER: u32 = 8;
+/// Bytes of a TCP header without options.
+pub const TCP_HEADER: u32 = 20;
+/// Bytes of the TCP timestamp option with its padding (RFC 7323 appendix A).
+pub const TIMESTAMP_OPTION: u32 = 12;
+/// Bytes of a DSS option with a 4-byte data ACK and an 8-byte data sequence number, without
+/// checksum, padded (RFC 8684 §3.3).
+pub const DSS_MAPPING_OPTION: u32 = 24;
+/// Bytes of a DSS option that carries a 4-byte data ACK alone.
+pub const DSS_ACK_OPTION: u32 = 8;
+
+/// One packet's transport header and payload length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Size of the IP packet in bytes, headers included.
+    pub size: u32,
+    /// When it was sent (the timestamp option's value, exact).
+    pub sent_at: Instant,
+    /// Number of the first message that ends in this segment.
+    pub first_message: u32,
+    /// How many messages end in this segment.
+    pub messages: u16,
+    /// Protocol part.
+    pub body: Body,
+}
+
+/// The protocol part of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Part of a message over UDP.
+    Datagram(Datagram),
+    /// The receiver's account of what arrives on a path.
+    Report(Report),
+    /// A TCP segment, with its MPTCP options where there are any.
+    Tcp(Tcp),
+}
+
+/// Part of a message over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Number of the datagram within the connection; all copies of one share it.
+    pub sequence: u64,
+    /// The message that it belongs to.
+    pub message: u32,
+    /// Payload bytes.
+    pub len: u32,
+    /// Which part of the message, from 0.
+    pub fragment: u16,
+    /// Into how many parts the message was split.
+    pub fragments: u16,
+}
+
+/// The receiver's account of what arrives on a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// `sent_at` of the newest datagram seen on this path.
+    pub echo: Instant,
+    /// When that datagram arrived, by the receiver.
+    pub arrived: Instant,
+    /// Datagrams that have arrived on this path so far.
+    pub received: u64,
+}
+
+/// A TCP segment. Sequence numbers are 64 bits wide and start at 0; on the wire they wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// Which of SYN, FIN … are set.
+    pub flags: Flags,
+    /// Subflow sequence number of the first payload byte.
+    pub seq: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Next subflow sequence number expected from the peer.
+    pub ack: u64,
+    /// Data sequence number of the first payload byte (RFC 8684 §3.3).
+    pub dsn: u64,
+    /// Next data sequence number expected from the peer.
+    pub data_ack: u64,
+    /// First data sequence number that the peer may not send yet.
+    pub window_end: u64,
+    /// The newest timestamp that this end answers (TSecr).
+    pub echo: Instant,
+    /// Selective acknowledgements.
+    pub sacks: Sacks,
+}
+
+/// The flags of a TCP segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// An ordinary segment: data, acknowledgement or both.
+    pub const NONE: Self = Self(0);
+    /// Opens a subflow.
+    pub const SYN: Self = Self(1);
+    /// The acknowledgement number counts.
+    pub const ACK: Self = Self(2);
+    /// The subflow joins a connection (MP_JOIN).
+    pub const JOIN: Self = Self(4);
+
+    /// Both sets of flags together.
+    #[must_use]
+    pub const fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    /// True when all of `flags` are set.
+    pub const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+/// Up to three SACK blocks, the most recent first (RFC 2018 §4; three because timestamps take the
+/// room of a fourth). Stored as offsets from the cumulative acknowledgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sacks {
+    count: u8,
+    blocks: [(u32, u32); 3],
+}
+
+impl Sacks {
+    /// No block.
+    pub const NONE: Self = Self { count: 0, blocks: [(0, 0); 3] };
+
+    /// Adds the block `start..end` of a receiver whose cumulative acknowledgement is `ack`. A fourth
+    /// block, or one further than 4 GiB from `ack`, is left out.
+    pub fn push(&mut self, ack: u64, start: u64, end: u64) {
+        let offsets =
+            (u32::try_from(start.wrapping_sub(ack)), u32::try_from(end.wrapping_sub(ack)));
+        if let ((Ok(start), Ok(end)), Some(slot)) =
+            (offsets, self.blocks.get_mut(usize::from(self.count)))
+        {
+            *slot = (start, end);
+            self.count += 1;
+        }
+    }
+
+    /// How many blocks there are.
+    pub const fn len(&self) -> u32 {
+        self.count as u32
+    }
+
+    /// True when there is no block.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The blocks as `start..end` in the sequence space of `ack`.
+    pub fn iter(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.blocks
+            .iter()
+            .take(usize::from(self.count))
+            .map(move |(start, end)| (ack + u64::from(*start), ack + u64::from(*end)))
+    }
+
+    /// Bytes that the option takes in a header, with padding.
+    pub const fn wire_bytes(&self) -> u32 {
+        if self.count == 0 { 0 } else { 4 + 8 * self.count as u32 }
+    }
+}

@@ -1,0 +1,5 @@
+//! TCP, as one subflow of a connection: what is outstanding, what has arrived, and when to send.
+
+pub mod receiver;
+pub mod scoreboard;
+pub mod subflow;

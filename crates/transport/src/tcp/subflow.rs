@@ -1,0 +1,636 @@
+//! One subflow: handshake, retransmission, congestion window and timers of a TCP connection over one
+//! path.
+//!
+//! Source: RFC 9293 (handshake), RFC 6675 and RFC 6582 (recovery), RFC 6298 (timer), RFC 8684 §3.2
+//! (a joined subflow waits for the fourth acknowledgement).
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use skybraid_units::{Bytes, Duration, Instant};
+
+use super::receiver::Receiver;
+use super::scoreboard::{Chunk, Progress, Scoreboard};
+use crate::congestion::{Acked, Congestion, Lost, PathBasics, Sibling, Siblings};
+use crate::rtt::RttEstimator;
+use crate::segment::{
+    Body, DSS_ACK_OPTION, DSS_MAPPING_OPTION, Flags, IPV4_HEADER, Sacks, Segment, TCP_HEADER,
+    TIMESTAMP_OPTION, Tcp,
+};
+use crate::{PathId, PathInfo, PathView, TransportConfig};
+
+/// Longest retransmission timeout (`TCP_RTO_MAX`).
+const RTO_MAX: Duration = Duration::from_secs(120);
+/// Bytes of the options of a SYN: maximum segment size, SACK permitted, timestamps, window scale.
+const SYN_OPTIONS: u32 = 20;
+/// Bytes of MP_CAPABLE or MP_JOIN on a SYN (RFC 8684 §3.1, §3.2).
+const SYN_MPTCP_OPTION: u32 = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing has happened yet.
+    Closed,
+    /// A SYN is to be sent or has been.
+    SynSent,
+    /// A SYN has arrived.
+    SynReceived,
+    /// The SYN of a joined subflow has been answered, but the peer does not know that we know.
+    AwaitingFourthAck,
+    /// Data may flow.
+    Established,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recovery {
+    Open,
+    /// Fast recovery until this sequence number is acknowledged.
+    Fast(u64),
+    /// Recovery from a timeout until this sequence number is acknowledged.
+    Timeout(u64),
+}
+
+/// What the connection puts into each segment of its subflows.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// Next data sequence number expected from the peer.
+    pub data_ack: u64,
+    /// First data sequence number that the peer may not send yet.
+    pub window_end: u64,
+    /// Oldest of our own data sequence numbers that the peer has not acknowledged.
+    pub data_una: u64,
+}
+
+/// Totals since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes that the peer has acknowledged.
+    pub acked_bytes: u64,
+    /// Segments sent, first transmissions and retransmissions together.
+    pub sent: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Times that the congestion window was reduced after duplicate or selective acknowledgements.
+    pub fast_recoveries: u64,
+}
+
+/// What happened to a subflow that the connection must act upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Data may flow.
+    Established,
+    /// The retransmission timer expired for the first time since the last progress.
+    TimedOut,
+    /// The SYN went unanswered.
+    Unanswered,
+}
+
+/// One subflow.
+#[derive(Debug)]
+pub struct Subflow {
+    /// Its path.
+    pub id: PathId,
+    info: PathInfo,
+    multipath: bool,
+    joins: bool,
+    segment: u32,
+    sack: bool,
+    state: State,
+    syn_due: bool,
+    syn_at: Instant,
+    syn_repeated: bool,
+    board: Scoreboard,
+    receiver: Receiver,
+    rtt: RttEstimator,
+    control: Box<dyn Congestion>,
+    coupled: bool,
+    backlog: VecDeque<Chunk>,
+    backlog_bytes: u64,
+    recovery: Recovery,
+    rto_at: Instant,
+    timeouts: u32,
+    probe_due: bool,
+    /// The first retransmission of a recovery does not wait for room (RFC 6675 §5 step 4.3).
+    first_retransmission: bool,
+    last_sent: Instant,
+    /// Sequence numbers below this were sent when the last round-trip sample's flight began.
+    flight_mark: u64,
+    /// Data below this was outstanding when the window last held data back.
+    limited_mark: u64,
+    /// Most bytes in flight in this round trip and the last one.
+    peak: [u64; 2],
+    peak_mark: u64,
+    totals: Totals,
+}
+
+impl Subflow {
+    /// A subflow that has not been opened.
+    pub fn new(
+        config: &TransportConfig,
+        id: PathId,
+        info: PathInfo,
+        multipath: bool,
+        segment: u32,
+    ) -> Self {
+        let basics = PathBasics {
+            segment: Bytes::new(u64::from(segment)),
+            initial_window: Bytes::new(
+                u64::from(segment) * u64::from(config.initial_window.max(1)),
+            ),
+            initial_threshold: config.initial_threshold.unwrap_or(Bytes::new(u64::MAX)),
+        };
+        let control = config.congestion.build(&basics);
+        Self {
+            id,
+            info,
+            multipath,
+            joins: false,
+            segment,
+            sack: config.sack,
+            state: State::Closed,
+            syn_due: false,
+            syn_at: Instant::ZERO,
+            syn_repeated: false,
+            board: Scoreboard::new(u64::from(segment)),
+            receiver: Receiver::new(config.ack_every, config.ack_delay),
+            rtt: RttEstimator::new(config.rto_rule, config.rto_min, RTO_MAX),
+            coupled: control.is_coupled(),
+            control,
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
+            recovery: Recovery::Open,
+            rto_at: Instant::FAR_FUTURE,
+            timeouts: 0,
+            probe_due: false,
+            first_retransmission: false,
+            last_sent: Instant::ZERO,
+            flight_mark: 0,
+            limited_mark: 0,
+            peak: [0; 2],
+            peak_mark: 0,
+            totals: Totals::default(),
+        }
+    }
+
+    /// The largest payload of a segment on a path of that MTU.
+    pub fn segment_for(mtu: Bytes, multipath: bool) -> u32 {
+        let headers = IPV4_HEADER
+            + TCP_HEADER
+            + TIMESTAMP_OPTION
+            + if multipath { DSS_MAPPING_OPTION } else { 0 };
+        u32::try_from(mtu.get()).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
+    }
+
+    /// Sends a SYN. `joins` an existing connection, or opens a new one.
+    pub fn open(&mut self, joins: bool) {
+        if self.state == State::Closed {
+            self.joins = joins;
+            self.state = State::SynSent;
+            self.syn_due = true;
+        }
+    }
+
+    /// Nothing has been tried yet.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Data may flow.
+    pub fn is_established(&self) -> bool {
+        self.state == State::Established
+    }
+
+    /// Established and making progress.
+    pub fn is_usable(&self) -> bool {
+        self.is_established() && self.timeouts == 0
+    }
+
+    /// `bytes` more may leave at once.
+    pub fn has_room(&self, bytes: u32) -> bool {
+        let ahead = self.board.in_flight() + self.board.lost() + self.backlog_bytes;
+        ahead == 0 || ahead + u64::from(bytes) <= self.control.window().get()
+    }
+
+    /// Nothing is outstanding or waiting.
+    pub fn is_idle(&self) -> bool {
+        self.board.is_empty() && self.backlog.is_empty()
+    }
+
+    /// Bytes held beyond a hole in the subflow's own sequence space.
+    pub fn held(&self) -> u64 {
+        self.receiver.held()
+    }
+
+    /// Totals since the start.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Congestion window, slow start threshold, and the pacing rate where there is one.
+    pub fn control(&self) -> &dyn Congestion {
+        &*self.control
+    }
+
+    /// The round-trip time estimator.
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// Bytes in flight.
+    pub fn in_flight(&self) -> u64 {
+        self.board.in_flight()
+    }
+
+    /// The subflow as a scheduler sees it when `bytes` are to be sent.
+    pub fn view(&self, bytes: u32) -> PathView {
+        PathView {
+            id: self.id,
+            usable: self.is_usable(),
+            has_room: self.has_room(bytes),
+            srtt: self.rtt.srtt(),
+            rtt_deviation: self.rtt.deviation(),
+            window: self.control.window(),
+            in_flight: Bytes::new(self.board.in_flight()),
+            queued: Bytes::new(self.backlog_bytes),
+            segment: Bytes::new(u64::from(self.segment)),
+            slow_start: self.control.window() < self.control.slow_start_threshold(),
+            cost: self.info.cost,
+            backup: self.info.backup,
+        }
+    }
+
+    /// The subflow as the congestion control of another sees it.
+    pub fn sibling(&self) -> Sibling {
+        Sibling {
+            counts: self.is_usable() && self.rtt.srtt().is_some(),
+            window: self.control.window(),
+            srtt: self.rtt.srtt().unwrap_or(Duration::MAX),
+            segment: Bytes::new(u64::from(self.segment)),
+        }
+    }
+
+    /// The congestion control reads its siblings.
+    pub fn is_coupled(&self) -> bool {
+        self.coupled
+    }
+
+    /// Puts a chunk in line to be sent.
+    pub fn assign(&mut self, chunk: Chunk) {
+        self.backlog_bytes += u64::from(chunk.len);
+        self.backlog.push_back(chunk);
+    }
+
+    /// Takes back what has been put in line and not sent.
+    pub fn take_backlog(&mut self) -> impl Iterator<Item = Chunk> + '_ {
+        self.backlog_bytes = 0;
+        self.backlog.drain(..)
+    }
+
+    /// Chunks that are sent and not acknowledged, oldest first.
+    pub fn outstanding(&self) -> impl Iterator<Item = Chunk> + '_ {
+        self.board.outstanding()
+    }
+
+    /// The application has more to send than the window lets out.
+    pub fn note_limited(&mut self) {
+        self.limited_mark = self.board.next();
+    }
+
+    /// Sends a segment that makes the peer answer with its window.
+    pub fn probe(&mut self) {
+        self.probe_due = true;
+    }
+
+    /// Takes a segment from the peer. Chunks that are in order go to `hand_over`.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        tcp: &Tcp,
+        siblings: Siblings<'_>,
+        hand_over: &mut impl FnMut(Chunk),
+    ) -> Option<Event> {
+        let mut event = None;
+        if tcp.flags.has(Flags::SYN) {
+            event = self.receive_syn(now, tcp);
+        } else {
+            match self.state {
+                State::SynReceived => {
+                    self.state = State::Established;
+                    event = Some(Event::Established);
+                    if !self.syn_repeated {
+                        self.rtt.sample(now.since(self.syn_at), true);
+                    }
+                    self.syn_at = Instant::FAR_FUTURE;
+                    if self.joins {
+                        self.receiver.acknowledge_now();
+                    }
+                }
+                State::AwaitingFourthAck => {
+                    self.state = State::Established;
+                    event = Some(Event::Established);
+                }
+                State::Closed | State::SynSent | State::Established => {}
+            }
+            self.process_ack(now, tcp, siblings);
+        }
+        if tcp.len > 0 {
+            let chunk = Chunk {
+                dsn: tcp.dsn,
+                len: tcp.len,
+                first_message: segment.first_message,
+                messages: segment.messages,
+                carried_by: crate::PathSet::only(self.id),
+            };
+            self.receiver.receive(now, tcp.seq, chunk, segment.sent_at, hand_over);
+        } else if tcp.seq < self.receiver.next() {
+            self.receiver.acknowledge_now();
+        }
+        event
+    }
+
+    fn receive_syn(&mut self, now: Instant, tcp: &Tcp) -> Option<Event> {
+        if !tcp.flags.has(Flags::ACK) {
+            if matches!(self.state, State::Closed | State::SynReceived) {
+                self.joins = tcp.flags.has(Flags::JOIN);
+                self.syn_repeated |= self.state == State::SynReceived;
+                self.state = State::SynReceived;
+                self.syn_due = true;
+            }
+            return None;
+        }
+        // A SYN/ACK that comes again means that the acknowledgement was lost.
+        self.receiver.acknowledge_now();
+        if self.state != State::SynSent {
+            return None;
+        }
+        if !self.syn_repeated {
+            self.rtt.sample(now.since(self.syn_at), true);
+        }
+        self.rtt.end_back_off();
+        self.syn_at = Instant::FAR_FUTURE;
+        self.syn_due = false;
+        if self.joins {
+            self.state = State::AwaitingFourthAck;
+            return None;
+        }
+        self.state = State::Established;
+        Some(Event::Established)
+    }
+
+    fn process_ack(&mut self, now: Instant, tcp: &Tcp, siblings: Siblings<'_>) {
+        if self.board.is_empty() || !tcp.flags.has(Flags::ACK) {
+            return;
+        }
+        let lost = self.loss(now);
+        let in_flight = self.board.in_flight();
+        let limited = tcp.ack <= self.limited_mark
+            || (self.control.window() < self.control.slow_start_threshold()
+                && self.control.window().get() < 2 * self.peak[0].max(self.peak[1]));
+        let pure = tcp.len == 0;
+        let progress = if pure || tcp.ack > self.board.una() || !tcp.sacks.is_empty() {
+            self.board.acknowledge(now, tcp.ack, &tcp.sacks, self.sack)
+        } else {
+            Progress::default()
+        };
+        self.totals.acked_bytes += progress.delivered;
+        if let Some(rtt) = progress.rtt {
+            let new_flight = self.board.una() >= self.flight_mark;
+            if new_flight {
+                self.flight_mark = self.board.next();
+            }
+            self.rtt.sample(rtt, new_flight);
+        }
+        if self.board.una() >= self.peak_mark {
+            self.peak = [in_flight, self.peak[0]];
+            self.peak_mark = self.board.next();
+        }
+        if progress.advanced > 0 {
+            self.timeouts = 0;
+            self.rtt.end_back_off();
+            self.restart_timer(now);
+        }
+        match self.recovery {
+            Recovery::Fast(point) | Recovery::Timeout(point) if self.board.una() >= point => {
+                self.recovery = Recovery::Open;
+            }
+            Recovery::Fast(_) if progress.advanced > 0 && !self.sack => {
+                self.board.mark_first_lost();
+            }
+            _ => {}
+        }
+        if progress.found_loss && self.recovery == Recovery::Open {
+            self.recovery = Recovery::Fast(self.board.next());
+            self.totals.fast_recoveries += 1;
+            self.first_retransmission = true;
+            self.control.on_loss(&lost, siblings);
+        } else if progress.delivered > 0 && !matches!(self.recovery, Recovery::Fast(_)) {
+            self.control.on_ack(
+                &Acked {
+                    now,
+                    bytes: Bytes::new(progress.delivered),
+                    srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
+                    in_flight: Bytes::new(in_flight),
+                    window_limited: limited,
+                },
+                siblings,
+            );
+        }
+    }
+
+    /// What congestion control is told of a loss. Data that has left the network without being
+    /// acknowledged in order is outstanding by the letter of RFC 5681, but never more than a window of
+    /// it was in flight.
+    fn loss(&self, now: Instant) -> Lost {
+        let outstanding = self.board.next() - self.board.una();
+        Lost { now, in_flight: Bytes::new(outstanding).min(self.control.window()) }
+    }
+
+    fn restart_timer(&mut self, now: Instant) {
+        self.rto_at =
+            if self.board.is_empty() { Instant::FAR_FUTURE } else { now + self.rtt.timeout() };
+    }
+
+    /// The next segment to leave, if one may leave now. Acknowledgements that stand alone come last,
+    /// through [`poll_ack`](Self::poll_ack), so that they can ride on data.
+    pub fn poll_send(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
+        if self.syn_due {
+            return Some(self.send_syn(now, stamp));
+        }
+        if self.state != State::Established {
+            return None;
+        }
+        let window = self.control.window().get();
+        if self.board.lost() > 0
+            && let Some((seq, chunk)) = self.board.next_lost()
+            && (self.first_retransmission
+                || self.board.in_flight() == 0
+                || self.board.in_flight() + u64::from(chunk.len) <= window)
+        {
+            self.first_retransmission = false;
+            self.board.retransmit(now);
+            self.totals.retransmitted += 1;
+            if seq == self.board.una() {
+                self.restart_timer(now);
+            }
+            return Some(self.data_segment(now, stamp, seq, chunk));
+        }
+        while let Some(chunk) = self.backlog.front().copied() {
+            if chunk.end() <= stamp.data_una {
+                self.backlog.pop_front();
+                self.backlog_bytes -= u64::from(chunk.len);
+                continue;
+            }
+            let ahead = self.board.in_flight() + self.board.lost();
+            if ahead > 0 && ahead + u64::from(chunk.len) > window {
+                return None;
+            }
+            self.backlog.pop_front();
+            self.backlog_bytes -= u64::from(chunk.len);
+            if self.board.is_empty() && now.since(self.last_sent) > self.rtt.timeout() {
+                self.control.on_idle();
+            }
+            let seq = self.board.send(now, chunk);
+            self.peak[0] = self.peak[0].max(self.board.in_flight());
+            if self.rto_at == Instant::FAR_FUTURE {
+                self.restart_timer(now);
+            }
+            return Some(self.data_segment(now, stamp, seq, chunk));
+        }
+        if self.probe_due {
+            self.probe_due = false;
+            let mut segment = self.ack_segment(now, stamp);
+            if let Body::Tcp(tcp) = &mut segment.body {
+                tcp.seq = tcp.seq.saturating_sub(1);
+            }
+            return Some(segment);
+        }
+        None
+    }
+
+    /// An acknowledgement that stands alone, if one is due.
+    pub fn poll_ack(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
+        let due = self.receiver.must_acknowledge()
+            && matches!(self.state, State::Established | State::AwaitingFourthAck);
+        due.then(|| self.ack_segment(now, stamp))
+    }
+
+    fn send_syn(&mut self, now: Instant, stamp: &Stamp) -> Segment {
+        self.syn_due = false;
+        self.syn_at = now;
+        self.rto_at = now + self.rtt.timeout();
+        let mut flags = Flags::SYN;
+        if self.state == State::SynReceived {
+            flags = flags.and(Flags::ACK);
+        }
+        if self.joins {
+            flags = flags.and(Flags::JOIN);
+        }
+        let options = SYN_OPTIONS + if self.multipath { SYN_MPTCP_OPTION } else { 0 };
+        let mut segment = self.ack_segment(now, stamp);
+        segment.size = IPV4_HEADER + TCP_HEADER + options;
+        if let Body::Tcp(tcp) = &mut segment.body {
+            tcp.flags = flags;
+        }
+        segment
+    }
+
+    fn data_segment(&mut self, now: Instant, stamp: &Stamp, seq: u64, chunk: Chunk) -> Segment {
+        self.last_sent = now;
+        self.totals.sent += 1;
+        let headers = IPV4_HEADER
+            + TCP_HEADER
+            + TIMESTAMP_OPTION
+            + if self.multipath { DSS_MAPPING_OPTION } else { 0 };
+        let mut sacks = self.receiver.acknowledge();
+        if u64::from(headers + chunk.len + sacks.wire_bytes()) > self.info.mtu.get() {
+            sacks = Sacks::NONE;
+        }
+        Segment {
+            size: headers + chunk.len + sacks.wire_bytes(),
+            sent_at: now,
+            first_message: chunk.first_message,
+            messages: chunk.messages,
+            body: Body::Tcp(Tcp {
+                flags: Flags::ACK,
+                seq,
+                len: chunk.len,
+                ack: self.receiver.next(),
+                dsn: chunk.dsn,
+                data_ack: stamp.data_ack,
+                window_end: stamp.window_end,
+                echo: self.receiver.echo(),
+                sacks,
+            }),
+        }
+    }
+
+    fn ack_segment(&mut self, now: Instant, stamp: &Stamp) -> Segment {
+        let sacks = if self.sack {
+            self.receiver.acknowledge()
+        } else {
+            self.receiver.acknowledge();
+            Sacks::NONE
+        };
+        let options =
+            TIMESTAMP_OPTION + sacks.wire_bytes() + if self.multipath { DSS_ACK_OPTION } else { 0 };
+        Segment {
+            size: IPV4_HEADER + TCP_HEADER + options,
+            sent_at: now,
+            first_message: 0,
+            messages: 0,
+            body: Body::Tcp(Tcp {
+                flags: Flags::ACK,
+                seq: self.board.next(),
+                len: 0,
+                ack: self.receiver.next(),
+                dsn: 0,
+                data_ack: stamp.data_ack,
+                window_end: stamp.window_end,
+                echo: self.receiver.echo(),
+                sacks,
+            }),
+        }
+    }
+
+    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    pub fn next_wakeup(&self) -> Instant {
+        self.rto_at.min(self.receiver.next_wakeup())
+    }
+
+    /// Lets timers expire.
+    pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
+        self.receiver.wake(now);
+        if now < self.rto_at {
+            return None;
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                self.rtt.back_off();
+                self.syn_due = true;
+                self.syn_repeated = true;
+                self.rto_at = Instant::FAR_FUTURE;
+                return Some(Event::Unanswered);
+            }
+            State::Closed | State::AwaitingFourthAck => {
+                self.rto_at = Instant::FAR_FUTURE;
+                return None;
+            }
+            State::Established => {}
+        }
+        if self.board.is_empty() {
+            self.rto_at = Instant::FAR_FUTURE;
+            return None;
+        }
+        let lost = self.loss(now);
+        self.control.on_timeout(&lost, self.timeouts > 0, siblings);
+        self.board.mark_all_lost();
+        self.recovery = Recovery::Timeout(self.board.next());
+        self.timeouts += 1;
+        self.totals.timeouts += 1;
+        self.rtt.back_off();
+        self.rto_at = now + self.rtt.timeout();
+        (self.timeouts == 1).then_some(Event::TimedOut)
+    }
+}
