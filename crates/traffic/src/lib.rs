@@ -1,0 +1,125 @@
+//! What applications send.
+//!
+//! A [`Source`] is a state machine without a clock: the driver asks when it next has something to
+//! write ([`Source::next_write`]) and takes it ([`Source::write`]). A source that fills the transport
+//! ([`Source::Bulk`]) is asked whenever there is room.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use skybraid_units::{Bytes, Duration, Rate};
+
+pub mod about;
+mod source;
+
+pub use source::Source;
+
+/// What an application sends, as the scenario says it.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TrafficConfig {
+    /// Messages of one size at a constant bit rate.
+    Cbr {
+        /// Payload rate.
+        rate: Rate,
+        /// Payload bytes of a message.
+        packet: Bytes,
+    },
+    /// As much as the transport takes.
+    Bulk {
+        /// Payload bytes of a message. Default 16 KiB.
+        #[serde(default = "bulk_packet")]
+        packet: Bytes,
+    },
+    /// Constant bit rate for a while, then silence, in turn.
+    OnOff {
+        /// Payload rate while on.
+        rate: Rate,
+        /// Payload bytes of a message.
+        packet: Bytes,
+        /// How long it sends.
+        on: Duration,
+        /// How long it is silent.
+        off: Duration,
+    },
+    /// A number of bytes, once, as one message.
+    File {
+        /// How many bytes.
+        size: Bytes,
+    },
+    /// Small messages at a steady interval, each answered by one of the same size; what is measured
+    /// is the way out.
+    Ping {
+        /// From one to the next.
+        every: Duration,
+        /// Payload bytes. Default 56 B, as `ping` sends.
+        #[serde(default = "ping_packet")]
+        packet: Bytes,
+    },
+}
+
+const fn bulk_packet() -> Bytes {
+    Bytes::new(16_384)
+}
+
+const fn ping_packet() -> Bytes {
+    Bytes::new(56)
+}
+
+/// Why a traffic cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrafficError {
+    /// A rate, size or time that must be above zero is zero.
+    #[error("`{key}` must be above zero")]
+    Zero {
+        /// The key.
+        key: &'static str,
+    },
+    /// A message does not fit 4 GB.
+    #[error("`{key}` must be below 4GB")]
+    TooLarge {
+        /// The key.
+        key: &'static str,
+    },
+}
+
+impl TrafficConfig {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// Names the key that is out of range.
+    pub fn check(&self) -> Result<(), TrafficError> {
+        let size = |key, size: Bytes| match size.get() {
+            0 => Err(TrafficError::Zero { key }),
+            1..=0xffff_ffff => Ok(()),
+            _ => Err(TrafficError::TooLarge { key }),
+        };
+        let above_zero = |key, positive: bool| {
+            if positive { Ok(()) } else { Err(TrafficError::Zero { key }) }
+        };
+        match self {
+            Self::Cbr { rate, packet } => {
+                above_zero("rate", *rate > Rate::ZERO)?;
+                size("packet", *packet)
+            }
+            Self::Bulk { packet } => size("packet", *packet),
+            Self::OnOff { rate, packet, on, off } => {
+                above_zero("rate", *rate > Rate::ZERO)?;
+                above_zero("on", on.is_positive())?;
+                above_zero("off", off.is_positive())?;
+                size("packet", *packet)
+            }
+            Self::File { size: bytes } => size("size", *bytes),
+            Self::Ping { every, packet } => {
+                above_zero("every", every.is_positive())?;
+                size("packet", *packet)
+            }
+        }
+    }
+
+    /// The other end answers each message with one of the same size.
+    pub const fn is_answered(&self) -> bool {
+        matches!(self, Self::Ping { .. })
+    }
+}

@@ -1,0 +1,165 @@
+//! The sources themselves.
+
+use skybraid_units::{Bytes, Duration, Instant, Rate};
+
+use crate::TrafficConfig;
+
+/// An application that writes messages from `start` until `stop`.
+#[derive(Clone, Debug)]
+pub struct Source {
+    shape: Shape,
+    next: Instant,
+    stop: Instant,
+}
+
+#[derive(Clone, Debug)]
+enum Shape {
+    /// Message number n is due n·bits/rate after the start, so that rounding never adds up.
+    Cbr {
+        start: Instant,
+        count: u64,
+        pace: Pace,
+    },
+    Bulk {
+        packet: u32,
+    },
+    OnOff {
+        period: Instant,
+        count: u64,
+        pace: Pace,
+        on: Duration,
+        off: Duration,
+    },
+    File {
+        size: u32,
+    },
+    Ping {
+        every: Duration,
+        packet: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    rate: Rate,
+    packet: u32,
+}
+
+impl Pace {
+    /// When message number `count` of a stretch that began at `start` is due.
+    fn due(&self, start: Instant, count: u64) -> Instant {
+        start + self.rate.time_for_bits(count.saturating_mul(u64::from(self.packet) * 8))
+    }
+}
+
+fn clamp(size: Bytes) -> u32 {
+    u32::try_from(size.get()).unwrap_or(u32::MAX).max(1)
+}
+
+impl Source {
+    /// The source of a checked configuration.
+    pub fn new(config: &TrafficConfig, start: Instant, stop: Instant) -> Self {
+        let shape = match config {
+            TrafficConfig::Cbr { rate, packet } => {
+                let pace = Pace { rate: *rate, packet: clamp(*packet) };
+                Shape::Cbr { start, count: 0, pace }
+            }
+            TrafficConfig::Bulk { packet } => Shape::Bulk { packet: clamp(*packet) },
+            TrafficConfig::OnOff { rate, packet, on, off } => {
+                let pace = Pace { rate: *rate, packet: clamp(*packet) };
+                Shape::OnOff { period: start, count: 0, pace, on: *on, off: *off }
+            }
+            TrafficConfig::File { size } => Shape::File { size: clamp(*size) },
+            TrafficConfig::Ping { every, packet } => {
+                Shape::Ping { every: *every, packet: clamp(*packet) }
+            }
+        };
+        Self { shape, next: start, stop }
+    }
+
+    /// When the next message is due; [`Instant::FAR_FUTURE`] when there is none to come.
+    pub fn next_write(&self) -> Instant {
+        if self.next < self.stop { self.next } else { Instant::FAR_FUTURE }
+    }
+
+    /// The source writes as much as the transport takes.
+    pub const fn fills_the_transport(&self) -> bool {
+        matches!(self.shape, Shape::Bulk { .. })
+    }
+
+    /// Takes the message that is due: its size in bytes. `None` when none is due at `now`.
+    pub fn write(&mut self, now: Instant) -> Option<u32> {
+        if self.next_write() > now {
+            return None;
+        }
+        let never = Instant::FAR_FUTURE;
+        match &mut self.shape {
+            Shape::Cbr { start, count, pace } => {
+                *count += 1;
+                self.next = pace.due(*start, *count);
+                Some(pace.packet)
+            }
+            Shape::Bulk { packet } => Some(*packet),
+            Shape::OnOff { period, count, pace, on, off } => {
+                *count += 1;
+                self.next = pace.due(*period, *count);
+                if self.next >= *period + *on {
+                    *period = *period + *on + *off;
+                    *count = 0;
+                    self.next = *period;
+                }
+                Some(pace.packet)
+            }
+            Shape::File { size } => {
+                self.next = never;
+                Some(*size)
+            }
+            Shape::Ping { every, packet } => {
+                self.next += *every;
+                Some(*packet)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(config: &TrafficConfig, seconds: i64) -> (u64, u64) {
+        let stop = Instant::ZERO + Duration::from_secs(seconds);
+        let mut source = Source::new(config, Instant::ZERO, stop);
+        let (mut messages, mut bytes) = (0, 0);
+        while source.next_write() != Instant::FAR_FUTURE {
+            bytes += u64::from(source.write(source.next_write()).unwrap());
+            messages += 1;
+        }
+        (messages, bytes)
+    }
+
+    #[test]
+    fn constant_bit_rate_keeps_its_rate_over_half_an_hour() {
+        let config = TrafficConfig::Cbr { rate: Rate::from_mbps(10.0), packet: Bytes::new(1200) };
+        assert_eq!(written(&config, 1800), (1_875_000, 2_250_000_000));
+    }
+
+    // Source: pedrazzi2020 PED-V3: on 0.5 s at 20 Mbit/s, off 2 s gives blocks of 1.25 MB and 4 Mbit/s.
+    #[test]
+    fn the_on_off_source_sends_blocks_of_1_25_megabytes_at_a_mean_of_4_megabits() {
+        let config = TrafficConfig::OnOff {
+            rate: Rate::from_mbps(20.0),
+            packet: Bytes::new(1000),
+            on: Duration::from_millis(500),
+            off: Duration::from_secs(2),
+        };
+        assert_eq!(written(&config, 250), (125_000, 125_000_000));
+    }
+
+    #[test]
+    fn a_file_is_one_message_and_pings_keep_their_interval() {
+        assert_eq!(written(&TrafficConfig::File { size: Bytes::new(12_345) }, 10), (1, 12_345));
+        let ping =
+            TrafficConfig::Ping { every: Duration::from_millis(100), packet: Bytes::new(56) };
+        assert_eq!(written(&ping, 10), (100, 5600));
+    }
+}
