@@ -1,0 +1,18 @@
+//! Virtual time: flows over paths, simulated event by event.
+//!
+//! The simulator hands time and packets to the very link objects and transport code that the emulator
+//! and the gateway use. A link decides a packet's fate at admission, so there is one event per packet
+//! and hop, and the agenda holds one entry per busy link rather than one per packet.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod agenda;
+pub mod record;
+mod setup;
+mod simulation;
+mod wire;
+
+pub use setup::{FlowSetup, Host, PathSetup, Setup};
+pub use simulation::{Observer, Outcome, PacketEvent, Silent, Stopped, run};

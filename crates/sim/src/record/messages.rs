@@ -1,0 +1,298 @@
+//! Messages: a row each where the table is wanted, and statistics in any case.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use skybraid_link::Cause;
+use skybraid_transport::PathId;
+use skybraid_units::{Duration, Instant};
+
+use super::Histogram;
+
+/// Marks a message that has not arrived.
+const NOT_DELIVERED: i64 = i64::MIN;
+/// Rows are kept in blocks, so that memory grows by blocks and never moves.
+const BLOCK: usize = 1 << 14;
+/// Without the table, a message over an unreliable transport that has not arrived by then is
+/// forgotten and counts as lost.
+const FORGET_AFTER: Duration = Duration::from_secs(120);
+
+/// A message.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageRow {
+    sent_ns: i64,
+    delivered_ns: i64,
+    /// Payload bytes.
+    pub bytes: u32,
+    /// The path that brought it, by the connection's own numbering; 255 while it has not arrived.
+    pub path: u8,
+    /// Copies of its last part that were sent, retransmissions included.
+    pub copies_sent: u8,
+    /// Copies of its last part that arrived.
+    pub copies_arrived: u8,
+}
+
+impl MessageRow {
+    /// When the application wrote it.
+    pub const fn sent(&self) -> Instant {
+        Instant::from_nanos(self.sent_ns)
+    }
+
+    /// When it had arrived whole and, where order is kept, in its turn.
+    pub fn delivered(&self) -> Option<Instant> {
+        (self.delivered_ns != NOT_DELIVERED).then(|| Instant::from_nanos(self.delivered_ns))
+    }
+}
+
+/// What is known of a flow without its messages.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Messages written.
+    pub sent: u64,
+    /// Messages that have arrived.
+    pub delivered: u64,
+    /// Messages on their way when the run ended.
+    pub in_flight: u64,
+    /// Messages that will never arrive.
+    pub lost: u64,
+    /// Payload bytes of the messages that have arrived.
+    pub delivered_bytes: u64,
+    /// One-way delays of the messages that have arrived.
+    pub delays: Histogram,
+    /// For each deadline: messages whose deadline fell within the run, and how many met it.
+    pub deadlines: Vec<Deadline>,
+    /// Packets with payload that the links lost, in the order of [`Cause::ALL`].
+    pub lost_packets: [u64; Cause::ALL.len()],
+    /// Packets with payload sent, by path.
+    pub packets_by_path: Vec<u64>,
+}
+
+/// Arrivals judged by one deadline.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    /// The deadline.
+    pub limit: Duration,
+    /// Messages whose deadline fell within the run.
+    pub trials: u64,
+    /// … of these, those that arrived in time.
+    pub met: u64,
+}
+
+/// The messages of a flow.
+#[derive(Debug)]
+pub struct FlowRecord {
+    /// Statistics.
+    pub summary: Summary,
+    blocks: VecDeque<Box<Block>>,
+    /// Number of the first message in the first block.
+    first: u32,
+    next: u32,
+    keep: bool,
+    reliable: bool,
+    end: Instant,
+}
+
+#[derive(Debug)]
+struct Block {
+    rows: Vec<MessageRow>,
+    delivered: usize,
+}
+
+impl FlowRecord {
+    /// A record of a flow over `paths` paths in a run that ends at `end`. `keep` keeps every row;
+    /// `reliable` says that a message never gets lost, only late.
+    pub fn new(
+        keep: bool,
+        reliable: bool,
+        end: Instant,
+        paths: usize,
+        limits: &[Duration],
+    ) -> Self {
+        let deadlines =
+            limits.iter().map(|limit| Deadline { limit: *limit, trials: 0, met: 0 }).collect();
+        let packets_by_path = alloc::vec![0; paths];
+        Self {
+            summary: Summary { deadlines, packets_by_path, ..Summary::default() },
+            blocks: VecDeque::new(),
+            first: 0,
+            next: 0,
+            keep,
+            reliable,
+            end,
+        }
+    }
+
+    /// Number of the next message.
+    pub const fn next_id(&self) -> u32 {
+        self.next
+    }
+
+    /// A message was written.
+    #[inline]
+    pub fn written(&mut self, now: Instant, bytes: u32) {
+        if self.blocks.back().is_none_or(|block| block.rows.len() == BLOCK) {
+            if !self.keep {
+                self.forget(now);
+            }
+            let block = Block { rows: Vec::with_capacity(BLOCK), delivered: 0 };
+            self.blocks.push_back(Box::new(block));
+        }
+        if let Some(block) = self.blocks.back_mut() {
+            block.rows.push(MessageRow {
+                sent_ns: now.as_nanos(),
+                delivered_ns: NOT_DELIVERED,
+                bytes,
+                path: u8::MAX,
+                copies_sent: 0,
+                copies_arrived: 0,
+            });
+        }
+        self.next += 1;
+        self.summary.sent += 1;
+        for deadline in &mut self.summary.deadlines {
+            deadline.trials += u64::from(now + deadline.limit <= self.end);
+        }
+    }
+
+    /// Drops blocks whose messages are all decided.
+    fn forget(&mut self, now: Instant) {
+        while let Some(block) = self.blocks.front() {
+            let missing = block.rows.len() - block.delivered;
+            let newest = block.rows.last().map_or(now, MessageRow::sent);
+            let given_up = !self.reliable && now.since(newest) > FORGET_AFTER;
+            if missing > 0 && !given_up {
+                break;
+            }
+            self.summary.lost += missing as u64;
+            self.first += block.rows.len() as u32;
+            self.blocks.pop_front();
+        }
+    }
+
+    #[inline]
+    fn row(&mut self, id: u32) -> Option<&mut MessageRow> {
+        let offset = id.checked_sub(self.first)? as usize;
+        self.blocks.get_mut(offset / BLOCK)?.rows.get_mut(offset % BLOCK)
+    }
+
+    /// A copy of the message's last part was sent.
+    #[inline]
+    pub fn copy_sent(&mut self, id: u32) {
+        if let Some(row) = self.row(id) {
+            row.copies_sent = row.copies_sent.saturating_add(1);
+        }
+    }
+
+    /// A copy of the message's last part arrived.
+    #[inline]
+    pub fn copy_arrived(&mut self, id: u32) {
+        if let Some(row) = self.row(id) {
+            row.copies_arrived = row.copies_arrived.saturating_add(1);
+        }
+    }
+
+    /// The message has arrived. Returns when it was sent, unless it is unknown or has arrived before.
+    #[inline]
+    pub fn delivered(&mut self, now: Instant, id: u32, path: PathId) -> Option<Instant> {
+        let row = self.row(id).filter(|row| row.delivered_ns == NOT_DELIVERED)?;
+        row.delivered_ns = now.as_nanos();
+        row.path = path.0;
+        let (sent, bytes) = (row.sent(), row.bytes);
+        let offset = (id - self.first) as usize;
+        if let Some(block) = self.blocks.get_mut(offset / BLOCK) {
+            block.delivered += 1;
+        }
+        let delay = now - sent;
+        self.summary.delivered += 1;
+        self.summary.delivered_bytes += u64::from(bytes);
+        self.summary.delays.add(delay);
+        for deadline in &mut self.summary.deadlines {
+            let counts = sent + deadline.limit <= self.end && delay <= deadline.limit;
+            deadline.met += u64::from(counts);
+        }
+        Some(sent)
+    }
+
+    /// The run has ended. `on_the_way` holds the numbers of messages of which a part is on a link,
+    /// ascending.
+    pub fn finish(&mut self, on_the_way: &[u32]) {
+        let mut number = self.first;
+        for block in &self.blocks {
+            for row in &block.rows {
+                if row.delivered_ns == NOT_DELIVERED {
+                    let coming = self.reliable
+                        || row.copies_arrived > 0
+                        || row.copies_sent == 0
+                        || on_the_way.binary_search(&number).is_ok();
+                    if coming {
+                        self.summary.in_flight += 1;
+                    } else {
+                        self.summary.lost += 1;
+                    }
+                }
+                number += 1;
+            }
+        }
+    }
+
+    /// The rows that are kept, by blocks, in order of their numbers.
+    pub fn blocks(&self) -> impl Iterator<Item = &[MessageRow]> {
+        self.blocks.iter().map(|block| block.rows.as_slice())
+    }
+
+    /// Takes the first block out, so that memory shrinks while a table is written.
+    pub fn take_block(&mut self) -> Option<Vec<MessageRow>> {
+        let block = self.blocks.pop_front()?;
+        self.first += block.rows.len() as u32;
+        Some(block.rows)
+    }
+
+    /// Number of the first message that is kept.
+    pub const fn first_id(&self) -> u32 {
+        self.first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn a_message_on_its_way_at_the_end_is_neither_lost_nor_a_trial() {
+        let limit = Duration::from_millis(300);
+        let mut flow = FlowRecord::new(true, false, at(1000), 1, &[limit]);
+        for ms in [0, 100, 600, 900] {
+            flow.written(at(ms), 100);
+            flow.copy_sent(flow.next_id() - 1);
+        }
+        flow.delivered(at(50), 0, PathId(0));
+        flow.delivered(at(950), 2, PathId(0));
+        flow.finish(&[3]);
+        let summary = &flow.summary;
+        assert_eq!((summary.sent, summary.delivered), (4, 2));
+        assert_eq!((summary.lost, summary.in_flight), (1, 1));
+        assert_eq!((summary.deadlines[0].trials, summary.deadlines[0].met), (3, 1));
+    }
+
+    #[test]
+    fn without_the_table_memory_does_not_grow_with_the_number_of_messages() {
+        let mut flow = FlowRecord::new(false, false, at(i64::MAX / 10_000_000), 1, &[]);
+        for number in 0..20 * BLOCK as u32 {
+            let now = at(i64::from(number));
+            flow.written(now, 100);
+            if number % 1000 != 0 {
+                flow.delivered(now + Duration::from_millis(20), number, PathId(0));
+            }
+        }
+        assert!(flow.blocks.len() < 10);
+        flow.copy_sent(flow.next_id() - 1);
+        flow.finish(&[]);
+        let summary = &flow.summary;
+        assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);
+    }
+}

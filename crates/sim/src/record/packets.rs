@@ -1,0 +1,69 @@
+//! Packets and scheduling decisions, on request.
+
+use skybraid_link::Cause;
+use skybraid_transport::scheduler::Reason;
+use skybraid_units::Instant;
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketKind {
+    /// Carries payload.
+    Data,
+    /// Acknowledges only.
+    Ack,
+    /// Opens a connection or subflow.
+    Handshake,
+    /// A report or probe of the datagram protocol.
+    Report,
+}
+
+impl PacketKind {
+    /// Every kind, in the order of the tables.
+    pub const ALL: [Self; 4] = [Self::Data, Self::Ack, Self::Handshake, Self::Report];
+
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Ack => "ack",
+            Self::Handshake => "handshake",
+            Self::Report => "report",
+        }
+    }
+}
+
+/// A packet on a link.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketRow {
+    /// When it entered.
+    pub entered: Instant,
+    /// When it arrived, or was lost.
+    pub left: Instant,
+    /// The link: path number times 2, plus 1 for ground to vehicle.
+    pub link: u16,
+    /// The flow.
+    pub flow: u16,
+    /// Size of the IP packet.
+    pub bytes: u32,
+    /// What it is.
+    pub kind: PacketKind,
+    /// Why it was lost, if it was.
+    pub cause: Option<Cause>,
+}
+
+/// A scheduling decision.
+#[derive(Clone, Copy, Debug)]
+pub struct DecisionRow {
+    /// When.
+    pub at: Instant,
+    /// The flow.
+    pub flow: u16,
+    /// The deciding side is the vehicle.
+    pub vehicle: bool,
+    /// Number of the first message that ends in the unit.
+    pub message: u32,
+    /// Chosen paths by the connection's own numbering, bit n for path n; 0 for "wait".
+    pub paths: u64,
+    /// Why.
+    pub reason: Reason,
+}

@@ -1,0 +1,73 @@
+//! What is to be simulated.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use skybraid_link::LinkConfig;
+use skybraid_traffic::TrafficConfig;
+use skybraid_transport::{Class, PathInfo, TransportConfig};
+use skybraid_units::{Duration, Instant, Seed};
+
+use crate::record::Record;
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The aircraft. It opens connections.
+    Vehicle,
+    /// The ground station.
+    Ground,
+}
+
+/// A path between vehicle and ground.
+#[derive(Clone, Debug)]
+pub struct PathSetup {
+    /// Its name; random streams derive from it.
+    pub name: String,
+    /// Vehicle to ground.
+    pub uplink: LinkConfig,
+    /// Ground to vehicle.
+    pub downlink: LinkConfig,
+    /// What transports are told of it.
+    pub info: PathInfo,
+}
+
+/// A flow of messages.
+#[derive(Clone, Debug)]
+pub struct FlowSetup {
+    /// Its name.
+    pub name: String,
+    /// Who sends.
+    pub from: Host,
+    /// What the messages are for.
+    pub class: Class,
+    /// When it begins.
+    pub start: Instant,
+    /// When it ends.
+    pub stop: Instant,
+    /// What is sent.
+    pub traffic: TrafficConfig,
+    /// How it is carried.
+    pub transport: TransportConfig,
+    /// Which paths may carry it, as positions in [`Setup::paths`].
+    pub paths: Vec<usize>,
+    /// The deadline that messages carry, for schedulers.
+    pub deadline: Option<Duration>,
+    /// Deadlines against which arrivals are counted.
+    pub judged_by: Vec<Duration>,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The root seed.
+    pub seed: Seed,
+    /// How long.
+    pub duration: Duration,
+    /// The paths.
+    pub paths: Vec<PathSetup>,
+    /// The flows.
+    pub flows: Vec<FlowSetup>,
+    /// What is kept beside the summary.
+    pub record: Record,
+}

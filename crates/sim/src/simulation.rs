@@ -1,0 +1,621 @@
+//! The event loop.
+
+use alloc::vec::Vec;
+
+use skybraid_link::{Cause, Fate, Link};
+use skybraid_traffic::Source;
+use skybraid_transport::scheduler::Choice;
+use skybraid_transport::segment::Flags;
+use skybraid_transport::{
+    Body, Delivered, Endpoint, Message, PathInfo, Protocol, Role, Segment, Transmit,
+};
+use skybraid_units::{Bytes, Instant};
+
+use crate::agenda::Agenda;
+use crate::record::samples::SAMPLE_INTERVAL;
+use crate::record::{DecisionRow, FlowRecord, LinkRow, PacketKind, PacketRow, Record, SubflowRow};
+use crate::setup::{FlowSetup, Host, Setup};
+use crate::wire::{Packet, Wire};
+
+/// Looks on while a run goes on.
+pub trait Observer {
+    /// The run has come to `now`. Answers whether to go on.
+    fn progress(&mut self, now: Instant) -> bool {
+        let _ = now;
+        true
+    }
+
+    /// [`packet`](Self::packet) is wanted.
+    fn wants_packets(&self) -> bool {
+        false
+    }
+
+    /// A packet entered a link.
+    fn packet(&mut self, event: &PacketEvent<'_>) {
+        let _ = event;
+    }
+}
+
+/// Looks at nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}
+
+/// A packet that entered a link.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketEvent<'a> {
+    /// When it entered.
+    pub entered: Instant,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// The path, as a position in the scenario.
+    pub path: usize,
+    /// From vehicle to ground.
+    pub uplink: bool,
+    /// The flow, as a position in the scenario.
+    pub flow: usize,
+    /// What it carries.
+    pub segment: &'a Segment,
+}
+
+/// The observer said to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// How far the run had come.
+    pub at: Instant,
+}
+
+/// What a run leaves behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The flows of the scenario, in its order; behind them, for each answered flow, its answers.
+    pub flows: Vec<FlowRecord>,
+    /// For each record in `flows` behind the scenario's own: the flow that it answers.
+    pub answers: Vec<usize>,
+    /// Samples of the links.
+    pub links: Vec<LinkRow>,
+    /// Samples of the subflows.
+    pub subflows: Vec<SubflowRow>,
+    /// Scheduling decisions.
+    pub decisions: Vec<DecisionRow>,
+    /// Packets.
+    pub packets: Vec<PacketRow>,
+    /// Packets times the links that they entered.
+    pub packet_hops: u64,
+}
+
+/// Simulates `setup` from start to end.
+///
+/// # Errors
+/// The observer said to stop.
+pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, Stopped> {
+    Simulation::new(setup, observer).run()
+}
+
+/// One side of a flow's connection.
+struct Side {
+    endpoint: Endpoint,
+    /// Which wire each of the connection's paths leaves by.
+    wires: Vec<usize>,
+    /// Record of the messages that this side writes and of those that it gets.
+    writes: usize,
+    gets: usize,
+    /// This side answers each message.
+    answers: bool,
+    flow: usize,
+    /// Sampled totals of the last sample, by path.
+    sampled: Vec<[u64; 3]>,
+}
+
+struct App {
+    source: Source,
+    side: usize,
+    class: skybraid_transport::Class,
+    deadline: Option<skybraid_units::Duration>,
+    /// A bulk source keeps this much written ahead.
+    ahead: Bytes,
+}
+
+struct Simulation<'a> {
+    setup: &'a Setup,
+    observer: &'a mut dyn Observer,
+    record: Record,
+    watch_packets: bool,
+    agenda: Agenda,
+    wires: Vec<Wire>,
+    /// Two per flow: vehicle, ground.
+    sides: Vec<Side>,
+    apps: Vec<App>,
+    outcome: Outcome,
+    next_sample: Instant,
+    end: Instant,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(setup: &'a Setup, observer: &'a mut dyn Observer) -> Self {
+        let end = Instant::ZERO + setup.duration;
+        let mut wires = Vec::new();
+        for path in &setup.paths {
+            for (direction, config) in [("uplink", &path.uplink), ("downlink", &path.downlink)] {
+                let link = Link::new(config, &path.name, direction, setup.seed);
+                wires.push(Wire::new(link, wires.len() ^ 1));
+            }
+        }
+        let mut outcome = Outcome {
+            flows: Vec::new(),
+            answers: Vec::new(),
+            links: Vec::new(),
+            subflows: Vec::new(),
+            decisions: Vec::new(),
+            packets: Vec::new(),
+            packet_hops: 0,
+        };
+        let record_of = |flow: &FlowSetup| {
+            let reliable = flow.transport.protocol != Protocol::Udp;
+            let keep = setup.record.messages;
+            FlowRecord::new(keep, reliable, end, flow.paths.len(), &flow.judged_by)
+        };
+        outcome.flows.extend(setup.flows.iter().map(record_of));
+        let (mut sides, mut apps) = (Vec::new(), Vec::new());
+        for (index, flow) in setup.flows.iter().enumerate() {
+            let infos: Vec<PathInfo> = flow
+                .paths
+                .iter()
+                .filter_map(|path| setup.paths.get(*path))
+                .map(|path| path.info)
+                .collect();
+            let answer = flow.traffic.is_answered().then(|| {
+                outcome.answers.push(index);
+                outcome.flows.push(record_of(flow));
+                outcome.flows.len() - 1
+            });
+            for (host, role) in [(Host::Vehicle, Role::Client), (Host::Ground, Role::Server)] {
+                let sends = flow.from == host;
+                let back = answer.unwrap_or(index);
+                let mut endpoint = Endpoint::new(&flow.transport, &infos, role);
+                if setup.record.decisions {
+                    endpoint.record_decisions();
+                }
+                sides.push(Side {
+                    endpoint,
+                    wires: flow
+                        .paths
+                        .iter()
+                        .map(|path| 2 * path + usize::from(host == Host::Ground))
+                        .collect(),
+                    writes: if sends { index } else { back },
+                    gets: if sends { back } else { index },
+                    answers: !sends && answer.is_some(),
+                    flow: index,
+                    sampled: alloc::vec![[0; 3]; flow.paths.len()],
+                });
+            }
+            apps.push(App {
+                source: Source::new(&flow.traffic, flow.start, flow.stop.min(end)),
+                side: 2 * index + usize::from(flow.from == Host::Ground),
+                class: flow.class,
+                deadline: flow.deadline,
+                ahead: flow.transport.send_buffer,
+            });
+        }
+        let agenda = Agenda::new(wires.len() + sides.len() + apps.len() + 1);
+        Self {
+            setup,
+            record: setup.record,
+            watch_packets: observer.wants_packets() || setup.record.packets,
+            observer,
+            agenda,
+            wires,
+            sides,
+            apps,
+            outcome,
+            next_sample: Instant::ZERO,
+            end,
+        }
+    }
+
+    fn run(mut self) -> Result<Outcome, Stopped> {
+        let first_side = self.wires.len();
+        let first_app = first_side + self.sides.len();
+        let sampler = first_app + self.apps.len();
+        for (index, app) in self.apps.iter().enumerate() {
+            self.agenda.set(first_app + index, app.source.next_write());
+        }
+        for side in 0..self.sides.len() {
+            self.settle(Instant::ZERO, side);
+        }
+        self.agenda.set(sampler, Instant::ZERO);
+        loop {
+            let (source, now) = self.agenda.next();
+            if now > self.end {
+                break;
+            }
+            if source < first_side {
+                self.arrive(now, source);
+            } else if source < first_app {
+                self.wake(now, source - first_side);
+            } else if source < sampler {
+                self.write(now, source - first_app);
+                let due = self.apps.get(source - first_app).map(|app| app.source.next_write());
+                let bulk = self
+                    .apps
+                    .get(source - first_app)
+                    .is_some_and(|app| app.source.fills_the_transport());
+                let due =
+                    if bulk { Instant::FAR_FUTURE } else { due.unwrap_or(Instant::FAR_FUTURE) };
+                self.agenda.set(source, due);
+            } else {
+                self.sample(now);
+                self.next_sample = now + SAMPLE_INTERVAL;
+                self.agenda.set(source, self.next_sample);
+                if !self.observer.progress(now) {
+                    return Err(Stopped { at: now });
+                }
+            }
+        }
+        self.finish();
+        Ok(self.outcome)
+    }
+
+    /// The next packet on a wire arrives.
+    fn arrive(&mut self, now: Instant, wire: usize) {
+        let Some(state) = self.wires.get_mut(wire) else {
+            return;
+        };
+        let Some(packet) = state.take() else { return };
+        let next = state.next_arrival();
+        self.agenda.set(wire, next);
+        let index = packet.to as usize;
+        let Some(side) = self.sides.get_mut(index) else {
+            return;
+        };
+        if packet.segment.messages > 0
+            && let Some(record) = self.outcome.flows.get_mut(usize::from(packet.flow))
+        {
+            for offset in 0..u32::from(packet.segment.messages) {
+                record.copy_arrived(packet.segment.first_message.wrapping_add(offset));
+            }
+        }
+        side.endpoint.receive(now, packet.path, &packet.segment);
+        self.settle(now, index);
+    }
+
+    /// A timer of an endpoint expires.
+    fn wake(&mut self, now: Instant, index: usize) {
+        let source = self.wires.len() + index;
+        let Some(side) = self.sides.get_mut(index) else {
+            return;
+        };
+        let due = side.endpoint.next_wakeup();
+        // Timers are often pushed back; the agenda hears of that only when the old time comes.
+        self.agenda.set(source, due);
+        if due <= now {
+            side.endpoint.wake(now);
+            self.agenda.set(source, Instant::FAR_FUTURE);
+            self.settle(now, index);
+        }
+    }
+
+    /// An application writes what is due.
+    fn write(&mut self, now: Instant, index: usize) {
+        let Some(app) = self.apps.get_mut(index) else {
+            return;
+        };
+        let side_index = app.side;
+        let Some(side) = self.sides.get_mut(side_index) else {
+            return;
+        };
+        let Some(record) = self.outcome.flows.get_mut(side.writes) else {
+            return;
+        };
+        while let Some(bytes) = app.source.write(now) {
+            let message = Message {
+                id: record.next_id(),
+                class: app.class,
+                bytes,
+                deadline: app.deadline.map(|span| now + span),
+            };
+            record.written(now, bytes);
+            side.endpoint.write(now, message);
+            if app.source.fills_the_transport() && side.endpoint.unacknowledged() >= app.ahead {
+                break;
+            }
+        }
+        self.settle(now, side_index);
+    }
+
+    /// Lets an endpoint send and deliver all that it can.
+    fn settle(&mut self, now: Instant, index: usize) {
+        let source = self.wires.len() + index;
+        loop {
+            while let Some(transmit) =
+                self.sides.get_mut(index).and_then(|side| side.endpoint.poll_send(now))
+            {
+                self.transmit(now, index, &transmit);
+            }
+            let mut delivered_any = false;
+            while let Some(message) =
+                self.sides.get_mut(index).and_then(|side| side.endpoint.poll_delivered())
+            {
+                delivered_any |= self.deliver(now, index, message);
+            }
+            if !(delivered_any || self.refill(now, index)) {
+                break;
+            }
+        }
+        let Some(side) = self.sides.get(index) else {
+            return;
+        };
+        let due = side.endpoint.next_wakeup();
+        if due < self.agenda.due(source) {
+            self.agenda.set(source, due);
+        }
+    }
+
+    /// A bulk application tops up what it has written. True when it wrote.
+    fn refill(&mut self, now: Instant, index: usize) -> bool {
+        let Some(side) = self.sides.get(index) else {
+            return false;
+        };
+        let Some(app) = self.apps.get(side.flow) else {
+            return false;
+        };
+        let tops_up = app.side == index
+            && app.source.fills_the_transport()
+            && app.source.next_write() <= now
+            && side.endpoint.unacknowledged() < app.ahead;
+        if tops_up {
+            let flow = side.flow;
+            let Some(app) = self.apps.get_mut(flow) else {
+                return false;
+            };
+            let Some(side) = self.sides.get_mut(index) else {
+                return false;
+            };
+            let Some(record) = self.outcome.flows.get_mut(side.writes) else {
+                return false;
+            };
+            while side.endpoint.unacknowledged() < app.ahead
+                && let Some(bytes) = app.source.write(now)
+            {
+                let id = record.next_id();
+                let deadline = app.deadline.map(|span| now + span);
+                record.written(now, bytes);
+                side.endpoint.write(now, Message { id, class: app.class, bytes, deadline });
+            }
+        }
+        tops_up
+    }
+
+    /// Puts a segment on its wire.
+    fn transmit(&mut self, now: Instant, index: usize, transmit: &Transmit) {
+        let Some(side) = self.sides.get(index) else {
+            return;
+        };
+        let Some(wire_index) = side.wires.get(transmit.path.index()).copied() else {
+            return;
+        };
+        let segment = &transmit.segment;
+        let payload = payload_bytes(segment) > 0;
+        let (flow, writes) = (side.flow, side.writes);
+        let packet = Packet {
+            segment: *segment,
+            to: (index ^ 1) as u32,
+            flow: writes as u16,
+            path: transmit.path,
+        };
+        let Some(wire) = self.wires.get_mut(wire_index) else {
+            return;
+        };
+        let (fate, next) = wire.admit(now, packet);
+        if next {
+            let due = wire.next_arrival();
+            self.agenda.set(wire_index, due);
+        }
+        self.outcome.packet_hops += 1;
+        if wire.has_radio() {
+            let (radio, sibling) = (wire.link.radio(), wire.sibling);
+            if let (Some(radio), Some(other)) = (radio, self.wires.get_mut(sibling)) {
+                other.link.set_radio(radio);
+            }
+        }
+        if payload && let Some(record) = self.outcome.flows.get_mut(writes) {
+            for offset in 0..u32::from(segment.messages) {
+                record.copy_sent(segment.first_message.wrapping_add(offset));
+            }
+            if let Some(count) = record.summary.packets_by_path.get_mut(transmit.path.index()) {
+                *count += 1;
+            }
+            if let Fate::Lost { cause, .. } = fate {
+                let place = Cause::ALL.iter().position(|known| *known == cause);
+                if let Some(count) =
+                    place.and_then(|place| record.summary.lost_packets.get_mut(place))
+                {
+                    *count += 1;
+                }
+            }
+        }
+        if self.watch_packets {
+            self.note_packet(now, wire_index, flow, segment, fate);
+        }
+    }
+
+    #[cold]
+    fn note_packet(
+        &mut self,
+        now: Instant,
+        wire: usize,
+        flow: usize,
+        segment: &Segment,
+        fate: Fate,
+    ) {
+        if self.record.packets {
+            let (left, cause) = match fate {
+                Fate::Delivered { at } => (at, None),
+                Fate::Lost { at, cause } => (at, Some(cause)),
+            };
+            self.outcome.packets.push(PacketRow {
+                entered: now,
+                left,
+                link: wire as u16,
+                flow: flow as u16,
+                bytes: segment.size,
+                kind: kind_of(segment),
+                cause,
+            });
+        }
+        if self.observer.wants_packets() {
+            self.observer.packet(&PacketEvent {
+                entered: now,
+                fate,
+                path: wire / 2,
+                uplink: wire.is_multiple_of(2),
+                flow,
+                segment,
+            });
+        }
+    }
+
+    /// An endpoint hands a message to its application. True when the application answered.
+    fn deliver(&mut self, now: Instant, index: usize, message: Delivered) -> bool {
+        let Some(side) = self.sides.get_mut(index) else {
+            return false;
+        };
+        let Some(record) = self.outcome.flows.get_mut(side.gets) else {
+            return false;
+        };
+        let Some(sent) = record.delivered(now, message.id, message.path) else {
+            return false;
+        };
+        if !side.answers {
+            return false;
+        }
+        let bytes = match self.setup.flows.get(side.flow).map(|flow| &flow.traffic) {
+            Some(skybraid_traffic::TrafficConfig::Ping { packet, .. }) => packet.get() as u32,
+            _ => return false,
+        };
+        let class = self.apps.get(side.flow).map(|app| app.class).unwrap_or_default();
+        let Some(answers) = self.outcome.flows.get_mut(side.writes) else {
+            return false;
+        };
+        let id = answers.next_id();
+        // The answer carries the question's time, so that its delay is the round trip.
+        answers.written(sent, bytes);
+        side.endpoint.write(now, Message { id, class, bytes, deadline: None });
+        true
+    }
+
+    fn sample(&mut self, now: Instant) {
+        for (index, wire) in self.wires.iter_mut().enumerate() {
+            let counters = core::mem::take(&mut wire.counters);
+            if !self.record.links {
+                continue;
+            }
+            let conditions = wire.link.conditions(now);
+            self.outcome.links.push(LinkRow {
+                at: now,
+                link: index as u16,
+                rate_bps: conditions.rate.as_bps(),
+                delay: conditions.delay,
+                loss: conditions.loss.ratio(),
+                up: conditions.up,
+                queue_bytes: wire.link.backlog(now).get(),
+                delivered: counters.delivered,
+                delivered_bytes: counters.delivered_bytes,
+                lost: counters.lost,
+            });
+        }
+        for (index, side) in self.sides.iter_mut().enumerate() {
+            let vehicle = index.is_multiple_of(2);
+            let flow = side.flow as u16;
+            if self.record.decisions {
+                let decisions = &mut self.outcome.decisions;
+                side.endpoint.take_decisions(&mut |decision| {
+                    let (paths, reason) = match decision.choice {
+                        Choice::Send(paths, reason) => (paths.bits(), reason),
+                        Choice::Wait(reason, _) => (0, reason),
+                    };
+                    let message = decision.first_message;
+                    decisions.push(DecisionRow {
+                        at: decision.at,
+                        flow,
+                        vehicle,
+                        message,
+                        paths,
+                        reason,
+                    });
+                });
+            }
+            let writes = self.apps.get(side.flow).is_some_and(|app| app.side == index);
+            if !self.record.subflows || !(writes || side.answers) {
+                continue;
+            }
+            let (subflows, sampled, wires) =
+                (&mut self.outcome.subflows, &mut side.sampled, &side.wires);
+            side.endpoint.samples(&mut |sample| {
+                let totals = [
+                    sample.totals.acked_bytes,
+                    sample.totals.retransmitted,
+                    sample.totals.fast_recoveries + sample.totals.timeouts,
+                ];
+                let Some(last) = sampled.get_mut(sample.path.index()) else {
+                    return;
+                };
+                let since = [totals[0] - last[0], totals[1] - last[1], totals[2] - last[2]];
+                *last = totals;
+                let wire = wires.get(sample.path.index()).copied().unwrap_or(0);
+                subflows.push(SubflowRow {
+                    at: now,
+                    flow,
+                    vehicle,
+                    path: (wire / 2) as u16,
+                    window: sample.window.get(),
+                    threshold: sample.threshold.get(),
+                    srtt: sample.srtt,
+                    in_flight: sample.in_flight.get(),
+                    acked_bytes: since[0],
+                    retransmitted: since[1],
+                    reductions: since[2],
+                    pacing_bps: sample.pacing.map(|rate| rate.as_bps()),
+                });
+            });
+        }
+    }
+
+    fn finish(&mut self) {
+        let mut on_the_way: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.outcome.flows.len()];
+        for packet in self.wires.iter().flat_map(Wire::on_the_way) {
+            let Body::Datagram(datagram) = packet.segment.body else {
+                continue;
+            };
+            if let Some(messages) = on_the_way.get_mut(usize::from(packet.flow))
+                && datagram.fragments > 0
+            {
+                messages.push(datagram.message);
+            }
+        }
+        for (record, messages) in self.outcome.flows.iter_mut().zip(&mut on_the_way) {
+            messages.sort_unstable();
+            record.finish(messages);
+        }
+    }
+}
+
+fn payload_bytes(segment: &Segment) -> u32 {
+    match &segment.body {
+        Body::Datagram(datagram) => datagram.len,
+        Body::Report(_) => 0,
+        Body::Tcp(tcp) => tcp.len,
+    }
+}
+
+fn kind_of(segment: &Segment) -> PacketKind {
+    match &segment.body {
+        Body::Datagram(datagram) if datagram.fragments > 0 => PacketKind::Data,
+        Body::Datagram(_) | Body::Report(_) => PacketKind::Report,
+        Body::Tcp(tcp) if tcp.flags.has(Flags::SYN) => PacketKind::Handshake,
+        Body::Tcp(tcp) if tcp.len > 0 => PacketKind::Data,
+        Body::Tcp(_) => PacketKind::Ack,
+    }
+}

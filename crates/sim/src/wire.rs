@@ -1,0 +1,114 @@
+//! A link with the packets that are on it.
+
+use alloc::collections::VecDeque;
+
+use skybraid_link::{Cause, Fate, Link};
+use skybraid_transport::{PathId, Segment};
+use skybraid_units::{Bytes, Instant};
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// What it carries.
+    pub segment: Segment,
+    /// Which endpoint gets it.
+    pub to: u32,
+    /// Which flow it counts for.
+    pub flow: u16,
+    /// The path by the connection's own numbering.
+    pub path: PathId,
+}
+
+/// Packets and bytes within a sample, and losses by cause.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Packets that have arrived.
+    pub delivered: u32,
+    /// Bytes that have arrived.
+    pub delivered_bytes: u64,
+    /// Packets lost, in the order of [`Cause::ALL`], counted when they entered.
+    pub lost: [u32; Cause::ALL.len()],
+}
+
+/// A link with the packets that are on it.
+#[derive(Debug)]
+pub struct Wire {
+    /// The link.
+    pub link: Link,
+    /// The wire of the same path in the other direction.
+    pub sibling: usize,
+    /// Since the last sample.
+    pub counters: Counters,
+    /// In order of arrival.
+    on_the_way: VecDeque<(Instant, Packet)>,
+    has_radio: bool,
+}
+
+impl Wire {
+    /// An empty wire.
+    pub fn new(link: Link, sibling: usize) -> Self {
+        let has_radio = link.radio().is_some();
+        Self {
+            link,
+            sibling,
+            counters: Counters::default(),
+            on_the_way: VecDeque::with_capacity(256),
+            has_radio,
+        }
+    }
+
+    /// Hands a packet to the link. True when the packet became the next to arrive.
+    #[inline]
+    pub fn admit(&mut self, now: Instant, packet: Packet) -> (Fate, bool) {
+        let fate = self.link.admit(now, Bytes::new(u64::from(packet.segment.size)));
+        match fate {
+            Fate::Delivered { at } => {
+                let place = match self.on_the_way.back() {
+                    // A link that reorders may let a packet overtake others.
+                    Some((last, _)) if *last > at => {
+                        self.on_the_way.partition_point(|(other, _)| *other <= at)
+                    }
+                    _ => self.on_the_way.len(),
+                };
+                if place == self.on_the_way.len() {
+                    self.on_the_way.push_back((at, packet));
+                } else {
+                    self.on_the_way.insert(place, (at, packet));
+                }
+                (fate, place == 0)
+            }
+            Fate::Lost { cause, .. } => {
+                let index = Cause::ALL.iter().position(|known| *known == cause);
+                if let Some(count) = index.and_then(|index| self.counters.lost.get_mut(index)) {
+                    *count += 1;
+                }
+                (fate, false)
+            }
+        }
+    }
+
+    /// The two directions share a radio, whose state follows the traffic of both.
+    pub const fn has_radio(&self) -> bool {
+        self.has_radio
+    }
+
+    /// When the next packet arrives.
+    #[inline]
+    pub fn next_arrival(&self) -> Instant {
+        self.on_the_way.front().map_or(Instant::FAR_FUTURE, |(at, _)| *at)
+    }
+
+    /// Takes the packet that arrives next.
+    #[inline]
+    pub fn take(&mut self) -> Option<Packet> {
+        let (_, packet) = self.on_the_way.pop_front()?;
+        self.counters.delivered += 1;
+        self.counters.delivered_bytes += u64::from(packet.segment.size);
+        Some(packet)
+    }
+
+    /// Packets that have not arrived.
+    pub fn on_the_way(&self) -> impl Iterator<Item = &Packet> {
+        self.on_the_way.iter().map(|(_, packet)| packet)
+    }
+}

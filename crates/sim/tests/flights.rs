@@ -1,0 +1,245 @@
+//! Flows over small networks, against what can be worked out by hand.
+
+mod support;
+
+use skybraid_link::LossSource;
+use skybraid_sim::record::SubflowRow;
+use skybraid_sim::{Host, Outcome};
+use skybraid_traffic::TrafficConfig;
+use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::{Protocol, TransportConfig};
+use skybraid_units::{Bytes, Duration, Probability};
+use support::*;
+
+fn with_scheduler(protocol: Protocol, scheduler: &str) -> TransportConfig {
+    let scheduler = SchedulerConfig::by_name(scheduler).unwrap();
+    TransportConfig { scheduler, ..transport(protocol) }
+}
+
+fn delay_ms(outcome: &Outcome, flow: usize, quantile: f64) -> f64 {
+    let delays = &outcome.flows[flow].summary.delays;
+    let rank = ((delays.total() as f64 * quantile).ceil() as u64).max(1);
+    delays.at_rank(rank).unwrap().as_millis_f64()
+}
+
+#[test]
+fn a_datagram_takes_its_serialisation_and_propagation_time() {
+    let flows = vec![flow("f", cbr(1.0, 1222), transport(Protocol::Udp), 1)];
+    let outcome = simulate(10, 1, vec![path("a", 10.0, 20)], flows);
+    // 1222 B and 28 B of headers at 10 Mbit/s take 1 ms.
+    let row = outcome.flows[0].blocks().next().unwrap()[5];
+    assert_eq!(row.delivered().unwrap() - row.sent(), Duration::from_millis(21));
+    assert_eq!(outcome.flows[0].summary.lost, 0);
+}
+
+#[test]
+fn a_redundant_scheduler_delivers_while_either_path_is_up() {
+    let mut paths = vec![path("a", 10.0, 20), path("b", 10.0, 30)];
+    let sure = Probability::ONE;
+    let at = skybraid_units::Instant::from_millis(3000);
+    paths[0].uplink.down = vec![(at, Duration::from_secs(2))];
+    let at = skybraid_units::Instant::from_millis(6000);
+    paths[1].uplink.down = vec![(at, Duration::from_secs(2))];
+    let flows = vec![flow("f", cbr(1.0, 500), with_scheduler(Protocol::Udp, "redundant"), 2)];
+    let outcome = simulate(10, 1, paths.clone(), flows.clone());
+    assert_eq!(outcome.flows[0].summary.lost, 0);
+    paths[1].uplink.losses = vec![LossSource::Uniform(sure)];
+    let outcome = simulate(10, 1, paths, flows);
+    assert!(outcome.flows[0].summary.lost > 400);
+}
+
+#[test]
+fn redundant_loss_is_the_product_of_independent_losses_at_twice_the_packets() {
+    let paths = vec![lossy(path("a", 50.0, 20), 0.05), lossy(path("b", 50.0, 20), 0.05)];
+    let flows = vec![flow("f", cbr(4.0, 100), with_scheduler(Protocol::Udp, "redundant"), 2)];
+    let outcome = simulate(200, 3, paths, flows);
+    let summary = &outcome.flows[0].summary;
+    let loss = summary.lost as f64 / summary.sent as f64;
+    assert!((loss - 0.0025).abs() < 0.0002, "{loss}");
+    assert_eq!(summary.packets_by_path, [summary.sent, summary.sent]);
+}
+
+#[test]
+fn lowest_rtt_over_datagrams_measures_its_paths_and_leaves_a_dead_one() {
+    let mut paths = vec![path("slow", 10.0, 60), path("fast", 10.0, 10)];
+    let at = skybraid_units::Instant::from_millis(10_000);
+    paths[1].uplink.down = vec![(at, Duration::from_secs(10))];
+    let flows = vec![flow("f", cbr(1.0, 500), with_scheduler(Protocol::Udp, "low_rtt"), 2)];
+    let outcome = simulate(30, 1, paths, flows);
+    let summary = &outcome.flows[0].summary;
+    let share = summary.packets_by_path[1] as f64 / summary.sent as f64;
+    assert!(share > 0.6 && share < 0.7, "{share}");
+    // 250 messages a second: three missing reports and the way back are noticed within 0.7 s.
+    assert!(summary.lost < 175, "{} lost", summary.lost);
+}
+
+#[test]
+fn tcp_fills_a_link_up_to_its_headers() {
+    let flows = vec![flow("f", BULK, transport(Protocol::Tcp), 1)];
+    let mut bottleneck = path("a", 10.0, 20);
+    bottleneck.uplink.queue = skybraid_link::QueueConfig::Packets(50);
+    let outcome = simulate(30, 1, vec![bottleneck], flows);
+    let ideal = 10.0 * 1448.0 / 1500.0;
+    let goodput = goodput_mbps(&outcome, 0, 30);
+    assert!(goodput > 0.97 * ideal && goodput <= ideal, "{goodput}");
+}
+
+#[test]
+fn mptcp_over_two_equal_paths_carries_nearly_twice_as_much() {
+    let mut paths = vec![path("a", 10.0, 20), path("b", 10.0, 20)];
+    for path in &mut paths {
+        path.uplink.queue = skybraid_link::QueueConfig::Packets(60);
+    }
+    for scheduler in ["low_rtt", "round_robin"] {
+        let flows = vec![flow("f", BULK, with_scheduler(Protocol::Mptcp, scheduler), 2)];
+        let outcome = simulate(30, 1, paths.clone(), flows);
+        let goodput = goodput_mbps(&outcome, 0, 30);
+        assert!(goodput > 0.9 * 20.0 * 0.949, "{scheduler}: {goodput}");
+    }
+}
+
+#[test]
+fn redundant_mptcp_carries_the_load_of_the_better_path_and_hides_the_losses_of_the_other() {
+    let paths = vec![path("a", 20.0, 30), lossy(path("b", 20.0, 10), 0.02)];
+    let single = with_scheduler(Protocol::Mptcp, "single");
+    let redundant = with_scheduler(Protocol::Mptcp, "redundant");
+    let alone = simulate(60, 1, vec![paths[1].clone()], vec![flow("f", cbr(2.0, 1200), single, 1)]);
+    let mut flow_over_both = flow("f", cbr(2.0, 1200), redundant, 2);
+    // The first messages would wait for the handshake.
+    flow_over_both.start = skybraid_units::Instant::from_millis(1000);
+    let both = simulate(60, 1, paths, vec![flow_over_both]);
+    let (worst_alone, worst_both) = (delay_ms(&alone, 0, 0.999), delay_ms(&both, 0, 0.999));
+    assert!(worst_both < 31.0 && worst_alone > 100.0, "{worst_alone} {worst_both}");
+}
+
+#[test]
+fn a_lost_segment_comes_again_three_segments_and_a_round_trip_later_and_holds_back_the_rest() {
+    let mut link = path("a", 1000.0, 50);
+    link.uplink.losses = vec![LossSource::Uniform(Probability::new(0.01).unwrap())];
+    let flows = vec![flow("f", cbr(0.8, 1000), transport(Protocol::Tcp), 1)];
+    let outcome = simulate(20, 5, vec![link], flows);
+    let rows: Vec<_> = outcome.flows[0].blocks().flatten().copied().collect();
+    let resent = rows.iter().position(|row| row.copies_sent == 2).unwrap();
+    // Segments leave every 10 ms: the third behind the lost one is acknowledged after 30 + 100 ms,
+    // and the retransmission takes another 50 ms.
+    let delay = (rows[resent].delivered().unwrap() - rows[resent].sent()).as_millis_f64();
+    assert!((delay - 180.0).abs() < 0.1, "{delay}");
+    assert_eq!(rows[resent + 12].delivered(), rows[resent].delivered());
+    assert!(rows[resent + 14].delivered() > rows[resent].delivered());
+}
+
+#[test]
+fn a_reliable_stream_survives_the_outage_of_either_path() {
+    let mut paths = vec![path("a", 10.0, 20), path("b", 10.0, 40)];
+    for (path, at) in paths.iter_mut().zip([5000, 15_000]) {
+        let at = skybraid_units::Instant::from_millis(at);
+        path.uplink.down = vec![(at, Duration::from_secs(4))];
+        path.downlink.down = path.uplink.down.clone();
+    }
+    for scheduler in ["low_rtt", "round_robin", "redundant", "cheapest_path"] {
+        let flows = vec![flow("f", cbr(2.0, 1000), with_scheduler(Protocol::Mptcp, scheduler), 2)];
+        let outcome = simulate(40, 2, paths.clone(), flows);
+        let record = &outcome.flows[0];
+        let late = record
+            .blocks()
+            .flatten()
+            .filter(|row| {
+                row.sent() < skybraid_units::Instant::from_millis(38_000)
+                    && row.delivered().is_none()
+            })
+            .count();
+        assert_eq!(late, 0, "{scheduler}");
+        assert!(delay_ms(&outcome, 0, 1.0) < 2000.0, "{scheduler}");
+    }
+}
+
+#[test]
+fn a_small_receive_buffer_stalls_the_fast_path_behind_the_slow_one() {
+    // 8 Mbit/s at 20 ms and 2 Mbit/s at 150 ms: RFC 8684 §3.3.5 asks for ΣBW · max RTT.
+    let paths = || {
+        let mut paths = vec![path("fast", 8.0, 10), path("slow", 2.0, 75)];
+        for path in &mut paths {
+            path.uplink.queue = skybraid_link::QueueConfig::Packets(30);
+        }
+        paths
+    };
+    let goodput = |buffer| {
+        let transport = TransportConfig {
+            receive_buffer: Bytes::new(buffer),
+            ..with_scheduler(Protocol::Mptcp, "round_robin")
+        };
+        let flows = vec![flow("f", BULK, transport, 2)];
+        goodput_mbps(&simulate(60, 1, paths(), flows), 0, 60)
+    };
+    // Source: the head-of-line check of the algorithm reference, §9.7. A full queue on the slow path
+    // makes its round trip 330 ms, so 2 · ΣBW · max RTT is 825 kB.
+    // Taking turns, the fast path must wait for the slow one within 37.5 kB: less than it had alone.
+    let fast_alone = 8.0 * 0.949;
+    let (small, ample) = (goodput(37_500), goodput(825_000));
+    assert!(small < 0.7 * fast_alone, "{small}");
+    assert!(ample > 0.92 * (8.0 + 2.0) * 0.949, "{ample}");
+}
+
+#[test]
+fn a_ping_is_answered_and_its_answer_tells_the_round_trip() {
+    let ping = TrafficConfig::Ping { every: Duration::from_millis(100), packet: Bytes::new(56) };
+    let mut probe = flow("ping", ping, transport(Protocol::Udp), 1);
+    probe.from = Host::Ground;
+    let outcome = simulate(10, 1, vec![path("a", 1000.0, 30)], vec![probe]);
+    assert_eq!(outcome.answers, [0]);
+    assert_eq!(outcome.flows[0].summary.delivered, 100);
+    let round_trip = delay_ms(&outcome, 1, 0.5);
+    assert!((round_trip - 60.0).abs() < 0.1, "{round_trip}");
+}
+
+#[test]
+fn traffic_in_both_directions_at_once_is_kept_apart() {
+    let mut down = flow("down", cbr(1.0, 125), transport(Protocol::Udp), 1);
+    down.from = Host::Ground;
+    let up = flow("up", cbr(8.0, 1200), transport(Protocol::Tcp), 1);
+    let outcome = simulate(10, 1, vec![path("a", 10.0, 20)], vec![up, down]);
+    assert_eq!(outcome.flows[1].summary.lost, 0);
+    assert!(delay_ms(&outcome, 1, 0.5) < 21.0);
+    assert!(outcome.flows[0].summary.delivered > 8000);
+}
+
+#[test]
+fn every_packet_is_delivered_lost_or_on_its_way() {
+    let paths = vec![lossy(path("a", 5.0, 20), 0.01), lossy(path("b", 3.0, 80), 0.02)];
+    let flows = vec![
+        flow("f", BULK, with_scheduler(Protocol::Mptcp, "low_rtt"), 2),
+        flow("g", cbr(1.0, 3000), with_scheduler(Protocol::Udp, "round_robin"), 2),
+    ];
+    let outcome = simulate(20, 9, paths, flows);
+    let counted: u64 = outcome
+        .links
+        .iter()
+        .map(|row| u64::from(row.delivered) + row.lost.iter().map(|n| u64::from(*n)).sum::<u64>())
+        .sum();
+    assert!(outcome.packet_hops - counted < 3000, "{} {counted}", outcome.packet_hops);
+    for record in &outcome.flows {
+        let summary = &record.summary;
+        assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);
+    }
+}
+
+fn windows(rows: &[SubflowRow]) -> Vec<(u16, u64)> {
+    rows.iter().map(|row| (row.path, row.window)).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_tables_and_another_seed_others() {
+    let run = |seed| {
+        let paths = vec![lossy(path("a", 5.0, 20), 0.01), lossy(path("b", 3.0, 80), 0.02)];
+        let flows = vec![flow("f", BULK, with_scheduler(Protocol::Mptcp, "low_rtt"), 2)];
+        let outcome = simulate(20, seed, paths, flows);
+        let sent: Vec<_> = outcome.flows[0]
+            .blocks()
+            .flatten()
+            .map(|row| (row.sent(), row.delivered(), row.path))
+            .collect();
+        (sent, windows(&outcome.subflows))
+    };
+    assert_eq!(run(4), run(4));
+    assert_ne!(run(4), run(5));
+}

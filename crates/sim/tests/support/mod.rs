@@ -1,0 +1,77 @@
+//! Small networks for tests.
+#![allow(dead_code)]
+
+use skybraid_link::{LinkConfig, LossSource, QueueConfig, RateSource};
+use skybraid_sim::record::Record;
+use skybraid_sim::{FlowSetup, Host, Outcome, PathSetup, Setup, Silent, run};
+use skybraid_traffic::TrafficConfig;
+use skybraid_transport::{Class, PathInfo, Protocol, TransportConfig};
+use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
+
+/// A path of constant rate and delay in both directions, with an unlimited queue.
+pub fn path(name: &str, mbps: f64, delay_ms: i64) -> PathSetup {
+    let rate = RateSource::Constant(Rate::from_mbps(mbps));
+    let link = LinkConfig {
+        queue: QueueConfig::Unlimited,
+        ..LinkConfig::plain(rate, Duration::from_millis(delay_ms))
+    };
+    PathSetup { name: name.into(), uplink: link.clone(), downlink: link, info: PathInfo::default() }
+}
+
+/// The same path with uniform loss from vehicle to ground.
+pub fn lossy(path: PathSetup, ratio: f64) -> PathSetup {
+    let mut path = path;
+    path.uplink.losses = vec![LossSource::Uniform(Probability::new(ratio).unwrap())];
+    path
+}
+
+/// A flow from the vehicle over all of `paths` paths.
+pub fn flow(
+    name: &str,
+    traffic: TrafficConfig,
+    transport: TransportConfig,
+    paths: usize,
+) -> FlowSetup {
+    FlowSetup {
+        name: name.into(),
+        from: Host::Vehicle,
+        class: Class::Data,
+        start: Instant::ZERO,
+        stop: Instant::FAR_FUTURE,
+        traffic,
+        transport,
+        paths: (0..paths).collect(),
+        deadline: None,
+        judged_by: vec![Duration::from_millis(300)],
+    }
+}
+
+/// Constant bit rate.
+pub fn cbr(mbps: f64, packet: u64) -> TrafficConfig {
+    TrafficConfig::Cbr { rate: Rate::from_mbps(mbps), packet: Bytes::new(packet) }
+}
+
+/// As much as fits.
+pub const BULK: TrafficConfig = TrafficConfig::Bulk { packet: Bytes::new(14_480) };
+
+/// A transport by protocol, the rest as usual.
+pub fn transport(protocol: Protocol) -> TransportConfig {
+    TransportConfig { protocol, ..TransportConfig::default() }
+}
+
+/// Simulates with every table.
+pub fn simulate(seconds: i64, seed: u64, paths: Vec<PathSetup>, flows: Vec<FlowSetup>) -> Outcome {
+    let setup = Setup {
+        seed: Seed(seed),
+        duration: Duration::from_secs(seconds),
+        paths,
+        flows,
+        record: Record { messages: true, subflows: true, links: true, ..Record::default() },
+    };
+    run(&setup, &mut Silent).unwrap()
+}
+
+/// Payload bit/s that arrived.
+pub fn goodput_mbps(outcome: &Outcome, flow: usize, seconds: i64) -> f64 {
+    outcome.flows[flow].summary.delivered_bytes as f64 * 8.0 / seconds as f64 / 1e6
+}
