@@ -1,1 +1,36 @@
+//! Glue to Python: scenarios in, columns out, errors mapped.
 
+mod columns;
+mod error;
+mod link;
+mod registry;
+mod run;
+mod scenario;
+mod statistics;
+mod trace;
+
+/// The native module `skybraid._core`.
+#[pyo3::pymodule]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::error::{Interrupted, ScenarioError, SkybraidError};
+    #[pymodule_export]
+    use crate::link::{Link, causes};
+    #[pymodule_export]
+    use crate::registry::registry;
+    #[pymodule_export]
+    use crate::run::Run;
+    #[pymodule_export]
+    use crate::scenario::Scenario;
+    #[pymodule_export]
+    use crate::statistics::FlowStats;
+    #[pymodule_export]
+    use crate::trace::read_trace;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

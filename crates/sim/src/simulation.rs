@@ -13,7 +13,9 @@ use skybraid_units::{Bytes, Instant};
 
 use crate::agenda::Agenda;
 use crate::record::samples::SAMPLE_INTERVAL;
-use crate::record::{DecisionRow, FlowRecord, LinkRow, PacketKind, PacketRow, Record, SubflowRow};
+use crate::record::{
+    DecisionRow, FlowRecord, LinkRow, LinkTotal, PacketKind, PacketRow, Record, SubflowRow,
+};
 use crate::setup::{FlowSetup, Host, Setup};
 use crate::wire::{Packet, Wire};
 
@@ -75,6 +77,8 @@ pub struct Outcome {
     pub answers: Vec<usize>,
     /// Samples of the links.
     pub links: Vec<LinkRow>,
+    /// What each link carried and lost over the whole run, in the order of [`LinkRow::link`].
+    pub link_totals: Vec<LinkTotal>,
     /// Samples of the subflows.
     pub subflows: Vec<SubflowRow>,
     /// Scheduling decisions.
@@ -105,7 +109,7 @@ struct Side {
     answers: bool,
     flow: usize,
     /// Sampled totals of the last sample, by path.
-    sampled: Vec<[u64; 3]>,
+    sampled: Vec<[u64; 4]>,
 }
 
 struct App {
@@ -146,6 +150,7 @@ impl<'a> Simulation<'a> {
             flows: Vec::new(),
             answers: Vec::new(),
             links: Vec::new(),
+            link_totals: Vec::new(),
             subflows: Vec::new(),
             decisions: Vec::new(),
             packets: Vec::new(),
@@ -188,7 +193,7 @@ impl<'a> Simulation<'a> {
                     gets: if sends { back } else { index },
                     answers: !sends && answer.is_some(),
                     flow: index,
-                    sampled: alloc::vec![[0; 3]; flow.paths.len()],
+                    sampled: alloc::vec![[0; 4]; flow.paths.len()],
                 });
             }
             apps.push(App {
@@ -508,7 +513,7 @@ impl<'a> Simulation<'a> {
 
     fn sample(&mut self, now: Instant) {
         for (index, wire) in self.wires.iter_mut().enumerate() {
-            let counters = core::mem::take(&mut wire.counters);
+            let counters = wire.take_counters();
             if !self.record.links {
                 continue;
             }
@@ -557,13 +562,17 @@ impl<'a> Simulation<'a> {
                 let totals = [
                     sample.totals.acked_bytes,
                     sample.totals.retransmitted,
+                    sample.totals.lost,
                     sample.totals.fast_recoveries + sample.totals.timeouts,
                 ];
                 let Some(last) = sampled.get_mut(sample.path.index()) else {
                     return;
                 };
-                let since = [totals[0] - last[0], totals[1] - last[1], totals[2] - last[2]];
-                *last = totals;
+                let before = core::mem::replace(last, totals);
+                let since = |which: usize| {
+                    let value = |of: &[u64; 4]| of.get(which).copied().unwrap_or(0);
+                    value(&totals) - value(&before)
+                };
                 let wire = wires.get(sample.path.index()).copied().unwrap_or(0);
                 subflows.push(SubflowRow {
                     at: now,
@@ -574,9 +583,10 @@ impl<'a> Simulation<'a> {
                     threshold: sample.threshold.get(),
                     srtt: sample.srtt,
                     in_flight: sample.in_flight.get(),
-                    acked_bytes: since[0],
-                    retransmitted: since[1],
-                    reductions: since[2],
+                    acked_bytes: since(0),
+                    retransmitted: since(1),
+                    lost: since(2),
+                    reductions: since(3),
                     pacing_bps: sample.pacing.map(|rate| rate.as_bps()),
                 });
             });
@@ -594,6 +604,10 @@ impl<'a> Simulation<'a> {
             {
                 messages.push(datagram.message);
             }
+        }
+        for wire in &mut self.wires {
+            wire.take_counters();
+            self.outcome.link_totals.push(wire.total);
         }
         for (record, messages) in self.outcome.flows.iter_mut().zip(&mut on_the_way) {
             messages.sort_unstable();

@@ -6,6 +6,8 @@ use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::{Bytes, Instant};
 
+use crate::record::LinkTotal;
+
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -37,8 +39,9 @@ pub struct Wire {
     pub link: Link,
     /// The wire of the same path in the other direction.
     pub sibling: usize,
-    /// Since the last sample.
-    pub counters: Counters,
+    counters: Counters,
+    /// Up to the last call of [`take_counters`](Self::take_counters).
+    pub total: LinkTotal,
     /// In order of arrival.
     on_the_way: VecDeque<(Instant, Packet)>,
     has_radio: bool,
@@ -52,6 +55,7 @@ impl Wire {
             link,
             sibling,
             counters: Counters::default(),
+            total: LinkTotal::default(),
             on_the_way: VecDeque::with_capacity(256),
             has_radio,
         }
@@ -85,6 +89,17 @@ impl Wire {
                 (fate, false)
             }
         }
+    }
+
+    /// What happened since the last call.
+    pub fn take_counters(&mut self) -> Counters {
+        let counters = core::mem::take(&mut self.counters);
+        self.total.delivered += u64::from(counters.delivered);
+        self.total.delivered_bytes += counters.delivered_bytes;
+        for (total, lost) in self.total.lost.iter_mut().zip(counters.lost) {
+            *total += u64::from(lost);
+        }
+        counters
     }
 
     /// The two directions share a radio, whose state follows the traffic of both.

@@ -1,4 +1,5 @@
 //! Flows over small networks, against what can be worked out by hand.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod support;
 

@@ -25,6 +25,7 @@ pub mod rtt;
 pub mod scheduler;
 pub mod segment;
 pub mod tcp;
+pub mod wire;
 
 pub use config::{Protocol, TransportConfig};
 pub use endpoint::{Decision, Endpoint, Role, SubflowSample, Transmit};

@@ -144,6 +144,12 @@ impl Sacks {
         }
     }
 
+    /// The first `most` blocks.
+    #[must_use]
+    pub fn first(self, most: u8) -> Self {
+        Self { count: self.count.min(most), ..self }
+    }
+
     /// How many blocks there are.
     pub const fn len(&self) -> u32 {
         self.count as u32

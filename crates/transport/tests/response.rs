@@ -2,6 +2,7 @@
 //!
 //! Two endpoints joined by a wire of constant delay that drops every n-th data segment: the
 //! deterministic loss model under which the functions were derived.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::collections::VecDeque;
 

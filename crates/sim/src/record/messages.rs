@@ -66,6 +66,32 @@ pub struct Summary {
     pub lost_packets: [u64; Cause::ALL.len()],
     /// Packets with payload sent, by path.
     pub packets_by_path: Vec<u64>,
+    /// Messages that have arrived, by the path that brought them.
+    pub won_by_path: Vec<u64>,
+}
+
+impl Summary {
+    /// Adds the counts of another run of the same flow.
+    pub fn merge(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.delivered += other.delivered;
+        self.in_flight += other.in_flight;
+        self.lost += other.lost;
+        self.delivered_bytes += other.delivered_bytes;
+        self.delays.merge(&other.delays);
+        for (deadline, more) in self.deadlines.iter_mut().zip(&other.deadlines) {
+            deadline.trials += more.trials;
+            deadline.met += more.met;
+        }
+        let add = |counts: &mut [u64], more: &[u64]| {
+            for (count, more) in counts.iter_mut().zip(more) {
+                *count += more;
+            }
+        };
+        add(&mut self.lost_packets, &other.lost_packets);
+        add(&mut self.packets_by_path, &other.packets_by_path);
+        add(&mut self.won_by_path, &other.won_by_path);
+    }
 }
 
 /// Arrivals judged by one deadline.
@@ -113,7 +139,12 @@ impl FlowRecord {
             limits.iter().map(|limit| Deadline { limit: *limit, trials: 0, met: 0 }).collect();
         let packets_by_path = alloc::vec![0; paths];
         Self {
-            summary: Summary { deadlines, packets_by_path, ..Summary::default() },
+            summary: Summary {
+                deadlines,
+                won_by_path: packets_by_path.clone(),
+                packets_by_path,
+                ..Summary::default()
+            },
             blocks: VecDeque::new(),
             first: 0,
             next: 0,
@@ -207,6 +238,9 @@ impl FlowRecord {
         self.summary.delivered += 1;
         self.summary.delivered_bytes += u64::from(bytes);
         self.summary.delays.add(delay);
+        if let Some(won) = self.summary.won_by_path.get_mut(path.index()) {
+            *won += 1;
+        }
         for deadline in &mut self.summary.deadlines {
             let counts = sent + deadline.limit <= self.end && delay <= deadline.limit;
             deadline.met += u64::from(counts);

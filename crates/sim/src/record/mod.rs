@@ -8,7 +8,7 @@ pub mod samples;
 pub use histogram::Histogram;
 pub use messages::{FlowRecord, MessageRow, Summary};
 pub use packets::{DecisionRow, PacketKind, PacketRow};
-pub use samples::{LinkRow, SubflowRow};
+pub use samples::{LinkRow, LinkTotal, SubflowRow};
 
 /// Which tables are kept. The statistics of [`Summary`] always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -31,6 +31,17 @@ pub struct LinkRow {
     pub lost: [u32; Cause::ALL.len()],
 }
 
+/// What a link carried and lost over a whole run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkTotal {
+    /// Packets that arrived.
+    pub delivered: u64,
+    /// Bytes that arrived.
+    pub delivered_bytes: u64,
+    /// Packets lost, in the order of [`Cause::ALL`].
+    pub lost: [u64; Cause::ALL.len()],
+}
+
 /// A subflow at an instant, and what happened on it since the last sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SubflowRow {
@@ -54,6 +65,8 @@ pub struct SubflowRow {
     pub acked_bytes: u64,
     /// Segments sent again since the last sample.
     pub retransmitted: u64,
+    /// Segments taken for lost since the last sample.
+    pub lost: u64,
     /// Reductions of the window after a loss since the last sample, timeouts included.
     pub reductions: u64,
     /// Pacing rate in bit/s, where there is one.

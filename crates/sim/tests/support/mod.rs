@@ -1,4 +1,5 @@
 //! Small networks for tests.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![allow(dead_code)]
 
 use skybraid_link::{LinkConfig, LossSource, QueueConfig, RateSource};

@@ -84,6 +84,7 @@ pub struct Scoreboard {
     next: u64,
     pipe: u64,
     lost: u64,
+    losses: u64,
     /// Everything below this that is not selectively acknowledged has been judged.
     judged: u64,
     highest_sacked: u64,
@@ -110,6 +111,7 @@ impl Scoreboard {
             next: 0,
             pipe: 0,
             lost: 0,
+            losses: 0,
             judged: 0,
             highest_sacked: 0,
             known: Sacks::NONE,
@@ -146,6 +148,11 @@ impl Scoreboard {
     /// Bytes taken for lost and not yet sent again.
     pub const fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Segments taken for lost since the start, each time anew.
+    pub const fn losses(&self) -> u64 {
+        self.losses
     }
 
     /// Chunks that are not acknowledged, oldest first.
@@ -236,6 +243,7 @@ impl Scoreboard {
         sent.state = State::Lost;
         self.pipe = self.pipe.saturating_sub(len);
         self.lost += len;
+        self.losses += 1;
         self.cursor = 0;
         true
     }
@@ -246,6 +254,7 @@ impl Scoreboard {
             if sent.state == State::InFlight {
                 sent.state = State::Lost;
                 self.lost += u64::from(sent.chunk.len);
+                self.losses += 1;
             }
         }
         self.pipe = 0;
@@ -355,6 +364,7 @@ impl Scoreboard {
                 sent.state = State::Lost;
                 self.pipe = self.pipe.saturating_sub(len);
                 self.lost += len;
+                self.losses += 1;
                 self.cursor = self.cursor.min(first + index);
                 found = true;
             }
@@ -379,6 +389,7 @@ impl Scoreboard {
                 sent.state = State::Lost;
                 self.pipe = self.pipe.saturating_sub(len);
                 self.lost += len;
+                self.losses += 1;
                 self.cursor = self.cursor.min(index);
             }
         }

@@ -23,8 +23,11 @@ use crate::{PathId, PathInfo, PathView, TransportConfig};
 const RTO_MAX: Duration = Duration::from_secs(120);
 /// Bytes of the options of a SYN: maximum segment size, SACK permitted, timestamps, window scale.
 const SYN_OPTIONS: u32 = 20;
-/// Bytes of MP_CAPABLE or MP_JOIN on a SYN (RFC 8684 §3.1, §3.2).
-const SYN_MPTCP_OPTION: u32 = 12;
+
+/// SACK blocks that fit into the 40 bytes of options beside timestamps and, with MPTCP, a data ACK;
+/// beside a data sequence mapping there is room for none.
+const SACK_BLOCKS: u8 = 3;
+const SACK_BLOCKS_WITH_DATA_ACK: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -69,6 +72,8 @@ pub struct Totals {
     pub sent: u64,
     /// Segments sent again.
     pub retransmitted: u64,
+    /// Segments taken for lost, each time anew.
+    pub lost: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Times that the congestion window was reduced after duplicate or selective acknowledgements.
@@ -224,7 +229,7 @@ impl Subflow {
 
     /// Totals since the start.
     pub fn totals(&self) -> Totals {
-        self.totals
+        Totals { lost: self.board.losses(), ..self.totals }
     }
 
     /// Congestion window, slow start threshold, and the pacing rate where there is one.
@@ -527,11 +532,18 @@ impl Subflow {
         if self.joins {
             flags = flags.and(Flags::JOIN);
         }
-        let options = SYN_OPTIONS + if self.multipath { SYN_MPTCP_OPTION } else { 0 };
+        // MP_CAPABLE and MP_JOIN, each on SYN and SYN/ACK (RFC 8684 §3.1, §3.2).
+        let multipath_option = match (self.multipath, self.joins, flags.has(Flags::ACK)) {
+            (false, ..) => 0,
+            (true, false, false) => 4,
+            (true, false, true) | (true, true, false) => 12,
+            (true, true, true) => 16,
+        };
         let mut segment = self.ack_segment(now, stamp);
-        segment.size = IPV4_HEADER + TCP_HEADER + options;
+        segment.size = IPV4_HEADER + TCP_HEADER + SYN_OPTIONS + multipath_option;
         if let Body::Tcp(tcp) = &mut segment.body {
             tcp.flags = flags;
+            tcp.sacks = Sacks::NONE;
         }
         segment
     }
@@ -543,7 +555,7 @@ impl Subflow {
             + TCP_HEADER
             + TIMESTAMP_OPTION
             + if self.multipath { DSS_MAPPING_OPTION } else { 0 };
-        let mut sacks = self.receiver.acknowledge();
+        let mut sacks = self.acknowledge(if self.multipath { 0 } else { SACK_BLOCKS });
         if u64::from(headers + chunk.len + sacks.wire_bytes()) > self.info.mtu.get() {
             sacks = Sacks::NONE;
         }
@@ -566,13 +578,14 @@ impl Subflow {
         }
     }
 
+    /// Ends the delay of an acknowledgement. Returns at most `most` SACK blocks for it.
+    fn acknowledge(&mut self, most: u8) -> Sacks {
+        self.receiver.acknowledge().first(if self.sack { most } else { 0 })
+    }
+
     fn ack_segment(&mut self, now: Instant, stamp: &Stamp) -> Segment {
-        let sacks = if self.sack {
-            self.receiver.acknowledge()
-        } else {
-            self.receiver.acknowledge();
-            Sacks::NONE
-        };
+        let room = if self.multipath { SACK_BLOCKS_WITH_DATA_ACK } else { SACK_BLOCKS };
+        let sacks = self.acknowledge(room);
         let options =
             TIMESTAMP_OPTION + sacks.wire_bytes() + if self.multipath { DSS_ACK_OPTION } else { 0 };
         Segment {

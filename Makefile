@@ -1,0 +1,52 @@
+# fly · test · lint · bench · docs · fuzz; each sets up what it needs.
+PYTHON ?= python3
+VENV := .venv
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+SCENARIO ?= scenarios/remote-piloting.toml
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
+
+.PHONY: build fly test test-rust test-python lint bench docs fuzz clean
+
+build: $(VENV)/.built
+
+# The native module is built in release mode: a flight of thirty minutes takes seconds only then.
+$(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
+	$(VENV)/bin/maturin develop --release --locked --extras dev
+	touch $@
+
+$(VENV)/.installed: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet maturin
+	touch $@
+
+fly: build
+	@$(VENV)/bin/skybraid run $(SCENARIO) || [ $$? -eq 1 ]
+
+test: lint test-rust test-python
+
+test-rust:
+	cargo test --workspace --locked --release
+
+test-python: build
+	$(VENV)/bin/pytest
+
+lint: build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	$(VENV)/bin/ruff check python tests traces
+	$(VENV)/bin/ruff format --check python tests traces
+	$(VENV)/bin/mypy
+
+bench: build
+	cargo run --release --locked --package skybraid-bench
+	$(VENV)/bin/python benches/flight.py
+
+fuzz:
+	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces
+	cargo +nightly fuzz run scenario -- -max_total_time=600
+	cargo +nightly fuzz run traces -- -max_total_time=600
+
+clean:
+	rm -rf target $(VENV)

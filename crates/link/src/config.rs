@@ -1,0 +1,438 @@
+//! The configuration of a path: what a scenario writes, how a preset fills it in, and what a link
+//! runs on.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use skybraid_units::{Bytes, Duration, Instant};
+
+use crate::delay::{DelayConfig, DelaySource};
+use crate::distribution::Distribution;
+use crate::drx::{Drx, DrxConfig};
+use crate::handover::{Handover, HandoverConfig};
+use crate::harq::{Harq, HarqConfig};
+use crate::loss::{LossConfig, LossSource, Losses};
+use crate::outage::{Change, ChangeConfig};
+use crate::queue::QueueConfig;
+use crate::rate::{RateConfig, RateSource};
+use crate::reconfiguration::{Reconfiguration, ReconfigurationConfig};
+use crate::trace::TraceSource;
+
+/// A direction of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From the vehicle to the ground.
+    Uplink,
+    /// From the ground to the vehicle.
+    Downlink,
+}
+
+impl Direction {
+    /// Both, in the order of the tables.
+    pub const ALL: [Self; 2] = [Self::Uplink, Self::Downlink];
+
+    /// The name in configurations, tables and random streams.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a path is not fit to run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}`: {problem}")]
+pub struct ConfigError {
+    /// The key, from the path's table on, for example `uplink.rate`.
+    pub key: String,
+    /// What was expected, or what is wrong.
+    pub problem: String,
+}
+
+/// A table of a configuration, or the word `"off"`, which switches an inherited one off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch<T> {
+    /// The table.
+    On(T),
+    /// Nothing, whatever the preset says.
+    Off,
+}
+
+impl<T> Switch<T> {
+    /// The table, unless switched off.
+    pub const fn on(&self) -> Option<&T> {
+        match self {
+            Self::On(value) => Some(value),
+            Self::Off => None,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Switch<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(core::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Visitor<T> {
+            type Value = Switch<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table, or \"off\"")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Switch<T>, E> {
+                match text {
+                    "off" => Ok(Switch::Off),
+                    _ => Err(E::custom(format!("found \"{text}\", expected a table or \"off\""))),
+                }
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                map: A,
+            ) -> Result<Switch<T>, A::Error> {
+                let table = serde::de::value::MapAccessDeserializer::new(map);
+                T::deserialize(table).map(Switch::On).map_err(A::Error::custom)
+            }
+        }
+        from.deserialize_any(Visitor(core::marker::PhantomData))
+    }
+}
+
+impl<T: Serialize> Serialize for Switch<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::On(table) => table.serialize(to),
+            Self::Off => to.serialize_str("off"),
+        }
+    }
+}
+
+/// A table whose missing keys are filled in from another.
+trait Over {
+    fn over(self, base: &Self) -> Self;
+}
+
+macro_rules! over_by_key {
+    ($type:ty { $($field:ident),* $(,)? }) => {
+        impl Over for $type {
+            fn over(self, base: &Self) -> Self {
+                Self { $($field: self.$field.or_else(|| base.$field.clone())),* }
+            }
+        }
+    };
+}
+
+over_by_key!(HarqConfig { loss, round_trip, catch_up });
+over_by_key!(HandoverConfig { interval, interruption, at_least });
+over_by_key!(ReconfigurationConfig { every, phase, delay_step, interruption, loss, loss_for });
+over_by_key!(DrxConfig {
+    inactivity,
+    short_cycle,
+    short_for,
+    long_cycle,
+    long_for,
+    listen,
+    paging_cycle,
+    setup,
+    ramp_from,
+    ramp_for,
+});
+
+impl<T: Over + Clone> Over for Option<Switch<T>> {
+    fn over(self, base: &Self) -> Self {
+        match (self, base) {
+            (Some(Switch::On(own)), Some(Switch::On(base))) => Some(Switch::On(own.over(base))),
+            (Some(own), _) => Some(own),
+            (None, base) => base.clone(),
+        }
+    }
+}
+
+/// One direction of a path, as a scenario or preset writes it. What is absent comes from the preset,
+/// else from the default.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DirectionConfig {
+    /// Rate at which packets are serialised. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateConfig>,
+    /// One-way propagation delay; none unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<DelayConfig>,
+    /// Whether packets may overtake one another; false unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<bool>,
+    /// The queue; 1000 packets unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueConfig>,
+    /// Loss on the way; none unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Losses>,
+    /// Concealed loss; off unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub harq: Option<Switch<HarqConfig>>,
+    /// Added to each packet when it is serialised; nothing unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<Bytes>,
+    /// Changes at instants of the run, from a scenario's events. Not part of the table.
+    #[serde(skip)]
+    pub changes: Vec<(Instant, ChangeConfig)>,
+}
+
+impl Over for DirectionConfig {
+    fn over(self, base: &Self) -> Self {
+        Self {
+            rate: self.rate.or_else(|| base.rate.clone()),
+            delay: self.delay.or_else(|| base.delay.clone()),
+            reorder: self.reorder.or(base.reorder),
+            queue: self.queue.or(base.queue),
+            loss: self.loss.or_else(|| base.loss.clone()),
+            harq: self.harq.over(&base.harq),
+            overhead: self.overhead.or(base.overhead),
+            changes: if self.changes.is_empty() { base.changes.clone() } else { self.changes },
+        }
+    }
+}
+
+/// A path, as a scenario or preset writes it: a TOML table. What is absent comes from the preset,
+/// else from the default.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PathConfig {
+    /// Name of the preset that fills in what is absent; see [`presets`](crate::presets).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
+    /// Largest packet; 1500 B unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Bytes>,
+    /// Cost for schedulers that prefer cheap paths; 1 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<u32>,
+    /// Whether the path is used only when the others fail; false unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<bool>,
+    /// Scripted outages of both directions: start and length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down: Option<Vec<(Duration, Duration)>>,
+    /// From the vehicle to the ground.
+    pub uplink: DirectionConfig,
+    /// From the ground to the vehicle.
+    pub downlink: DirectionConfig,
+    /// Discontinuous reception; off unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drx: Option<Switch<DrxConfig>>,
+    /// Handovers; off unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Switch<HandoverConfig>>,
+    /// Satellite reconfiguration; off unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
+}
+
+/// One direction of a path, complete and checked: what [`Link::new`](crate::Link::new) takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// Largest packet.
+    pub mtu: Bytes,
+    /// Rate at which packets are serialised.
+    pub rate: RateSource,
+    /// Added to each packet when it is serialised.
+    pub overhead: Bytes,
+    /// The queue.
+    pub queue: QueueConfig,
+    /// One-way propagation delay.
+    pub delay: DelaySource,
+    /// Whether packets may overtake one another.
+    pub reorder: bool,
+    /// Loss on the way; the first that hits names the cause.
+    pub losses: Vec<LossSource>,
+    /// Concealed loss.
+    pub harq: Option<Harq>,
+    /// Discontinuous reception.
+    pub drx: Option<Drx>,
+    /// Handovers.
+    pub handover: Option<Handover>,
+    /// Satellite reconfiguration.
+    pub reconfiguration: Option<Reconfiguration>,
+    /// Scripted outages: start and length.
+    pub down: Vec<(Instant, Duration)>,
+    /// Scripted changes; each holds until the next of its kind.
+    pub changes: Vec<(Instant, Change)>,
+}
+
+impl LinkConfig {
+    /// A link of this rate and delay with every effect off: 1500-byte packets, a queue of 1000.
+    pub fn plain(rate: RateSource, delay: Duration) -> Self {
+        Self {
+            mtu: Bytes::new(1500),
+            rate,
+            overhead: Bytes::ZERO,
+            queue: QueueConfig::default(),
+            delay: DelaySource::Distribution(Distribution::fixed(delay)),
+            reorder: false,
+            losses: Vec::new(),
+            harq: None,
+            drx: None,
+            handover: None,
+            reconfiguration: None,
+            down: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+}
+
+impl PathConfig {
+    /// This path with every key that it leaves out taken from `base`: key by key also inside
+    /// `uplink`, `downlink`, `harq`, `drx`, `handover` and `reconfiguration`, while values below
+    /// these are replaced whole.
+    #[must_use]
+    pub fn over(self, base: &Self) -> Self {
+        Self {
+            preset: self.preset.or_else(|| base.preset.clone()),
+            mtu: self.mtu.or(base.mtu),
+            cost: self.cost.or(base.cost),
+            backup: self.backup.or(base.backup),
+            down: self.down.or_else(|| base.down.clone()),
+            uplink: self.uplink.over(&base.uplink),
+            downlink: self.downlink.over(&base.downlink),
+            drx: self.drx.over(&base.drx),
+            handover: self.handover.over(&base.handover),
+            reconfiguration: self.reconfiguration.over(&base.reconfiguration),
+        }
+    }
+
+    /// One direction as written.
+    pub const fn direction(&self, direction: Direction) -> &DirectionConfig {
+        match direction {
+            Direction::Uplink => &self.uplink,
+            Direction::Downlink => &self.downlink,
+        }
+    }
+
+    /// One direction as written, to be changed.
+    pub const fn direction_mut(&mut self, direction: Direction) -> &mut DirectionConfig {
+        match direction {
+            Direction::Uplink => &mut self.uplink,
+            Direction::Downlink => &mut self.downlink,
+        }
+    }
+
+    /// Every file that the path names, so that whoever may do input can
+    /// [load](TraceSource::load) it.
+    pub fn traces_mut(&mut self) -> Vec<&mut TraceSource> {
+        let mut found = Vec::new();
+        for direction in [&mut self.uplink, &mut self.downlink] {
+            found.extend(direction.rate.as_mut().and_then(trace_of_rate));
+            found.extend(direction.delay.as_mut().and_then(trace_of_delay));
+            found.extend(direction.loss.iter_mut().flat_map(traces_of_losses));
+            for (_, change) in &mut direction.changes {
+                match change {
+                    ChangeConfig::Rate(rate) => found.extend(trace_of_rate(rate)),
+                    ChangeConfig::Delay(delay) => found.extend(trace_of_delay(delay)),
+                    ChangeConfig::Loss(losses) => found.extend(traces_of_losses(losses)),
+                }
+            }
+        }
+        found
+    }
+
+    /// One direction, complete and checked. A preset must have been filled in with
+    /// [`over`](Self::over) and traces loaded before.
+    ///
+    /// # Errors
+    /// Names the key that is missing, out of range or at odds with another.
+    pub fn link(&self, direction: Direction) -> Result<LinkConfig, ConfigError> {
+        let at = |key: &str| format!("{direction}.{key}");
+        let wrong = |key: String| move |problem: String| ConfigError { key, problem };
+        let own = self.direction(direction);
+
+        let mtu = self.mtu.unwrap_or(Bytes::new(1500));
+        if mtu == Bytes::ZERO {
+            return Err(wrong("mtu".into())("expected a size above zero".into()));
+        }
+        let rate = own.rate.as_ref().ok_or_else(|| {
+            wrong(at("rate"))("expected a rate, for example \"10Mbit/s\", or a preset".into())
+        })?;
+        let rate = rate.resolve().map_err(wrong(at("rate")))?;
+        let delay = own.delay.clone();
+        let delay = delay
+            .unwrap_or(DelayConfig::Distribution(Distribution::fixed(Duration::ZERO)))
+            .resolve()
+            .map_err(wrong(at("delay")))?;
+        let queue = own.queue.unwrap_or_default();
+        queue.check().map_err(wrong(at("queue")))?;
+        let configured = own.loss.as_ref().map(|Losses(losses)| losses.as_slice());
+        let losses: Result<Vec<_>, _> =
+            configured.unwrap_or_default().iter().map(LossConfig::resolve).collect();
+        let losses = losses.map_err(wrong(at("loss")))?;
+
+        let table = |prefix: &str| {
+            let prefix = prefix.to_string();
+            move |(key, problem): (&'static str, String)| ConfigError {
+                key: format!("{prefix}.{key}"),
+                problem,
+            }
+        };
+        let harq = own.harq.as_ref().and_then(Switch::on).map(HarqConfig::resolve).transpose();
+        let drx = self.drx.as_ref().and_then(Switch::on).map(DrxConfig::resolve).transpose();
+        let handover = self.handover.as_ref().and_then(Switch::on);
+        let handover = handover.map(HandoverConfig::resolve).transpose();
+        let reconfiguration = self.reconfiguration.as_ref().and_then(Switch::on);
+        let reconfiguration = reconfiguration.map(ReconfigurationConfig::resolve).transpose();
+        let changes: Result<Vec<_>, _> =
+            own.changes.iter().map(|(from, it)| Ok((*from, it.resolve()?))).collect();
+
+        Ok(LinkConfig {
+            mtu,
+            rate,
+            overhead: own.overhead.unwrap_or(Bytes::ZERO),
+            queue,
+            delay,
+            reorder: own.reorder.unwrap_or(false),
+            losses,
+            harq: harq.map_err(table(&at("harq")))?,
+            drx: drx.map_err(table("drx"))?.map(|drx| match direction {
+                Direction::Uplink => Drx { paging_cycle: Duration::ZERO, ..drx },
+                Direction::Downlink => drx,
+            }),
+            handover: handover.map_err(table("handover"))?,
+            reconfiguration: reconfiguration.map_err(table("reconfiguration"))?,
+            down: self
+                .down
+                .iter()
+                .flatten()
+                .map(|(from, length)| (Instant::ZERO + *from, *length))
+                .collect(),
+            changes: changes.map_err(table(direction.name()))?,
+        })
+    }
+}
+
+const fn trace_of_rate(rate: &mut RateConfig) -> Option<&mut TraceSource> {
+    match rate {
+        RateConfig::Trace(source) => Some(source),
+        RateConfig::Constant(_) | RateConfig::Steps(_) => None,
+    }
+}
+
+const fn trace_of_delay(delay: &mut DelayConfig) -> Option<&mut TraceSource> {
+    match delay {
+        DelayConfig::Trace(source) => Some(source),
+        DelayConfig::Distribution(_) | DelayConfig::Steps(_) => None,
+    }
+}
+
+fn traces_of_losses(losses: &mut Losses) -> impl Iterator<Item = &mut TraceSource> {
+    losses.0.iter_mut().filter_map(|loss| match loss {
+        LossConfig::Trace(source) => Some(source),
+        _ => None,
+    })
+}

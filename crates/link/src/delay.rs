@@ -1,0 +1,156 @@
+//! Propagation delay: constant, drawn per packet, in steps, or from a trace.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use skybraid_units::{Duration, Instant, Seed, Stream};
+
+use crate::distribution::{Distribution, DistributionTable, Mixture, Sampler, read_fixed};
+use crate::form::{only_one, text_or_table};
+use crate::rate::{series_of_steps, unread};
+use crate::trace::{Quantity, Series, SeriesCursor, TraceSource, trace_table};
+
+/// How a configuration gives a one-way delay.
+///
+/// In TOML: `"30ms"`, a [`Distribution`] (drawn for each packet),
+/// `{ steps = [["0s", "30ms"], ["5s", "80ms"]] }` or
+/// `{ trace = "f.csv", column = "delay", unit = "ms" }`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DelayConfig {
+    /// Drawn for each packet, unless fixed.
+    Distribution(Distribution),
+    /// Each delay from its time on; the first time is zero. The last one stays.
+    Steps(Vec<(Duration, Duration)>),
+    /// A measured series.
+    Trace(TraceSource),
+}
+
+/// A one-way delay, complete and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DelaySource {
+    /// Drawn for each packet, unless fixed.
+    Distribution(Distribution),
+    /// A series in ns.
+    Series(Arc<Series>),
+}
+
+impl DelayConfig {
+    /// The delay in the form that a link runs on.
+    ///
+    /// # Errors
+    /// Says what was expected.
+    pub fn resolve(&self) -> Result<DelaySource, String> {
+        match self {
+            Self::Distribution(distribution) => {
+                distribution.check()?;
+                Ok(DelaySource::Distribution(distribution.clone()))
+            }
+            Self::Steps(steps) => {
+                let samples = steps.iter().map(|(at, delay)| (*at, delay.as_nanos() as f64));
+                Ok(DelaySource::Series(Arc::new(series_of_steps(samples)?)))
+            }
+            Self::Trace(source) => {
+                source.loaded_series().map(DelaySource::Series).ok_or_else(|| unread(source))
+            }
+        }
+    }
+}
+
+trace_table!(DelayTable {
+    steps: Vec<(Duration, Duration)>,
+    mean: Duration,
+    sd: Duration,
+    min: Duration,
+    max: Duration,
+    mixture: Mixture,
+    plus: Duration,
+});
+
+impl DelayTable {
+    fn resolve(self) -> Result<DelayConfig, String> {
+        let distribution = DistributionTable {
+            mean: self.mean,
+            sd: self.sd,
+            min: self.min,
+            max: self.max,
+            mixture: self.mixture.clone(),
+            plus: self.plus,
+        };
+        let drawn = distribution != DistributionTable::default();
+        if drawn && self.steps.is_none() && self.trace.is_none() {
+            self.trace_file()?;
+            return Ok(DelayConfig::Distribution(distribution.resolve()?));
+        }
+        only_one(&[
+            ("steps", self.steps.is_some()),
+            ("trace", self.trace.is_some()),
+            ("mean", drawn),
+        ])?;
+        if let Some(file) = self.trace_file()? {
+            return Ok(DelayConfig::Trace(TraceSource::series(file, Quantity::Delay)));
+        }
+        let steps = self.steps.unwrap_or_default();
+        series_of_steps(steps.iter().map(|(at, delay)| (*at, delay.as_nanos() as f64)))?;
+        Ok(DelayConfig::Steps(steps))
+    }
+}
+
+impl<'de> Deserialize<'de> for DelayConfig {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let expected = "a time with a unit, for example \"30ms\", or a table with `steps`, `trace`, \
+                        `mean`, `min` and `max`, or `mixture`";
+        let fixed = |text: &str| Ok(Self::Distribution(read_fixed(text)?));
+        text_or_table(from, expected, fixed, DelayTable::resolve)
+    }
+}
+
+impl Serialize for DelayConfig {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Distribution(distribution) => distribution.serialize(to),
+            Self::Steps(steps) => {
+                DelayTable { steps: Some(steps.clone()), ..DelayTable::default() }.serialize(to)
+            }
+            Self::Trace(TraceSource { file, .. }) => DelayTable::of_trace(file).serialize(to),
+        }
+    }
+}
+
+/// The delay of the packets of one direction. Instants asked for must not decrease.
+#[derive(Clone, Debug)]
+pub(crate) enum Delay {
+    Constant(Duration),
+    Drawn(Sampler, Stream),
+    Series(SeriesCursor),
+}
+
+impl Delay {
+    pub fn new(source: &DelaySource, seed: Seed, stream: &str) -> Self {
+        match source {
+            DelaySource::Distribution(distribution) => match distribution.constant() {
+                Some(delay) => Self::Constant(delay),
+                None => Self::Drawn(distribution.sampler(), seed.stream(stream)),
+            },
+            DelaySource::Series(series) => Self::Series(SeriesCursor::new(Arc::clone(series))),
+        }
+    }
+
+    /// The delay of a packet that leaves at `at`.
+    pub fn of_packet(&mut self, at: Instant) -> Duration {
+        match self {
+            Self::Constant(delay) => *delay,
+            Self::Drawn(sampler, stream) => sampler.draw(stream),
+            Self::Series(cursor) => Duration::from_nanos(cursor.at(at).0 as i64),
+        }
+    }
+
+    /// The mean delay of packets that leave at `at`; draws nothing.
+    pub fn expected(&mut self, at: Instant) -> Duration {
+        match self {
+            Self::Drawn(sampler, _) => sampler.mean(),
+            Self::Constant(_) | Self::Series(_) => self.of_packet(at),
+        }
+    }
+}

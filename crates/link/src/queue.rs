@@ -1,0 +1,209 @@
+//! The queue in front of a link: drop-tail by packets, bytes or time, or CoDel.
+
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+
+use serde::{Deserialize, Serialize};
+use skybraid_units::{Bytes, Duration, Instant};
+
+/// How much a queue holds. Packets and bytes count everything that has not left yet, the packet in
+/// service included.
+///
+/// In TOML: `{ packets = 350 }`, `{ bytes = "64kB" }`, `{ time = "200ms" }`, `"unlimited"` or
+/// `{ codel = { target = "5ms", interval = "100ms", packets = 1000 } }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueConfig {
+    /// At most so many packets; a packet that finds that many is dropped.
+    Packets(u64),
+    /// At most so many bytes; a packet that does not fit is dropped.
+    Bytes(Bytes),
+    /// A packet is dropped when those before it need longer than this to leave.
+    Time(Duration),
+    /// Controlled delay.
+    Codel(Codel),
+    /// Nothing is dropped.
+    Unlimited,
+}
+
+impl Default for QueueConfig {
+    /// 1000 packets, the length of a Linux interface's queue.
+    fn default() -> Self {
+        Self::Packets(1000)
+    }
+}
+
+/// CoDel (RFC 8289).
+///
+/// Packets are dropped when they reach the head of the queue. The RFC spares a packet that leaves at
+/// most one MTU behind it; since what will arrive later is unknown when the fate is decided, a packet
+/// that found at most one MTU before it on arrival is spared instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Codel {
+    /// Acceptable standing delay; RFC 8289 section 4.3: 5 ms.
+    pub target: Duration,
+    /// How long the delay may stay above the target; RFC 8289 section 4.3: 100 ms.
+    pub interval: Duration,
+    /// Drop-tail limit; Linux's `codel` has 1000 packets.
+    pub packets: u64,
+}
+
+impl Default for Codel {
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            packets: 1000,
+        }
+    }
+}
+
+impl QueueConfig {
+    /// What is wrong, or nothing: a limit of zero, a target or interval of zero.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let sound = match self {
+            Self::Packets(count) => *count > 0,
+            Self::Bytes(size) => *size > Bytes::ZERO,
+            Self::Time(span) => span.is_positive(),
+            Self::Codel(codel) => {
+                codel.packets > 0 && codel.target.is_positive() && codel.interval.is_positive()
+            }
+            Self::Unlimited => true,
+        };
+        if sound { Ok(()) } else { Err("expected a limit above zero".to_string()) }
+    }
+}
+
+/// The queue of one direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    limit: QueueConfig,
+    /// When each packet leaves, and its size, in order.
+    waiting: VecDeque<(Instant, u64)>,
+    bytes: u64,
+    codel: CodelState,
+}
+
+impl Queue {
+    pub fn new(limit: QueueConfig) -> Self {
+        Self { limit, waiting: VecDeque::new(), bytes: 0, codel: CodelState::default() }
+    }
+
+    /// Forgets the packets that have left by `now`.
+    pub fn forget_sent(&mut self, now: Instant) {
+        while let Some((departure, size)) = self.waiting.front() {
+            if *departure > now {
+                break;
+            }
+            self.bytes = self.bytes.saturating_sub(*size);
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Whether a packet of `size` may join, when the packets before it need `wait` to leave.
+    pub fn has_room(&self, size: Bytes, wait: Duration) -> bool {
+        match self.limit {
+            QueueConfig::Packets(count) => (self.waiting.len() as u64) < count,
+            QueueConfig::Bytes(limit) => self.bytes.saturating_add(size.get()) <= limit.get(),
+            QueueConfig::Time(limit) => wait <= limit,
+            QueueConfig::Codel(codel) => (self.waiting.len() as u64) < codel.packets,
+            QueueConfig::Unlimited => true,
+        }
+    }
+
+    /// Adds a packet that leaves, by being sent or dropped, at `departure`.
+    pub fn join(&mut self, departure: Instant, size: Bytes) {
+        self.waiting.push_back((departure, size.get()));
+        self.bytes = self.bytes.saturating_add(size.get());
+    }
+
+    /// Bytes that leave after `at`, where `at` is not before the last admission.
+    pub fn backlog(&self, at: Instant) -> Bytes {
+        let gone = self.waiting.iter().take_while(|(departure, _)| *departure <= at);
+        Bytes::new(self.bytes.saturating_sub(gone.map(|(_, size)| size).sum()))
+    }
+
+    /// Whether packets may be dropped at the head of the queue.
+    pub const fn drops_at_head(&self) -> bool {
+        matches!(self.limit, QueueConfig::Codel(_))
+    }
+
+    /// Whether CoDel drops the packet that reaches the head at `head`, having waited for `sojourn`.
+    /// Packets must be asked about in order, before they [`join`](Self::join).
+    pub fn drops(&mut self, head: Instant, sojourn: Duration, mtu: Bytes) -> bool {
+        let QueueConfig::Codel(codel) = self.limit else { return false };
+        let spared = self.bytes <= mtu.get();
+        self.codel.drops(codel, head, sojourn, spared)
+    }
+}
+
+/// The state machine of RFC 8289, section 5, taken packet by packet.
+#[derive(Clone, Copy, Debug, Default)]
+struct CodelState {
+    first_above: Option<Instant>,
+    drop_next: Instant,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+    /// A packet was just dropped in dropping state: the next drop is timed from the last one.
+    reschedule: bool,
+}
+
+impl CodelState {
+    fn drops(&mut self, codel: Codel, head: Instant, sojourn: Duration, spared: bool) -> bool {
+        let may_drop = self.above_for_an_interval(codel, head, sojourn, spared);
+        if self.dropping {
+            if !may_drop {
+                self.dropping = false;
+                self.reschedule = false;
+                return false;
+            }
+            if self.reschedule {
+                self.reschedule = false;
+                self.drop_next = control_law(codel.interval, self.drop_next, self.count);
+            }
+            if head < self.drop_next {
+                return false;
+            }
+            self.count = self.count.saturating_add(1);
+            self.reschedule = true;
+            return true;
+        }
+        if !may_drop {
+            return false;
+        }
+        self.dropping = true;
+        // A recent dropping state is resumed near the rate that it had reached.
+        let gained = self.count.saturating_sub(self.last_count);
+        let recent = head - self.drop_next < codel.interval * 16;
+        self.count = if gained > 1 && recent { gained } else { 1 };
+        self.drop_next = control_law(codel.interval, head, self.count);
+        self.last_count = self.count;
+        true
+    }
+
+    fn above_for_an_interval(
+        &mut self,
+        codel: Codel,
+        head: Instant,
+        sojourn: Duration,
+        spared: bool,
+    ) -> bool {
+        if sojourn < codel.target || spared {
+            self.first_above = None;
+            return false;
+        }
+        match self.first_above {
+            None => {
+                self.first_above = Some(head + codel.interval);
+                false
+            }
+            Some(from) => head >= from,
+        }
+    }
+}
+
+fn control_law(interval: Duration, from: Instant, count: u32) -> Instant {
+    from + interval.mul_f64(1.0 / libm::sqrt(f64::from(count.max(1))))
+}

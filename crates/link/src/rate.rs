@@ -1,0 +1,159 @@
+//! The rate at which a link serialises: constant, in steps, from a trace, or as mahimahi delivery
+//! opportunities.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use skybraid_units::{Duration, Instant, Rate};
+
+use crate::form::{only_one, text_or_table};
+use crate::trace::mahimahi::OpportunityCursor;
+use crate::trace::{Opportunities, Quantity, Series, SeriesCursor, TraceSource, trace_table};
+
+/// How a configuration gives a rate.
+///
+/// In TOML: `"40Mbit/s"`, `{ steps = [["0s", "10Mbit/s"], ["5s", "2Mbit/s"]] }`,
+/// `{ trace = "f.csv", column = "rate", unit = "Mbit/s" }` or `{ opportunities = "f.up" }` (mahimahi).
+#[derive(Clone, Debug, PartialEq)]
+pub enum RateConfig {
+    /// Always this.
+    Constant(Rate),
+    /// Each rate from its time on; the first time is zero. The last one stays.
+    Steps(Vec<(Duration, Rate)>),
+    /// A measured series or measured delivery opportunities.
+    Trace(TraceSource),
+}
+
+/// A rate, complete and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RateSource {
+    /// Always this.
+    Constant(Rate),
+    /// A series in bit/s.
+    Series(Arc<Series>),
+    /// Mahimahi delivery opportunities.
+    Opportunities(Arc<Opportunities>),
+}
+
+impl RateConfig {
+    /// The rate in the form that a link runs on.
+    ///
+    /// # Errors
+    /// Says what was expected: a rate above zero, increasing step times from zero, a trace that has
+    /// been read.
+    pub fn resolve(&self) -> Result<RateSource, String> {
+        match self {
+            Self::Constant(rate) if *rate == Rate::ZERO => {
+                Err("expected a rate above zero; an outage is written with `down`".to_string())
+            }
+            Self::Constant(rate) => Ok(RateSource::Constant(*rate)),
+            Self::Steps(steps) => {
+                let samples = steps.iter().map(|(at, rate)| (*at, rate.as_bps() as f64));
+                Ok(RateSource::Series(Arc::new(series_of_steps(samples)?)))
+            }
+            Self::Trace(source) => {
+                let series = source.loaded_series().map(RateSource::Series);
+                let loaded =
+                    series.or(source.loaded_opportunities().map(RateSource::Opportunities));
+                loaded.ok_or_else(|| unread(source))
+            }
+        }
+    }
+}
+
+pub(crate) fn unread(source: &TraceSource) -> String {
+    alloc::format!("expected the trace `{}` to have been read", source.file.trace)
+}
+
+/// A series from the steps of a configuration; the last value stays.
+pub(crate) fn series_of_steps(
+    steps: impl Iterator<Item = (Duration, f64)>,
+) -> Result<Series, String> {
+    let samples: Vec<(Instant, f64)> =
+        steps.map(|(at, value)| (Instant::ZERO + at, value)).collect();
+    Series::from_samples(&samples, false).map_err(|error| error.to_string())
+}
+
+trace_table!(RateTable { steps: Vec<(Duration, Rate)>, opportunities: String });
+
+impl RateTable {
+    fn resolve(self) -> Result<RateConfig, String> {
+        only_one(&[
+            ("steps", self.steps.is_some()),
+            ("trace", self.trace.is_some()),
+            ("opportunities", self.opportunities.is_some()),
+        ])?;
+        if let Some(file) = self.trace_file()? {
+            return Ok(RateConfig::Trace(TraceSource::series(file, Quantity::Rate)));
+        }
+        match (self.steps, self.opportunities) {
+            (_, Some(path)) => Ok(RateConfig::Trace(TraceSource::opportunities(path))),
+            (steps, None) => {
+                let steps = steps.unwrap_or_default();
+                series_of_steps(steps.iter().map(|(at, rate)| (*at, rate.as_bps() as f64)))?;
+                Ok(RateConfig::Steps(steps))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RateConfig {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let expected = "a rate with a unit, for example \"10Mbit/s\", or a table with `steps`, \
+                        `trace` or `opportunities`";
+        let constant = |text: &str| {
+            Ok(Self::Constant(Rate::from_text(text).map_err(|error| error.to_string())?))
+        };
+        text_or_table(from, expected, constant, RateTable::resolve)
+    }
+}
+
+impl Serialize for RateConfig {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let table = match self {
+            Self::Constant(rate) => return rate.serialize(to),
+            Self::Steps(steps) => RateTable { steps: Some(steps.clone()), ..RateTable::default() },
+            Self::Trace(source) if source.holds_opportunities() => {
+                RateTable { opportunities: Some(source.file.trace.clone()), ..RateTable::default() }
+            }
+            Self::Trace(TraceSource { file, .. }) => RateTable::of_trace(file),
+        };
+        table.serialize(to)
+    }
+}
+
+/// Walks a rate in time. Instants asked for must not decrease.
+#[derive(Clone, Debug)]
+pub(crate) enum RateCursor {
+    Constant(Rate),
+    Series(SeriesCursor),
+    Opportunities(OpportunityCursor),
+}
+
+impl RateCursor {
+    pub fn new(source: &RateSource) -> Self {
+        match source {
+            RateSource::Constant(rate) => Self::Constant(*rate),
+            // A series that is zero throughout would be searched for ever.
+            RateSource::Series(series) if series.values().iter().all(|rate| *rate < 1.0) => {
+                Self::Constant(Rate::ZERO)
+            }
+            RateSource::Series(series) => Self::Series(SeriesCursor::new(Arc::clone(series))),
+            RateSource::Opportunities(opportunities) => {
+                Self::Opportunities(OpportunityCursor::new(Arc::clone(opportunities)))
+            }
+        }
+    }
+
+    /// The rate at `at`, for a reader rather than for service: opportunities are averaged over the
+    /// 100 ms that hold `at`.
+    pub fn shown(&mut self, at: Instant) -> Rate {
+        match self {
+            Self::Constant(rate) => *rate,
+            Self::Series(cursor) => Rate::from_bps(cursor.at(at).0 as u64),
+            Self::Opportunities(cursor) => cursor.mean_rate(at, Duration::from_millis(100)),
+        }
+    }
+}

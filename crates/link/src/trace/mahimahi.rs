@@ -1,0 +1,233 @@
+//! Mahimahi packet-delivery traces and the exact rules by which mahimahi replays them.
+//!
+//! One whole number a line: a time in milliseconds at which 1504 bytes may leave (an MTU and the
+//! 4-byte header of a tunnel device, which therefore counts with every packet). The trace starts over
+//! after its last time. An opportunity that finds nothing to send is lost; a packet that does not fit
+//! continues in the next one, and several packets may share one. An opportunity is of no use to a
+//! packet that arrived in the same millisecond (`link_queue.cc`: opportunities up to the present are
+//! used up before a packet is enqueued).
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use skybraid_units::{Duration, Instant, Rate};
+
+use crate::trace::TraceError;
+
+/// Bytes of one opportunity.
+pub const OPPORTUNITY: u64 = 1504;
+
+/// What a tunnel device adds to each packet, in bytes.
+pub const TUNNEL_HEADER: u64 = 4;
+
+const NANOS_PER_MS: i64 = 1_000_000;
+
+/// Times of delivery opportunities, in whole milliseconds, which start over after the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opportunities {
+    times_ms: Vec<i64>,
+    period_ms: i64,
+}
+
+impl Opportunities {
+    /// Opportunities at `times_ms`; several may share a time.
+    ///
+    /// # Errors
+    /// No time, a negative time, one before its predecessor, or a last time of zero.
+    pub fn new(times_ms: Vec<i64>) -> Result<Self, TraceError> {
+        let mut previous = 0;
+        for (index, time) in times_ms.iter().enumerate() {
+            if *time < previous || *time > i64::MAX / NANOS_PER_MS {
+                return Err(TraceError::Sample {
+                    sample: index + 1,
+                    found: time.to_string(),
+                    expected: "a time not before the one above",
+                });
+            }
+            previous = *time;
+        }
+        if times_ms.is_empty() {
+            return Err(TraceError::Empty { expected: EXPECTED });
+        }
+        if previous == 0 {
+            return Err(TraceError::Sample {
+                sample: times_ms.len(),
+                found: "0".to_string(),
+                expected: "a last time above zero, since it is the period",
+            });
+        }
+        Ok(Self { times_ms, period_ms: previous })
+    }
+
+    /// The times in ms of one period.
+    pub fn times_ms(&self) -> &[i64] {
+        &self.times_ms
+    }
+
+    /// The period in ms.
+    pub const fn period_ms(&self) -> i64 {
+        self.period_ms
+    }
+
+    /// The mean rate if every opportunity is used.
+    pub fn mean_rate(&self) -> Rate {
+        let bits = self.times_ms.len() as u64 * OPPORTUNITY * 8;
+        Rate::from_bps(bits * 1000 / self.period_ms as u64)
+    }
+
+    /// How many opportunities lie before `ms`.
+    fn count_before(&self, ms: i64) -> i64 {
+        let before = |local: i64| self.times_ms.partition_point(|time| *time < local) as i64;
+        let round = ms.max(0) / self.period_ms;
+        let start = round * self.period_ms;
+        let mut count = before(ms - start);
+        if round > 0 {
+            count += before(ms - start + self.period_ms);
+            count += (round - 1) * self.times_ms.len() as i64;
+        }
+        count
+    }
+}
+
+const EXPECTED: &str = "a time in whole milliseconds, for example `12`";
+
+/// Reads a packet-delivery trace.
+///
+/// # Errors
+/// A line that is not a whole number, that is smaller than the one before, an empty text, or a last
+/// time of zero.
+pub fn read(text: &str) -> Result<Opportunities, TraceError> {
+    let mut times_ms = Vec::new();
+    let mut previous = 0;
+    let mut last_line = 0;
+    for (index, line) in text.lines().enumerate() {
+        let trimmed = line.trim();
+        if trimmed.is_empty() {
+            continue;
+        }
+        let wrong = |expected: &str| TraceError::Line {
+            line: index + 1,
+            found: trimmed.to_string(),
+            expected: expected.to_string(),
+        };
+        let time: i64 = trimmed.parse().map_err(|_| wrong(EXPECTED))?;
+        if !(0..=i64::MAX / NANOS_PER_MS).contains(&time) {
+            return Err(wrong(EXPECTED));
+        }
+        if time < previous {
+            return Err(wrong("a time not before the one above"));
+        }
+        previous = time;
+        last_line = index + 1;
+        times_ms.push(time);
+    }
+    if !times_ms.is_empty() && previous == 0 {
+        return Err(TraceError::Line {
+            line: last_line,
+            found: "0".to_string(),
+            expected: "a last time above zero, since it is the period".to_string(),
+        });
+    }
+    Opportunities::new(times_ms)
+}
+
+/// Walks opportunities in time.
+#[derive(Clone, Debug)]
+pub(crate) struct OpportunityCursor {
+    data: Arc<Opportunities>,
+    index: usize,
+    /// Start of the current period.
+    base_ms: i64,
+    /// Bytes left in the current opportunity.
+    left: u64,
+}
+
+impl OpportunityCursor {
+    pub const fn new(data: Arc<Opportunities>) -> Self {
+        Self { data, index: 0, base_ms: 0, left: OPPORTUNITY }
+    }
+
+    fn time_ms(&self) -> i64 {
+        let local = self.data.times_ms.get(self.index).copied().unwrap_or(self.data.period_ms);
+        self.base_ms.saturating_add(local)
+    }
+
+    /// The first opportunity with bytes left that is not before `from` and in a later millisecond
+    /// than `ready`.
+    pub fn next_usable(&mut self, from: Instant, ready: Instant) -> Instant {
+        let first_whole = from.as_nanos().div_euclid(NANOS_PER_MS)
+            + i64::from(from.as_nanos().rem_euclid(NANOS_PER_MS) != 0);
+        let least = first_whole.max(ready.as_nanos().div_euclid(NANOS_PER_MS) + 1);
+        if self.time_ms() < least {
+            let period = self.data.period_ms;
+            let round = (least - 1).div_euclid(period).saturating_mul(period);
+            if round > self.base_ms {
+                self.base_ms = round;
+                self.index = 0;
+            }
+            let local = least - self.base_ms;
+            let later = self.data.times_ms.get(self.index..).unwrap_or_default();
+            self.index += later.partition_point(|time| *time < local);
+            self.left = OPPORTUNITY;
+        }
+        Instant::from_millis(self.time_ms())
+    }
+
+    /// Uses up to `bytes` of the current opportunity and tells how many.
+    pub fn take(&mut self, bytes: u64) -> u64 {
+        let taken = bytes.min(self.left);
+        self.left -= taken;
+        if self.left == 0 {
+            self.left = OPPORTUNITY;
+            self.index += 1;
+            if self.index >= self.data.times_ms.len() {
+                self.index = 0;
+                self.base_ms = self.base_ms.saturating_add(self.data.period_ms);
+            }
+        }
+        taken
+    }
+
+    /// The rate of the opportunities in the window that holds `at`, where windows of this length
+    /// follow one another from the start of the run.
+    pub fn mean_rate(&self, at: Instant, window: Duration) -> Rate {
+        let length_ms = (window.as_nanos() / NANOS_PER_MS).max(1);
+        let first = (at.as_nanos() / NANOS_PER_MS).div_euclid(length_ms) * length_ms;
+        let count = self.data.count_before(first + length_ms) - self.data.count_before(first);
+        Rate::from_bps(count.max(0) as u64 * OPPORTUNITY * 8 * 1000 / length_ms as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_opportunity_a_millisecond_is_12_megabits() {
+        assert_eq!(read("1\n").unwrap().mean_rate(), Rate::from_bps(12_032_000));
+        assert_eq!(read("5\n10\n10\n").unwrap().mean_rate(), Rate::from_bps(3_609_600));
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_what_was_expected() {
+        let text = |bad| read(bad).unwrap_err().to_string();
+        assert_eq!(text("5\n4\n"), "line 2: found `4`, expected a time not before the one above");
+        assert_eq!(
+            text("5\n5.5\n"),
+            "line 2: found `5.5`, expected a time in whole milliseconds, for example `12`"
+        );
+        assert!(text("-1\n").starts_with("line 1"));
+        assert!(text("0\n0\n").starts_with("line 2: found `0`, expected a last time above zero"));
+        assert!(text("\n").contains("no samples"));
+        assert!(text("NaN\n").starts_with("line 1"));
+    }
+
+    #[test]
+    fn opportunities_are_counted_over_the_period() {
+        let opportunities = read("5\n10\n10\n").unwrap();
+        for (ms, count) in [(0, 0), (5, 0), (6, 1), (10, 1), (11, 3), (16, 4), (21, 6)] {
+            assert_eq!(opportunities.count_before(ms), count, "before {ms}");
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! Measured series: what they look like in memory, and pure readers of the formats they come in.
+//!
+//! Nothing here opens a file. A configuration names its files in [`TraceSource`]s; whoever may do
+//! input hands the text to [`TraceSource::load`].
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use skybraid_units::{Duration, Instant};
+
+pub mod csv;
+pub mod hypatia;
+pub mod mahimahi;
+pub mod ping;
+
+pub use mahimahi::Opportunities;
+
+/// Why a text is not a trace. A line counts from one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// Nothing to replay.
+    #[error("the trace holds no samples; expected {expected}")]
+    Empty {
+        /// What a line should look like.
+        expected: &'static str,
+    },
+    /// A line does not fit.
+    #[error("line {line}: found `{found}`, expected {expected}")]
+    Line {
+        /// The line, from one.
+        line: usize,
+        /// What stands there.
+        found: String,
+        /// What should stand there.
+        expected: String,
+    },
+    /// A sample of a series that was built in memory does not fit.
+    #[error("sample {sample}: found {found}, expected {expected}")]
+    Sample {
+        /// The sample, from one.
+        sample: usize,
+        /// What it holds.
+        found: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// The request itself is at fault: a missing or unknown unit, a format that has no such quantity.
+    #[error("`{key}`: found `{found}`, expected {expected}")]
+    Option {
+        /// The key beside `trace`.
+        key: &'static str,
+        /// What it holds.
+        found: String,
+        /// What it should hold.
+        expected: String,
+    },
+}
+
+/// What the values of a series mean; decides their units and range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// A data rate, held in bit/s.
+    Rate,
+    /// A one-way delay, held in ns.
+    Delay,
+    /// A loss probability, held as a ratio.
+    Loss,
+}
+
+impl Quantity {
+    /// Accepted units and their size in the base unit.
+    const fn units(self) -> &'static [(&'static str, f64)] {
+        match self {
+            Self::Rate => &[
+                ("bit/s", 1.0),
+                ("kbit/s", 1e3),
+                ("Mbit/s", 1e6),
+                ("Gbit/s", 1e9),
+                ("bps", 1.0),
+                ("kbps", 1e3),
+                ("Mbps", 1e6),
+                ("Gbps", 1e9),
+            ],
+            Self::Delay => TIME_UNITS,
+            Self::Loss => &[("%", 1e-2), ("ppm", 1e-6), ("ratio", 1.0)],
+        }
+    }
+
+    /// The size of `unit` in the base unit of this quantity.
+    ///
+    /// # Errors
+    /// The unit is missing or not one of this quantity's.
+    pub fn scale(self, unit: Option<&str>) -> Result<f64, TraceError> {
+        scale_of("unit", self.units(), unit)
+    }
+
+    /// Whether `value`, in the base unit, makes sense.
+    fn allows(self, value: f64) -> bool {
+        let most = match self {
+            Self::Rate => 1e15,
+            Self::Delay => 9e15,
+            Self::Loss => 1.0,
+        };
+        (0.0..=most).contains(&value)
+    }
+
+    const fn range(self) -> &'static str {
+        match self {
+            Self::Rate => "a rate from 0 to 1000 Tbit/s",
+            Self::Delay => "a delay from 0 to 100 days",
+            Self::Loss => "a probability from 0 to 1 (0 to 100 %)",
+        }
+    }
+}
+
+const TIME_UNITS: &[(&str, f64)] =
+    &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
+
+fn scale_of(
+    key: &'static str,
+    units: &[(&'static str, f64)],
+    unit: Option<&str>,
+) -> Result<f64, TraceError> {
+    let found = unit.and_then(|unit| units.iter().find(|(name, _)| *name == unit));
+    found.map(|(_, size)| *size).ok_or_else(|| {
+        let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+        TraceError::Option {
+            key,
+            found: unit.unwrap_or("nothing").to_string(),
+            expected: format!("one of {}", names.join(", ")),
+        }
+    })
+}
+
+/// A step-wise function of time: `values[i]` holds from `times[i]` until the next time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    times: Vec<Instant>,
+    values: Vec<f64>,
+    end: Instant,
+    repeat: bool,
+}
+
+impl Series {
+    /// A series of `values` (bit/s, ns or ratio) from `times` on. It lasts until `end`; then it
+    /// starts over if `repeat`, else the last value stays.
+    ///
+    /// # Errors
+    /// No sample, as many times as values not given, a first time other than zero, times that do not
+    /// increase, values that are negative or not finite, or an end not later than the last time.
+    pub fn new(
+        times: Vec<Instant>,
+        values: Vec<f64>,
+        end: Instant,
+        repeat: bool,
+    ) -> Result<Self, TraceError> {
+        let wrong = |index: usize, found: String, expected| {
+            Err(TraceError::Sample { sample: index + 1, found, expected })
+        };
+        if times.is_empty() {
+            return Err(TraceError::Empty { expected: "at least one sample" });
+        }
+        if times.len() != values.len() {
+            let found = format!("{} times and {} values", times.len(), values.len());
+            return wrong(times.len().min(values.len()), found, "as many values as times");
+        }
+        let mut previous = None;
+        for (index, (time, value)) in times.iter().zip(&values).enumerate() {
+            match previous {
+                None if *time != Instant::ZERO => {
+                    return wrong(index, time.to_string(), "the first time to be zero");
+                }
+                Some(earlier) if *time <= earlier => {
+                    return wrong(index, time.to_string(), "a time later than the one before");
+                }
+                _ => previous = Some(*time),
+            }
+            if !(value.is_finite() && *value >= 0.0) {
+                return wrong(index, value.to_string(), "a finite value, zero or more");
+            }
+        }
+        if previous.is_some_and(|last| end <= last) {
+            return wrong(times.len() - 1, end.to_string(), "an end later than the last time");
+        }
+        Ok(Self { times, values, end, repeat })
+    }
+
+    /// A series of samples, each the value from its instant on. The last one lasts as long as the
+    /// one before it.
+    ///
+    /// # Errors
+    /// As for [`Series::new`].
+    pub fn from_samples(samples: &[(Instant, f64)], repeat: bool) -> Result<Self, TraceError> {
+        let times: Vec<Instant> = samples.iter().map(|(time, _)| *time).collect();
+        let last_step = match times.as_slice() {
+            [.., earlier, last] => *last - *earlier,
+            _ => Duration::from_secs(1),
+        };
+        let end = times.last().copied().unwrap_or_default() + last_step;
+        Self::new(times, samples.iter().map(|(_, value)| *value).collect(), end, repeat)
+    }
+
+    /// When each value starts to hold; strictly increasing, the first is zero.
+    pub fn times(&self) -> &[Instant] {
+        &self.times
+    }
+
+    /// The values, in bit/s, ns or as ratio.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// When the series is over.
+    pub const fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// Whether the series starts over at its end.
+    pub const fn repeats(&self) -> bool {
+        self.repeat
+    }
+}
+
+/// Walks a [`Series`] in time. Instants asked for must not decrease.
+#[derive(Clone, Debug)]
+pub(crate) struct SeriesCursor {
+    series: Arc<Series>,
+    index: usize,
+    /// Start of the current repetition, in ns.
+    base: i64,
+    until: i64,
+    value: f64,
+}
+
+impl SeriesCursor {
+    pub fn new(series: Arc<Series>) -> Self {
+        let value = series.values.first().copied().unwrap_or_default();
+        let mut cursor = Self { series, index: 0, base: 0, until: 0, value };
+        cursor.until = cursor.end_of_step();
+        cursor
+    }
+
+    /// The value at `at` and the instant until which it holds.
+    pub fn at(&mut self, at: Instant) -> (f64, Instant) {
+        if at.as_nanos() >= self.until {
+            self.advance(at.as_nanos());
+        }
+        (self.value, Instant::from_nanos(self.until))
+    }
+
+    fn advance(&mut self, at: i64) {
+        let period = self.series.end.as_nanos();
+        if self.series.repeat && at >= self.base.saturating_add(period) {
+            self.base = (at / period).saturating_mul(period);
+            self.index = 0;
+        }
+        let local = Instant::from_nanos(at.saturating_sub(self.base));
+        let later = self.series.times.get(self.index..).unwrap_or_default();
+        // Most steps go to the next sample; far jumps are halved.
+        let skipped = match later {
+            [_, next, ..] if *next > local => 0,
+            [_, _, after, ..] if *after > local => 1,
+            _ => later.partition_point(|time| *time <= local).saturating_sub(1),
+        };
+        self.index += skipped;
+        self.value = self.series.values.get(self.index).copied().unwrap_or(self.value);
+        self.until = self.end_of_step();
+    }
+
+    fn end_of_step(&self) -> i64 {
+        match self.series.times.get(self.index + 1) {
+            Some(next) => self.base.saturating_add(next.as_nanos()),
+            None if self.series.repeat => self.base.saturating_add(self.series.end.as_nanos()),
+            None => i64::MAX,
+        }
+    }
+}
+
+/// The format of a trace file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceFormat {
+    /// Columns separated by comma, semicolon, tab or spaces.
+    #[default]
+    Csv,
+    /// `flow_id,time_ns,rtt_ns`; the one-way delay is half the round trip.
+    Hypatia,
+    /// Output of Linux `ping`; the one-way delay is half the round trip.
+    Ping,
+}
+
+/// A file that a configuration names, and how to read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceFile {
+    /// Path of the file, relative to the configuration.
+    pub trace: String,
+    /// Format; CSV unless said.
+    pub format: Option<TraceFormat>,
+    /// Column of the values: its heading or its number from one. The second unless said (the first
+    /// where `every` is given).
+    pub column: Option<String>,
+    /// Unit of the values.
+    pub unit: Option<String>,
+    /// Column of the times: its heading or its number from one. The first unless said.
+    pub time: Option<String>,
+    /// Unit of the times; seconds unless said.
+    pub time_unit: Option<String>,
+    /// Spacing of the lines, for a file without times (for `ping`: between probes).
+    pub every: Option<Duration>,
+    /// Whether the trace starts over at its end. A scenario refuses a trace that is shorter than the run
+    /// and does not say `repeat = true`.
+    pub repeat: Option<bool>,
+}
+
+/// A measured input of a configuration: the file it names and, once somebody has read it, the data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSource {
+    /// The file and how to read it.
+    pub file: TraceFile,
+    kind: TraceKind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum TraceKind {
+    Series(Quantity, Option<Arc<Series>>),
+    Opportunities(Option<Arc<Opportunities>>),
+}
+
+impl TraceSource {
+    /// A series of `quantity` that is still to be read from `file`.
+    pub fn series(file: TraceFile, quantity: Quantity) -> Self {
+        Self { file, kind: TraceKind::Series(quantity, None) }
+    }
+
+    /// Delivery opportunities that are still to be read from the file at `path`.
+    pub fn opportunities(path: String) -> Self {
+        let file = TraceFile { trace: path, ..TraceFile::default() };
+        Self { file, kind: TraceKind::Opportunities(None) }
+    }
+
+    /// Whether the data is there.
+    pub const fn is_loaded(&self) -> bool {
+        matches!(self.kind, TraceKind::Series(_, Some(_)) | TraceKind::Opportunities(Some(_)))
+    }
+
+    /// Whether the file holds delivery opportunities (mahimahi).
+    pub const fn holds_opportunities(&self) -> bool {
+        matches!(self.kind, TraceKind::Opportunities(_))
+    }
+
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// The text does not follow the format; says line, found and expected.
+    pub fn load(&mut self, text: &str) -> Result<(), TraceError> {
+        match &mut self.kind {
+            TraceKind::Series(quantity, data) => {
+                *data = Some(Arc::new(read(text, &self.file, *quantity)?));
+            }
+            TraceKind::Opportunities(data) => *data = Some(Arc::new(mahimahi::read(text)?)),
+        }
+        Ok(())
+    }
+
+    /// The series, once read.
+    pub fn loaded_series(&self) -> Option<Arc<Series>> {
+        match &self.kind {
+            TraceKind::Series(_, data) => data.clone(),
+            TraceKind::Opportunities(_) => None,
+        }
+    }
+
+    /// The delivery opportunities, once read.
+    pub fn loaded_opportunities(&self) -> Option<Arc<Opportunities>> {
+        match &self.kind {
+            TraceKind::Opportunities(data) => data.clone(),
+            TraceKind::Series(..) => None,
+        }
+    }
+}
+
+/// Reads `text` as a series of `quantity` in the format that `file` names.
+///
+/// # Errors
+/// The text does not follow the format, or the format has no such quantity.
+pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, TraceError> {
+    let repeat = file.repeat.unwrap_or(true);
+    let unfit = |expected: &str| TraceError::Option {
+        key: "format",
+        found: format!("{:?}", file.format.unwrap_or_default()).to_lowercase(),
+        expected: expected.to_string(),
+    };
+    match (file.format.unwrap_or_default(), quantity) {
+        (TraceFormat::Csv, _) => csv::read(text, file, quantity),
+        (TraceFormat::Hypatia, Quantity::Delay) => hypatia::read_one_way(text, repeat),
+        (TraceFormat::Ping, Quantity::Delay) => {
+            ping::read(text, file.every, repeat)?.one_way_delay()
+        }
+        (TraceFormat::Ping, Quantity::Loss) => Ok(ping::read(text, file.every, repeat)?.loss),
+        (TraceFormat::Hypatia, _) => Err(unfit("csv; a Hypatia file holds delays only")),
+        (TraceFormat::Ping, Quantity::Rate) => Err(unfit("csv; a ping log holds no rates")),
+    }
+}
+
+/// Defines the serde form of a value that may come from a trace: a struct of optional keys, which
+/// has the keys beside `trace` besides its own.
+macro_rules! trace_table {
+    ($name:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        #[derive(Default, serde::Deserialize, serde::Serialize)]
+        #[serde(default, deny_unknown_fields)]
+        struct $name {
+            $(#[serde(skip_serializing_if = "Option::is_none")] $field: Option<$type>,)*
+            #[serde(skip_serializing_if = "Option::is_none")]
+            trace: Option<alloc::string::String>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            format: Option<crate::trace::TraceFormat>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            column: Option<alloc::string::String>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            unit: Option<alloc::string::String>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            time: Option<alloc::string::String>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            time_unit: Option<alloc::string::String>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            every: Option<skybraid_units::Duration>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            repeat: Option<bool>,
+        }
+
+        impl $name {
+            /// The file that the table names, if any; refuses its options without it.
+            fn trace_file(&self) -> Result<Option<crate::trace::TraceFile>, alloc::string::String> {
+                let file = crate::trace::TraceFile {
+                    trace: self.trace.clone().unwrap_or_default(),
+                    format: self.format,
+                    column: self.column.clone(),
+                    unit: self.unit.clone(),
+                    time: self.time.clone(),
+                    time_unit: self.time_unit.clone(),
+                    every: self.every,
+                    repeat: self.repeat,
+                };
+                if self.trace.is_some() {
+                    return Ok(Some(file));
+                }
+                if file != crate::trace::TraceFile::default() {
+                    return Err("`format`, `column`, `unit`, `time`, `time_unit`, `every` and \
+                                `repeat` belong to `trace`".into());
+                }
+                Ok(None)
+            }
+
+            fn of_trace(file: &crate::trace::TraceFile) -> Self {
+                let file = file.clone();
+                Self {
+                    trace: Some(file.trace),
+                    format: file.format,
+                    column: file.column,
+                    unit: file.unit,
+                    time: file.time,
+                    time_unit: file.time_unit,
+                    every: file.every,
+                    repeat: file.repeat,
+                    ..Self::default()
+                }
+            }
+        }
+    };
+}
+pub(crate) use trace_table;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_series_that_repeats_gives_the_same_again() {
+        let ms = Instant::from_millis;
+        let series =
+            Series::new(vec![ms(0), ms(10), ms(30)], vec![1.0, 2.0, 3.0], ms(40), true).unwrap();
+        let mut cursor = SeriesCursor::new(Arc::new(series));
+        for (at, value, until) in [
+            (0, 1.0, 10),
+            (9, 1.0, 10),
+            (10, 2.0, 30),
+            (39, 3.0, 40),
+            (40, 1.0, 50),
+            (475, 3.0, 480),
+        ] {
+            assert_eq!(cursor.at(ms(at)), (value, ms(until)), "at {at} ms");
+        }
+    }
+
+    #[test]
+    fn the_last_value_of_a_series_that_ends_stays() {
+        let ms = Instant::from_millis;
+        let series = Series::from_samples(&[(ms(0), 1.0), (ms(10), 2.0)], false).unwrap();
+        let mut cursor = SeriesCursor::new(Arc::new(series));
+        assert_eq!(cursor.at(ms(1_000_000)), (2.0, Instant::FAR_FUTURE));
+    }
+
+    #[test]
+    fn series_that_make_no_sense_are_refused() {
+        let ms = Instant::from_millis;
+        assert!(Series::from_samples(&[], true).is_err());
+        assert!(Series::from_samples(&[(ms(1), 1.0)], true).is_err());
+        assert!(Series::from_samples(&[(ms(0), 1.0), (ms(0), 1.0)], true).is_err());
+        assert!(Series::from_samples(&[(ms(0), f64::NAN)], true).is_err());
+        assert!(Series::from_samples(&[(ms(0), -1.0)], true).is_err());
+        assert!(Series::new(vec![ms(0)], vec![1.0], ms(0), true).is_err());
+        assert!(Series::new(vec![ms(0)], vec![], ms(1), true).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! Output of Linux `ping`, with `-D` stamps (`[1683995463.546]`), with stamps of date and time
+//! (`[2023-05-13 12:31:03.658655]`), or without any.
+//!
+//! With stamps, which are those of the replies, a probe was sent one round trip earlier; without, probes
+//! are evenly spaced. A sequence number without a reply is a lost probe, and so are those by which the
+//! summary's "packets transmitted" exceeds the last one seen. Repeated replies (`DUP!`) are skipped.
+
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use skybraid_units::{Duration, Instant};
+
+use crate::trace::{Series, TraceError};
+
+/// What a ping log says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PingLog {
+    /// Round-trip times in ns, from the instants at which the probes were sent.
+    pub rtt: Series,
+    /// 1 from the sending of a lost probe on, 0 from that of an answered one on.
+    pub loss: Series,
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes answered.
+    pub answered: u64,
+}
+
+impl PingLog {
+    /// Half the round-trip times, in ns.
+    ///
+    /// # Errors
+    /// None; the result is that of [`Series::new`].
+    pub fn one_way_delay(&self) -> Result<Series, TraceError> {
+        let halves = self.rtt.values().iter().map(|value| value / 2.0).collect();
+        Series::new(self.rtt.times().to_vec(), halves, self.rtt.end(), self.rtt.repeats())
+    }
+}
+
+const EXPECTED: &str = "a reply such as `64 bytes from 10.0.0.1: icmp_seq=1 ttl=44 time=78.0 ms`";
+
+struct Reply {
+    line: usize,
+    sequence: u64,
+    rtt_ns: f64,
+    /// Seconds on the log's own clock.
+    stamp_s: Option<f64>,
+}
+
+/// Reads a ping log. `every` is the spacing of the probes, 1 s unless said; it counts where the log has
+/// no stamps.
+///
+/// # Errors
+/// A reply without sequence number or time, a stamp that is no time, or no reply at all.
+pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog, TraceError> {
+    let mut replies: BTreeMap<u64, Reply> = BTreeMap::new();
+    let mut transmitted = 0;
+    for (index, line) in text.lines().enumerate() {
+        if let Some((before, _)) = line.split_once(" packets transmitted") {
+            let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+            transmitted = count.parse::<u64>().unwrap_or(0).min(MOST_PROBES);
+        }
+        if line.contains(" bytes from ") {
+            let reply = read_reply(line.trim(), index + 1)?;
+            replies.entry(reply.sequence).or_insert(reply);
+        }
+    }
+    let (Some(first), Some(last)) = (replies.keys().next(), replies.keys().next_back()) else {
+        return Err(TraceError::Empty { expected: EXPECTED });
+    };
+    let first = (*first).min(1);
+    let sent = transmitted.max(last + 1 - first);
+    if sent > MOST_PROBES {
+        let line = replies.values().next_back().map_or(1, |reply| reply.line);
+        return Err(TraceError::Line {
+            line,
+            found: last.to_string(),
+            expected: "fewer than ten million probes".to_string(),
+        });
+    }
+    let clock = Clock::of(&replies, every.unwrap_or(Duration::from_secs(1)));
+
+    let mut rtt: Vec<(Instant, f64)> = Vec::new();
+    let mut loss: Vec<(Instant, f64)> = Vec::new();
+    for sequence in first..first + sent {
+        let at = clock.sent_s(sequence, &replies);
+        let at = Instant::from_secs_f64(at);
+        if let Some(reply) = replies.get(&sequence) {
+            push(&mut rtt, at, reply.rtt_ns);
+        }
+        push(&mut loss, at, if replies.contains_key(&sequence) { 0.0 } else { 1.0 });
+    }
+    Ok(PingLog {
+        rtt: from_zero(rtt, repeat)?,
+        loss: from_zero(loss, repeat)?,
+        sent,
+        answered: replies.len() as u64,
+    })
+}
+
+/// Keeps a corrupted sequence number from filling memory.
+const MOST_PROBES: u64 = 10_000_000;
+
+/// Appends a sample unless an inexact stamp puts it before its predecessor.
+fn push(samples: &mut Vec<(Instant, f64)>, at: Instant, value: f64) {
+    if samples.last().is_none_or(|(previous, _)| at > *previous) {
+        samples.push((at, value));
+    }
+}
+
+fn from_zero(mut samples: Vec<(Instant, f64)>, repeat: bool) -> Result<Series, TraceError> {
+    let origin = samples.first().map_or(Instant::ZERO, |(at, _)| *at);
+    for (at, _) in &mut samples {
+        *at = Instant::ZERO + (*at - origin);
+    }
+    Series::from_samples(&samples, repeat)
+}
+
+/// When each probe was sent.
+enum Clock {
+    /// Evenly spaced, this many seconds apart.
+    Even(f64),
+    /// By the replies' stamps, in seconds since this one; this many seconds apart on average.
+    Stamped { origin_s: f64, spacing_s: f64 },
+}
+
+impl Clock {
+    fn of(replies: &BTreeMap<u64, Reply>, every: Duration) -> Self {
+        let stamped = |reply: &Reply| reply.stamp_s.map(|stamp| (reply.sequence, stamp));
+        let first = replies.values().find_map(stamped);
+        let last = replies.values().rev().find_map(stamped);
+        let (Some((first, origin_s)), Some((last, end_s))) = (first, last) else {
+            return Self::Even(every.as_secs_f64());
+        };
+        let spacing_s = if last > first {
+            (end_s - origin_s) / (last - first) as f64
+        } else {
+            every.as_secs_f64()
+        };
+        Self::Stamped { origin_s, spacing_s: spacing_s.max(1e-6) }
+    }
+
+    fn sent_s(&self, sequence: u64, replies: &BTreeMap<u64, Reply>) -> f64 {
+        match self {
+            Self::Even(spacing_s) => sequence as f64 * spacing_s,
+            Self::Stamped { origin_s, spacing_s } => {
+                let of = |reply: &Reply| Some(reply.stamp_s? - origin_s - reply.rtt_ns * 1e-9);
+                let near = |reply: &Reply| {
+                    Some(of(reply)? + (sequence as f64 - reply.sequence as f64) * spacing_s)
+                };
+                let before = replies.range(..=sequence).next_back().and_then(|(_, it)| near(it));
+                let after = || replies.range(sequence..).next().and_then(|(_, it)| near(it));
+                before.or_else(after).unwrap_or(sequence as f64 * spacing_s)
+            }
+        }
+    }
+}
+
+fn read_reply(line: &str, number: usize) -> Result<Reply, TraceError> {
+    let wrong = |expected: &str| TraceError::Line {
+        line: number,
+        found: line.to_string(),
+        expected: expected.to_string(),
+    };
+    let value_after = |key: &str| {
+        let (_, rest) = line.split_once(key)?;
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+        let (value, _) = rest.split_at_checked(end)?;
+        value.parse::<f64>().ok().filter(|value| value.is_finite())
+    };
+    let sequence = value_after("icmp_seq=").or_else(|| value_after("icmp_req="));
+    let rtt_ms = value_after("time=").or_else(|| value_after("time<"));
+    let (Some(sequence), Some(rtt_ms)) = (sequence, rtt_ms) else { return Err(wrong(EXPECTED)) };
+    if !(0.0..1e9).contains(&rtt_ms) || !(0.0..1e15).contains(&sequence) {
+        return Err(wrong(EXPECTED));
+    }
+    let stamp_s =
+        match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((stamp, _)) => Some(read_stamp(stamp).ok_or_else(|| {
+                wrong("a stamp such as `[1683995463.5]` or `[2023-05-13 12:31:03]`")
+            })?),
+            None => None,
+        };
+    Ok(Reply { line: number, sequence: sequence as u64, rtt_ns: rtt_ms * 1e6, stamp_s })
+}
+
+/// Seconds of a stamp: those since 1970, or a date and time of day.
+fn read_stamp(stamp: &str) -> Option<f64> {
+    if let Ok(seconds) = stamp.trim().parse::<f64>() {
+        return seconds.is_finite().then_some(seconds);
+    }
+    let (date, time) = stamp.trim().split_once([' ', 'T'])?;
+    let mut date = date.split('-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let mut time = time.split(':').map(|part| part.parse::<f64>().ok());
+    let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
+    let sound = (0..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && (0.0..24.0).contains(&hour)
+        && (0.0..60.0).contains(&minute)
+        && (0.0..61.0).contains(&second);
+    sound.then(|| {
+        days_since_1970(year, month, day) as f64 * 86_400.0 + hour * 3600.0 + minute * 60.0 + second
+    })
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar; a year begins in March, so that a leap day is its
+/// last.
+const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year
+        - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_over_leap_years() {
+        assert_eq!(days_since_1970(1970, 1, 1), 0);
+        assert_eq!(days_since_1970(2000, 3, 1), 11_017);
+        assert_eq!(days_since_1970(2023, 5, 13), 19_490);
+    }
+}

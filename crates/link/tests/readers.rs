@@ -1,0 +1,186 @@
+//! Trace readers: what they take, and what they say of what they refuse.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{measurement, ms, near};
+use skybraid_link::trace::{self, Quantity, csv, hypatia, ping};
+use skybraid_link::{Series, TraceFile};
+use skybraid_units::{Duration, Instant};
+
+fn rates(text: &str) -> Result<Series, String> {
+    csv::read(text, &csv::column(None, Some("Mbit/s")), Quantity::Rate).map_err(|it| it.to_string())
+}
+
+#[test]
+fn a_table_with_headings_is_read_by_name_and_by_number() {
+    let text = "time,rate,delay\n10.0,1.5,30\n10.5,2.5,40\n11.5,3.5,50\n";
+    for column in ["delay", "3"] {
+        let file = csv::column(Some(column), Some("ms"));
+        let series = csv::read(text, &file, Quantity::Delay).unwrap();
+        assert_eq!(series.values(), [30e6, 40e6, 50e6]);
+        assert_eq!(series.times(), [ms(0.0), ms(500.0), ms(1500.0)]);
+        assert_eq!(series.end(), ms(2500.0));
+    }
+}
+
+#[test]
+fn separators_comments_and_blank_lines_are_understood() {
+    for text in [
+        "1,5\n2,6\n",
+        "1;5\n2;6\n",
+        "1\t5\n2\t6\n",
+        "1 5\n\n# note\n2   6",
+        "\"t\",\"v\"\n1,5\n2,6",
+    ] {
+        assert_eq!(rates(text).unwrap().values(), [5e6, 6e6], "{text}");
+    }
+}
+
+#[test]
+fn lines_without_times_are_spaced_evenly() {
+    let file =
+        TraceFile { every: Some(Duration::from_millis(10)), ..csv::column(None, Some("ms")) };
+    let series = csv::read("12\n16\n14\n", &file, Quantity::Delay).unwrap();
+    assert_eq!(series.times(), [ms(0.0), ms(10.0), ms(20.0)]);
+    assert_eq!((series.values(), series.end()), ([12e6, 16e6, 14e6].as_slice(), ms(30.0)));
+}
+
+#[test]
+fn what_is_not_a_series_is_refused_with_line_found_and_expected() {
+    for (text, error) in [
+        ("", "the trace holds no samples; expected lines such as `0.1,25.4`"),
+        ("time,rate\n", "the trace holds no samples; expected lines such as `0.1,25.4`"),
+        ("1,5\n1,6\n", "line 2: found `1,6`, expected a time later than on the line before"),
+        ("2,5\n1,6\n", "line 2: found `1,6`, expected a time later than on the line before"),
+        ("1,5\n2,NaN\n", "line 2: found `NaN`, expected a number in column 2"),
+        ("1,5\n2,inf\n", "line 2: found `inf`, expected a number in column 2"),
+        ("1,5\n2,-6\n", "line 2: found `-6`, expected a rate from 0 to 1000 Tbit/s"),
+        ("1,5\n2\n", "line 2: found `2`, expected a number in column 2"),
+        ("1,5\n2,six\n", "line 2: found `six`, expected a number in column 2"),
+    ] {
+        assert_eq!(rates(text).unwrap_err(), error);
+    }
+    let read =
+        |file: &TraceFile| csv::read("a,b\n1,2\n", file, Quantity::Rate).unwrap_err().to_string();
+    assert_eq!(
+        read(&csv::column(Some("c"), Some("Mbit/s"))),
+        "`column`: found `c`, expected a column of a, b"
+    );
+    assert!(
+        read(&csv::column(None, None))
+            .starts_with("`unit`: found `nothing`, expected one of bit/s")
+    );
+    assert!(read(&csv::column(None, Some("furlong"))).starts_with("`unit`: found `furlong`"));
+    let loss = csv::read("0,50\n1,101\n", &csv::column(None, Some("%")), Quantity::Loss);
+    assert!(loss.unwrap_err().to_string().starts_with("line 2: found `101`"));
+    assert!(csv::read("5\n", &csv::column(None, Some("ms")), Quantity::Delay).is_err());
+}
+
+#[test]
+fn a_ping_log_gives_round_trips_and_losses() {
+    let log = "PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n\
+               [1000.100000] 64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=100 ms\n\
+               [1000.350000] 64 bytes from 10.0.0.1: icmp_seq=2 ttl=64 time=50.0 ms\n\
+               [1000.360000] 64 bytes from 10.0.0.1: icmp_seq=2 ttl=64 time=60.0 ms (DUP!)\n\
+               [1000.980000] 64 bytes from 10.0.0.1: icmp_seq=4 ttl=64 time=80.0 ms\n\
+               --- 10.0.0.1 ping statistics ---\n\
+               5 packets transmitted, 3 received, 40% packet loss, time 4000ms\n";
+    let log = ping::read(log, None, false).unwrap();
+    assert_eq!((log.sent, log.answered), (5, 3));
+    assert_eq!(log.rtt.values(), [100e6, 50e6, 80e6]);
+    let sent: Vec<f64> = log.rtt.times().iter().map(|it| it.as_secs_f64()).collect();
+    for (found, expected) in sent.iter().zip([0.0, 0.3, 0.9]) {
+        near(*found, expected, 1e-6);
+    }
+    assert_eq!(log.loss.values(), [0.0, 0.0, 1.0, 0.0, 1.0]);
+    assert_eq!(log.one_way_delay().unwrap().values(), [50e6, 25e6, 40e6]);
+}
+
+#[test]
+fn a_ping_log_without_stamps_is_spaced_evenly() {
+    let log = "64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=0.5 ms\n\
+               64 bytes from 10.0.0.1: icmp_seq=3 ttl=64 time=0.7 ms\n";
+    let log = ping::read(log, Some(Duration::from_millis(200)), true).unwrap();
+    assert_eq!(log.rtt.times(), [ms(0.0), ms(400.0)]);
+    assert_eq!(log.loss.values(), [0.0, 1.0, 0.0]);
+}
+
+#[test]
+fn a_broken_ping_log_is_refused() {
+    let error = |text| ping::read(text, None, true).unwrap_err().to_string();
+    assert!(error("PING\n64 bytes from 10.0.0.1: ttl=64 time=1 ms").starts_with("line 2: found"));
+    assert!(error("64 bytes from 10.0.0.1: icmp_seq=1 ttl=64").starts_with("line 1"));
+    assert!(error("[noon] 64 bytes from a: icmp_seq=1 time=1 ms").contains("a stamp such as"));
+    assert!(error("64 bytes from a: icmp_seq=999999999999 time=1 ms").contains("fewer than"));
+    assert!(error("").contains("no samples"));
+}
+
+#[test]
+fn a_hypatia_file_gives_round_trips_and_half_of_them_as_delay() {
+    let text = "0,1000,14000000\n0,2000,15000000\n1,2500,9\n0,2000,16000000\n0,4000,17000000\n";
+    let series = hypatia::read(text, true).unwrap();
+    assert_eq!(series.values(), [14e6, 16e6, 17e6]);
+    assert_eq!(series.times().last().unwrap(), &Instant::from_nanos(3000));
+    assert_eq!(hypatia::read_one_way(text, true).unwrap().values(), [7e6, 8e6, 8.5e6]);
+    let error = |text| hypatia::read(text, true).unwrap_err().to_string();
+    assert!(error("0,1,2\n0,x,2\n").starts_with("line 2: found `0,x,2`"));
+    assert!(error("0,5,2\n0,4,2\n").starts_with("line 2"));
+    assert!(error("0,5,-2\n").starts_with("line 1"));
+    assert!(error("0,5\n").starts_with("line 1"));
+    assert!(error("").contains("no samples"));
+}
+
+#[test]
+fn the_measured_files_are_read() {
+    let unit = |unit| csv::column(None, Some(unit));
+    let Some(text) = measurement("baltaci2023_inputs/bitrate_dl.csv") else { return };
+    let series = csv::read(&text, &unit("Mbit/s"), Quantity::Rate).unwrap();
+    assert_eq!(series.values().len(), 1900);
+    near(common::mean(series.values()) / 1e6, 24.42, 0.005);
+    assert_eq!(series.end(), Instant::from_secs_f64(1900.0));
+
+    let text = measurement("baltaci2023_inputs/latency_ul.csv").unwrap();
+    let series = csv::read(&text, &unit("ms"), Quantity::Delay).unwrap();
+    near(common::mean(series.values()) / 1e6, 52.06, 0.005);
+    near(common::sd(series.values()) / 1e6, 111.2, 0.1);
+
+    let text = measurement("baltaci2023_inputs/satdelay_gw.csv").unwrap();
+    let series = csv::read(&text, &unit("ms"), Quantity::Delay).unwrap();
+    near(common::mean(series.values()) / 1e6, 8.79, 0.005);
+
+    let text = measurement("leocc_starlink/delay_example.txt").unwrap();
+    let file = TraceFile { every: Some(Duration::from_millis(10)), ..unit("ms") };
+    assert!(csv::read(&text, &file, Quantity::Delay).unwrap().values().len() > 11_000);
+
+    let text = measurement("baltaci2023_inputs/tcp_flow_0_rtt.csv").unwrap();
+    assert!(hypatia::read(&text, true).unwrap().values().len() > 4000);
+
+    // -1 stands for a probe without an answer there; a negative delay is refused.
+    let name = "aux_mmsys24_starlink/isl-ping-gw-lagos-230911-172603-0.1s-60min.txt";
+    let text = measurement(name).unwrap();
+    let file = csv::column(Some("3"), Some("ms"));
+    let error = csv::read(&text, &file, Quantity::Delay).unwrap_err().to_string();
+    assert!(error.starts_with("line 83: found `-1`"), "{error}");
+    let answered: Vec<&str> = text.lines().filter(|line| !line.ends_with("\t-1")).collect();
+    let series = csv::read(&answered.join("\n"), &file, Quantity::Delay).unwrap();
+    assert_eq!(series.values().len(), 36_000 - 169);
+
+    let folder = "pam2025_multicarrier_ping/trip2_05_13_2023/app/verizon/122651317";
+    let text = measurement(&format!("{folder}/ping_123103537.out")).unwrap();
+    let log = ping::read(&text, None, true).unwrap();
+    assert_eq!(log.sent, 150);
+    near(log.rtt.end().as_secs_f64(), 30.0, 1.5);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_a_reader_panic(text in "[0-9,;. \\-\n\ta-eN]{0,80}") {
+        let _ = rates(&text);
+        let _ = hypatia::read(&text, true);
+        let _ = trace::mahimahi::read(&text);
+        let line = format!("[{text}] 64 bytes from a: icmp_seq={text} time={text} ms");
+        let _ = ping::read(&line, None, true);
+        let _ = ping::read(&text, None, false);
+    }
+}

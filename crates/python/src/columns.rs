@@ -1,0 +1,206 @@
+//! Rows into columns: numpy arrays, and codes with their names.
+
+use numpy::{Element, IntoPyArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use skybraid_link::Cause;
+use skybraid_sim::record::{
+    DecisionRow, FlowRecord, LinkRow, MessageRow, PacketKind, PacketRow, SubflowRow,
+};
+use skybraid_transport::Class;
+use skybraid_transport::scheduler::Reason;
+
+use crate::run::{Names, rows_of};
+
+/// The directions of a path, by the code in a table.
+pub const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
+/// The hosts, by the code in a table.
+const SIDES: [&str; 2] = ["vehicle", "ground"];
+/// Stands for "none" in a column of times.
+const NEVER: i64 = -1;
+
+/// The last rows of a table come first out of a `Vec`, so the front is taken by splitting.
+pub fn take<Row>(rows: &mut Vec<Row>, most: usize) -> Option<Vec<Row>> {
+    if rows.is_empty() {
+        return None;
+    }
+    if rows.len() <= most {
+        return Some(std::mem::take(rows));
+    }
+    let rest = rows.split_off(most);
+    Some(std::mem::replace(rows, rest))
+}
+
+struct Columns<'py> {
+    py: Python<'py>,
+    dict: Bound<'py, PyDict>,
+}
+
+impl<'py> Columns<'py> {
+    fn new(py: Python<'py>) -> Self {
+        Self { py, dict: PyDict::new(py) }
+    }
+
+    fn numbers<T: Element>(&self, name: &str, values: impl Iterator<Item = T>) -> PyResult<()> {
+        self.dict.set_item(name, values.collect::<Vec<T>>().into_pyarray(self.py))
+    }
+
+    fn codes<S: AsRef<str>>(
+        &self,
+        name: &str,
+        values: impl Iterator<Item = u8>,
+        names: &[S],
+    ) -> PyResult<()> {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        let codes = values.collect::<Vec<u8>>().into_pyarray(self.py);
+        self.dict.set_item(name, (codes, names))
+    }
+}
+
+/// Rows of `messages` of one flow, the first of them numbered `first`.
+pub fn messages<'py>(
+    py: Python<'py>,
+    names: &Names,
+    flow: usize,
+    first: u32,
+    rows: &[MessageRow],
+) -> PyResult<Bound<'py, PyDict>> {
+    let numbered = rows.iter().enumerate();
+    let numbered = numbered.map(|(index, row)| (flow, first + index as u32, row));
+    message_columns(py, names, &numbered.collect::<Vec<_>>())
+}
+
+/// Every row of `messages` that is left.
+pub fn all_messages<'py>(
+    py: Python<'py>,
+    names: &Names,
+    flows: &[FlowRecord],
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut rows = Vec::with_capacity(rows_of(flows));
+    for (flow, record) in flows.iter().enumerate() {
+        let numbers = record.first_id()..;
+        rows.extend(record.blocks().flatten().zip(numbers).map(|(row, id)| (flow, id, row)));
+    }
+    message_columns(py, names, &rows)
+}
+
+fn message_columns<'py>(
+    py: Python<'py>,
+    names: &Names,
+    rows: &[(usize, u32, &MessageRow)],
+) -> PyResult<Bound<'py, PyDict>> {
+    let columns = Columns::new(py);
+    let class = |flow: usize| names.classes.get(flow).copied().unwrap_or(u8::MAX);
+    let path = |flow: usize, path: u8| {
+        let paths = names.flow_paths.get(flow);
+        let place = paths.and_then(|paths| paths.get(usize::from(path)));
+        place.map_or(u8::MAX, |place| *place as u8)
+    };
+    let within = |flow: usize, row: &MessageRow| {
+        let Some(Some(limit)) = names.deadlines.get(flow) else { return u8::MAX };
+        match row.delivered() {
+            Some(at) => u8::from(at - row.sent() <= *limit),
+            None if row.sent() + *limit <= names.end => 0,
+            None => u8::MAX,
+        }
+    };
+    let class_names: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+    columns.codes("flow", rows.iter().map(|(flow, ..)| *flow as u8), &names.flows)?;
+    columns.numbers("id", rows.iter().map(|(_, id, _)| *id))?;
+    columns.codes("class", rows.iter().map(|(flow, ..)| class(*flow)), &class_names)?;
+    columns.numbers("bytes", rows.iter().map(|(.., row)| row.bytes))?;
+    columns.numbers("sent_ns", rows.iter().map(|(.., row)| row.sent().as_nanos()))?;
+    let delivered = |row: &MessageRow| row.delivered().map_or(NEVER, |at| at.as_nanos());
+    columns.numbers("delivered_ns", rows.iter().map(|(.., row)| delivered(row)))?;
+    columns.numbers("copies_sent", rows.iter().map(|(.., row)| row.copies_sent))?;
+    columns.numbers("copies_arrived", rows.iter().map(|(.., row)| row.copies_arrived))?;
+    columns.codes("path", rows.iter().map(|(flow, _, row)| path(*flow, row.path)), &names.paths)?;
+    columns.numbers("within_deadline", rows.iter().map(|(flow, _, row)| within(*flow, row)))?;
+    Ok(columns.dict)
+}
+
+/// Rows of `links`.
+pub fn links<'py>(
+    py: Python<'py>,
+    names: &Names,
+    rows: &[LinkRow],
+) -> PyResult<Bound<'py, PyDict>> {
+    let columns = Columns::new(py);
+    columns.numbers("time_ns", rows.iter().map(|row| row.at.as_nanos()))?;
+    columns.codes("path", rows.iter().map(|row| (row.link / 2) as u8), &names.paths)?;
+    columns.codes("direction", rows.iter().map(|row| (row.link % 2) as u8), &DIRECTIONS)?;
+    columns.numbers("rate_bps", rows.iter().map(|row| row.rate_bps))?;
+    columns.numbers("delay_ns", rows.iter().map(|row| row.delay.as_nanos()))?;
+    columns.numbers("loss", rows.iter().map(|row| row.loss))?;
+    columns.numbers("up", rows.iter().map(|row| row.up))?;
+    columns.numbers("queue_bytes", rows.iter().map(|row| row.queue_bytes))?;
+    columns.numbers("delivered", rows.iter().map(|row| row.delivered))?;
+    columns.numbers("delivered_bytes", rows.iter().map(|row| row.delivered_bytes))?;
+    for (index, cause) in Cause::ALL.iter().enumerate() {
+        let lost = |row: &LinkRow| row.lost.get(index).copied().unwrap_or(0);
+        columns.numbers(&format!("lost_{}", cause.name()), rows.iter().map(lost))?;
+    }
+    Ok(columns.dict)
+}
+
+/// Rows of `subflows`.
+pub fn subflows<'py>(
+    py: Python<'py>,
+    names: &Names,
+    rows: &[SubflowRow],
+) -> PyResult<Bound<'py, PyDict>> {
+    let columns = Columns::new(py);
+    columns.numbers("time_ns", rows.iter().map(|row| row.at.as_nanos()))?;
+    columns.codes("flow", rows.iter().map(|row| row.flow as u8), &names.flows)?;
+    columns.codes("side", rows.iter().map(|row| u8::from(!row.vehicle)), &SIDES)?;
+    columns.codes("path", rows.iter().map(|row| row.path as u8), &names.paths)?;
+    columns.numbers("cwnd_bytes", rows.iter().map(|row| row.window))?;
+    columns.numbers("ssthresh_bytes", rows.iter().map(|row| row.threshold))?;
+    let srtt = |row: &SubflowRow| row.srtt.map_or(NEVER, |srtt| srtt.as_nanos());
+    columns.numbers("srtt_ns", rows.iter().map(srtt))?;
+    columns.numbers("in_flight_bytes", rows.iter().map(|row| row.in_flight))?;
+    columns.numbers("acked_bytes", rows.iter().map(|row| row.acked_bytes))?;
+    columns.numbers("retransmitted", rows.iter().map(|row| row.retransmitted))?;
+    columns.numbers("lost", rows.iter().map(|row| row.lost))?;
+    columns.numbers("window_reductions", rows.iter().map(|row| row.reductions))?;
+    columns.numbers("pacing_bps", rows.iter().map(|row| row.pacing_bps.unwrap_or(u64::MAX)))?;
+    Ok(columns.dict)
+}
+
+/// Rows of `decisions`.
+pub fn decisions<'py>(
+    py: Python<'py>,
+    names: &Names,
+    rows: &[DecisionRow],
+) -> PyResult<Bound<'py, PyDict>> {
+    let columns = Columns::new(py);
+    let reasons: Vec<&str> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+    columns.numbers("time_ns", rows.iter().map(|row| row.at.as_nanos()))?;
+    columns.codes("flow", rows.iter().map(|row| row.flow as u8), &names.flows)?;
+    columns.codes("side", rows.iter().map(|row| u8::from(!row.vehicle)), &SIDES)?;
+    columns.numbers("message", rows.iter().map(|row| row.message))?;
+    columns.numbers("paths", rows.iter().map(|row| row.paths))?;
+    columns.codes("reason", rows.iter().map(|row| row.reason as u8), &reasons)?;
+    Ok(columns.dict)
+}
+
+/// Rows of `packets`.
+pub fn packets<'py>(
+    py: Python<'py>,
+    names: &Names,
+    rows: &[PacketRow],
+) -> PyResult<Bound<'py, PyDict>> {
+    let columns = Columns::new(py);
+    let kinds: Vec<&str> = PacketKind::ALL.iter().map(|kind| kind.name()).collect();
+    let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.name()).collect();
+    columns.codes("path", rows.iter().map(|row| (row.link / 2) as u8), &names.paths)?;
+    columns.codes("direction", rows.iter().map(|row| (row.link % 2) as u8), &DIRECTIONS)?;
+    columns.numbers("in_ns", rows.iter().map(|row| row.entered.as_nanos()))?;
+    columns.numbers("out_ns", rows.iter().map(|row| row.left.as_nanos()))?;
+    columns.numbers("bytes", rows.iter().map(|row| row.bytes))?;
+    columns.codes("flow", rows.iter().map(|row| row.flow as u8), &names.flows)?;
+    columns.codes("kind", rows.iter().map(|row| row.kind as u8), &kinds)?;
+    let cause = |row: &PacketRow| row.cause.map_or(u8::MAX, |cause| cause as u8);
+    columns.codes("cause", rows.iter().map(cause), &causes)?;
+    Ok(columns.dict)
+}

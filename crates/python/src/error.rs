@@ -1,0 +1,26 @@
+//! The exceptions, and which error becomes which.
+
+use pyo3::exceptions::{PyException, PyOSError};
+use pyo3::{PyErr, create_exception};
+
+create_exception!(skybraid, SkybraidError, PyException, "What Skybraid cannot do, and why.");
+create_exception!(
+    skybraid,
+    ScenarioError,
+    SkybraidError,
+    "Input that must be corrected: says file, line, key, what was found and what was expected."
+);
+create_exception!(skybraid, Interrupted, SkybraidError, "The run was stopped before its end.");
+
+/// Input that must be corrected.
+pub fn bad_input(error: impl core::fmt::Display) -> PyErr {
+    ScenarioError::new_err(error.to_string())
+}
+
+/// A file that cannot be written.
+pub fn from_system(error: std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(code) => PyOSError::new_err((code, error.to_string())),
+        None => PyOSError::new_err(error.to_string()),
+    }
+}

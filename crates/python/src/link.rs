@@ -1,0 +1,82 @@
+//! A link by itself, with many packets in one call.
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use skybraid_link::{Cause, Direction, Fate};
+use skybraid_units::{Bytes, Instant, Seed};
+
+use crate::error::bad_input;
+
+/// Arrival times in seconds (NaN if lost) and causes of loss.
+type Fates<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<u8>>);
+
+/// One direction of a path.
+#[pyclass(module = "skybraid._core")]
+pub struct Link {
+    link: skybraid_link::Link,
+}
+
+#[pymethods]
+impl Link {
+    #[new]
+    #[pyo3(signature = (toml, direction = "uplink", seed = 1, base = "."))]
+    fn new(toml: &str, direction: &str, seed: u64, base: &str) -> PyResult<Self> {
+        let config = skybraid_scenario::load_path(toml, base.as_ref()).map_err(bad_input)?;
+        let known = Direction::ALL.into_iter().find(|known| known.name() == direction);
+        let Some(direction) = known else {
+            return Err(bad_input(format!(
+                "direction: found `{direction}`, expected `uplink` or `downlink`"
+            )));
+        };
+        let config = config.link(direction).map_err(bad_input)?;
+        let link = skybraid_link::Link::new(&config, "path", direction.name(), Seed(seed));
+        Ok(Self { link })
+    }
+
+    fn admit<'py>(
+        &mut self,
+        py: Python<'py>,
+        times_s: PyReadonlyArray1<'py, f64>,
+        sizes_bytes: PyReadonlyArray1<'py, u32>,
+    ) -> PyResult<Fates<'py>> {
+        let (times, sizes) = (times_s.as_array(), sizes_bytes.as_array());
+        if times.len() != sizes.len() {
+            return Err(bad_input(format!(
+                "sizes_bytes: found {} values, expected {} as in times_s",
+                sizes.len(),
+                times.len()
+            )));
+        }
+        let mut last = 0.0;
+        for (index, time) in times.iter().enumerate() {
+            if !(*time >= last && *time < 9.2e9) {
+                return Err(bad_input(format!(
+                    "times_s[{index}]: found {time}, expected seconds from {last} on, not decreasing"
+                )));
+            }
+            last = *time;
+        }
+        let link = &mut self.link;
+        let (arrivals, causes) = py.detach(|| {
+            let mut arrivals = Vec::with_capacity(times.len());
+            let mut causes = Vec::with_capacity(times.len());
+            for (time, size) in times.iter().zip(sizes.iter()) {
+                let now = Instant::from_secs_f64(*time);
+                let (arrival, cause) = match link.admit(now, Bytes::new(u64::from(*size))) {
+                    Fate::Delivered { at } => (at.as_secs_f64(), 0),
+                    Fate::Lost { cause, .. } => (f64::NAN, 1 + cause as u8),
+                };
+                arrivals.push(arrival);
+                causes.push(cause);
+            }
+            (arrivals, causes)
+        });
+        Ok((arrivals.into_pyarray(py), causes.into_pyarray(py)))
+    }
+}
+
+/// The names behind the codes of `Link.admit`.
+#[pyfunction]
+pub fn causes() -> Vec<&'static str> {
+    std::iter::once("delivered").chain(Cause::ALL.iter().map(|cause| cause.name())).collect()
+}

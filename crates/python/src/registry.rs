@@ -1,0 +1,71 @@
+//! What can be chosen by name.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use skybraid_link::presets;
+use skybraid_transport::Protocol;
+use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::registry::About;
+use skybraid_transport::scheduler::SchedulerConfig;
+
+use crate::error::bad_input;
+
+/// What there is of a kind.
+#[pyfunction]
+pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    let add = |name: &str, summary: &str, source: &str, parameters: &[[&str; 4]]| {
+        let entry = PyDict::new(py);
+        entry.set_item("name", name)?;
+        entry.set_item("summary", summary)?;
+        entry.set_item("source", source)?;
+        let listed = PyList::empty(py);
+        for [name, unit, default, summary] in parameters {
+            let parameter = PyDict::new(py);
+            parameter.set_item("name", name)?;
+            parameter.set_item("unit", unit)?;
+            parameter.set_item("default", default)?;
+            parameter.set_item("summary", summary)?;
+            listed.append(parameter)?;
+        }
+        entry.set_item("parameters", listed)?;
+        list.append(entry)
+    };
+    let mut add_about = |about: &About| {
+        let parameters: Vec<_> =
+            about.parameters.iter().map(|it| [it.name, it.unit, it.default, it.summary]).collect();
+        add(about.name, about.summary, about.source, &parameters)
+    };
+    match kind {
+        "schedulers" => SchedulerConfig::ALL.iter().try_for_each(&mut add_about)?,
+        "congestion" => CongestionConfig::ALL.iter().try_for_each(&mut add_about)?,
+        "protocols" => {
+            for protocol in Protocol::ALL {
+                let (summary, source) = protocol.about();
+                add(protocol.name(), summary, source, &[])?;
+            }
+        }
+        "links" => {
+            for preset in presets::ALL {
+                let source = "each number's source stands beside it in the preset's text";
+                add(preset.name, preset.title, source, &[])?;
+            }
+        }
+        "traffic" => {
+            for kind in skybraid_traffic::about::ALL {
+                let parameters: Vec<_> = kind
+                    .parameters
+                    .iter()
+                    .map(|(name, unit, default)| [*name, *unit, *default, ""])
+                    .collect();
+                add(kind.name, kind.summary, kind.source, &parameters)?;
+            }
+        }
+        _ => {
+            return Err(bad_input(format!(
+                "kind: found `{kind}`, expected one of schedulers, congestion, protocols, links, traffic"
+            )));
+        }
+    }
+    Ok(list)
+}

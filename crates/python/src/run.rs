@@ -1,0 +1,201 @@
+//! What a run leaves behind: statistics, and tables that Python takes out piece by piece.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use skybraid_link::Cause;
+use skybraid_sim::record::FlowRecord;
+use skybraid_sim::{Outcome, Setup};
+use skybraid_units::{Duration, Instant};
+
+use crate::columns;
+use crate::error::bad_input;
+use crate::statistics::FlowStats;
+
+/// The names that the codes of a table stand for.
+pub struct Names {
+    /// Scenario flows, then the answers of flows that are answered.
+    pub flows: Vec<String>,
+    /// Class of each flow.
+    pub classes: Vec<u8>,
+    /// Paths of the scenario.
+    pub paths: Vec<String>,
+    /// The deadline of each flow that has one: the shortest that a requirement names.
+    pub deadlines: Vec<Option<Duration>>,
+    /// End of the run.
+    pub end: Instant,
+    /// For each flow, which path of the scenario each of its own paths is.
+    pub flow_paths: Vec<Vec<usize>>,
+}
+
+/// A run.
+#[pyclass(module = "skybraid._core")]
+pub struct Run {
+    #[pyo3(get)]
+    seed: u64,
+    #[pyo3(get)]
+    simulated_s: f64,
+    #[pyo3(get)]
+    wall_s: f64,
+    #[pyo3(get)]
+    packet_hops: u64,
+    names: Names,
+    active_s: Vec<f64>,
+    outcome: Outcome,
+}
+
+impl Run {
+    pub fn new(setup: &Setup, outcome: Outcome, wall_s: f64) -> Self {
+        let end = Instant::ZERO + setup.duration;
+        let of = |index: usize| outcome.answers.get(index - setup.flows.len()).copied();
+        let origin: Vec<usize> = (0..outcome.flows.len())
+            .map(|index| if index < setup.flows.len() { index } else { of(index).unwrap_or(0) })
+            .collect();
+        let flow = |index: &usize| setup.flows.get(*index);
+        let names = Names {
+            flows: origin
+                .iter()
+                .enumerate()
+                .filter_map(|(index, from)| {
+                    let name = &flow(from)?.name;
+                    let answers = index >= setup.flows.len();
+                    Some(if answers { format!("{name}.answer") } else { name.clone() })
+                })
+                .collect(),
+            classes: origin.iter().filter_map(|from| Some(flow(from)?.class as u8)).collect(),
+            deadlines: origin
+                .iter()
+                .filter_map(|from| Some(flow(from)?.judged_by.iter().min().copied()))
+                .collect(),
+            end,
+            paths: setup.paths.iter().map(|path| path.name.clone()).collect(),
+            flow_paths: origin.iter().filter_map(|from| Some(flow(from)?.paths.clone())).collect(),
+        };
+        let active_s = origin
+            .iter()
+            .filter_map(|from| {
+                let flow = flow(from)?;
+                Some(flow.stop.min(end).since(flow.start).as_secs_f64())
+            })
+            .collect();
+        let simulated_s = setup.duration.as_secs_f64();
+        let (seed, packet_hops) = (setup.seed.0, outcome.packet_hops);
+        Self { seed, simulated_s, wall_s, packet_hops, names, active_s, outcome }
+    }
+
+    /// The next piece of a table of at most about `rows` rows, taken out of the run.
+    fn take<'py>(
+        &mut self,
+        py: Python<'py>,
+        table: &str,
+        rows: usize,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let outcome = &mut self.outcome;
+        match table {
+            "messages" => {
+                for (flow, record) in outcome.flows.iter_mut().enumerate() {
+                    let first = record.first_id();
+                    if let Some(block) = record.take_block() {
+                        return columns::messages(py, &self.names, flow, first, &block).map(Some);
+                    }
+                }
+                Ok(None)
+            }
+            "subflows" => {
+                let taken = columns::take(&mut outcome.subflows, rows);
+                taken.map(|rows| columns::subflows(py, &self.names, &rows)).transpose()
+            }
+            "links" => {
+                let taken = columns::take(&mut outcome.links, rows);
+                taken.map(|rows| columns::links(py, &self.names, &rows)).transpose()
+            }
+            "decisions" => {
+                let taken = columns::take(&mut outcome.decisions, rows);
+                taken.map(|rows| columns::decisions(py, &self.names, &rows)).transpose()
+            }
+            "packets" => {
+                let taken = columns::take(&mut outcome.packets, rows);
+                taken.map(|rows| columns::packets(py, &self.names, &rows)).transpose()
+            }
+            other => Err(bad_input(format!(
+                "table: found `{other}`, expected messages, subflows, links, decisions or packets"
+            ))),
+        }
+    }
+}
+
+#[pymethods]
+impl Run {
+    /// Statistics of each flow.
+    fn flow_stats(&self) -> Vec<FlowStats> {
+        let flows = self.names.flows.iter().zip(&self.outcome.flows);
+        flows
+            .zip(self.names.flow_paths.iter().zip(&self.active_s))
+            .map(|((name, record), (paths, active_s))| {
+                let paths =
+                    paths.iter().filter_map(|path| self.names.paths.get(*path).cloned()).collect();
+                FlowStats::new(name.clone(), record.summary.clone(), paths, *active_s)
+            })
+            .collect()
+    }
+
+    /// What each link carried and lost over the whole run.
+    fn link_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for (index, total) in self.outcome.link_totals.iter().enumerate() {
+            let entry = PyDict::new(py);
+            entry.set_item("path", self.names.paths.get(index / 2))?;
+            entry.set_item("direction", columns::DIRECTIONS.get(index % 2))?;
+            entry.set_item("delivered", total.delivered)?;
+            entry.set_item("delivered_bytes", total.delivered_bytes)?;
+            for (cause, lost) in Cause::ALL.iter().zip(total.lost) {
+                entry.set_item(format!("lost_{}", cause.name()), lost)?;
+            }
+            list.append(entry)?;
+        }
+        Ok(list)
+    }
+
+    /// What is left of a table, as columns. Leaves it in place.
+    fn columns<'py>(&self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
+        let outcome = &self.outcome;
+        match table {
+            "messages" => columns::all_messages(py, &self.names, &outcome.flows),
+            "subflows" => columns::subflows(py, &self.names, &outcome.subflows),
+            "links" => columns::links(py, &self.names, &outcome.links),
+            "decisions" => columns::decisions(py, &self.names, &outcome.decisions),
+            "packets" => columns::packets(py, &self.names, &outcome.packets),
+            other => Err(bad_input(format!(
+                "table: found `{other}`, expected messages, subflows, links, decisions or packets"
+            ))),
+        }
+    }
+
+    /// A table in pieces, each taken out of the run's memory as it is read.
+    fn batches(slf: Py<Self>, table: String, rows: usize) -> Batches {
+        Batches { run: slf, table, rows: rows.max(1) }
+    }
+}
+
+/// The pieces of a table.
+#[pyclass(module = "skybraid._core")]
+pub struct Batches {
+    run: Py<Run>,
+    table: String,
+    rows: usize,
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.run.try_borrow_mut(py)?.take(py, &self.table, self.rows)
+    }
+}
+
+/// Rows of all flows, in order.
+pub fn rows_of(flows: &[FlowRecord]) -> usize {
+    flows.iter().flat_map(FlowRecord::blocks).map(<[_]>::len).sum()
+}

@@ -1,0 +1,248 @@
+//! A scenario that has been read and checked, and its runs.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use skybraid_link::Fate;
+use skybraid_runtime::capture::{Captures, Entry};
+use skybraid_scenario::{Host, Requirement};
+use skybraid_sim::record::Record;
+use skybraid_sim::{FlowSetup, Observer, PacketEvent, PathSetup, Setup};
+use skybraid_units::{Instant, Seed};
+
+use crate::error::{Interrupted, bad_input, from_system};
+use crate::run::Run;
+
+/// A scenario.
+#[pyclass(module = "skybraid._core", frozen)]
+pub struct Scenario {
+    scenario: skybraid_scenario::Scenario,
+}
+
+#[pymethods]
+impl Scenario {
+    #[staticmethod]
+    #[pyo3(signature = (text, file, overrides = Vec::new()))]
+    fn parse(text: &str, file: &str, overrides: Vec<(String, String)>) -> PyResult<Self> {
+        let scenario = skybraid_scenario::Scenario::parse(text, Path::new(file), &overrides)
+            .map_err(bad_input)?;
+        Ok(Self { scenario })
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.scenario.name
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.scenario.seed.0
+    }
+
+    #[getter]
+    fn duration_s(&self) -> f64 {
+        self.scenario.duration.as_secs_f64()
+    }
+
+    fn toml(&self) -> &str {
+        self.scenario.toml()
+    }
+
+    fn inputs(&self) -> Vec<(String, String)> {
+        let inputs = self.scenario.inputs.iter();
+        inputs.map(|input| (input.file.clone(), input.sha256.clone())).collect()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.scenario.warnings.clone()
+    }
+
+    fn flows(&self) -> Vec<String> {
+        self.scenario.flows.iter().map(|flow| flow.name.clone()).collect()
+    }
+
+    fn paths(&self) -> Vec<String> {
+        self.scenario.paths.iter().map(|path| path.name.clone()).collect()
+    }
+
+    fn requirements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for flow in &self.scenario.flows {
+            for requirement in &flow.requirements {
+                let (metric, deadline_ms, target) = match requirement {
+                    Requirement::Share { deadline, share } => {
+                        ("share", deadline.map(|span| span.as_millis_f64()), share.ratio())
+                    }
+                    Requirement::Delay { percentile, delay } => {
+                        ("percentile", Some(delay.as_millis_f64()), percentile.ratio())
+                    }
+                    Requirement::Goodput { rate } => ("goodput", None, rate.as_bps() as f64),
+                };
+                let entry = PyDict::new(py);
+                entry.set_item("flow", &flow.name)?;
+                entry.set_item("metric", metric)?;
+                entry.set_item("deadline_ms", deadline_ms)?;
+                entry.set_item("target", target)?;
+                list.append(entry)?;
+            }
+        }
+        Ok(list)
+    }
+
+    /// Simulates the scenario with this root seed.
+    #[pyo3(signature = (seed, tables, progress = None, captures = None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        seed: u64,
+        tables: Vec<String>,
+        progress: Option<Py<PyAny>>,
+        captures: Option<&str>,
+    ) -> PyResult<Run> {
+        let setup = self.setup(seed, record(&tables)?);
+        let paths: Vec<String> = self.paths();
+        let captures = captures
+            .map(|folder| Captures::create(Path::new(folder), &paths))
+            .transpose()
+            .map_err(from_system)?;
+        let clock = clock();
+        let mut watch = Watch { progress, captures, clock, last: clock, failed: None };
+        let outcome = py.detach(|| skybraid_sim::run(&setup, &mut watch));
+        let wall_s = clock.elapsed().as_secs_f64();
+        if let Some(failed) = watch.failed {
+            return Err(failed);
+        }
+        if let Some(captures) = watch.captures {
+            captures.finish().map_err(from_system)?;
+        }
+        let outcome = outcome.map_err(|stopped| {
+            Interrupted::new_err(format!("stopped after {} of the flight", stopped.at))
+        })?;
+        Ok(Run::new(&setup, outcome, wall_s))
+    }
+}
+
+impl Scenario {
+    fn setup(&self, seed: u64, record: Record) -> Setup {
+        let scenario = &self.scenario;
+        let paths = scenario.paths.iter().map(|path| PathSetup {
+            name: path.name.clone(),
+            uplink: path.uplink.clone(),
+            downlink: path.downlink.clone(),
+            info: path.info,
+        });
+        let flows = scenario.flows.iter().map(|flow| {
+            let judged_by = flow.requirements.iter().filter_map(|requirement| match requirement {
+                Requirement::Share { deadline, .. } => *deadline,
+                Requirement::Delay { .. } | Requirement::Goodput { .. } => None,
+            });
+            FlowSetup {
+                name: flow.name.clone(),
+                from: match flow.from {
+                    Host::Vehicle => skybraid_sim::Host::Vehicle,
+                    Host::Ground => skybraid_sim::Host::Ground,
+                },
+                class: flow.class,
+                start: flow.start,
+                stop: flow.stop,
+                traffic: flow.traffic.clone(),
+                transport: flow.transport.clone(),
+                paths: flow.paths.clone(),
+                deadline: flow.deadline,
+                judged_by: judged_by.collect(),
+            }
+        });
+        Setup {
+            seed: Seed(seed),
+            duration: scenario.duration,
+            paths: paths.collect(),
+            flows: flows.collect(),
+            record,
+        }
+    }
+}
+
+fn record(tables: &[String]) -> PyResult<Record> {
+    let mut record = Record::default();
+    for table in tables {
+        match table.as_str() {
+            "messages" => record.messages = true,
+            "subflows" => record.subflows = true,
+            "links" => record.links = true,
+            "decisions" => record.decisions = true,
+            "packets" => record.packets = true,
+            other => {
+                return Err(bad_input(format!(
+                    "tables: found `{other}`, expected messages, subflows, links, decisions or packets"
+                )));
+            }
+        }
+    }
+    Ok(record)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measures how fast the simulator is, not what it does"
+)]
+fn clock() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// How often Python hears of progress and may stop the run.
+const REPORT_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Tells Python of progress and writes captures.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    captures: Option<Captures>,
+    clock: std::time::Instant,
+    last: std::time::Instant,
+    failed: Option<PyErr>,
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, now: Instant) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        let Some(progress) = &self.progress else { return true };
+        if self.last.elapsed() < REPORT_EVERY && now > Instant::ZERO {
+            return true;
+        }
+        self.last = self.clock + self.clock.elapsed();
+        let answer = Python::attach(|py| {
+            py.check_signals()?;
+            progress.call1(py, (now.as_secs_f64(),))?.extract::<bool>(py)
+        });
+        answer.unwrap_or_else(|error| {
+            self.failed = Some(error);
+            false
+        })
+    }
+
+    fn wants_packets(&self) -> bool {
+        self.captures.is_some()
+    }
+
+    fn packet(&mut self, event: &PacketEvent<'_>) {
+        let Some(captures) = &mut self.captures else { return };
+        let entry = Entry {
+            entered: event.entered,
+            arrives: match event.fate {
+                Fate::Delivered { at } => Some(at),
+                Fate::Lost { .. } => None,
+            },
+            path: event.path,
+            uplink: event.uplink,
+            flow: event.flow,
+            segment: event.segment,
+        };
+        if let Err(error) = captures.write(&entry)
+            && self.failed.is_none()
+        {
+            self.failed = Some(from_system(error));
+        }
+    }
+}

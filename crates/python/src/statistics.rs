@@ -1,0 +1,133 @@
+//! A flow's statistics, which add up over runs.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+use skybraid_link::Cause;
+use skybraid_sim::record::Summary;
+
+use crate::error::bad_input;
+
+/// A flow's statistics over one run or several.
+#[pyclass(module = "skybraid._core")]
+#[derive(Clone)]
+pub struct FlowStats {
+    #[pyo3(get)]
+    flow: String,
+    summary: Summary,
+    paths: Vec<String>,
+    /// Time in which the flow wrote, over all runs.
+    active_s: f64,
+}
+
+impl FlowStats {
+    pub fn new(flow: String, summary: Summary, paths: Vec<String>, active_s: f64) -> Self {
+        Self { flow, summary, paths, active_s }
+    }
+
+    fn by_path(&self, counts: &[u64]) -> BTreeMap<String, f64> {
+        let total = counts.iter().sum::<u64>().max(1) as f64;
+        let shares = counts.iter().map(|count| *count as f64 / total);
+        self.paths.iter().cloned().zip(shares).collect()
+    }
+}
+
+#[pymethods]
+impl FlowStats {
+    #[getter]
+    fn sent(&self) -> u64 {
+        self.summary.sent
+    }
+
+    #[getter]
+    fn delivered(&self) -> u64 {
+        self.summary.delivered
+    }
+
+    #[getter]
+    fn in_flight(&self) -> u64 {
+        self.summary.in_flight
+    }
+
+    #[getter]
+    fn lost(&self) -> u64 {
+        self.summary.lost
+    }
+
+    #[getter]
+    fn bytes_delivered(&self) -> u64 {
+        self.summary.delivered_bytes
+    }
+
+    #[getter]
+    fn goodput_bps(&self) -> f64 {
+        if self.active_s > 0.0 {
+            self.summary.delivered_bytes as f64 * 8.0 / self.active_s
+        } else {
+            0.0
+        }
+    }
+
+    /// Packets with payload that the links lost, by cause.
+    #[getter]
+    fn lost_by_cause(&self) -> BTreeMap<&'static str, u64> {
+        Cause::ALL.iter().map(|cause| cause.name()).zip(self.summary.lost_packets).collect()
+    }
+
+    /// Share of the packets with payload that were sent on each path.
+    #[getter]
+    fn share(&self) -> BTreeMap<String, f64> {
+        self.by_path(&self.summary.packets_by_path)
+    }
+
+    /// Share of the messages that each path brought first.
+    #[getter]
+    fn won(&self) -> BTreeMap<String, f64> {
+        self.by_path(&self.summary.won_by_path)
+    }
+
+    /// How many messages arrived within the deadline, and of how many that is decided. Without a
+    /// deadline: how many arrived at all.
+    #[pyo3(signature = (deadline_ms = None))]
+    fn met(&self, deadline_ms: Option<f64>) -> PyResult<(u64, u64)> {
+        let Some(wanted) = deadline_ms else {
+            let summary = &self.summary;
+            return Ok((summary.delivered, summary.delivered + summary.lost));
+        };
+        self.summary
+            .deadlines
+            .iter()
+            .find(|deadline| (deadline.limit.as_millis_f64() - wanted).abs() < 1e-6)
+            .map(|deadline| (deadline.met, deadline.trials))
+            .ok_or_else(|| {
+                bad_input(format!(
+                    "deadline_ms: found {wanted}, which no requirement of the flow names"
+                ))
+            })
+    }
+
+    /// The delay that a share of the messages that arrived did not exceed, in ms; NaN without any.
+    fn delay_quantile(&self, q: f64) -> f64 {
+        let rank = (q * self.summary.delays.total() as f64).ceil().max(1.0);
+        self.delay_rank(rank as u64)
+    }
+
+    /// The delay at a rank, from 1 for the smallest, in ms; NaN where there is none.
+    fn delay_rank(&self, rank: u64) -> f64 {
+        self.summary.delays.at_rank(rank).map_or(f64::NAN, |delay| delay.as_millis_f64())
+    }
+
+    /// This flow's statistics and those of another run together.
+    fn merge(&self, other: &Self) -> PyResult<Self> {
+        if self.flow != other.flow || self.paths != other.paths {
+            return Err(bad_input(format!(
+                "flow: found `{}`, expected another run of `{}` over the same paths",
+                other.flow, self.flow
+            )));
+        }
+        let mut both = self.clone();
+        both.summary.merge(&other.summary);
+        both.active_s += other.active_s;
+        Ok(both)
+    }
+}

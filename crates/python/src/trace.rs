@@ -1,0 +1,71 @@
+//! Reading traces.
+
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use skybraid_link::trace::{self, Quantity, Series};
+
+use crate::error::bad_input;
+
+type Arrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
+
+/// Reads a trace from text: times in seconds and values in the base unit (bit/s, ns, ratio).
+///
+/// Formats: `mahimahi` (one row per opportunity, values are bytes), `csv` (column and unit), `ping`
+/// (columns `rtt`, `loss`), `hypatia` (round-trip times).
+#[pyfunction]
+#[pyo3(signature = (text, format, column = None, unit = None))]
+pub fn read_trace<'py>(
+    py: Python<'py>,
+    text: &str,
+    format: &str,
+    column: Option<&str>,
+    unit: Option<&str>,
+) -> PyResult<Arrays<'py>> {
+    let series = match format {
+        "mahimahi" => {
+            let opportunities = trace::mahimahi::read(text).map_err(bad_input)?;
+            let times: Vec<f64> =
+                opportunities.times_ms().iter().map(|ms| *ms as f64 * 1e-3).collect();
+            let values = vec![trace::mahimahi::OPPORTUNITY as f64; times.len()];
+            return Ok((times.into_pyarray(py), values.into_pyarray(py)));
+        }
+        "csv" => {
+            let quantity = quantity_of(unit)?;
+            trace::csv::read(text, &trace::csv::column(column, unit), quantity)
+        }
+        "ping" => {
+            let log = trace::ping::read(text, None, true).map_err(bad_input)?;
+            match column.unwrap_or("rtt") {
+                "rtt" => Ok(log.rtt),
+                "loss" => Ok(log.loss),
+                other => {
+                    return Err(bad_input(format!(
+                        "column: found `{other}`, expected `rtt` or `loss`"
+                    )));
+                }
+            }
+        }
+        "hypatia" => trace::hypatia::read(text, true),
+        other => {
+            return Err(bad_input(format!(
+                "format: found `{other}`, expected mahimahi, csv, ping or hypatia"
+            )));
+        }
+    };
+    let series: Series = series.map_err(bad_input)?;
+    let times: Vec<f64> = series.times().iter().map(|at| at.as_secs_f64()).collect();
+    Ok((times.into_pyarray(py), series.values().to_vec().into_pyarray(py)))
+}
+
+/// What a unit measures.
+fn quantity_of(unit: Option<&str>) -> PyResult<Quantity> {
+    let Some(unit) = unit else {
+        return Err(bad_input("unit: found none, expected one such as Mbit/s, ms or %"));
+    };
+    [Quantity::Rate, Quantity::Delay, Quantity::Loss]
+        .into_iter()
+        .find(|quantity| quantity.scale(Some(unit)).is_ok())
+        .ok_or_else(|| {
+            bad_input(format!("unit: found `{unit}`, expected one such as Mbit/s, ms or %"))
+        })
+}

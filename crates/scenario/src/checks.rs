@@ -1,0 +1,110 @@
+//! What a transport must not be, and what is allowed but probably not meant.
+
+use skybraid_link::{DelayConfig, Shape};
+use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::{PathSet, Protocol, TransportConfig};
+use skybraid_units::{Bytes, Duration};
+
+use crate::{Flow, Path};
+
+/// A key below `transport` and what is wrong with it.
+type Wrong = (&'static str, String);
+
+/// Checks the ranges of a transport's numbers.
+pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
+    let above_zero = [
+        ("receive_buffer", config.receive_buffer > Bytes::ZERO),
+        ("send_buffer", config.send_buffer > Bytes::ZERO),
+        ("initial_window", config.initial_window > 0),
+        ("initial_threshold", config.initial_threshold.is_none_or(|size| size > Bytes::ZERO)),
+        ("segment", config.segment.is_none_or(|size| size > Bytes::ZERO)),
+        ("ack_every", config.ack_every > 0),
+        ("rto_min", config.rto_min.is_positive()),
+        ("report_every", config.report_every.is_positive()),
+    ];
+    for (key, sound) in above_zero {
+        if !sound {
+            return Err((key, "expected above zero".to_string()));
+        }
+    }
+    if let SchedulerConfig::RoundRobin(config) = &config.scheduler
+        && config.segments == 0
+    {
+        return Err(("scheduler.segments", "expected at least 1".to_string()));
+    }
+    if let CongestionConfig::Cubic(config) = &config.congestion {
+        if !(config.c > 0.0 && config.c.is_finite()) {
+            return Err(("congestion.c", "expected a number above zero".to_string()));
+        }
+        if !(config.beta > 0.0 && config.beta < 1.0) {
+            return Err(("congestion.beta", "expected a number between 0 and 1".to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a transport can do with the paths that it uses. `used` are positions in `paths`.
+pub(crate) fn use_of_paths(
+    config: &TransportConfig,
+    used: &[usize],
+    paths: &[Path],
+) -> Result<(), Wrong> {
+    if used.len() > PathSet::CAPACITY {
+        let (count, most) = (used.len(), PathSet::CAPACITY);
+        return Err(("paths", format!("found {count} paths, expected at most {most}")));
+    }
+    if config.protocol == Protocol::Tcp && used.len() > 1 {
+        let names: Vec<&str> =
+            used.iter().filter_map(|index| paths.get(*index)).map(|it| it.name.as_str()).collect();
+        let problem = format!(
+            "tcp uses one path, found {} ({}); name one with `paths`, or use protocol `mptcp`",
+            used.len(),
+            names.join(", ")
+        );
+        return Err(("paths", problem));
+    }
+    if let SchedulerConfig::Single(single) = &config.scheduler
+        && usize::from(single.path) >= used.len()
+    {
+        let last = used.len().saturating_sub(1);
+        let problem = format!("found path {}, expected a position from 0 to {last}", single.path);
+        return Err(("scheduler.path", problem));
+    }
+    Ok(())
+}
+
+/// What is allowed but probably not meant: deadlines that no packet can keep.
+pub(crate) fn warnings(paths: &[Path], flows: &[Flow]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for flow in flows {
+        let Some(deadline) = flow.deadline else { continue };
+        let used = flow.paths.iter().filter_map(|index| paths.get(*index));
+        let delays: Option<Vec<Duration>> = used.map(|path| constant_delay(path, flow)).collect();
+        let Some(least) = delays.and_then(|delays| delays.into_iter().min()) else { continue };
+        if deadline < least {
+            warnings.push(format!(
+                "flow.{}.require: no message can arrive within {deadline}, since every path delays \
+                 it by {least} or more",
+                flow.name
+            ));
+        }
+    }
+    warnings
+}
+
+/// The propagation delay of a flow's direction, if it is always the same.
+fn constant_delay(path: &Path, flow: &Flow) -> Option<Duration> {
+    let direction = path.config.direction(flow.from.sends());
+    if !direction.changes.is_empty() {
+        return None;
+    }
+    match &direction.delay {
+        None => Some(Duration::ZERO),
+        Some(DelayConfig::Distribution(delay)) => match delay.shape {
+            Shape::Fixed(span) => Some(span + delay.plus),
+            _ => None,
+        },
+        Some(_) => None,
+    }
+}

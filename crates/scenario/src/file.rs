@@ -1,0 +1,166 @@
+//! The keys of a scenario file, as serde reads them. Nothing is checked here beyond names and units.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer};
+use skybraid_link::{ChangeConfig, DelayConfig, Losses, PathConfig, RateConfig};
+use skybraid_traffic::TrafficConfig;
+use skybraid_transport::{Class, TransportConfig};
+use skybraid_units::{Duration, Probability, Rate};
+
+use crate::Host;
+
+/// The whole file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScenarioFile {
+    pub name: Option<String>,
+    pub duration: Duration,
+    #[serde(default = "first_seed")]
+    pub seed: u64,
+    #[serde(default)]
+    pub path: Named<PathConfig>,
+    #[serde(default)]
+    pub flow: Named<FlowFile>,
+    #[serde(default)]
+    pub event: Vec<EventFile>,
+}
+
+const fn first_seed() -> u64 {
+    1
+}
+
+/// `[flow.NAME]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FlowFile {
+    pub from: Host,
+    #[serde(default)]
+    pub start: Duration,
+    pub stop: Option<Duration>,
+    pub class: Option<Class>,
+    pub traffic: TrafficConfig,
+    #[serde(default)]
+    pub transport: TransportConfig,
+    #[serde(default)]
+    pub require: OneOrMany<RequirementFile>,
+}
+
+/// One table of `require`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RequirementFile {
+    pub deadline: Option<Duration>,
+    pub share: Option<Probability>,
+    pub delay: Option<Duration>,
+    pub percentile: Option<Probability>,
+    pub goodput: Option<Rate>,
+}
+
+/// `[[event]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventFile {
+    pub at: Duration,
+    #[serde(default)]
+    pub path: Named<PathEvent>,
+}
+
+/// What an event does to one path.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PathEvent {
+    pub down: Option<Duration>,
+    pub rate: Option<RateConfig>,
+    pub delay: Option<DelayConfig>,
+    pub loss: Option<Losses>,
+    pub uplink: DirectionEvent,
+    pub downlink: DirectionEvent,
+}
+
+/// What an event does to one direction of a path.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DirectionEvent {
+    pub rate: Option<RateConfig>,
+    pub delay: Option<DelayConfig>,
+    pub loss: Option<Losses>,
+}
+
+impl DirectionEvent {
+    /// The changes with their keys.
+    pub fn changes(self) -> impl Iterator<Item = (&'static str, ChangeConfig)> {
+        let changes = [
+            self.rate.map(|rate| ("rate", ChangeConfig::Rate(rate))),
+            self.delay.map(|delay| ("delay", ChangeConfig::Delay(delay))),
+            self.loss.map(|losses| ("loss", ChangeConfig::Loss(losses))),
+        ];
+        changes.into_iter().flatten()
+    }
+}
+
+/// A table whose keys are names, in the order of the file.
+pub(crate) struct Named<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+            type Value = Named<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of names")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Named<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Named(entries))
+            }
+        }
+        from.deserialize_map(Entries(PhantomData))
+    }
+}
+
+/// One table or a list of them.
+pub(crate) enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+            type Value = OneOrMany<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table or a list of tables")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMany<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(OneOrMany::One)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<OneOrMany<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = seq.next_element()? {
+                    entries.push(entry);
+                }
+                Ok(OneOrMany::Many(entries))
+            }
+        }
+        from.deserialize_any(Either(PhantomData))
+    }
+}

@@ -1,0 +1,211 @@
+//! Trace files: read once, hashed, and shared by all that name them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path as FilePath, PathBuf};
+
+use sha2::{Digest, Sha256};
+use skybraid_link::{
+    ChangeConfig, DelayConfig, Direction, LossConfig, Losses, PathConfig, RateConfig, TraceError,
+    TraceSource,
+};
+use skybraid_units::{Duration, Instant};
+
+use crate::ScenarioError;
+use crate::key::KeyPath;
+use crate::text::ScenarioText;
+
+/// A trace file that a scenario read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The file as the scenario names it, relative to the scenario's own.
+    pub file: String,
+    /// SHA-256 of its bytes in hexadecimal.
+    pub sha256: String,
+}
+
+/// What the values of a trace mean, which the same file may be read for more than once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Rate,
+    Delay,
+    Loss,
+}
+
+/// Reads trace files for one scenario.
+pub(crate) struct Inputs<'a> {
+    text: &'a ScenarioText,
+    /// Where relative names begin.
+    folder: PathBuf,
+    /// How long the run is, where there is one.
+    run: Option<Duration>,
+    read: BTreeMap<String, String>,
+    loaded: Vec<(Meaning, TraceSource)>,
+    /// What has been read so far.
+    pub inputs: Vec<Input>,
+}
+
+impl<'a> Inputs<'a> {
+    /// Files are looked for in `folder`. Traces must last for `run` or repeat.
+    pub fn new(text: &'a ScenarioText, folder: &FilePath, run: Option<Duration>) -> Self {
+        Self {
+            text,
+            folder: folder.to_path_buf(),
+            run,
+            read: BTreeMap::new(),
+            loaded: Vec::new(),
+            inputs: Vec::new(),
+        }
+    }
+
+    /// Loads every file that a path names. `key` is the path's.
+    pub fn load_path(&mut self, path: &mut PathConfig, key: &KeyPath) -> Result<(), ScenarioError> {
+        for direction in Direction::ALL {
+            let own = path.direction_mut(direction);
+            let key = key.key(direction.name());
+            if let Some(rate) = &mut own.rate {
+                self.load_rate(rate, &key.key("rate"))?;
+            }
+            if let Some(delay) = &mut own.delay {
+                self.load_delay(delay, &key.key("delay"))?;
+            }
+            if let Some(losses) = &mut own.loss {
+                self.load_losses(losses, &key.key("loss"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the files that a change names. `key` is the changed thing's.
+    pub fn load_change(
+        &mut self,
+        change: &mut ChangeConfig,
+        key: &KeyPath,
+    ) -> Result<(), ScenarioError> {
+        match change {
+            ChangeConfig::Rate(rate) => self.load_rate(rate, key),
+            ChangeConfig::Delay(delay) => self.load_delay(delay, key),
+            ChangeConfig::Loss(losses) => self.load_losses(losses, key),
+        }
+    }
+
+    fn load_rate(&mut self, rate: &mut RateConfig, key: &KeyPath) -> Result<(), ScenarioError> {
+        match rate {
+            RateConfig::Trace(source) => self.load(source, Meaning::Rate, key),
+            RateConfig::Constant(_) | RateConfig::Steps(_) => Ok(()),
+        }
+    }
+
+    fn load_delay(&mut self, delay: &mut DelayConfig, key: &KeyPath) -> Result<(), ScenarioError> {
+        match delay {
+            DelayConfig::Trace(source) => self.load(source, Meaning::Delay, key),
+            DelayConfig::Distribution(_) | DelayConfig::Steps(_) => Ok(()),
+        }
+    }
+
+    fn load_losses(&mut self, losses: &mut Losses, key: &KeyPath) -> Result<(), ScenarioError> {
+        let single = losses.0.len() == 1;
+        for (index, loss) in losses.0.iter_mut().enumerate() {
+            if let LossConfig::Trace(source) = loss {
+                let key = if single { key.clone() } else { key.index(index) };
+                self.load(source, Meaning::Loss, &key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load(
+        &mut self,
+        source: &mut TraceSource,
+        meaning: Meaning,
+        key: &KeyPath,
+    ) -> Result<(), ScenarioError> {
+        let same = |(known, other): &&(Meaning, TraceSource)| {
+            *known == meaning
+                && other.file == source.file
+                && other.holds_opportunities() == source.holds_opportunities()
+        };
+        if let Some((_, loaded)) = self.loaded.iter().find(same) {
+            *source = loaded.clone();
+            return Ok(());
+        }
+        let name = source.file.trace.clone();
+        if !self.read.contains_key(&name) {
+            let file = self.folder.join(&name);
+            let text = read_text(&file, file.display().to_string(), key.to_string())?;
+            let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
+            self.inputs.push(Input { file: name.clone(), sha256 });
+            self.read.insert(name.clone(), text);
+        }
+        let text = self.read.get(&name).map(String::as_str).unwrap_or_default();
+        source.load(text).map_err(|error| self.trace_error(error, &name, key))?;
+        self.check_length(source, key)?;
+        self.loaded.push((meaning, source.clone()));
+        Ok(())
+    }
+
+    fn trace_error(&self, error: TraceError, name: &str, key: &KeyPath) -> ScenarioError {
+        let (line, problem) = match error {
+            // The file may be sound; what stands beside its name is not.
+            TraceError::Option { key: option, found, expected } => {
+                let problem = format!("found `{found}`, expected {expected} (to read `{name}`)");
+                return self.text.wrong(&key.key(option), problem);
+            }
+            TraceError::Line { line, found, expected } => {
+                (Some(line), format!("found `{found}`, expected {expected}"))
+            }
+            TraceError::Empty { .. } | TraceError::Sample { .. } => (None, error.to_string()),
+        };
+        ScenarioError::Trace {
+            file: self.folder.join(name).display().to_string(),
+            line,
+            key: key.to_string(),
+            problem,
+        }
+    }
+
+    fn check_length(&self, source: &TraceSource, key: &KeyPath) -> Result<(), ScenarioError> {
+        let (Some(run), Some(series)) = (self.run, source.loaded_series()) else { return Ok(()) };
+        let length = series.end() - Instant::ZERO;
+        if length >= run || source.file.repeat == Some(true) {
+            return Ok(());
+        }
+        let name = &source.file.trace;
+        let problem = format!(
+            "the trace `{name}` lasts {length}, shorter than the run of {run}; expected a longer \
+             trace, or `repeat = true` to start it over"
+        );
+        Err(self.text.wrong(key, problem))
+    }
+}
+
+/// The text of a file. `shown` and `key` name it in errors.
+pub(crate) fn read_text(
+    file: &FilePath,
+    shown: String,
+    key: String,
+) -> Result<String, ScenarioError> {
+    let unreadable = |problem: String| ScenarioError::Unreadable {
+        file: shown.clone(),
+        key: key.clone(),
+        problem,
+    };
+    let failed = |error: std::io::Error| unreadable(format!("cannot be read: {error}"));
+    // A pipe or device might never end.
+    if !fs::metadata(file).map_err(failed)?.is_file() {
+        return Err(unreadable("found something else, expected a file".to_string()));
+    }
+    let bytes = fs::read(file).map_err(failed)?;
+    if bytes.starts_with(b"PAR1") {
+        let problem = "found Parquet, expected text; convert it with `skybraid trace convert`";
+        return Err(unreadable(problem.to_string()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        unreadable(format!("found bytes that are not UTF-8 at offset {place}, expected text"))
+    })
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

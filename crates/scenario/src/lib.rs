@@ -1,0 +1,24 @@
+//! The scenario file: parse, check, compose.
+//!
+//! A scenario is a TOML text that names paths, flows and events. [`Scenario::load`] reads it with the
+//! trace files that it names, fills in presets, and answers with links, traffic and transports that
+//! are ready to run; or with a [`ScenarioError`] that says file, line, key, found and expected.
+//!
+//! The parser is strict: an unknown key is an error that suggests the right one, and a number without
+//! its unit is refused.
+#![forbid(unsafe_code)]
+
+mod checks;
+mod compose;
+mod error;
+mod file;
+mod inputs;
+mod key;
+mod scenario;
+mod text;
+mod wording;
+
+pub use compose::load_path;
+pub use error::ScenarioError;
+pub use inputs::Input;
+pub use scenario::{Flow, Host, Path, Requirement, Scenario};

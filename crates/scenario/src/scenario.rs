@@ -1,0 +1,156 @@
+//! A scenario that has been read and checked.
+
+use std::path::Path as FilePath;
+
+use serde::Deserialize;
+use skybraid_link::{LinkConfig, PathConfig};
+use skybraid_traffic::TrafficConfig;
+use skybraid_transport::{Class, PathInfo, TransportConfig};
+use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
+
+use crate::{Input, ScenarioError, compose};
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Host {
+    /// The aircraft; what it sends goes by the uplinks.
+    Vehicle,
+    /// The ground station; what it sends goes by the downlinks.
+    Ground,
+}
+
+impl Host {
+    /// The name used in scenarios and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vehicle => "vehicle",
+            Self::Ground => "ground",
+        }
+    }
+}
+
+/// What a flow must achieve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Requirement {
+    /// At least this share of the messages arrives, within the deadline where there is one.
+    Share {
+        /// From writing to whole arrival; without it a message may take as long as it likes.
+        deadline: Option<Duration>,
+        /// Above zero.
+        share: Probability,
+    },
+    /// This percentile of the one-way delay of messages is at most so long.
+    Delay {
+        /// Above zero.
+        percentile: Probability,
+        /// Above zero.
+        delay: Duration,
+    },
+    /// The bytes of arrived messages per time, from the flow's start to its stop, are at least so many.
+    Goodput {
+        /// Above zero.
+        rate: Rate,
+    },
+}
+
+/// A path, ready to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    /// Its name; random streams derive from it.
+    pub name: String,
+    /// All keys: the scenario's, the preset's where the scenario leaves them out, and the events'.
+    pub config: PathConfig,
+    /// From the vehicle to the ground.
+    pub uplink: LinkConfig,
+    /// From the ground to the vehicle.
+    pub downlink: LinkConfig,
+    /// What transports are told of it.
+    pub info: PathInfo,
+}
+
+/// A flow of messages, ready to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name.
+    pub name: String,
+    /// Who sends.
+    pub from: Host,
+    /// What the messages are for.
+    pub class: Class,
+    /// When it begins.
+    pub start: Instant,
+    /// When it ends; later than its start, not later than the run.
+    pub stop: Instant,
+    /// What is sent; checked.
+    pub traffic: TrafficConfig,
+    /// How it is carried; checked.
+    pub transport: TransportConfig,
+    /// The paths that may carry it, as positions in [`Scenario::paths`]; at least one, each once.
+    pub paths: Vec<usize>,
+    /// The smallest deadline that is required, which messages carry.
+    pub deadline: Option<Duration>,
+    /// What it must achieve, in the order of the file.
+    pub requirements: Vec<Requirement>,
+}
+
+/// A scenario that has been read and checked: what is to be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name; the file's where the scenario gives none.
+    pub name: String,
+    /// How long the run is; above zero.
+    pub duration: Duration,
+    /// The root seed; 1 unless said.
+    pub seed: Seed,
+    /// The paths in the order of the file; at least one.
+    pub paths: Vec<Path>,
+    /// The flows in the order of the file; at least one.
+    pub flows: Vec<Flow>,
+    /// The trace files that were read, in the order in which they are named, each once.
+    pub inputs: Vec<Input>,
+    /// What is allowed but probably not meant, in words.
+    pub warnings: Vec<String>,
+    pub(crate) toml: String,
+}
+
+impl Scenario {
+    /// Reads the scenario `text` of the file `file` and the trace files that it names, whose places
+    /// are relative to `file`. `file` itself is not opened. Each override is a key with dots, such as
+    /// `path.lte.uplink.rate` or `event.0.at`, and a value: TOML where it reads as TOML, else text.
+    ///
+    /// # Errors
+    /// Unknown keys, missing or wrong units, values out of range or at odds with one another, trace
+    /// files that cannot be read or do not fit, wrong overrides. See [`ScenarioError`].
+    pub fn parse(
+        text: &str,
+        file: &FilePath,
+        overrides: &[(String, String)],
+    ) -> Result<Self, ScenarioError> {
+        compose::scenario(text, file, overrides)
+    }
+
+    /// Reads the scenario file at `path`; see [`parse`](Self::parse).
+    ///
+    /// # Errors
+    /// The file cannot be read, or as for [`parse`](Self::parse).
+    pub fn load(
+        path: impl AsRef<FilePath>,
+        overrides: &[(String, String)],
+    ) -> Result<Self, ScenarioError> {
+        let path = path.as_ref();
+        let text = crate::inputs::read_text(path, path.display().to_string(), String::new())?;
+        Self::parse(&text, path, overrides)
+    }
+
+    /// The effective text: the scenario as written, with the overrides in their places. Reading it as
+    /// the same file gives the same scenario.
+    pub fn toml(&self) -> &str {
+        &self.toml
+    }
+
+    /// The position of the path called `name` in [`paths`](Self::paths).
+    pub fn path_index(&self, name: &str) -> Option<usize> {
+        self.paths.iter().position(|path| path.name == name)
+    }
+}

@@ -1,0 +1,341 @@
+//! The text of a scenario: where its keys stand, and what overrides make of it.
+
+use std::path::Path as FilePath;
+
+use serde::de::DeserializeOwned;
+use toml_edit::{Document, Item, Key, Table, TableLike, Value, de::Deserializer};
+
+use crate::ScenarioError;
+use crate::key::{KeyPath, Step};
+use crate::wording;
+
+/// Deeper keys than any scenario has.
+const DEEPEST_OVERRIDE: usize = 16;
+
+/// The text of a scenario.
+pub(crate) struct ScenarioText {
+    file: String,
+    /// As in the file; errors are located here.
+    written: Document<String>,
+    /// With overrides.
+    effective: Document<String>,
+    overrides: Vec<KeyPath>,
+}
+
+impl ScenarioText {
+    /// Parses `text` and applies `overrides`.
+    pub fn parse(
+        text: &str,
+        file: &FilePath,
+        overrides: &[(String, String)],
+    ) -> Result<Self, ScenarioError> {
+        let file = file.display().to_string();
+        let written =
+            Document::parse(text.to_string()).map_err(|error| ScenarioError::Invalid {
+                file: file.clone(),
+                line: error.span().map(|span| line_of(text, span.start)),
+                key: String::new(),
+                problem: format!("not TOML: {}", wording::plain(error.message(), None)),
+            })?;
+        let mut scenario =
+            Self { file, effective: written.clone(), written, overrides: Vec::new() };
+        scenario.apply(overrides)?;
+        Ok(scenario)
+    }
+
+    fn apply(&mut self, overrides: &[(String, String)]) -> Result<(), ScenarioError> {
+        for (key, value) in overrides {
+            let wrong = |problem: String| ScenarioError::Override { key: key.clone(), problem };
+            let keys = Key::parse(key).map_err(|error| {
+                wrong(format!("not a key: {}", wording::plain(error.message(), None)))
+            })?;
+            if keys.is_empty() || keys.len() > DEEPEST_OVERRIDE {
+                return Err(wrong(format!(
+                    "expected 1 to {DEEPEST_OVERRIDE} keys with dots between"
+                )));
+            }
+            let mut value = value.parse().unwrap_or_else(|_| Value::from(value.as_str()));
+            value.decor_mut().clear();
+            let mut edited = self.effective.clone().into_mut();
+            set_in_table(edited.as_table_mut(), &keys, value).map_err(wrong)?;
+            self.effective = Document::parse(edited.to_string()).map_err(|error| {
+                wrong(format!("does not fit the scenario: {}", error.message()))
+            })?;
+            let mut place = KeyPath::default();
+            for key in &keys {
+                let index = key.get().parse().ok();
+                let index = index.filter(|index| self.stands(&place.index(*index)));
+                place.push(match index {
+                    Some(index) => Step::Index(index),
+                    None => Step::Key(key.get().to_string()),
+                });
+            }
+            self.overrides.push(place);
+        }
+        Ok(())
+    }
+
+    /// The effective text.
+    pub fn effective(&self) -> &str {
+        self.effective.raw()
+    }
+
+    /// Reads the effective text.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
+        let reader = Deserializer::from(self.effective.clone());
+        serde_path_to_error::deserialize(reader).map_err(|error| {
+            let outer = KeyPath::from(error.path());
+            let message = error.inner().message();
+            let inner = self.narrow(&outer, message);
+            let missing =
+                message.strip_prefix("missing field `").map(|it| it.trim_end_matches('`'));
+            // Some keys are read only in their place.
+            match missing.filter(|name| self.stands(&outer.key(name))) {
+                Some(name) => self.wrong(&outer, format!("`{name}` must be the first key")),
+                None => self.wrong(&inner, wording::plain(message, inner.last_key())),
+            }
+        })
+    }
+
+    /// The way to the one value or key below `key` that `message` quotes, since some errors arise
+    /// only when a whole table has been read.
+    fn narrow(&self, key: &KeyPath, message: &str) -> KeyPath {
+        let (place, depth) = find(&self.effective, key);
+        let complete = depth == key.steps().len();
+        let quoted = if complete { wording::quoted(message) } else { None };
+        let Some(quoted) = quoted else { return key.clone() };
+        let mut below = Vec::new();
+        place.node.collect(key, &mut below);
+        for by_value in [true, false] {
+            let mut hits = below.iter().filter(|(way, value)| match value {
+                Some(value) if by_value => value == quoted,
+                _ => !by_value && way.last_key() == Some(quoted),
+            });
+            if let (Some((way, _)), None) = (hits.next(), hits.next()) {
+                return way.clone();
+            }
+        }
+        key.clone()
+    }
+
+    fn stands(&self, key: &KeyPath) -> bool {
+        find(&self.effective, key).1 == key.steps().len()
+    }
+
+    /// The error that `problem` at `key` makes: one of the override that wrote the key or the table
+    /// in which it is missing, or one of the file, at the line of the key or of that table.
+    pub fn wrong(&self, key: &KeyPath, problem: String) -> ScenarioError {
+        let (key, problem) = self.with_found(key, problem);
+        let key = &key;
+        let (place, depth) = find(&self.written, key);
+        let wrote = |origin: &&KeyPath| {
+            let shared = origin.shared(key);
+            shared == origin.steps().len() || shared > depth
+        };
+        if let Some(origin) = self.overrides.iter().find(wrote) {
+            let elsewhere = origin.shared(key) < key.steps().len();
+            let problem = if elsewhere { format!("{key}: {problem}") } else { problem };
+            return ScenarioError::Override { key: origin.to_string(), problem };
+        }
+        ScenarioError::Invalid {
+            file: self.file.clone(),
+            line: place.offset.map(|offset| line_of(self.written.raw(), offset)),
+            key: key.to_string(),
+            problem,
+        }
+    }
+
+    /// Completes a problem that says only what was expected, following tables of a single key to
+    /// their value.
+    fn with_found(&self, key: &KeyPath, problem: String) -> (KeyPath, String) {
+        if !problem.starts_with("expected") {
+            return (key.clone(), problem);
+        }
+        let mut key = key.clone();
+        loop {
+            let (place, depth) = find(&self.effective, &key);
+            if depth < key.steps().len() {
+                return (key, format!("found nothing, {problem}"));
+            }
+            if let Some(text) = place.node.text() {
+                return (key, format!("found `{text}`, {problem}"));
+            }
+            match place.node.table().map(|table| table.iter().collect::<Vec<_>>()).as_deref() {
+                Some([(only, _)]) => key.push(Step::Key((*only).to_string())),
+                _ => return (key, problem),
+            }
+        }
+    }
+}
+
+/// The line, from one, that holds the byte at `offset`.
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}
+
+/// A value of the document.
+#[derive(Clone, Copy)]
+enum Node<'a> {
+    Table(&'a dyn TableLike),
+    Item(&'a Item),
+    Value(&'a Value),
+}
+
+/// A value and where it stands: the offset of its key.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    node: Node<'a>,
+    offset: Option<usize>,
+}
+
+/// The value at the end of `key`, or as far as there is one, and the number of steps taken.
+fn find<'a>(document: &'a Document<String>, key: &KeyPath) -> (Place<'a>, usize) {
+    let mut place = Place { node: Node::Table(document.as_table()), offset: None };
+    for (depth, step) in key.steps().iter().enumerate() {
+        match place.node.step(step) {
+            Some(next) => {
+                place = Place { node: next.node, offset: next.offset.or(place.offset) };
+            }
+            None => return (place, depth),
+        }
+    }
+    (place, key.steps().len())
+}
+
+impl<'a> Node<'a> {
+    fn table(self) -> Option<&'a dyn TableLike> {
+        match self {
+            Self::Table(table) => Some(table),
+            Self::Item(item) => item.as_table_like(),
+            Self::Value(value) => value.as_inline_table().map(|table| table as &dyn TableLike),
+        }
+    }
+
+    fn value(self) -> Option<&'a Value> {
+        match self {
+            Self::Table(_) => None,
+            Self::Item(item) => item.as_value(),
+            Self::Value(value) => Some(value),
+        }
+    }
+
+    fn entries(self) -> Vec<Place<'a>> {
+        if let Self::Item(Item::ArrayOfTables(tables)) = self {
+            let place = |table: &'a Table| Place {
+                node: Node::Table(table),
+                offset: table.span().map(|span| span.start),
+            };
+            return tables.iter().map(place).collect();
+        }
+        let place = |value: &'a Value| Place {
+            node: Node::Value(value),
+            offset: value.span().map(|span| span.start),
+        };
+        self.value().and_then(Value::as_array).into_iter().flatten().map(place).collect()
+    }
+
+    fn step(self, step: &Step) -> Option<Place<'a>> {
+        match step {
+            Step::Key(name) => {
+                let (key, item) = self.table()?.get_key_value(name)?;
+                Some(Place { node: Node::Item(item), offset: key.span().map(|span| span.start) })
+            }
+            Step::Index(index) => self.entries().get(*index).copied(),
+        }
+    }
+
+    /// Everything below, with the text of the values that are not tables or lists.
+    fn collect(self, way: &KeyPath, into: &mut Vec<(KeyPath, Option<String>)>) {
+        if let Some(table) = self.table() {
+            for (name, item) in table.iter() {
+                let way = way.key(name);
+                into.push((way.clone(), Node::Item(item).text()));
+                Node::Item(item).collect(&way, into);
+            }
+        }
+        for (index, entry) in self.entries().into_iter().enumerate() {
+            let way = way.index(index);
+            into.push((way.clone(), entry.node.text()));
+            entry.node.collect(&way, into);
+        }
+    }
+
+    fn text(self) -> Option<String> {
+        Some(match self.value()? {
+            Value::String(text) => text.value().clone(),
+            Value::Integer(number) => number.value().to_string(),
+            Value::Float(number) => number.value().to_string(),
+            Value::Boolean(value) => value.value().to_string(),
+            _ => return None,
+        })
+    }
+}
+
+/// Sets the value at the end of `keys`, making tables on the way.
+fn set_in_table(table: &mut dyn TableLike, keys: &[Key], value: Value) -> Result<(), String> {
+    let Some((key, rest)) = keys.split_first() else { return Ok(()) };
+    match (table.get_mut(key.get()), rest) {
+        (Some(item), _) => set_in_item(item, key.get(), rest, value),
+        (None, []) => {
+            table.insert(key.get(), Item::Value(value));
+            Ok(())
+        }
+        (None, rest) => {
+            let mut made = Table::new();
+            made.set_implicit(true);
+            set_in_table(&mut made, rest, value)?;
+            table.insert(key.get(), Item::Table(made));
+            Ok(())
+        }
+    }
+}
+
+fn set_in_item(item: &mut Item, name: &str, keys: &[Key], value: Value) -> Result<(), String> {
+    if keys.is_empty() {
+        match item {
+            Item::Value(old) => replace(old, value),
+            other => *other = Item::Value(value),
+        }
+        return Ok(());
+    }
+    match item {
+        Item::ArrayOfTables(tables) => {
+            let (index, rest) = position(name, keys, tables.len())?;
+            match tables.get_mut(index) {
+                Some(table) if !rest.is_empty() => set_in_table(table, rest, value),
+                _ => Err(format!("expected a key below entry {index} of `{name}`")),
+            }
+        }
+        Item::Value(Value::Array(list)) => {
+            let (index, rest) = position(name, keys, list.len())?;
+            match list.get_mut(index) {
+                Some(entry) if rest.is_empty() => {
+                    replace(entry, value);
+                    Ok(())
+                }
+                Some(Value::InlineTable(table)) => set_in_table(table, rest, value),
+                _ => Err(format!("entry {index} of `{name}` is not a table")),
+            }
+        }
+        other => match other.as_table_like_mut() {
+            Some(table) => set_in_table(table, keys, value),
+            None => Err(format!("`{name}` is not a table, so that it holds no keys")),
+        },
+    }
+}
+
+/// Puts `value` in place of `old`, keeping the blanks and the comment around it.
+fn replace(old: &mut Value, mut value: Value) {
+    *value.decor_mut() = old.decor().clone();
+    *old = value;
+}
+
+/// The position in a list that the first of `keys` names, and the keys after it.
+fn position<'k>(name: &str, keys: &'k [Key], length: usize) -> Result<(usize, &'k [Key]), String> {
+    let wrong = |found: &str| {
+        format!("found `{found}`, expected a position in the list `{name}`, below {length}")
+    };
+    let (first, rest) = keys.split_first().ok_or_else(|| wrong(""))?;
+    let index = first.get().parse().ok().filter(|index| *index < length);
+    Ok((index.ok_or_else(|| wrong(first.get()))?, rest))
+}

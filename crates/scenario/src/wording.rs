@@ -1,0 +1,120 @@
+//! Plain words for what serde and the TOML parser report, with a suggestion for a mistyped name.
+
+/// The key under which `toml_edit` hands a date to serde.
+pub(crate) const DATE: &str = "$__toml_private_datetime";
+
+/// A name that is not known: what it is, and what there is, with the likeliest one suggested.
+pub(crate) fn unknown(what: &str, found: &str, known: &[&str]) -> String {
+    let mut text = format!("unknown {what} `{found}`");
+    if let Some(likely) = likeliest(found, known) {
+        text.push_str(&format!("; did you mean `{likely}`?"));
+    }
+    let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+    match listed.as_slice() {
+        [] => text.push_str(" (there is none to choose)"),
+        [only] => text.push_str(&format!(" (expected {only})")),
+        all => text.push_str(&format!(" (expected one of {})", all.join(", "))),
+    }
+    text
+}
+
+/// The known name that `found` was probably meant to be.
+fn likeliest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+    // Both measures take time quadratic in the length; no name comes near this one.
+    if found.len() > 64 {
+        return None;
+    }
+    let near = |name: &&&str| {
+        let slips = strsim::damerau_levenshtein(found, name);
+        let alike = strsim::jaro_winkler(found, name);
+        slips <= 2 && slips * 2 < name.len().max(2) || alike >= 0.85
+    };
+    let letters = |text: &str| {
+        let mut letters: Vec<char> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    // Of names equally near, the one with swapped letters is likelier than one with another letter.
+    let distance =
+        |name: &&&str| (strsim::damerau_levenshtein(found, name), letters(found) != letters(name));
+    known.iter().filter(near).min_by_key(distance).copied()
+}
+
+/// A message of serde or the TOML parser in plain words. `last_key` is the key at whose value it
+/// arose.
+pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
+    // An error that was wrapped as a message carries the way to the key along.
+    let message = message.split("\nin `").next().unwrap_or(message).trim();
+    if let Some((found, known)) = names(message, "unknown field `") {
+        if found == DATE {
+            return "found a date, expected a value with a unit or a table".to_string();
+        }
+        return unknown("key", found, &known);
+    }
+    if let Some((found, known)) = names(message, "unknown variant `") {
+        let what = match last_key {
+            // In an enum that is written as a table, the variant is a key.
+            Some(key) if key == found => "key",
+            Some("from") => "host",
+            Some("kind") => "kind of traffic",
+            Some("congestion") => "congestion control",
+            other => other.unwrap_or("value"),
+        };
+        return unknown(what, found, &known);
+    }
+    if let Some(rest) = message.strip_prefix("missing field `") {
+        return format!("the key `{}` is missing", rest.trim_end_matches('`'));
+    }
+    let found = ["invalid type: ", "invalid value: ", "invalid length "]
+        .iter()
+        .find_map(|start| message.strip_prefix(start));
+    if let Some((found, expected)) = found.and_then(|rest| rest.rsplit_once(", expected ")) {
+        return format!("found {}, expected {}", toml_word(found), toml_word(expected));
+    }
+    match message {
+        "wanted string or table" => "expected a name or a table".to_string(),
+        "wanted exactly 1 element, more than 1 element" => {
+            "found several keys, expected exactly one".to_string()
+        }
+        "wanted exactly 1 element, found 0 elements" => {
+            "found no key, expected exactly one".to_string()
+        }
+        _ => message.lines().map(str::trim).collect::<Vec<_>>().join("; "),
+    }
+}
+
+/// The name after `start` and the names that were expected instead.
+fn names<'a>(message: &'a str, start: &str) -> Option<(&'a str, Vec<&'a str>)> {
+    let rest = message.strip_prefix(start)?;
+    let (found, expected) =
+        rest.rsplit_once("`, expected ").or_else(|| rest.rsplit_once("`, there are no "))?;
+    Some((found, expected.split('`').skip(1).step_by(2).collect()))
+}
+
+/// What TOML calls the thing that serde speaks of.
+fn toml_word(text: &str) -> &str {
+    match text {
+        "u8" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i64" => "a whole number",
+        "f64" => "a number",
+        "a sequence" => "a list",
+        "sequence" => "a list",
+        "map" => "a table",
+        "a map" => "a table",
+        "a tuple of size 2" => "a list of two",
+        _ if text.starts_with("struct ") || text.contains("enum ") => "a table",
+        _ => text,
+    }
+}
+
+/// What stands in the scenario according to a message: the first text between backticks or quotation
+/// marks, unless the message says that it is missing.
+pub(crate) fn quoted(message: &str) -> Option<&str> {
+    if message.starts_with("missing field") {
+        return None;
+    }
+    let start = message.find(['`', '"'])?;
+    let mark = message.get(start..start + 1)?;
+    let rest = message.get(start + 1..)?;
+    rest.find(mark).and_then(|end| rest.get(..end))
+}

@@ -1,0 +1,204 @@
+//! Trace files are found beside the scenario, read once, and refused with file and line.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use skybraid_link::{DelaySource, RateSource};
+use skybraid_scenario::{Scenario, load_path};
+use skybraid_units::Instant;
+
+/// A folder that is removed at the end of the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("skybraid-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.0.join(name), text).unwrap();
+    }
+
+    /// The scenario of 10 s whose uplink has these keys, or the error without the folder's name.
+    fn scenario(&self, uplink: &str) -> Result<Scenario, String> {
+        let text = format!(
+            "duration = '10s'\n\
+             [path.lte]\n\
+             downlink.rate = '10Mbit/s'\n\
+             {uplink}\n\
+             [flow.data]\n\
+             from = 'vehicle'\n\
+             traffic = {{ kind = 'bulk' }}\n"
+        );
+        let folder = format!("{}/", self.0.display());
+        Scenario::parse(&text, &self.0.join("x.toml"), &[])
+            .map_err(|error| error.to_string().replace(&folder, ""))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const RATE: &str = "uplink.rate = { trace = 'r.csv', column = 'rate', unit = 'Mbit/s' }";
+
+#[test]
+fn a_wrong_line_of_a_trace_is_named_with_its_file() {
+    let folder = Folder::new("wrong-line");
+    for (trace, expected) in [
+        (
+            "time,rate\n0,1\n1,NaN\n",
+            "r.csv:3: found `NaN`, expected a number in column 2 (named by path.lte.uplink.rate)",
+        ),
+        (
+            "time,rate\n0,1\n1,-2\n",
+            "r.csv:3: found `-2`, expected a rate from 0 to 1000 Tbit/s \
+             (named by path.lte.uplink.rate)",
+        ),
+        (
+            "time,rate\n0,1\n2,1\n1,1\n",
+            "r.csv:4: found `1,1`, expected a time later than on the line before \
+             (named by path.lte.uplink.rate)",
+        ),
+        (
+            "",
+            "r.csv: the trace holds no samples; expected lines such as `0.1,25.4` \
+             (named by path.lte.uplink.rate)",
+        ),
+    ] {
+        folder.write("r.csv", trace);
+        assert_eq!(folder.scenario(RATE).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn what_stands_beside_the_name_of_a_trace_is_named_by_its_key() {
+    let folder = Folder::new("beside");
+    folder.write("r.csv", "time,rate\n0,1\n20,1\n");
+    let refused = |keys: &str, expected: &str| {
+        let rate = format!("uplink.rate = {{ trace = 'r.csv', {keys} }}");
+        assert_eq!(folder.scenario(&rate).unwrap_err(), expected);
+    };
+    refused(
+        "column = 'rat', unit = 'Mbit/s'",
+        "x.toml:4: path.lte.uplink.rate.column: found `rat`, expected a column of time, rate \
+         (to read `r.csv`)",
+    );
+    refused(
+        "column = 'rate', unit = 'MB'",
+        "x.toml:4: path.lte.uplink.rate.unit: found `MB`, expected one of bit/s, kbit/s, Mbit/s, \
+         Gbit/s, bps, kbps, Mbps, Gbps (to read `r.csv`)",
+    );
+    refused(
+        "format = 'hypatia'",
+        "x.toml:4: path.lte.uplink.rate.format: found `hypatia`, expected csv; a Hypatia file holds \
+         delays only (to read `r.csv`)",
+    );
+}
+
+#[test]
+fn a_trace_shorter_than_the_run_must_repeat() {
+    let folder = Folder::new("shorter");
+    folder.write("r.csv", "time,rate\n0,1\n1,2\n");
+    assert_eq!(
+        folder.scenario(RATE).unwrap_err(),
+        "x.toml:4: path.lte.uplink.rate: the trace `r.csv` lasts 2s, shorter than the run of 10s; \
+         expected a longer trace, or `repeat = true` to start it over"
+    );
+    let repeated = RATE.replace(" }", ", repeat = true }");
+    assert!(folder.scenario(&repeated).is_ok());
+    folder.write("r.csv", "time,rate\n0,1\n5,2\n");
+    assert!(folder.scenario(RATE).is_ok(), "the last sample lasts as long as the one before");
+    folder.write("m.up", "1\n5\n");
+    assert!(folder.scenario("uplink.rate = { opportunities = 'm.up' }").is_ok());
+}
+
+#[test]
+fn a_file_that_is_absent_or_no_text_is_named() {
+    let folder = Folder::new("unreadable");
+    let error = folder.scenario(RATE).unwrap_err();
+    assert!(error.starts_with("r.csv: cannot be read: "), "{error}");
+    assert!(error.ends_with(" (named by path.lte.uplink.rate)"), "{error}");
+    folder.write("r.csv", b"PAR1....");
+    assert_eq!(
+        folder.scenario(RATE).unwrap_err(),
+        "r.csv: found Parquet, expected text; convert it with `skybraid trace convert` \
+         (named by path.lte.uplink.rate)"
+    );
+    folder.write("r.csv", b"time,rate\n0,\xff\n");
+    assert_eq!(
+        folder.scenario(RATE).unwrap_err(),
+        "r.csv: found bytes that are not UTF-8 at offset 12, expected text \
+         (named by path.lte.uplink.rate)"
+    );
+    let error = folder.scenario(&RATE.replace("r.csv", ".")).unwrap_err();
+    assert!(error.contains("found something else, expected a file"), "{error}");
+    assert!(Scenario::load(folder.0.join("absent.toml"), &[]).is_err());
+}
+
+#[test]
+fn each_format_is_read() {
+    let folder = Folder::new("formats");
+    folder.write("d.csv", "0 10\n6 20\n");
+    folder.write("h.csv", "0,0,30000000\n0,6000000000,40000000\n");
+    folder.write(
+        "p.txt",
+        "64 bytes from 10.0.0.1: icmp_seq=1 ttl=44 time=30.0 ms\n\
+         64 bytes from 10.0.0.1: icmp_seq=3 ttl=44 time=40.0 ms\n",
+    );
+    let first_delay = |delay: &str| {
+        let rate = "uplink.rate = '1Mbit/s'";
+        let scenario = folder.scenario(&format!("{rate}\nuplink.delay = {{ {delay} }}")).unwrap();
+        match &scenario.paths[0].uplink.delay {
+            DelaySource::Series(series) => series.values()[0] * 1e-6,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(first_delay("trace = 'd.csv', column = '2', unit = 'ms'"), 10.0);
+    assert_eq!(first_delay("trace = 'h.csv', format = 'hypatia'"), 15.0);
+    assert_eq!(first_delay("trace = 'p.txt', format = 'ping', repeat = true"), 15.0);
+}
+
+#[test]
+fn a_file_is_read_once_and_its_data_shared() {
+    let folder = Folder::new("shared");
+    folder.write("r.csv", "time,rate,loss\n0,1,0\n9,2,1\n");
+    let loss = "loss = { trace = 'r.csv', column = 'loss', unit = '%' }";
+    let keys = format!(
+        "{RATE}\nuplink.{loss}\ndownlink.{loss}\n[path.leo]\nuplink.rate = '1Mbit/s'\n{}",
+        RATE.replace("uplink", "downlink")
+    );
+    let scenario = folder.scenario(&keys).unwrap();
+    assert_eq!(scenario.inputs.len(), 1);
+    assert_eq!(scenario.inputs[0].file, "r.csv");
+    // sha256sum of the text above.
+    assert_eq!(
+        scenario.inputs[0].sha256,
+        "74970f3f09371faac7af7bdacce8525d1cb06b13577124a901b54fb5c775e8e2"
+    );
+    let rate_of = |rate: &RateSource| match rate {
+        RateSource::Series(series) => std::sync::Arc::clone(series),
+        other => panic!("{other:?}"),
+    };
+    let first = rate_of(&scenario.paths[0].uplink.rate);
+    let second = rate_of(&scenario.paths[1].downlink.rate);
+    assert!(std::sync::Arc::ptr_eq(&first, &second));
+    assert_eq!(first.end(), Instant::from_millis(18_000));
+}
+
+#[test]
+fn a_path_alone_is_read_with_its_preset_and_traces() {
+    let folder = Folder::new("alone");
+    folder.write("r.csv", "time,rate\n0,1\n1,2\n");
+    let text = format!("preset = 'starlink'\n{RATE}");
+    let path = load_path(&text, &folder.0).unwrap();
+    let link = path.link(skybraid_link::Direction::Uplink).unwrap();
+    assert!(matches!(link.rate, RateSource::Series(_)));
+    let error = load_path("preset = 'starlnk'", Path::new(".")).unwrap_err().to_string();
+    assert!(error.starts_with("path:1: preset: unknown preset `starlnk`; did you mean"), "{error}");
+}

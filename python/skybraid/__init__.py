@@ -1,0 +1,38 @@
+"""Skybraid: is a connection over several networks good enough to fly an aircraft remotely?
+
+`run` simulates a scenario and judges it:
+
+    results = skybraid.run("scenarios/remote-piloting.toml")
+    for requirement in results.requirements:
+        print(requirement.flow, requirement.verdict, requirement.words)
+    results.tables["messages"]   # polars
+    results.report("report.html")
+
+`Link` pushes any number of packets through one direction of a path in a single call.
+"""
+
+from skybraid._core import Link, __version__, causes, read_trace, registry
+from skybraid.campaign import run
+from skybraid.errors import Interrupted, MissingTableError, ResultError, ScenarioError, SkybraidError
+from skybraid.requirements import Requirement
+from skybraid.results import Results
+from skybraid.scenario import Scenario
+from skybraid.statistics import Verdict
+
+__all__ = [
+    "Interrupted",
+    "Link",
+    "MissingTableError",
+    "Requirement",
+    "ResultError",
+    "Results",
+    "Scenario",
+    "ScenarioError",
+    "SkybraidError",
+    "Verdict",
+    "__version__",
+    "causes",
+    "read_trace",
+    "registry",
+    "run",
+]

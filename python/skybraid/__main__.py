@@ -1,0 +1,5 @@
+"""`python -m skybraid` is the command `skybraid`."""
+
+from skybraid.cli import main
+
+main()

@@ -1,0 +1,244 @@
+"""Flying a scenario: one run, or many seeds on all cores."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skybraid import tables as table_files
+from skybraid.errors import Interrupted, ResultError, ScenarioError
+from skybraid.folder import new_folder
+from skybraid.provenance import essence, provenance, utc_now
+from skybraid.requirements import judge
+from skybraid.results import Results, write_table
+from skybraid.scenario import Scenario
+from skybraid.summary import Flight, one_run, over_runs, pooled
+
+if TYPE_CHECKING:
+    from skybraid._core import FlowStats, Run
+
+Progress = Callable[[float], None]
+"""Is told the share of the simulated time that is done, 0 to 1, a few times a second."""
+
+PCAP = "pcap"
+"""Folder of the packet captures inside a result."""
+
+_POLL_S = 0.1
+
+
+def run(
+    scenario: Scenario | str | os.PathLike[str],
+    *,
+    seed: int | None = None,
+    seeds: Iterable[int] | None = None,
+    tables: Sequence[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    pcap: bool = False,
+    progress: Progress | None = None,
+) -> Results:
+    """Simulates a scenario and judges it.
+
+    Args:
+        scenario: a `Scenario`, or the path of its file.
+        seed: root of the random streams; the scenario's own if neither this nor `seeds` is given.
+        seeds: several seeds, each flown once, on all cores; their trials are judged together.
+        tables: which of messages, subflows, links, decisions, packets to keep; by default the first three of a single
+            run and none of several. An empty sequence keeps nothing but the summary, in little memory.
+        out: folder to write the result into, row by row; None keeps it in memory.
+        pcap: also write packet captures; needs `out`.
+        progress: told how far the simulation is.
+
+    Raises:
+        ScenarioError: the scenario is not correct, or `seed`, `seeds` or `tables` are not.
+        ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
+        KeyboardInterrupt: Ctrl-C; no trace of the attempt is left.
+    """
+    chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
+    numbers = _seeds(chosen, seed, seeds)
+    kept = _tables(tables, several=len(numbers) > 1)
+    if out is None:
+        if pcap:
+            raise ResultError("pcap: found no result folder, expected `out` to put the captures into")
+        return _fly(chosen, numbers, kept, None, progress, pcap=False)
+    target = Path(out)
+    with new_folder(target) as aside:
+        results = _fly(chosen, numbers, kept, aside, progress, pcap=pcap)
+        results.write_summary(aside, parquet=tables is None or len(kept) > 0)
+    return Results.open(target)
+
+
+@dataclass(slots=True)
+class _Flown:
+    """A finished run: its summary's ingredients, and the run itself where it still holds tables."""
+
+    seed: int
+    simulated_s: float
+    wall_s: float
+    packet_hops: int
+    flows: list[FlowStats]
+    links: list[dict[str, Any]]
+    holder: Run | None
+
+
+class _Gauge:
+    """How far each run is; also the place where runs are told to stop."""
+
+    def __init__(self, runs: int, duration_s: float) -> None:
+        self._whole_s = max(runs * duration_s, 1e-9)
+        self._done_s: dict[int, float] = {}
+        self._stop = threading.Event()
+
+    def go_on(self) -> None:
+        if self._stop.is_set():
+            raise Interrupted("stopped before the end; no result was written")
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def reporter(self, seed: int) -> Callable[[float], bool]:
+        def report(simulated_s: float) -> bool:
+            self._done_s[seed] = simulated_s
+            return not self._stop.is_set()
+
+        return report
+
+    def share(self) -> float:
+        return min(sum(list(self._done_s.values())) / self._whole_s, 1.0)
+
+
+def _fly(
+    scenario: Scenario,
+    seeds: list[int],
+    tables: list[str],
+    folder: Path | None,
+    progress: Progress | None,
+    *,
+    pcap: bool,
+) -> Results:
+    started, clock = utc_now(), time.perf_counter()
+    several = len(seeds) > 1
+    core = essence(scenario, seeds)
+    gauge = _Gauge(len(seeds), scenario.duration_s)
+
+    def fly(seed: int) -> _Flown:
+        gauge.go_on()
+        label = seed if several else None
+        captures = _captures(folder, label) if pcap and folder is not None else None
+        native = scenario.native.run(seed, tables, gauge.reporter(seed), captures)
+        if folder is not None:
+            for table in tables:
+                batches = table_files.frames(native, table, label, gauge.go_on)
+                write_table(folder, table, label, batches, core)
+        return _Flown(
+            native.seed,
+            native.simulated_s,
+            native.wall_s,
+            native.packet_hops,
+            native.flow_stats(),
+            native.link_stats(),
+            native if folder is None and tables else None,
+        )
+
+    flown = _on_all_cores(fly, seeds, gauge, progress)
+    wall_s = time.perf_counter() - clock if several else flown[0].wall_s
+    results = _judge(scenario, flown, provenance(scenario, seeds, started, wall_s))
+    for one in flown:
+        if one.holder is not None:
+            for table in tables:
+                results.tables.add_run(table, one.holder, one.seed if several else None)
+    return results
+
+
+def _captures(folder: Path, seed: int | None) -> str:
+    captures = folder / PCAP if seed is None else folder / PCAP / f"seed-{seed}"
+    captures.mkdir(parents=True)
+    return str(captures)
+
+
+def _on_all_cores(
+    fly: Callable[[int], _Flown], seeds: list[int], gauge: _Gauge, progress: Progress | None
+) -> list[_Flown]:
+    """Flies the seeds in worker threads, so that Ctrl-C and the progress stay with the caller's."""
+    workers = min(len(seeds), os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers, thread_name_prefix="skybraid") as pool:
+        try:
+            futures = [pool.submit(fly, seed) for seed in seeds]
+            pending: set[Future[_Flown]] = set(futures)
+            while pending:
+                done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                if progress is not None:
+                    progress(gauge.share() if pending else 1.0)
+        except BaseException:
+            gauge.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [future.result() for future in futures]
+
+
+def _judge(scenario: Scenario, flown: list[_Flown], origin: dict[str, Any]) -> Results:
+    names = [stats.flow for stats in flown[0].flows]
+    by_flow = {name: [one.flows[index] for one in flown] for index, name in enumerate(names)}
+    together = {name: pooled(stats) for name, stats in by_flow.items()}
+    flights = tuple(
+        Flight(
+            one.seed,
+            one.simulated_s,
+            one.packet_hops,
+            {stats.flow: one_run(stats) for stats in one.flows},
+            tuple(
+                judge(requirement, stats, [stats.goodput_bps])
+                for requirement in scenario.requirements
+                for stats in one.flows
+                if stats.flow == requirement["flow"]
+            ),
+            one.links,
+        )
+        for one in flown
+    )
+    requirements = tuple(
+        judge(
+            requirement,
+            together[requirement["flow"]],
+            [stats.goodput_bps for stats in by_flow[requirement["flow"]]],
+        )
+        for requirement in scenario.requirements
+    )
+    return Results(
+        name=scenario.name,
+        scenario=scenario.toml(),
+        requirements=requirements,
+        flows={name: over_runs(stats) for name, stats in by_flow.items()},
+        flights=flights,
+        provenance=origin,
+    )
+
+
+def _seeds(scenario: Scenario, seed: int | None, seeds: Iterable[int] | None) -> list[int]:
+    if seed is not None and seeds is not None:
+        raise ScenarioError("seed, seeds: found both, expected one of them")
+    chosen = [scenario.seed if seed is None else seed] if seeds is None else list(seeds)
+    if not chosen:
+        raise ScenarioError("seeds: found none, expected at least one")
+    if len(set(chosen)) < len(chosen):
+        raise ScenarioError("seeds: found one twice, expected each once")
+    for number in chosen:
+        if not 0 <= number < 2**64:
+            raise ScenarioError(f"seed: found {number}, expected a whole number from 0 to 2^64 − 1")
+    return chosen
+
+
+def _tables(tables: Sequence[str] | None, *, several: bool) -> list[str]:
+    if tables is None:
+        return [] if several else list(table_files.SAMPLED)
+    for table in tables:
+        if table not in table_files.ALL:
+            raise ScenarioError(f"tables: found {table}, expected some of {', '.join(table_files.ALL)}")
+    return list(dict.fromkeys(tables))

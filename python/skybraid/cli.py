@@ -1,0 +1,317 @@
+"""The command `skybraid`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from skybraid import __version__, registry
+from skybraid import traces as traces_room
+from skybraid.campaign import run as fly
+from skybraid.doctor import examine
+from skybraid.errors import MissingTableError, ResultError, ScenarioError, SkybraidError
+from skybraid.folder import default_folder, write_whole
+from skybraid.provenance import seeds_text
+from skybraid.requirements import count, headline, span
+from skybraid.results import Results
+from skybraid.scenario import Scenario
+from skybraid.statistics import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skybraid.campaign import Progress
+
+MET, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+KINDS = ("schedulers", "congestion", "protocols", "links", "traffic")
+
+app = typer.Typer(
+    help="Simulates a remotely piloted flight over several networks and says whether the connection is good enough.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(traces_room.app, name="trace")
+
+ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"skybraid {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(help="The scenario, a TOML file.", metavar="SCENARIO")],
+    seed: Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Several seeds on all cores, judged together: 1..100 or 3,5,8.", metavar="A..B")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New folder for the result; by default one below runs/.", metavar="DIR")
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Keep no tables: the judgement alone, in little memory.")
+    ] = False,
+    tables: Annotated[
+        str | None,
+        typer.Option(help="Tables to keep: messages,subflows,links,decisions,packets.", metavar="A,B"),
+    ] = None,
+    pcap: Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Also write the report into the result.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate a scenario and judge it. Exit code: 0 all requirements met, 1 not, 2 bad input."""
+    if summary and tables:
+        raise ScenarioError("--summary, --tables: found both, expected one of them")
+    chosen = Scenario.load(scenario, [_assignment(text) for text in set_ or []])
+    numbers = None if seeds is None else _seed_range(seeds)
+    label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
+    kept = [] if summary else None if tables is None else [name.strip() for name in tables.split(",")]
+    if not quiet:
+        for warning in chosen.warnings():
+            typer.echo(f"note: {warning}", err=True)
+    with _progress(shown=not quiet) as told:
+        results = fly(
+            chosen,
+            seed=seed,
+            seeds=numbers,
+            tables=kept,
+            out=default_folder(chosen.name, label) if out is None else out,
+            pcap=pcap,
+            progress=told,
+        )
+    if report and results.folder is not None:
+        results.report(results.folder / "report.html")
+    if as_json:
+        typer.echo(json.dumps(results.json(), ensure_ascii=False, allow_nan=False))
+    elif not quiet:
+        _tell(results, has_report=report)
+    raise typer.Exit(MET if results.verdict is Verdict.MET else NOT_MET)
+
+
+@app.command()
+def report(
+    result: ResultFolder,
+    out: Annotated[Path | None, typer.Option(help="The file; by default report.html in the result.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a result: one HTML file that needs nothing else."""
+    path = Results.open(result).report(result / "report.html" if out is None else out)
+    if not quiet:
+        typer.echo(path)
+
+
+@app.command()
+def plot(
+    result: ResultFolder,
+    kind: Annotated[
+        str | None, typer.Option(help="delay, timeline, share, goodput, queue or window; by default all.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file, .svg, .pdf or .png; by default one a kind in RESULT/plots.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a result."""
+    from skybraid import plots
+
+    results = Results.open(result)
+    if kind is not None and kind not in plots.KINDS:
+        raise ResultError(f"--kind: found {kind}, expected one of {', '.join(plots.KINDS)}")
+    if out is not None and kind is None:
+        raise ResultError(f"--out: names one file, expected --kind with it, one of {', '.join(plots.KINDS)}")
+    for name in plots.KINDS if kind is None else [kind]:
+        path = result / "plots" / f"{name}.svg" if out is None else out
+        try:
+            write_whole(path, _drawn(results, name, path))
+        except MissingTableError as error:
+            if kind is not None:
+                raise
+            typer.echo(f"{name}: not drawn: {error}", err=True)
+            continue
+        if not quiet:
+            typer.echo(path)
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS) + ".", metavar="KIND")],
+    as_json: AsJson = False,
+) -> None:
+    """List what a scenario may name: schedulers, congestion, protocols, links or traffic."""
+    if kind not in KINDS:
+        raise ScenarioError(f"list: found {kind}, expected one of {', '.join(KINDS)}")
+    entries = registry(kind)
+    if as_json:
+        typer.echo(json.dumps(entries, ensure_ascii=False))
+        return
+    for entry in entries:
+        typer.echo(_entry(entry))
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the scenario, or the path of its file.", metavar="NAME")],
+    quiet: Quiet = False,
+) -> None:
+    """Write a commented scenario to start from."""
+    path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
+    if path.exists():
+        raise ResultError(f"{path}: found a file, expected a new name; nothing was changed")
+    template = Path(__file__).with_name("templates") / "scenario.toml"
+    title = path.stem.replace("-", " ").replace("_", " ")
+    title = json.dumps(title[:1].upper() + title[1:], ensure_ascii=False)[1:-1]
+    text = template.read_text(encoding="utf-8").replace("@NAME@", title).replace("@FILE@", str(path))
+    write_whole(path, text.encode())
+    if not quiet:
+        typer.echo(path)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine has and lacks, and the line that mends it."""
+    checks = examine()
+    if as_json:
+        fields = ("name", "needed_for", "present", "found", "mend")
+        typer.echo(json.dumps([{field: getattr(check, field) for field in fields} for check in checks]))
+    else:
+        for check in checks:
+            typer.echo(f"{'ok     ' if check.present else 'missing'}  {check.name:20} {check.found}")
+            if check.mend:
+                typer.echo(f"         {'':20} for {check.needed_for}: {check.mend}")
+    if not all(check.present for check in checks if check.needed_for == "run"):
+        raise typer.Exit(NOT_MET)
+
+
+def main() -> None:
+    """Runs the command line and leaves with its exit code; errors are told in plain words."""
+    try:
+        app(prog_name="skybraid")
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            typer.echo("interrupted: nothing was written, earlier results are as they were", err=True)
+        raise
+    except SkybraidError as error:
+        _refuse(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _refuse(f"{where}{error.strerror or error}")
+    except MemoryError:
+        _refuse("not enough memory; `skybraid run --summary` needs least")
+
+
+def _refuse(words: str) -> NoReturn:
+    typer.echo(f"error: {words}", err=True)
+    sys.exit(BAD_INPUT)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise ScenarioError(f"--set: found {text}, expected KEY=VALUE, for example path.lte.uplink.rate=5Mbit/s")
+    return key.strip(), value.strip()
+
+
+def _seed_range(text: str) -> list[int]:
+    first, dots, last = text.partition("..")
+    try:
+        numbers = list(range(int(first), int(last) + 1)) if dots else [int(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or numbers[0] < 0:
+        raise ScenarioError(f"--seeds: found {text}, expected a range such as 1..100 or a list such as 3,5,8")
+    return numbers
+
+
+def _tell(results: Results, *, has_report: bool) -> None:
+    speed = results.simulated_s / results.wall_s if results.wall_s > 0 else 0.0
+    flights = "1 flight" if len(results.seeds) == 1 else f"{len(results.seeds)} flights"
+    typer.echo(
+        f"{results.name}: {flights}, {span(results.simulated_s)} simulated in {results.wall_s:.2f} s "
+        f"({count(round(speed))} × real time), seed {seeds_text(results.seeds)}"
+    )
+    for requirement in results.requirements:
+        typer.echo(f"  {requirement.flow}: {_coloured(requirement.verdict)}. {requirement.words}.")
+    typer.echo(headline(results.requirements))
+    if results.folder is not None:
+        typer.echo(f"result: {results.folder}")
+        page = results.folder / "report.html"
+        typer.echo(f"report: {page}" if has_report else f"report: skybraid report {results.folder}")
+
+
+def _coloured(verdict: Verdict) -> str:
+    colours = {Verdict.MET: typer.colors.GREEN, Verdict.NOT_MET: typer.colors.RED}
+    return typer.style(str(verdict), fg=colours.get(verdict, typer.colors.YELLOW), bold=True)
+
+
+def _entry(entry: dict[str, Any]) -> str:
+    lines = [f"{entry['name']}: {entry['summary']}", f"    source: {entry['source']}"]
+    for parameter in entry["parameters"]:
+        unit = f" [{parameter['unit']}]" if parameter["unit"] else ""
+        summary = f": {parameter['summary']}" if parameter["summary"] else ""
+        lines.append(f"    {parameter['name']}{unit} = {parameter['default']}{summary}")
+    return "\n".join(lines)
+
+
+def _drawn(results: Results, kind: str, path: Path) -> bytes:
+    import io
+
+    import matplotlib as mpl
+
+    from skybraid import plots
+
+    file_format = path.suffix.removeprefix(".")
+    if file_format not in ("svg", "pdf", "png"):
+        raise ResultError(f"--out: found {path}, expected a name that ends in .svg, .pdf or .png")
+    file = io.BytesIO()
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format)
+    with mpl.rc_context(plots.STYLE | {"svg.hashsalt": kind}):
+        plots.KINDS[kind].draw(results).savefig(file, format=file_format, dpi=160, metadata=dated, facecolor="white")
+    return file.getvalue()
+
+
+@contextlib.contextmanager
+def _progress(*, shown: bool) -> Iterator[Progress | None]:
+    """A bar with the time left on a terminal, a line every tenth where standard error goes elsewhere."""
+    if not shown:
+        yield None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("simulating"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("simulating", total=1.0)
+            yield lambda share: bar.update(task, completed=share)
+    else:
+        told = -1
+
+        def tell(share: float) -> None:
+            nonlocal told
+            tenth = int(share * 10)
+            if tenth > told:
+                told = tenth
+                typer.echo(f"simulating: {tenth * 10} %", err=True)
+
+        yield tell

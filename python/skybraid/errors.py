@@ -1,0 +1,13 @@
+"""What can go wrong, by what the caller can do about it."""
+
+from skybraid._core import Interrupted, ScenarioError, SkybraidError
+
+__all__ = ["Interrupted", "MissingTableError", "ResultError", "ScenarioError", "SkybraidError"]
+
+
+class ResultError(SkybraidError):
+    """A result folder cannot be written or read; choose another folder or make room."""
+
+
+class MissingTableError(ResultError):
+    """A figure or a query needs a table that this result was not asked to keep."""

@@ -1,0 +1,80 @@
+"""Where a result comes from: enough to fly it again and to notice when something differs."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from skybraid import _core
+from skybraid.scenario import Scenario
+
+PACKAGES = ("jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
+"""Python packages that Skybraid stands on."""
+
+
+def essence(scenario: Scenario, seeds: Sequence[int]) -> dict[str, Any]:
+    """What determines the tables, and nothing else: equal essence, equal tables."""
+    return {
+        "version": _core.__version__,
+        "scenario": {"name": scenario.name, "sha256": hashlib.sha256(scenario.toml().encode()).hexdigest()},
+        "seeds": list(seeds),
+        "inputs": [{"file": file, "sha256": digest} for file, digest in scenario.inputs()],
+    }
+
+
+def provenance(scenario: Scenario, seeds: Sequence[int], started: datetime, wall_s: float) -> dict[str, Any]:
+    """The essence together with the circumstances: programs, machine, wall time."""
+    return essence(scenario, seeds) | {
+        "replay": replay_command(scenario, seeds),
+        "circumstances": {
+            "started": started.isoformat(timespec="seconds"),
+            "wall_s": wall_s,
+            "python": platform.python_version(),
+            "packages": {name: package_version(name) for name in PACKAGES},
+            "system": platform.platform(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+    }
+
+
+def replay_command(scenario: Scenario, seeds: Sequence[int]) -> str:
+    """The command line that flies the same again, from the folder where it was given."""
+    words = ["skybraid", "run", scenario.file]
+    if len(seeds) == 1:
+        words += ["--seed", str(seeds[0])]
+    else:
+        words += ["--seeds", seeds_text(seeds)]
+    for key, value in scenario.overrides:
+        words += ["--set", f"{key}={value}"]
+    return shlex.join(words)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Seeds as the command line takes them: "7", "1..100" or "3,5,8"."""
+    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]}..{seeds[-1]}"
+    return ",".join(str(seed) for seed in seeds)
+
+
+def package_version(name: str) -> str | None:
+    """The installed version of a Python package, or None."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def footer(essence_: dict[str, Any]) -> dict[str, str]:
+    """The essence as it stands in the footer of each Parquet file."""
+    return {"skybraid": json.dumps(essence_, sort_keys=True)}
+
+
+def utc_now() -> datetime:
+    """The wall clock's time, which goes into the circumstances alone."""
+    return datetime.now(UTC)

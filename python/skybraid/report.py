@@ -1,0 +1,216 @@
+"""The report: one HTML file that needs nothing else, for a screen, a phone or paper."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import polars as pl
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from skybraid import plots
+from skybraid.errors import MissingTableError
+from skybraid.folder import write_whole
+from skybraid.requirements import count, headline, milliseconds, percent, rate, span
+from skybraid.summary import PERCENTILES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+    from skybraid.results import Results
+
+CAUSES = ("queue", "random", "burst", "handover", "outage", "mtu")
+"""Causes of a lost packet, in the order of the tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathStory:
+    """What one direction of a path did, over the first run.
+
+    Attributes:
+        path: the path's name.
+        direction: "uplink" (from the vehicle) or "downlink".
+        rate_bps: mean rate of the link in bit/s.
+        delay_ms: median one-way delay of the link in ms, without its queue.
+        delay_p95_ms: its 95th percentile.
+        outages: how many times the link was down, at the 100 ms resolution of the samples.
+        longest_outage_s: the longest of these in s.
+        down: share of the time down, 0 to 1.
+    """
+
+    path: str
+    direction: str
+    rate_bps: float
+    delay_ms: float
+    delay_p95_ms: float
+    outages: int
+    longest_outage_s: float
+    down: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure for the page: what it shows, in words, and the drawing, or why there is none."""
+
+    title: str
+    caption: str
+    svg: str = ""
+    missing: str = ""
+
+
+def write_report(results: Results, path: Path) -> Path:
+    """Writes the report of a result to `path`, replacing an earlier report there.
+
+    Raises:
+        ResultError: the file cannot be written.
+    """
+    write_whole(path, html(results).encode())
+    return path
+
+
+def html(results: Results) -> str:
+    """The report as HTML."""
+    environment = Environment(
+        loader=PackageLoader("skybraid"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": count,
+        "ms": _delay,
+        "percent": percent,
+        "rate": rate,
+        "span": span,
+        "unbroken": _unbroken,
+    }
+    return environment.get_template("report.html.j2").render(
+        results=results,
+        headline=headline(results.requirements),
+        percentiles=list(PERCENTILES),
+        causes=CAUSES,
+        links=results.links(),
+        stories=path_stories(results),
+        gaps=longest_gaps(results),
+        delay=_drawing(
+            results,
+            "delay",
+            "Share of each flow's messages that have not arrived after a delay. A curve ends at the share that was "
+            "lost; it must pass below the marker of its requirement.",
+        ),
+        paths=[_path_drawing(results, path) for path in results.paths],
+        others=[
+            _drawing(results, "share", "Which path brought each message first."),
+            _drawing(results, "goodput", "Application data that arrived."),
+            _drawing(results, "queue", "What waits in the queue of each link."),
+            _drawing(results, "window", "Congestion window and smoothed round-trip time of each subflow."),
+        ],
+    )
+
+
+def path_stories(results: Results) -> list[PathStory]:
+    """What each direction of each path did, or nothing where the `links` table was not kept."""
+    if "links" not in list(results.tables):
+        return []
+    links = plots.first_seed(results.tables.scan("links"))
+    stories = []
+    for path in results.paths:
+        for direction in ("uplink", "downlink"):
+            one = links.filter((pl.col("path") == path) & (pl.col("direction") == direction))
+            row = one.select(
+                pl.col("rate_bps").mean(),
+                (pl.col("delay_ns").median() / 1e6).alias("delay_ms"),
+                (pl.col("delay_ns").quantile(0.95, "nearest") / 1e6).alias("delay_p95_ms"),
+                (~pl.col("up")).mean().alias("down"),
+            ).collect(engine="streaming")
+            if row["down"][0] is None:
+                continue
+            spans = plots.outages(one)
+            stories.append(
+                PathStory(
+                    path,
+                    direction,
+                    row["rate_bps"][0],
+                    row["delay_ms"][0],
+                    row["delay_p95_ms"][0],
+                    len(spans),
+                    max((end_s - begin_s for begin_s, end_s in spans), default=0.0),
+                    row["down"][0],
+                )
+            )
+    return stories
+
+
+def longest_gaps(results: Results) -> dict[str, float]:
+    """The longest time in s between two arrivals of each flow, where the `messages` table was kept."""
+    if "messages" not in list(results.tables):
+        return {}
+    arrivals = plots.first_seed(results.tables.scan("messages")).filter(pl.col("delivered_ns").is_not_null())
+    gaps: dict[str, float] = {}
+    for name in results.flows:
+        times_ns = (
+            arrivals.filter(pl.col("flow") == name).select("delivered_ns").collect(engine="streaming").to_series()
+        )
+        longest_ns = times_ns.sort().diff().max()
+        if isinstance(longest_ns, int):
+            gaps[name] = longest_ns * 1e-9
+    return gaps
+
+
+def _drawing(results: Results, kind: str, caption: str) -> Drawing:
+    return _try_to_draw(plots.KINDS[kind].title, caption, kind, lambda: plots.KINDS[kind].draw(results))
+
+
+def _path_drawing(results: Results, path: str) -> Drawing:
+    caption = (
+        f"{path} over time: the link's rate with the load it carried, its delay, its queue and the loss that a packet "
+        "meets. The line is the mean, the band spans least and greatest; times when the link was down are shaded."
+    )
+    return _try_to_draw(path, caption, f"timeline-{path}", lambda: plots.timeline(results, [path]))
+
+
+def _try_to_draw(title: str, caption: str, salt: str, draw: Callable[[], Figure]) -> Drawing:
+    try:
+        figure = draw()
+    except MissingTableError as error:
+        return Drawing(title, caption, missing=str(error))
+    return Drawing(title, caption, svg=inline_svg(figure, salt))
+
+
+def inline_svg(figure: Figure, salt: str) -> str:
+    """A figure as an SVG element that takes its ink from the page and names no address.
+
+    Args:
+        figure: what to draw.
+        salt: keeps the identifiers of several drawings on one page apart.
+    """
+    file = io.StringIO()
+    with mpl.rc_context(plots.STYLE | {"svg.hashsalt": salt}):
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
+    text = text.replace("'DejaVu Sans'", "system-ui").replace(plots.INK, "currentColor")
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), text)
+    return re.sub(r"\n\s*", "\n", text)
+
+
+def _delay(delay_ms: float | None) -> str:
+    return "–" if delay_ms is None else milliseconds(delay_ms)
+
+
+def _unbroken(text: str) -> str:
+    """Keeps a number together with its unit and its thousands at the end of a line."""
+    return re.sub(r"(?<=\d) (?=\d{3}|%|m?s\b|min\b|h\b|[kMG]?bit/s)", "\u00a0", text)

@@ -1,0 +1,253 @@
+"""Requirements of a flow, judged against what was seen, in numbers and in words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, Self
+
+from skybraid.statistics import (
+    Verdict,
+    mean_interval,
+    percentile_ranks,
+    share_verdict,
+    values_needed,
+)
+
+
+class Stats(Protocol):
+    """What is read of a flow's statistics, pooled over the seeds (`_core.FlowStats`)."""
+
+    @property
+    def delivered(self) -> int: ...  # noqa: D102
+    def met(self, deadline_ms: float | None = None) -> tuple[int, int]: ...  # noqa: D102
+    def delay_quantile(self, q: float) -> float: ...  # noqa: D102
+    def delay_rank(self, rank: int) -> float: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement of one flow, with what the trials show about it.
+
+    Attributes:
+        flow: the flow's name.
+        metric: "share" of the messages that arrive within the deadline, delay "percentile" of the messages that
+            arrive, or "goodput".
+        deadline_ms: the delay in question in ms; None for goodput and for a share without deadline.
+        target: share from 0 to 1, quantile from 0 to 1, or bit/s.
+        estimate: share from 0 to 1, delay in ms, or bit/s; None without trials.
+        low: lower end of the 95 % interval, in the unit of `estimate`; None where there is none.
+        high: upper end; None where nothing bounds it.
+        trials: messages whose fate is decided, messages that arrived, or runs.
+        verdict: met, not met or not shown.
+        needed: how many trials (messages, or runs for goodput) would show it, where it is not shown and more would.
+    """
+
+    flow: str
+    metric: str
+    deadline_ms: float | None
+    target: float
+    estimate: float | None
+    low: float | None
+    high: float | None
+    trials: int
+    verdict: Verdict
+    needed: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return asdict(self) | {"verdict": str(self.verdict)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From what `to_dict` gave."""
+        return cls(**(values | {"verdict": Verdict(values["verdict"])}))
+
+    @property
+    def words(self) -> str:
+        """What was seen and what was required, in one sentence without the verdict."""
+        match self.metric:
+            case "share":
+                return self._share_words()
+            case "percentile":
+                return self._percentile_words()
+            case _:
+                return self._goodput_words()
+
+    def _share_words(self) -> str:
+        within = "" if self.deadline_ms is None else f" within {milliseconds(self.deadline_ms)}"
+        required = f"required {percent(self.target)}"
+        if self.estimate is None or self.low is None or self.high is None:
+            return f"no message was due to arrive{within}; {required}"
+        text = (
+            f"{percent(self.estimate)} of {count(self.trials)} messages arrived{within} "
+            f"(95 % interval {percent_range(self.low, self.high)}, {required})"
+        )
+        if self.verdict is not Verdict.NOT_SHOWN:
+            return text
+        if self.needed is None:
+            return f"{text}: the interval holds the target; more messages would tell"
+        if self.estimate == 1:
+            return f"{text}: {count(self.needed)} messages without a miss would show it"
+        missed = round((1 - self.estimate) * self.trials)
+        return f"{text}: {count(self.needed)} messages with only these {count(missed)} missed would show it"
+
+    def _percentile_words(self) -> str:
+        limit = milliseconds(self.deadline_ms or 0.0)
+        which = f"{percent(self.target)} of the messages that arrived"
+        if self.estimate is None:
+            return f"no message arrived; {percent(self.target)} of them were required to take at most {limit}"
+        low = milliseconds(self.low or 0.0)
+        high = "no upper end" if self.high is None else milliseconds(self.high)
+        text = (
+            f"{which} took at most {milliseconds(self.estimate)} "
+            f"(95 % interval {low} to {high}, {count(self.trials)} messages, required at most {limit})"
+        )
+        if self.verdict is Verdict.NOT_SHOWN and self.needed is not None:
+            return f"{text}: at least {count(self.needed)} messages are needed"
+        return text
+
+    def _goodput_words(self) -> str:
+        required = f"required {rate(self.target)}"
+        if self.estimate is None:
+            return f"nothing was carried; {required}"
+        runs = "1 run" if self.trials == 1 else f"{count(self.trials)} runs"
+        if self.low is None or self.high is None:
+            return f"{rate(self.estimate)} in {runs}, which gives no interval ({required}): fly several seeds"
+        return (
+            f"{rate(self.estimate)} on average over {runs} "
+            f"(95 % interval {rate(self.low)} to {rate(self.high)}, {required})"
+        )
+
+
+def judge(requirement: dict[str, Any], pooled: Stats, goodputs_bps: Sequence[float]) -> Requirement:
+    """Judges one requirement of a flow.
+
+    Args:
+        requirement: `flow`, `metric`, `deadline_ms`, `target` as the scenario gives them.
+        pooled: the flow's statistics over all runs.
+        goodputs_bps: its goodput in each run, in bit/s.
+
+    A percentile is that of the messages that arrived, since a lost one has no delay; its losses are a share's
+    business. Goodput is one number a run: its interval needs two runs, so one run does not show it.
+    """
+    metric, target = str(requirement["metric"]), float(requirement["target"])
+    given: float | None = requirement.get("deadline_ms")
+    deadline_ms = None if given is None else float(given)
+    estimate: float | None
+    low: float | None
+    high: float | None
+    needed: int | None
+    match metric:
+        case "share":
+            successes, trials = pooled.met(deadline_ms)
+            judged = share_verdict(successes, trials, target)
+            verdict, needed = judged.verdict, judged.needed
+            estimate, low, high = _finite(judged.estimate), judged.interval.low, judged.interval.high
+        case "percentile":
+            trials = pooled.delivered
+            estimate = _finite(pooled.delay_quantile(target)) if trials else None
+            low, high = _percentile_interval(pooled, target)
+            verdict, needed = _percentile_verdict(low, high, deadline_ms or 0.0), None
+            if verdict is Verdict.NOT_SHOWN and high is None:
+                needed = values_needed(target)
+        case "goodput":
+            trials = len(goodputs_bps)
+            estimate = math.fsum(goodputs_bps) / trials if trials else None
+            interval = mean_interval(goodputs_bps)
+            low, high = interval or (None, None)
+            verdict = _goodput_verdict(low, high, target)
+            needed = 2 if trials < 2 else None
+        case _:
+            raise ValueError(f"metric: found {metric}, expected share, percentile or goodput")
+    return Requirement(
+        str(requirement["flow"]), metric, deadline_ms, target, estimate, low, high, trials, verdict, needed
+    )
+
+
+def headline(requirements: Sequence[Requirement]) -> str:
+    """The verdict on all requirements in one sentence."""
+    total = len(requirements)
+    if total == 0:
+        return "The scenario states no requirement."
+    failed = sum(requirement.verdict is Verdict.NOT_MET for requirement in requirements)
+    open_ = sum(requirement.verdict is Verdict.NOT_SHOWN for requirement in requirements)
+    if failed:
+        return f"{failed} of {_requirements(total)} {'is' if failed == 1 else 'are'} not met."
+    if open_:
+        verb = "is" if open_ == 1 else "are"
+        return f"None failed, but {open_} of {_requirements(total)} {verb} not shown by this number of trials."
+    return "The requirement is met." if total == 1 else f"All {_requirements(total)} are met."
+
+
+def _requirements(number: int) -> str:
+    return "1 requirement" if number == 1 else f"{number} requirements"
+
+
+def _percentile_interval(pooled: Stats, quantile: float) -> tuple[float | None, float | None]:
+    ranks = percentile_ranks(pooled.delivered, quantile)
+    low = _finite(pooled.delay_rank(ranks.low)) if ranks.low >= 1 else None
+    high = _finite(pooled.delay_rank(ranks.high)) if ranks.high <= pooled.delivered else None
+    return low, high
+
+
+def _percentile_verdict(low: float | None, high: float | None, limit_ms: float) -> Verdict:
+    if high is not None and high <= limit_ms:
+        return Verdict.MET
+    return Verdict.NOT_MET if low is not None and low > limit_ms else Verdict.NOT_SHOWN
+
+
+def _goodput_verdict(low: float | None, high: float | None, target_bps: float) -> Verdict:
+    if low is not None and low >= target_bps:
+        return Verdict.MET
+    return Verdict.NOT_MET if high is not None and high < target_bps else Verdict.NOT_SHOWN
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def count(number: int) -> str:
+    """A whole number with its thousands set apart: 1 799 990."""
+    return f"{number:,}".replace(",", " ")
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 as "99.9993 %", with as many digits as its distance from 0 % or 100 % needs."""
+    return f"{_percent_digits(share)} %"
+
+
+def percent_range(low: float, high: float) -> str:
+    """Two shares as "99.9989–99.9996 %"."""
+    return f"{_percent_digits(low)}–{_percent_digits(high)} %"
+
+
+def _percent_digits(share: float) -> str:
+    from_edge = min(share, 1 - share) * 100
+    decimals = 0 if from_edge < 1e-12 else min(max(2 - math.floor(math.log10(from_edge)), 1), 10)
+    text = f"{share * 100:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def milliseconds(delay_ms: float) -> str:
+    """A delay as "42.3 ms" or, from ten seconds on, "12.3 s"."""
+    return f"{delay_ms:.3g} ms" if delay_ms < 1000 else _long(delay_ms)
+
+
+def _long(delay_ms: float) -> str:
+    return f"{delay_ms:.0f} ms" if delay_ms < 10_000 else f"{delay_ms / 1000:.3g} s"
+
+
+def span(time_s: float) -> str:
+    """A time as "30 min", "12.5 s" or "85 ms"."""
+    for size, unit in ((3600, "h"), (60, "min"), (1, "s")):
+        if time_s >= size:
+            return f"{time_s / size:.4g} {unit}"
+    return milliseconds(time_s * 1000)
+
+
+def rate(bits_per_second: float) -> str:
+    """A rate as "9.87 Mbit/s"."""
+    for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if abs(bits_per_second) >= size:
+            return f"{bits_per_second / size:.3g} {unit}"
+    return f"{bits_per_second:.3g} bit/s"

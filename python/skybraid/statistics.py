@@ -1,0 +1,214 @@
+"""Intervals and verdicts: how much a number of trials can show.
+
+All intervals are two-sided with equal tails at the stated confidence, and all are exact or conservative:
+
+- a share of messages: Clopper and Pearson, Biometrika 26 (1934) 404-413, through the beta distribution;
+- a percentile: distribution-free, between two order statistics whose ranks follow from the binomial
+  distribution (David and Nagaraja, Order Statistics, 3rd ed., section 7.1);
+- a mean over independent runs: Student's t.
+
+The first two count each message as an independent trial. Losses that come in bursts carry less information than
+their number suggests, so a claim near its limit deserves several seeds.
+
+How many loss-free trials show a share: `trials_needed(0.99999)` is 368 887 for the two-sided 95 % interval used
+here; the one-sided bound at 95 % ("rule of three") asks for 299 572, `trials_needed(0.99999, sides=1)`.
+"""
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from scipy import special
+
+CONFIDENCE = 0.95
+"""Confidence of every interval that Skybraid prints."""
+
+
+class Interval(NamedTuple):
+    """A closed range that covers the true value at the stated confidence."""
+
+    low: float
+    high: float
+
+
+class Ranks(NamedTuple):
+    """1-based ranks of the order statistics that enclose a percentile.
+
+    `low` is 0 where no value bounds it from below, `high` is the number of values plus one where none bounds it
+    from above.
+    """
+
+    low: int
+    high: int
+
+
+class Verdict(enum.StrEnum):
+    """What the trials show about a requirement."""
+
+    MET = "met"
+    NOT_MET = "not met"
+    NOT_SHOWN = "not shown"
+
+
+class ShareVerdict(NamedTuple):
+    """A share judged against its target; `needed` is how many trials would show it, where it is not shown."""
+
+    verdict: Verdict
+    estimate: float
+    interval: Interval
+    needed: int | None
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
+    """Exact interval of a probability after `successes` out of `trials`.
+
+    Args:
+        successes: from 0 to `trials`.
+        trials: 0 gives the whole range from 0 to 1.
+        confidence: between 0 and 1, both excluded.
+
+    Raises:
+        ValueError: `successes` is not between 0 and `trials`, or `confidence` is out of range.
+    """
+    if not 0 <= successes <= trials:
+        raise ValueError(f"successes: found {successes}, expected 0 to {trials}, the number of trials")
+    tail = _tail(confidence)
+    failures = trials - successes
+    low = 0.0 if successes == 0 else float(special.betaincinv(successes, failures + 1, tail))
+    high = 1.0 if failures == 0 else float(special.betainccinv(successes + 1, failures, tail))
+    return Interval(low, high)
+
+
+def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDENCE, sides: Literal[1, 2] = 2) -> int:
+    """The fewest trials whose interval lies at or above `target` when `failures` of them fail.
+
+    Args:
+        target: the share to show, between 0 and 1, both excluded.
+        failures: how many trials have failed, 0 or more.
+        confidence: of the interval, between 0 and 1, both excluded.
+        sides: 2 for the two-sided interval that Skybraid prints, 1 for a lower bound alone.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    if not 0 < target < 1:
+        raise ValueError(f"target: found {target}, expected a share between 0 and 1")
+    if failures < 0:
+        raise ValueError(f"failures: found {failures}, expected 0 or more")
+    tail = _tail(confidence, sides)
+
+    def shown(trials: int) -> bool:
+        return trials > failures and float(special.bdtr(failures, trials, 1 - target)) <= tail
+
+    return _first(shown, failures + math.ceil(math.log(tail) / math.log(target)) - 1)
+
+
+def share_verdict(successes: int, trials: int, target: float, confidence: float = CONFIDENCE) -> ShareVerdict:
+    """Judges a share: met when the interval's low end reaches `target`, not met when its high end stays below.
+
+    Otherwise the trials do not show it, and `needed` says how many would, if all further ones succeed; where the
+    share seen lies below the target there is no such promise and `needed` is None.
+
+    Args:
+        successes: trials that succeeded, from 0 to `trials`.
+        trials: trials whose outcome is decided; 0 shows nothing and estimates NaN.
+        target: share from 0 to 1.
+        confidence: of the interval.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    if not 0 <= target <= 1:
+        raise ValueError(f"target: found {target}, expected a share from 0 to 1")
+    interval = clopper_pearson(successes, trials, confidence)
+    estimate = successes / trials if trials else math.nan
+    if trials and interval.low >= target:
+        return ShareVerdict(Verdict.MET, estimate, interval, None)
+    if interval.high < target:
+        return ShareVerdict(Verdict.NOT_MET, estimate, interval, None)
+    promising = target < 1 and not estimate < target
+    needed = trials_needed(target, trials - successes, confidence) if promising else None
+    return ShareVerdict(Verdict.NOT_SHOWN, estimate, interval, needed)
+
+
+def percentile_ranks(values: int, quantile: float, confidence: float = CONFIDENCE) -> Ranks:
+    """Ranks of the two order statistics that enclose a quantile, whatever the distribution.
+
+    Args:
+        values: how many values there are, 0 or more.
+        quantile: between 0 and 1, both excluded (0.95 for the 95th percentile).
+        confidence: of the interval; the true coverage is at least this wherever both ranks exist.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    if not 0 < quantile < 1:
+        raise ValueError(f"quantile: found {quantile}, expected a share between 0 and 1")
+    if values < 0:
+        raise ValueError(f"values: found {values}, expected 0 or more")
+    tail = _tail(confidence)
+
+    def at_most(rank: int) -> float:
+        return float(special.bdtr(rank, values, quantile)) if rank < values else 1.0
+
+    # With B of the values below the quantile, it lies between the two ranks when low <= B < high.
+    guess = int(values * quantile)
+    low = _first(lambda rank: rank >= values or at_most(rank) > tail, guess)
+    high = _first(lambda rank: rank > values or at_most(rank - 1) >= 1 - tail, guess)
+    return Ranks(low, high)
+
+
+def values_needed(quantile: float, confidence: float = CONFIDENCE) -> int:
+    """The fewest values whose largest bounds the quantile from above: 146 for the 97.5th percentile at 95 %.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    if not 0 < quantile < 1:
+        raise ValueError(f"quantile: found {quantile}, expected a share between 0 and 1")
+    return math.ceil(math.log(_tail(confidence)) / math.log(quantile))
+
+
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """Distribution-free interval of the median of independent values, or None below six values (at 95 %)."""
+    ranks = percentile_ranks(len(values), 0.5, confidence)
+    if ranks.low < 1 or ranks.high > len(values):
+        return None
+    ordered = sorted(values)
+    return Interval(ordered[ranks.low - 1], ordered[ranks.high - 1])
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
+    """Student's t interval of the mean of independent values, or None below two values."""
+    count = len(values)
+    if count < 2:
+        return None
+    mean = math.fsum(values) / count
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    reach = float(special.stdtrit(count - 1, 1 - _tail(confidence))) * math.sqrt(variance / count)
+    return Interval(mean - reach, mean + reach)
+
+
+def _tail(confidence: float, sides: int = 2) -> float:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence: found {confidence}, expected a share between 0 and 1")
+    return (1 - confidence) / sides
+
+
+def _first(holds: Callable[[int], bool], guess: int) -> int:
+    """The smallest whole number from 0 on at which a monotone condition holds, searched outwards from a guess."""
+    low, high, step = -1, max(guess, 0), 1
+    while not holds(high):
+        low, high, step = high, high + step, step * 2
+    step = 1
+    while high - step > low and holds(high - step):
+        high, step = high - step, step * 2
+    low = max(low, high - step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,188 @@
+"""What a flow did in one run or over many: goodput, delay, losses, shares of the paths."""
+
+import functools
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from skybraid._core import FlowStats
+from skybraid.requirements import Requirement
+from skybraid.statistics import median_interval
+
+PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.999": 0.99999}
+"""Delay percentiles that are told, by name."""
+
+T = TypeVar("T")
+
+_TAIL_POINTS_PER_DECADE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSummary:
+    """A flow over all runs: totals are sums; every other number is that of the one run, or the median over runs.
+
+    Attributes:
+        sent: messages handed over by the application.
+        delivered: messages that arrived whole.
+        lost: messages that never will.
+        in_flight: messages undecided at the end, which count neither way.
+        goodput_bps: application data that arrived, in bit/s.
+        delay_ms: one-way delay percentiles of the messages that arrived, in ms; None where nothing arrived.
+        lost_by_cause: packets with the flow's data that the links lost, by cause; some of them were made good by a
+            retransmission or a copy.
+        share: share of the packets with the flow's data that were sent on each path, 0 to 1.
+        won: share of the messages that each path brought first, 0 to 1.
+        interval: with several runs, the 95 % interval of each median in the same nesting (None below six runs).
+        delay_tail: (delay in ms, share of the messages that took longer) over all runs, from the median's side to
+            the last message.
+    """
+
+    sent: int
+    delivered: int
+    lost: int
+    in_flight: int
+    goodput_bps: float
+    delay_ms: dict[str, float | None]
+    lost_by_cause: dict[str, float]
+    share: dict[str, float]
+    won: dict[str, float]
+    interval: dict[str, Any] | None = None
+    delay_tail: list[tuple[float, float]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From what `to_dict` gave."""
+        tail = [(float(delay), float(share)) for delay, share in values["delay_tail"]]
+        return cls(**(values | {"delay_tail": tail}))
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One run of a scenario.
+
+    Attributes:
+        seed: root of its random streams.
+        simulated_s: simulated time in s.
+        packet_hops: packets that a link was offered.
+        flows: what each flow did.
+        requirements: each requirement judged on this run alone.
+        links: totals of each link direction: path, direction, delivered, delivered_bytes, lost_<cause>.
+    """
+
+    seed: int
+    simulated_s: float
+    packet_hops: int
+    flows: dict[str, FlowSummary]
+    requirements: tuple[Requirement, ...]
+    links: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {
+            "seed": self.seed,
+            "simulated_s": self.simulated_s,
+            "packet_hops": self.packet_hops,
+            "flows": {name: flow.to_dict() for name, flow in self.flows.items()},
+            "requirements": [requirement.to_dict() for requirement in self.requirements],
+            "links": self.links,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From what `to_dict` gave."""
+        return cls(
+            values["seed"],
+            values["simulated_s"],
+            values["packet_hops"],
+            {name: FlowSummary.from_dict(flow) for name, flow in values["flows"].items()},
+            tuple(Requirement.from_dict(requirement) for requirement in values["requirements"]),
+            values["links"],
+        )
+
+
+def one_run(stats: FlowStats) -> FlowSummary:
+    """A flow in one run, without its tail."""
+    return FlowSummary(
+        sent=stats.sent,
+        delivered=stats.delivered,
+        lost=stats.lost,
+        in_flight=stats.in_flight,
+        goodput_bps=stats.goodput_bps,
+        delay_ms={name: _finite(stats.delay_quantile(q)) for name, q in PERCENTILES.items()},
+        lost_by_cause=dict(stats.lost_by_cause),
+        share=dict(stats.share),
+        won=dict(stats.won),
+    )
+
+
+def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
+    """A flow over one or several runs: totals summed, the rest medians over the runs with their intervals."""
+    runs = [one_run(run) for run in stats]
+    several = len(runs) > 1
+    return FlowSummary(
+        sent=sum(run.sent for run in runs),
+        delivered=sum(run.delivered for run in runs),
+        lost=sum(run.lost for run in runs),
+        in_flight=sum(run.in_flight for run in runs),
+        goodput_bps=statistics.median(run.goodput_bps for run in runs),
+        delay_ms=_medians([run.delay_ms for run in runs]),
+        lost_by_cause=_numbers(_medians([run.lost_by_cause for run in runs])),
+        share=_numbers(_medians([run.share for run in runs])),
+        won=_numbers(_medians([run.won for run in runs])),
+        interval={
+            "goodput_bps": median_interval([run.goodput_bps for run in runs]),
+            "delay_ms": _intervals([run.delay_ms for run in runs]),
+            "lost_by_cause": _intervals([run.lost_by_cause for run in runs]),
+            "share": _intervals([run.share for run in runs]),
+            "won": _intervals([run.won for run in runs]),
+        }
+        if several
+        else None,
+        delay_tail=delay_tail(pooled(stats)),
+    )
+
+
+def pooled(stats: Sequence[FlowStats]) -> FlowStats:
+    """The statistics of all runs as if they had been one."""
+    return functools.reduce(lambda all_, one: all_.merge(one), stats)
+
+
+def delay_tail(stats: FlowStats) -> list[tuple[float, float]]:
+    """The complementary distribution of delay: (delay in ms, share that took longer), denser towards the tail."""
+    if stats.delivered == 0:
+        return []
+    decades = math.log10(max(stats.delivered, 10))
+    tail = np.logspace(0, -decades, max(int(decades * _TAIL_POINTS_PER_DECADE), 2))
+    body = np.linspace(1, 0.1, 19)
+    shares = np.unique(np.concatenate([tail, body]))[::-1]
+    points = [(stats.delay_quantile(float(max(1 - share, 0))), float(share)) for share in shares]
+    return [(round(delay, 6), share) for delay, share in points if math.isfinite(delay)]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _medians(runs: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    return _each(runs, lambda values: statistics.median(values) if values else None)
+
+
+def _intervals(runs: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+    return _each(runs, median_interval)
+
+
+def _each(runs: Sequence[Mapping[str, float | None]], summarise: Callable[[list[float]], T]) -> dict[str, T]:
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: summarise([value for run in runs if (value := run.get(name)) is not None]) for name in names}

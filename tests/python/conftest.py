@@ -1,0 +1,77 @@
+"""A flight of ten seconds over two plain paths, and the command as its users run it."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skybraid import Results, Scenario, run
+
+TWO_PATHS = """
+name = "Two plain paths"
+duration = "10s"
+seed = 3
+
+[path.near]
+uplink.rate = "20Mbit/s"
+uplink.delay = "20ms"
+uplink.queue = { packets = 100 }
+uplink.loss = { uniform = "0.5%" }
+downlink.rate = "20Mbit/s"
+downlink.delay = "20ms"
+downlink.queue = { packets = 100 }
+downlink.loss = { uniform = "0.5%" }
+
+[path.far]
+uplink.rate = "20Mbit/s"
+uplink.delay = "60ms"
+uplink.queue = { packets = 100 }
+downlink.rate = "20Mbit/s"
+downlink.delay = "60ms"
+downlink.queue = { packets = 100 }
+
+[flow.video]
+from = "vehicle"
+traffic = { kind = "cbr", rate = "4Mbit/s", packet = "1000B" }
+transport = { protocol = "udp", scheduler = "round_robin" }
+require = [{ deadline = "100ms", share = "95%" }, { delay = "90ms", percentile = "95%" }]
+
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "100kbit/s", packet = "125B" }
+transport = { protocol = "udp", scheduler = "redundant" }
+require = { deadline = "100ms", share = "99.999%" }
+
+[[event]]
+at = "4s"
+path.far.down = "1s"
+"""
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def two_paths(tmp_path: Path) -> Path:
+    """The scenario's file, in a folder of its own."""
+    file = tmp_path / "two-paths.toml"
+    file.write_text(TWO_PATHS, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def flown(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The result of one flight, on disk."""
+    return run(Scenario(TWO_PATHS), out=tmp_path_factory.mktemp("flown") / "result")
+
+
+@pytest.fixture
+def skybraid(tmp_path: Path) -> Command:
+    """Runs the command in an empty folder and gives what it printed and its exit code."""
+
+    def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "skybraid", *map(str, arguments)]
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    return command

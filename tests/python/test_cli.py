@@ -1,0 +1,207 @@
+"""The command: what it prints, the codes it leaves with, and that it never harms a result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import TWO_PATHS, Command
+
+MET = TWO_PATHS.replace('share = "99.999%"', 'share = "90%"').replace('share = "95%"', 'share = "70%"')
+
+
+def everything_below(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_flight_is_judged_in_plain_words(skybraid: Command, two_paths: Path) -> None:
+    done = skybraid("run", two_paths)
+    assert done.returncode == 1
+    assert "messages arrived within 100 ms (95 % interval" in done.stdout
+    assert "required 99.999 %" in done.stdout
+    assert "runs/two-plain-paths-3" in done.stdout
+    assert "Traceback" not in done.stderr
+    folder = two_paths.parent / "runs" / "two-plain-paths-3"
+    assert {file.name for file in folder.iterdir()} == {
+        "messages.parquet", "subflows.parquet", "links.parquet", "summary.parquet", "flows.parquet",
+        "summary.json", "scenario.toml", "provenance.json",
+    }  # fmt: skip
+
+
+def test_the_exit_code_is_nought_when_all_is_met(skybraid: Command, two_paths: Path) -> None:
+    two_paths.write_text(MET, encoding="utf-8")
+    done = skybraid("run", two_paths, "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_json_is_one_object_and_nothing_else(skybraid: Command, two_paths: Path) -> None:
+    done = skybraid("run", two_paths, "--json")
+    result = json.loads(done.stdout)
+    assert {"requirements", "simulated_s", "wall_s", "packet_hops", "seed", "version", "tables", "flows"} <= set(result)
+    for requirement in result["requirements"]:
+        assert {"flow", "metric", "estimate", "low", "high", "trials", "verdict"} <= set(requirement)
+        assert requirement["verdict"] in ("met", "not met", "not shown")
+    assert result["simulated_s"] == 10
+    assert result["seed"] == 3
+    assert result["packet_hops"] > 0
+    for path in result["tables"].values():
+        assert (two_paths.parent / path).exists()
+    video = result["flows"]["video"]
+    assert {"goodput_bps", "delay_ms", "lost_by_cause", "share"} <= set(video)
+    assert set(video["delay_ms"]) == {"p50", "p95", "p99", "p99.9", "p99.999"}
+    assert sum(video["share"].values()) == pytest.approx(1)
+
+
+def test_json_of_several_seeds_gives_medians_with_intervals(skybraid: Command, two_paths: Path) -> None:
+    done = skybraid("run", two_paths, "--json", "--seeds", "1..7", "--set", "duration=5s")
+    result = json.loads(done.stdout)
+    assert result["seeds"] == [1, 2, 3, 4, 5, 6, 7]
+    assert result["simulated_s"] == 35
+    low, high = result["flows"]["video"]["interval"]["goodput_bps"]
+    assert low <= result["flows"]["video"]["goodput_bps"] <= high
+
+
+def test_the_summary_alone_keeps_no_tables_and_little_memory(two_paths: Path) -> None:
+    words = [sys.executable, "-m", "skybraid", "run", str(two_paths), "--summary", "--quiet", "--set", "duration=2min"]
+    child = subprocess.Popen(words, cwd=two_paths.parent)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 1
+    assert used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) < 100e6
+    folder = two_paths.parent / "runs" / "two-plain-paths-3"
+    assert {file.name for file in folder.iterdir()} == {"summary.json", "scenario.toml", "provenance.json"}
+
+
+def test_a_second_flight_gets_a_folder_of_its_own(skybraid: Command, two_paths: Path) -> None:
+    first = skybraid("run", two_paths, "--summary")
+    second = skybraid("run", two_paths, "--summary")
+    assert "result: runs/two-plain-paths-3\n" in first.stdout
+    assert "result: runs/two-plain-paths-3-2\n" in second.stdout
+
+
+def test_a_result_that_is_there_already_stays_as_it_is(skybraid: Command, two_paths: Path) -> None:
+    skybraid("run", two_paths, "--out", "kept", "--quiet")
+    before = everything_below(two_paths.parent)
+    done = skybraid("run", two_paths, "--out", "kept")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: kept: found files in it")
+    assert everything_below(two_paths.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "nowhere.toml"], ["nowhere.toml", "No such file"]),
+        (["run", "two-paths.toml", "--set", "path.near.uplink.rat=5Mbit/s"], ["rat", "rate"]),
+        (["run", "two-paths.toml", "--set", "path.near.uplink.rate=5"], ["rate", "5", "unit"]),
+        (["run", "two-paths.toml", "--set", "duration"], ["--set", "KEY=VALUE"]),
+        (["run", "two-paths.toml", "--seeds", "9..1"], ["--seeds", "1..100"]),
+        (["run", "two-paths.toml", "--seed", "1", "--seeds", "1..2"], ["seed, seeds: found both"]),
+        (["run", "two-paths.toml", "--tables", "frames"], ["frames", "messages"]),
+        (["run", "two-paths.toml", "--out", "two-paths.toml/result"], ["Not a directory"]),
+        (["run", "two-paths.toml", "--bogus"], ["--bogus"]),
+        (["report", "."], ["expected a result folder"]),
+        (["plot", "."], ["expected a result folder"]),
+        (["list", "planets"], ["found planets, expected one of schedulers"]),
+        (["new", "two-paths"], ["two-paths.toml", "nothing was changed"]),
+    ],
+)
+def test_bad_input_leaves_with_two_and_plain_words(
+    skybraid: Command, two_paths: Path, arguments: list[str], words: list[str]
+) -> None:
+    before = everything_below(two_paths.parent)
+    done = skybraid(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert everything_below(two_paths.parent) == before
+
+
+def test_ctrl_c_leaves_earlier_results_whole_and_nothing_half_done(skybraid: Command, two_paths: Path) -> None:
+    skybraid("run", two_paths, "--out", "earlier", "--quiet")
+    before = everything_below(two_paths.parent)
+    words = [sys.executable, "-m", "skybraid", "run", str(two_paths), "--out", "later", "--set", "duration=200h"]
+    child = subprocess.Popen(words, cwd=two_paths.parent, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(two_paths.parent.glob(".later.*.partial")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    _, told = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "interrupted" in told
+    assert "Traceback" not in told
+    assert everything_below(two_paths.parent) == before
+    assert not list(two_paths.parent.glob(".later*"))
+
+
+def test_progress_goes_to_standard_error_in_plain_lines_when_piped(skybraid: Command, two_paths: Path) -> None:
+    done = skybraid("run", two_paths, "--summary")
+    assert "simulating: 100 %\n" in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
+
+
+def test_report_and_plots_are_written_beside_the_tables(skybraid: Command, two_paths: Path) -> None:
+    skybraid("run", two_paths, "--out", "result", "--report", "--quiet")
+    folder = two_paths.parent / "result"
+    assert (folder / "report.html").stat().st_size > 10_000
+    assert skybraid("report", "result", "--out", "elsewhere.html").stdout == "elsewhere.html\n"
+    drawn = skybraid("plot", "result")
+    assert drawn.returncode == 0
+    assert len(drawn.stdout.splitlines()) == 6
+    for suffix in ("svg", "pdf", "png"):
+        done = skybraid("plot", "result", "--kind", "delay", "--out", f"delay.{suffix}")
+        assert done.returncode == 0
+        assert (two_paths.parent / f"delay.{suffix}").stat().st_size > 1_000
+    assert skybraid("plot", "result", "--kind", "delay", "--out", "delay.bmp").returncode == 2
+    assert skybraid("plot", "result", "--kind", "moon").returncode == 2
+
+
+@pytest.mark.parametrize("kind", ["schedulers", "congestion", "protocols", "links", "traffic"])
+def test_the_lists_say_what_a_scenario_may_name(skybraid: Command, kind: str) -> None:
+    entries = json.loads(skybraid("list", kind, "--json").stdout)
+    assert entries
+    plain = skybraid("list", kind).stdout
+    for entry in entries:
+        assert {"name", "summary", "source", "parameters"} <= set(entry)
+        assert entry["name"] in plain
+
+
+def test_a_new_scenario_flies(skybraid: Command, tmp_path: Path) -> None:
+    assert skybraid("new", "my-first-flight").stdout == "my-first-flight.toml\n"
+    assert 'name = "My first flight"' in (tmp_path / "my-first-flight.toml").read_text(encoding="utf-8")
+    done = skybraid("run", "my-first-flight.toml", "--set", "duration=5s", "--summary")
+    assert done.returncode in (0, 1), done.stderr
+
+
+def test_the_doctor_says_what_is_there_and_what_mends_the_rest(skybraid: Command) -> None:
+    done = skybraid("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert checks["package polars"]["present"]
+    assert all(check["mend"] for check in checks.values() if not check["present"])
+    assert skybraid("doctor").returncode == done.returncode == 0
+
+
+def test_the_version_is_printed(skybraid: Command) -> None:
+    assert skybraid("--version").stdout.startswith("skybraid 0.")
+
+
+def test_the_replay_command_flies_the_same_again(skybraid: Command, two_paths: Path) -> None:
+    import shlex
+
+    first = skybraid("run", two_paths, "--seed", "9", "--set", "duration=5s", "--out", "first")
+    assert first.returncode == 1
+    provenance = json.loads((two_paths.parent / "first" / "provenance.json").read_text(encoding="utf-8"))
+    words = shlex.split(provenance["replay"])
+    assert words[0] == "skybraid"
+    skybraid(*words[1:], "--out", "second")
+    for table in ("messages", "links", "subflows"):
+        file = f"{table}.parquet"
+        assert (two_paths.parent / "first" / file).read_bytes() == (two_paths.parent / "second" / file).read_bytes()

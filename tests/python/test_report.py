@@ -1,0 +1,161 @@
+"""The report and the figures."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from matplotlib.axes import Axes
+
+from conftest import TWO_PATHS
+from skybraid import MissingTableError, Results, Scenario, plots, run
+from skybraid.report import html, longest_gaps, path_stories
+
+VOID = {"meta", "br", "img", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Collects the text, the addresses and the identifiers of a page, and holds its tags against one another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "data", "action", "srcset"):
+                self.addresses.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data.replace("\u00a0", " ")
+
+
+def parsed(results: Results) -> tuple[str, Page]:
+    text, page = html(results), Page()
+    page.feed(text)
+    assert page.open == []
+    return text, page
+
+
+def test_the_report_is_one_page_that_loads_nothing(flown: Results, tmp_path: Path) -> None:
+    file = flown.report(tmp_path / "report.html")
+    assert file.stat().st_size < 3_000_000
+    text, page = parsed(flown)
+    assert file.read_text(encoding="utf-8") == text
+    assert all(address.startswith("#") for address in page.addresses)
+    assert not re.search(r"https?://|@import|<script", text)
+    assert all(reference[1:] in page.ids for reference in page.addresses)
+    assert len(set(page.ids)) == len(page.ids)
+    assert "prefers-color-scheme: dark" in text
+    assert 'name="viewport"' in text
+
+
+def test_the_report_says_the_verdict_first_then_the_rest(flown: Results) -> None:
+    _, page = parsed(flown)
+    wanted = [
+        "required 95 %",
+        "Flows",
+        "p99.999",
+        "Packets lost by cause",
+        "Paths",
+        "outages",
+        "skybraid run",
+        "sha256",
+        "[flow",
+    ]
+    places = [page.text.find(word) for word in wanted]
+    assert -1 not in places
+    assert "control: 99.999 % within 100 ms" in page.text
+    for requirement in flown.requirements:
+        assert requirement.words in page.text
+    assert places[0] < places[1]
+
+
+def test_the_drawings_take_their_ink_from_the_page(flown: Results) -> None:
+    text, _ = parsed(flown)
+    assert "currentColor" in text
+    assert plots.INK not in text
+
+
+def test_a_name_cannot_break_the_page() -> None:
+    results = run(Scenario(TWO_PATHS.replace("Two plain paths", "<script>alert(1)</script> & co")), tables=[])
+    text, page = parsed(results)
+    assert "<script" not in text
+    assert "<script>alert(1)</script> & co" in page.text
+
+
+def test_without_tables_the_report_says_what_is_missing() -> None:
+    _, page = parsed(run(Scenario(TWO_PATHS), tables=[]))
+    assert "not drawn" in page.text
+    assert "required 95 %" in page.text
+
+
+def test_several_seeds_have_a_report_too() -> None:
+    scenario = Scenario(TWO_PATHS).with_("duration", "5s")
+    _, page = parsed(run(scenario, seeds=range(1, 8), tables=["links", "messages"]))
+    assert "7 flights" in page.text
+    assert "seeds 1 to 7" in page.text
+
+
+def test_the_outage_of_the_scenario_is_in_the_story_of_its_path(flown: Results) -> None:
+    stories = {(story.path, story.direction): story for story in path_stories(flown)}
+    for direction in ("uplink", "downlink"):
+        far, near = stories["far", direction], stories["near", direction]
+        assert far.outages == 1
+        assert far.longest_outage_s == pytest.approx(1.0, abs=0.11)
+        assert far.down == pytest.approx(0.1, abs=0.02)
+        assert near.outages == 0
+        assert far.delay_ms == pytest.approx(60)
+        assert near.rate_bps == pytest.approx(20e6)
+
+
+def test_the_longest_gap_is_that_of_the_messages(flown: Results) -> None:
+    gaps = longest_gaps(flown)
+    assert set(gaps) == {"video", "control"}
+    assert 0.01 <= gaps["control"] < 1
+
+
+@pytest.mark.parametrize("kind", plots.KINDS)
+def test_every_kind_of_figure_is_drawn(flown: Results, kind: str, tmp_path: Path) -> None:
+    figure = plots.KINDS[kind].draw(flown)
+    assert figure.axes
+    figure.savefig(tmp_path / f"{kind}.svg")
+
+
+def test_a_path_keeps_its_colour_through_all_figures(flown: Results) -> None:
+    def colours(axes: Axes) -> dict[object, object]:
+        return {line.get_label(): line.get_color() for line in axes.get_lines()}
+
+    queue = colours(plots.queue(flown).axes[0])
+    near = colours(plots.timeline(flown, ["near"]).axes[0])
+    assert queue["near"] == near["uplink rate"] == plots.COLOURS[0]
+    assert queue["far"] == plots.COLOURS[1]
+
+
+def test_the_outage_is_shaded_on_its_own_path_alone(flown: Results) -> None:
+    axes = plots.timeline(flown).axes
+    near, far = axes[0], axes[1]
+    assert len(far.patches) == 2
+    assert len(near.patches) == 0
+
+
+def test_a_figure_without_its_table_and_a_path_that_is_not_there_are_told(flown: Results) -> None:
+    with pytest.raises(MissingTableError, match="links"):
+        plots.timeline(run(Scenario(TWO_PATHS), tables=[]))
+    with pytest.raises(MissingTableError, match="found moon, expected one of near, far"):
+        plots.timeline(flown, ["moon"])

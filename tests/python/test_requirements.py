@@ -1,0 +1,126 @@
+"""Requirements judged, and said in plain words."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from skybraid.requirements import Requirement, count, headline, judge, milliseconds, percent, rate, span
+from skybraid.statistics import Verdict
+
+
+@dataclass
+class Seen:
+    """Statistics of a flow made by hand."""
+
+    delays_ms: list[float] = field(default_factory=list)
+    trials: int = 0
+    in_time: int = 0
+
+    @property
+    def delivered(self) -> int:
+        return len(self.delays_ms)
+
+    def met(self, deadline_ms: float | None = None) -> tuple[int, int]:
+        return self.in_time, self.trials
+
+    def delay_quantile(self, q: float) -> float:
+        return self.delays_ms[int(q * (len(self.delays_ms) - 1))]
+
+    def delay_rank(self, rank: int) -> float:
+        return self.delays_ms[rank - 1]
+
+
+def share(successes: int, trials: int, target: float) -> Requirement:
+    required = {"flow": "control", "metric": "share", "deadline_ms": 300.0, "target": target}
+    return judge(required, Seen(trials=trials, in_time=successes), [1e6])
+
+
+def percentile(delays_ms: list[float], quantile: float, limit_ms: float) -> Requirement:
+    required = {"flow": "video", "metric": "percentile", "deadline_ms": limit_ms, "target": quantile}
+    return judge(required, Seen(delays_ms=delays_ms), [1e6])
+
+
+def goodput(runs_bps: list[float], target_bps: float) -> Requirement:
+    required = {"flow": "video", "metric": "goodput", "deadline_ms": None, "target": target_bps}
+    return judge(required, Seen(), runs_bps)
+
+
+def test_a_share_reads_like_a_sentence() -> None:
+    judged = share(1_799_977, 1_799_990, 0.9999)
+    assert judged.verdict is Verdict.MET
+    assert judged.words == (
+        "99.999278 % of 1 799 990 messages arrived within 300 ms (95 % interval 99.99876–99.999615 %, required 99.99 %)"
+    )
+
+
+def test_a_loss_free_flight_too_short_for_five_nines_says_how_long_it_should_be() -> None:
+    judged = share(10_000, 10_000, 0.99999)
+    assert judged.verdict is Verdict.NOT_SHOWN
+    assert judged.words.endswith("368 887 messages without a miss would show it")
+
+
+def test_no_message_at_all_shows_nothing() -> None:
+    judged = share(0, 0, 0.9)
+    assert judged.verdict is Verdict.NOT_SHOWN
+    assert judged.estimate is None
+    assert judged.words == "no message was due to arrive within 300 ms; required 90 %"
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "verdict"), [(99.0, Verdict.MET), (50.0, Verdict.NOT_MET), (90.0, Verdict.NOT_SHOWN)]
+)
+def test_a_percentile_is_judged_by_the_interval_between_order_statistics(limit_ms: float, verdict: Verdict) -> None:
+    judged = percentile([0.1 * number for number in range(1, 1001)], 0.9, limit_ms)
+    assert judged.verdict is verdict
+    assert judged.low is not None
+    assert judged.high is not None
+    assert judged.low < 90 < judged.high
+
+
+def test_a_percentile_of_too_few_messages_has_no_upper_end() -> None:
+    judged = percentile([1.0, 2.0, 3.0], 0.99, 10.0)
+    assert judged.verdict is Verdict.NOT_SHOWN
+    assert judged.high is None
+    assert "no upper end" in judged.words
+    assert "at least 368 messages are needed" in judged.words
+
+
+def test_goodput_of_one_run_is_not_shown_and_of_several_has_students_interval() -> None:
+    assert goodput([9.5e6], 9e6).verdict is Verdict.NOT_SHOWN
+    assert goodput([9.5e6, 9.6e6, 9.5e6], 9e6).verdict is Verdict.MET
+    assert goodput([8.5e6, 8.6e6, 8.5e6], 9e6).verdict is Verdict.NOT_MET
+
+
+def test_a_requirement_survives_json() -> None:
+    judged = share(95, 100, 0.9)
+    assert Requirement.from_dict(judged.to_dict()) == judged
+
+
+def test_the_headline_counts_what_is_not_met_first() -> None:
+    met, failed, open_ = share(100, 100, 0.9), share(10, 100, 0.9), share(10, 10, 0.9)
+    assert headline([]) == "The scenario states no requirement."
+    assert headline([met]) == "The requirement is met."
+    assert headline([met, met]) == "All 2 requirements are met."
+    assert headline([met, failed, open_]) == "1 of 3 requirements is not met."
+    assert headline([met, open_]).startswith("None failed, but 1 of 2 requirements is not shown")
+
+
+def test_an_unknown_metric_is_refused() -> None:
+    with pytest.raises(ValueError, match="metric: found jitter"):
+        judge({"flow": "video", "metric": "jitter", "target": 1.0}, Seen(), [])
+
+
+def test_numbers_are_written_as_an_engineer_reads_them() -> None:
+    assert count(1_799_990) == "1 799 990"
+    assert percent(0.99999) == "99.999 %"
+    assert percent(1.0) == "100 %"
+    assert percent(0.9999999) != "100 %"
+    assert percent(0.0) == "0 %"
+    assert percent(1e-5) == "0.001 %"
+    assert milliseconds(42.34) == "42.3 ms"
+    assert milliseconds(1234.0) == "1234 ms"
+    assert milliseconds(70_000.0) == "70 s"
+    assert span(1800) == "30 min"
+    assert span(0.085) == "85 ms"
+    assert rate(9.873e6) == "9.87 Mbit/s"
+    assert rate(0.0) == "0 bit/s"

@@ -1,0 +1,81 @@
+"""Scenarios from a file, from text and built in code."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import TWO_PATHS
+from skybraid import Scenario, ScenarioError
+from skybraid.scenario import toml_value
+
+
+def test_a_file_says_what_is_in_it(two_paths: Path) -> None:
+    scenario = Scenario.load(two_paths)
+    assert scenario.name == "Two plain paths"
+    assert scenario.seed == 3
+    assert scenario.duration_s == 10
+    assert scenario.flows == ["video", "control"]
+    assert scenario.paths == ["near", "far"]
+    assert [(one["flow"], one["metric"]) for one in scenario.requirements] == [
+        ("video", "share"),
+        ("video", "percentile"),
+        ("control", "share"),
+    ]
+    assert scenario.requirements[2]["deadline_ms"] == 100
+    assert scenario.requirements[2]["target"] == pytest.approx(0.99999)
+    assert scenario.inputs() == []
+
+
+def test_built_in_code_it_is_the_same_scenario() -> None:
+    import tomllib
+
+    built = Scenario.build(tomllib.loads(TWO_PATHS))
+    assert built.digest() == Scenario(TWO_PATHS).digest()
+
+
+def test_the_effective_scenario_is_a_scenario_again() -> None:
+    scenario = Scenario(TWO_PATHS)
+    assert Scenario(scenario.toml()).toml() == scenario.toml()
+
+
+def test_one_key_replaced_gives_another_scenario() -> None:
+    scenario = Scenario(TWO_PATHS)
+    longer = scenario.with_("duration", "20s")
+    assert (scenario.duration_s, longer.duration_s) == (10, 20)
+    assert longer.with_("seed", 8).seed == 8
+    assert longer.overrides == (("duration", '"20s"'),)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TWO_PATHS.replace("duration", "durration"), ["durration", "duration"]),
+        (TWO_PATHS.replace('"20ms"', '"20"'), ["delay", "20", "unit"]),
+        (TWO_PATHS.replace('"20Mbit/s"', '"-5Mbit/s"'), ["rate", "-5Mbit/s"]),
+        ("name = ", []),
+    ],
+    ids=["unknown key", "no unit", "negative rate", "not TOML"],
+)
+def test_an_error_names_the_file_and_what_was_found(text: str, words: list[str]) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        Scenario(text, "flight.toml")
+    for word in ["flight.toml", *words]:
+        assert word in str(caught.value)
+
+
+def test_a_missing_file_and_a_file_that_is_no_text_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"nowhere\.toml: cannot read the scenario: No such file"):
+        Scenario.load(tmp_path / "nowhere.toml")
+    odd = tmp_path / "odd.toml"
+    odd.write_bytes(b"name = '\xff'")
+    with pytest.raises(ScenarioError, match="byte 8 is not UTF-8"):
+        Scenario.load(odd)
+
+
+def test_values_are_written_as_toml_on_one_line() -> None:
+    assert toml_value("10Mbit/s") == '"10Mbit/s"'
+    assert toml_value({"uniform": "0.1%"}) == '{ uniform = "0.1%" }'
+    assert toml_value([["0s", "10Mbit/s"], ["5s", "2Mbit/s"]]) == '[["0s", "10Mbit/s"], ["5s", "2Mbit/s"]]'
+    assert toml_value({"a b": True}) == '{ "a b" = true }'
+    with pytest.raises(ScenarioError):
+        toml_value(object())
