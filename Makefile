@@ -21,7 +21,7 @@ $(VENV)/.installed: constraints.txt
 	touch $@
 
 fly: build
-	@$(VENV)/bin/skybraid run $(SCENARIO) || [ $$? -eq 1 ]
+	@$(VENV)/bin/skybraid run $(SCENARIO) --report || [ $$? -eq 1 ]
 
 test: lint test-rust test-python
 

@@ -1,15 +1,29 @@
 """Types of the native module; kept by hand beside the glue that it describes."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self, final
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "FlowStats",
+    "Interrupted",
+    "Link",
+    "Run",
+    "Scenario",
+    "ScenarioError",
+    "SkybraidError",
+    "__version__",
+    "causes",
+    "read_trace",
+    "registry",
+]
+
 __version__: str
 
-#: A table's column: numbers as they are, categories as codes with their names (largest code: null).
-Column = NDArray[Any] | tuple[NDArray[np.uint8], list[str]]
+# A table's column: numbers as they are, categories as codes with their names (the largest code is null).
+_Column: TypeAlias = NDArray[Any] | tuple[NDArray[np.uint8], list[str]]
 
 class SkybraidError(Exception): ...
 class ScenarioError(SkybraidError): ...
@@ -51,8 +65,8 @@ class Run:
     def packet_hops(self) -> int: ...
     def flow_stats(self) -> list[FlowStats]: ...
     def link_stats(self) -> list[dict[str, Any]]: ...
-    def columns(self, table: str) -> dict[str, Column]: ...
-    def batches(self, table: str, rows: int) -> Iterator[dict[str, Column]]: ...
+    def columns(self, table: str) -> dict[str, _Column]: ...
+    def batches(self, table: str, rows: int) -> Iterator[dict[str, _Column]]: ...
 
 @final
 class FlowStats:

@@ -230,11 +230,14 @@ def _percent_digits(share: float) -> str:
 
 def milliseconds(delay_ms: float) -> str:
     """A delay as "42.3 ms" or, from ten seconds on, "12.3 s"."""
-    return f"{delay_ms:.3g} ms" if delay_ms < 1000 else _long(delay_ms)
+    if delay_ms >= 10_000:
+        return f"{_rounded(delay_ms / 1000):g} s"
+    return f"{delay_ms:.0f} ms" if delay_ms >= 999.5 else f"{_rounded(delay_ms):g} ms"
 
 
-def _long(delay_ms: float) -> str:
-    return f"{delay_ms:.0f} ms" if delay_ms < 10_000 else f"{delay_ms / 1000:.3g} s"
+def _rounded(value: float) -> float:
+    """Three significant digits."""
+    return float(f"{value:.3g}")
 
 
 def span(time_s: float) -> str:
@@ -247,7 +250,8 @@ def span(time_s: float) -> str:
 
 def rate(bits_per_second: float) -> str:
     """A rate as "9.87 Mbit/s"."""
+    value = _rounded(bits_per_second)
     for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
-        if abs(bits_per_second) >= size:
-            return f"{bits_per_second / size:.3g} {unit}"
-    return f"{bits_per_second:.3g} bit/s"
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g} bit/s"

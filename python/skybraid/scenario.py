@@ -122,11 +122,11 @@ class Scenario:
         return self._native.warnings()
 
     def toml(self) -> str:
-        """The effective scenario: presets filled in, overrides applied."""
+        """The effective scenario: the text with the overrides applied."""
         return self._native.toml()
 
     def digest(self) -> str:
-        """The sha256 of the effective scenario, in hexadecimal."""
+        """The sha256 of the effective scenario's text, in hexadecimal."""
         return hashlib.sha256(self.toml().encode()).hexdigest()
 
     def __repr__(self) -> str:

@@ -10,8 +10,9 @@ All intervals are two-sided with equal tails at the stated confidence, and all a
 The first two count each message as an independent trial. Losses that come in bursts carry less information than
 their number suggests, so a claim near its limit deserves several seeds.
 
-How many loss-free trials show a share: `trials_needed(0.99999)` is 368 887 for the two-sided 95 % interval used
-here; the one-sided bound at 95 % ("rule of three") asks for 299 572, `trials_needed(0.99999, sides=1)`.
+A requirement is a claim to one side, so it is judged by the one-sided bound at 95 %: `trials_needed(0.99999)` is
+299 572 loss-free trials (the "rule of three"). The interval that is printed beside it is the two-sided one, which is a
+little wider; 368 887 loss-free trials bring its low end to 99.999 %.
 """
 
 import enum
@@ -80,14 +81,14 @@ def clopper_pearson(successes: int, trials: int, confidence: float = CONFIDENCE)
     return Interval(low, high)
 
 
-def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDENCE, sides: Literal[1, 2] = 2) -> int:
-    """The fewest trials whose interval lies at or above `target` when `failures` of them fail.
+def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDENCE, sides: Literal[1, 2] = 1) -> int:
+    """The fewest trials whose lower bound reaches `target` when `failures` of them fail.
 
     Args:
         target: the share to show, between 0 and 1, both excluded.
         failures: how many trials have failed, 0 or more.
         confidence: of the interval, between 0 and 1, both excluded.
-        sides: 2 for the two-sided interval that Skybraid prints, 1 for a lower bound alone.
+        sides: 1 for a lower bound alone, by which shares are judged, 2 for the low end of a two-sided interval.
 
     Raises:
         ValueError: an argument is out of range.
@@ -105,7 +106,9 @@ def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDEN
 
 
 def share_verdict(successes: int, trials: int, target: float, confidence: float = CONFIDENCE) -> ShareVerdict:
-    """Judges a share: met when the interval's low end reaches `target`, not met when its high end stays below.
+    """Judges a share: met when its lower bound reaches `target`, not met when its upper bound stays below.
+
+    Each bound holds one-sided at `confidence`; the interval returned is two-sided.
 
     Otherwise the trials do not show it, and `needed` says how many would, if all further ones succeed; where the
     share seen lies below the target there is no such promise and `needed` is None.
@@ -122,10 +125,11 @@ def share_verdict(successes: int, trials: int, target: float, confidence: float 
     if not 0 <= target <= 1:
         raise ValueError(f"target: found {target}, expected a share from 0 to 1")
     interval = clopper_pearson(successes, trials, confidence)
+    lower, upper = clopper_pearson(successes, trials, 1 - 2 * (1 - confidence))
     estimate = successes / trials if trials else math.nan
-    if trials and interval.low >= target:
+    if trials and lower >= target:
         return ShareVerdict(Verdict.MET, estimate, interval, None)
-    if interval.high < target:
+    if upper < target:
         return ShareVerdict(Verdict.NOT_MET, estimate, interval, None)
     promising = target < 1 and not estimate < target
     needed = trials_needed(target, trials - successes, confidence) if promising else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import polars as pl
+    from numpy.typing import NDArray
 
-    from skybraid._core import Column, Run
+    from skybraid._core import Run
+
+    Column = NDArray[Any] | tuple[NDArray[np.uint8], list[str]]
 
 SAMPLED = ("messages", "subflows", "links")
 """Tables that a single run keeps unless told otherwise."""

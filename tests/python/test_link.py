@@ -5,7 +5,12 @@ import pytest
 
 from skybraid import Link, ScenarioError, causes
 
-SATURATED = 'uplink.rate = "12Mbit/s"\nuplink.delay = "10ms"\nuplink.queue = "unlimited"'
+SATURATED = """
+uplink.rate = "12Mbit/s"
+uplink.delay = "10ms"
+uplink.queue = "unlimited"
+downlink.rate = "12Mbit/s"
+"""
 
 
 def test_a_saturated_link_serves_one_packet_after_the_other() -> None:

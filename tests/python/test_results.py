@@ -138,7 +138,7 @@ def test_a_folder_below_a_file_cannot_be_written(two_paths: Path) -> None:
 def test_a_full_disk_leaves_earlier_results_whole_and_nothing_half_done(two_paths: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)]
     try:
         if subprocess.run(mount, capture_output=True, check=False).returncode:
             pytest.skip("mounting a small disk needs root")
@@ -147,7 +147,7 @@ def test_a_full_disk_leaves_earlier_results_whole_and_nothing_half_done(two_path
     try:
         earlier = run(two_paths, tables=[], out=disk / "earlier")
         with pytest.raises(ResultError, match="later: cannot write the result: No space left on device"):
-            run(two_paths, tables=["messages", "links", "packets"], out=disk / "later")
+            run(two_paths, tables=["messages", "packets"], out=disk / "later")
         assert [file.name for file in disk.iterdir()] == ["earlier"]
         assert Results.open(disk / "earlier").json() == earlier.json()
     finally:

@@ -60,7 +60,7 @@ pub(crate) fn scenario(
 }
 
 /// Reads a single path: the keys of a path's table as TOML, with its preset filled in and its traces
-/// loaded from `folder`. [`PathConfig::link`] then gives either direction.
+/// loaded from `folder`. [`PathConfig::link`] then gives either direction, or says what that one lacks.
 ///
 /// # Errors
 /// As for [`Scenario::parse`]; keys are those of the text, which errors call `path`.
@@ -69,11 +69,6 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
     let top = KeyPath::default();
     let mut config = with_preset(&text, text.read()?, &top)?;
     Inputs::new(&text, folder, None).load_path(&mut config, &top)?;
-    for direction in Direction::ALL {
-        config
-            .link(direction)
-            .map_err(|error| text.wrong(&top.below(&error.key), error.problem))?;
-    }
     Ok(config)
 }
 

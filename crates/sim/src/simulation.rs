@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use skybraid_link::{Cause, Fate, Link};
-use skybraid_traffic::Source;
+use skybraid_link::{Fate, Link};
+use skybraid_traffic::{Source, TrafficConfig};
 use skybraid_transport::scheduler::Choice;
 use skybraid_transport::segment::Flags;
 use skybraid_transport::{
@@ -107,6 +107,8 @@ struct Side {
     gets: usize,
     /// This side answers each message.
     answers: bool,
+    /// A bulk application keeps this side's endpoint filled.
+    is_filled: bool,
     flow: usize,
     /// Sampled totals of the last sample, by path.
     sampled: Vec<[u64; 4]>,
@@ -123,17 +125,22 @@ struct App {
 
 struct Simulation<'a> {
     setup: &'a Setup,
-    observer: &'a mut dyn Observer,
-    record: Record,
-    watch_packets: bool,
-    agenda: Agenda,
-    wires: Vec<Wire>,
     /// Two per flow: vehicle, ground.
     sides: Vec<Side>,
     apps: Vec<App>,
-    outcome: Outcome,
-    next_sample: Instant,
+    world: World<'a>,
     end: Instant,
+}
+
+/// All that a side touches when it sends and delivers.
+struct World<'a> {
+    observer: &'a mut dyn Observer,
+    record: Record,
+    watch_packets: bool,
+    /// Sources: wires, then sides, then applications, then the sampler.
+    agenda: Agenda,
+    wires: Vec<Wire>,
+    outcome: Outcome,
 }
 
 impl<'a> Simulation<'a> {
@@ -192,6 +199,7 @@ impl<'a> Simulation<'a> {
                     writes: if sends { index } else { back },
                     gets: if sends { back } else { index },
                     answers: !sends && answer.is_some(),
+                    is_filled: sends && matches!(flow.traffic, TrafficConfig::Bulk { .. }),
                     flow: index,
                     sampled: alloc::vec![[0; 4]; flow.paths.len()],
                 });
@@ -205,34 +213,25 @@ impl<'a> Simulation<'a> {
             });
         }
         let agenda = Agenda::new(wires.len() + sides.len() + apps.len() + 1);
-        Self {
-            setup,
-            record: setup.record,
-            watch_packets: observer.wants_packets() || setup.record.packets,
-            observer,
-            agenda,
-            wires,
-            sides,
-            apps,
-            outcome,
-            next_sample: Instant::ZERO,
-            end,
-        }
+        let watch_packets = observer.wants_packets() || setup.record.packets;
+        let record = setup.record;
+        let world = World { observer, record, watch_packets, agenda, wires, outcome };
+        Self { setup, sides, apps, world, end }
     }
 
     fn run(mut self) -> Result<Outcome, Stopped> {
-        let first_side = self.wires.len();
+        let first_side = self.world.wires.len();
         let first_app = first_side + self.sides.len();
         let sampler = first_app + self.apps.len();
         for (index, app) in self.apps.iter().enumerate() {
-            self.agenda.set(first_app + index, app.source.next_write());
+            self.world.agenda.set(first_app + index, app.source.next_write());
         }
         for side in 0..self.sides.len() {
             self.settle(Instant::ZERO, side);
         }
-        self.agenda.set(sampler, Instant::ZERO);
+        self.world.agenda.set(sampler, Instant::ZERO);
         loop {
-            let (source, now) = self.agenda.next();
+            let (source, now) = self.world.agenda.next();
             if now > self.end {
                 break;
             }
@@ -242,41 +241,28 @@ impl<'a> Simulation<'a> {
                 self.wake(now, source - first_side);
             } else if source < sampler {
                 self.write(now, source - first_app);
-                let due = self.apps.get(source - first_app).map(|app| app.source.next_write());
-                let bulk = self
-                    .apps
-                    .get(source - first_app)
-                    .is_some_and(|app| app.source.fills_the_transport());
-                let due =
-                    if bulk { Instant::FAR_FUTURE } else { due.unwrap_or(Instant::FAR_FUTURE) };
-                self.agenda.set(source, due);
             } else {
                 self.sample(now);
-                self.next_sample = now + SAMPLE_INTERVAL;
-                self.agenda.set(source, self.next_sample);
-                if !self.observer.progress(now) {
+                self.world.agenda.set(source, now + SAMPLE_INTERVAL);
+                if !self.world.observer.progress(now) {
                     return Err(Stopped { at: now });
                 }
             }
         }
         self.finish();
-        Ok(self.outcome)
+        Ok(self.world.outcome)
     }
 
     /// The next packet on a wire arrives.
     fn arrive(&mut self, now: Instant, wire: usize) {
-        let Some(state) = self.wires.get_mut(wire) else {
-            return;
-        };
+        let world = &mut self.world;
+        let Some(state) = world.wires.get_mut(wire) else { return };
         let Some(packet) = state.take() else { return };
-        let next = state.next_arrival();
-        self.agenda.set(wire, next);
+        world.agenda.set(wire, state.next_arrival());
         let index = packet.to as usize;
-        let Some(side) = self.sides.get_mut(index) else {
-            return;
-        };
+        let Some(side) = self.sides.get_mut(index) else { return };
         if packet.segment.messages > 0
-            && let Some(record) = self.outcome.flows.get_mut(usize::from(packet.flow))
+            && let Some(record) = world.outcome.flows.get_mut(usize::from(packet.flow))
         {
             for offset in 0..u32::from(packet.segment.messages) {
                 record.copy_arrived(packet.segment.first_message.wrapping_add(offset));
@@ -288,135 +274,201 @@ impl<'a> Simulation<'a> {
 
     /// A timer of an endpoint expires.
     fn wake(&mut self, now: Instant, index: usize) {
-        let source = self.wires.len() + index;
-        let Some(side) = self.sides.get_mut(index) else {
-            return;
-        };
+        let source = self.world.wires.len() + index;
+        let Some(side) = self.sides.get_mut(index) else { return };
         let due = side.endpoint.next_wakeup();
         // Timers are often pushed back; the agenda hears of that only when the old time comes.
-        self.agenda.set(source, due);
+        self.world.agenda.set(source, due);
         if due <= now {
             side.endpoint.wake(now);
-            self.agenda.set(source, Instant::FAR_FUTURE);
+            self.world.agenda.set(source, Instant::FAR_FUTURE);
             self.settle(now, index);
         }
     }
 
     /// An application writes what is due.
     fn write(&mut self, now: Instant, index: usize) {
-        let Some(app) = self.apps.get_mut(index) else {
-            return;
-        };
-        let side_index = app.side;
-        let Some(side) = self.sides.get_mut(side_index) else {
-            return;
-        };
-        let Some(record) = self.outcome.flows.get_mut(side.writes) else {
-            return;
-        };
-        while let Some(bytes) = app.source.write(now) {
-            let message = Message {
-                id: record.next_id(),
-                class: app.class,
-                bytes,
-                deadline: app.deadline.map(|span| now + span),
-            };
-            record.written(now, bytes);
-            side.endpoint.write(now, message);
-            if app.source.fills_the_transport() && side.endpoint.unacknowledged() >= app.ahead {
-                break;
+        let source = self.world.wires.len() + self.sides.len() + index;
+        let Some(app) = self.apps.get_mut(index) else { return };
+        let index = app.side;
+        let Some(side) = self.sides.get_mut(index) else { return };
+        if side.is_filled {
+            // From its start on, the source writes whenever there is room.
+            self.world.agenda.set(source, Instant::FAR_FUTURE);
+        } else if let Some(record) = self.world.outcome.flows.get_mut(side.writes) {
+            while let Some(bytes) = app.source.write(now) {
+                write_message(now, app, side, record, bytes);
             }
+            self.world.agenda.set(source, app.source.next_write());
         }
-        self.settle(now, side_index);
+        self.settle(now, index);
     }
 
     /// Lets an endpoint send and deliver all that it can.
     fn settle(&mut self, now: Instant, index: usize) {
-        let source = self.wires.len() + index;
+        let Some(side) = self.sides.get_mut(index) else { return };
         loop {
-            while let Some(transmit) =
-                self.sides.get_mut(index).and_then(|side| side.endpoint.poll_send(now))
-            {
-                self.transmit(now, index, &transmit);
+            while let Some(transmit) = side.endpoint.poll_send(now) {
+                self.world.transmit(now, index, side, &transmit);
             }
-            let mut delivered_any = false;
-            while let Some(message) =
-                self.sides.get_mut(index).and_then(|side| side.endpoint.poll_delivered())
-            {
-                delivered_any |= self.deliver(now, index, message);
+            let mut wrote = false;
+            while let Some(message) = side.endpoint.poll_delivered() {
+                let sent = self.world.deliver(now, side, message);
+                if side.answers
+                    && let Some(sent) = sent
+                {
+                    wrote |= self.world.answer(now, side, sent, self.setup);
+                }
             }
-            if !(delivered_any || self.refill(now, index)) {
+            if side.is_filled
+                && let Some(app) = self.apps.get_mut(side.flow)
+                && let Some(record) = self.world.outcome.flows.get_mut(side.writes)
+            {
+                while side.endpoint.unacknowledged() < app.ahead
+                    && let Some(bytes) = app.source.write(now)
+                {
+                    write_message(now, app, side, record, bytes);
+                    wrote = true;
+                }
+            }
+            if !wrote {
                 break;
             }
         }
-        let Some(side) = self.sides.get(index) else {
-            return;
-        };
-        let due = side.endpoint.next_wakeup();
-        if due < self.agenda.due(source) {
-            self.agenda.set(source, due);
+        let (source, due) = (self.world.wires.len() + index, side.endpoint.next_wakeup());
+        if due < self.world.agenda.due(source) {
+            self.world.agenda.set(source, due);
         }
     }
 
-    /// A bulk application tops up what it has written. True when it wrote.
-    fn refill(&mut self, now: Instant, index: usize) -> bool {
-        let Some(side) = self.sides.get(index) else {
-            return false;
-        };
-        let Some(app) = self.apps.get(side.flow) else {
-            return false;
-        };
-        let tops_up = app.side == index
-            && app.source.fills_the_transport()
-            && app.source.next_write() <= now
-            && side.endpoint.unacknowledged() < app.ahead;
-        if tops_up {
-            let flow = side.flow;
-            let Some(app) = self.apps.get_mut(flow) else {
-                return false;
+    fn sample(&mut self, now: Instant) {
+        for (index, wire) in self.world.wires.iter_mut().enumerate() {
+            let counters = wire.take_counters();
+            if !self.world.record.links {
+                continue;
+            }
+            let conditions = wire.link.conditions(now);
+            self.world.outcome.links.push(LinkRow {
+                at: now,
+                link: index as u16,
+                rate_bps: conditions.rate.as_bps(),
+                delay: conditions.delay,
+                loss: conditions.loss.ratio(),
+                up: conditions.up,
+                queue_bytes: wire.link.backlog(now).get(),
+                delivered: counters.delivered,
+                delivered_bytes: counters.delivered_bytes,
+                lost: counters.lost,
+            });
+        }
+        for (index, side) in self.sides.iter_mut().enumerate() {
+            let vehicle = index.is_multiple_of(2);
+            let flow = side.flow as u16;
+            if self.world.record.decisions {
+                let decisions = &mut self.world.outcome.decisions;
+                side.endpoint.take_decisions(&mut |decision| {
+                    let (paths, reason) = match decision.choice {
+                        Choice::Send(paths, reason) => (paths.bits(), reason),
+                        Choice::Wait(reason, _) => (0, reason),
+                    };
+                    let message = decision.first_message;
+                    decisions.push(DecisionRow {
+                        at: decision.at,
+                        flow,
+                        vehicle,
+                        message,
+                        paths,
+                        reason,
+                    });
+                });
+            }
+            let writes = self.apps.get(side.flow).is_some_and(|app| app.side == index);
+            if !self.world.record.subflows || !(writes || side.answers) {
+                continue;
+            }
+            let (subflows, sampled, wires) =
+                (&mut self.world.outcome.subflows, &mut side.sampled, &side.wires);
+            side.endpoint.samples(&mut |sample| {
+                let totals = [
+                    sample.totals.acked_bytes,
+                    sample.totals.retransmitted,
+                    sample.totals.lost,
+                    sample.totals.fast_recoveries + sample.totals.timeouts,
+                ];
+                let Some(last) = sampled.get_mut(sample.path.index()) else {
+                    return;
+                };
+                let before = core::mem::replace(last, totals);
+                let since = |which: usize| {
+                    let value = |of: &[u64; 4]| of.get(which).copied().unwrap_or(0);
+                    value(&totals) - value(&before)
+                };
+                let wire = wires.get(sample.path.index()).copied().unwrap_or(0);
+                subflows.push(SubflowRow {
+                    at: now,
+                    flow,
+                    vehicle,
+                    path: (wire / 2) as u16,
+                    window: sample.window.get(),
+                    threshold: sample.threshold.get(),
+                    srtt: sample.srtt,
+                    in_flight: sample.in_flight.get(),
+                    acked_bytes: since(0),
+                    retransmitted: since(1),
+                    lost: since(2),
+                    reductions: since(3),
+                    pacing_bps: sample.pacing.map(|rate| rate.as_bps()),
+                });
+            });
+        }
+    }
+
+    fn finish(&mut self) {
+        let mut on_the_way: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.world.outcome.flows.len()];
+        for packet in self.world.wires.iter().flat_map(Wire::on_the_way) {
+            let Body::Datagram(datagram) = packet.segment.body else {
+                continue;
             };
-            let Some(side) = self.sides.get_mut(index) else {
-                return false;
-            };
-            let Some(record) = self.outcome.flows.get_mut(side.writes) else {
-                return false;
-            };
-            while side.endpoint.unacknowledged() < app.ahead
-                && let Some(bytes) = app.source.write(now)
+            if let Some(messages) = on_the_way.get_mut(usize::from(packet.flow))
+                && datagram.fragments > 0
             {
-                let id = record.next_id();
-                let deadline = app.deadline.map(|span| now + span);
-                record.written(now, bytes);
-                side.endpoint.write(now, Message { id, class: app.class, bytes, deadline });
+                messages.push(datagram.message);
             }
         }
-        tops_up
+        for wire in &mut self.world.wires {
+            wire.take_counters();
+            self.world.outcome.link_totals.push(wire.total);
+        }
+        for (record, messages) in self.world.outcome.flows.iter_mut().zip(&mut on_the_way) {
+            messages.sort_unstable();
+            record.finish(messages);
+        }
     }
+}
 
+/// An application hands a message to its side's endpoint.
+fn write_message(now: Instant, app: &App, side: &mut Side, record: &mut FlowRecord, bytes: u32) {
+    let id = record.next_id();
+    let deadline = app.deadline.map(|span| now + span);
+    record.written(now, bytes);
+    side.endpoint.write(now, Message { id, class: app.class, bytes, deadline });
+}
+
+impl World<'_> {
     /// Puts a segment on its wire.
-    fn transmit(&mut self, now: Instant, index: usize, transmit: &Transmit) {
-        let Some(side) = self.sides.get(index) else {
-            return;
-        };
-        let Some(wire_index) = side.wires.get(transmit.path.index()).copied() else {
-            return;
-        };
+    fn transmit(&mut self, now: Instant, index: usize, side: &Side, transmit: &Transmit) {
+        let Some(wire_index) = side.wires.get(transmit.path.index()).copied() else { return };
+        let Some(wire) = self.wires.get_mut(wire_index) else { return };
         let segment = &transmit.segment;
-        let payload = payload_bytes(segment) > 0;
-        let (flow, writes) = (side.flow, side.writes);
         let packet = Packet {
             segment: *segment,
             to: (index ^ 1) as u32,
-            flow: writes as u16,
+            flow: side.writes as u16,
             path: transmit.path,
         };
-        let Some(wire) = self.wires.get_mut(wire_index) else {
-            return;
-        };
-        let (fate, next) = wire.admit(now, packet);
+        let (fate, next) = wire.admit(now, &packet);
         if next {
-            let due = wire.next_arrival();
-            self.agenda.set(wire_index, due);
+            self.agenda.set(wire_index, wire.next_arrival());
         }
         self.outcome.packet_hops += 1;
         if wire.has_radio() {
@@ -425,24 +477,23 @@ impl<'a> Simulation<'a> {
                 other.link.set_radio(radio);
             }
         }
-        if payload && let Some(record) = self.outcome.flows.get_mut(writes) {
+        if payload_bytes(segment) > 0
+            && let Some(record) = self.outcome.flows.get_mut(side.writes)
+        {
             for offset in 0..u32::from(segment.messages) {
                 record.copy_sent(segment.first_message.wrapping_add(offset));
             }
             if let Some(count) = record.summary.packets_by_path.get_mut(transmit.path.index()) {
                 *count += 1;
             }
-            if let Fate::Lost { cause, .. } = fate {
-                let place = Cause::ALL.iter().position(|known| *known == cause);
-                if let Some(count) =
-                    place.and_then(|place| record.summary.lost_packets.get_mut(place))
-                {
-                    *count += 1;
-                }
+            if let Fate::Lost { cause, .. } = fate
+                && let Some(count) = record.summary.lost_packets.get_mut(cause as usize)
+            {
+                *count += 1;
             }
         }
         if self.watch_packets {
-            self.note_packet(now, wire_index, flow, segment, fate);
+            self.note_packet(now, wire_index, side.flow, segment, fate);
         }
     }
 
@@ -482,137 +533,22 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// An endpoint hands a message to its application. True when the application answered.
-    fn deliver(&mut self, now: Instant, index: usize, message: Delivered) -> bool {
-        let Some(side) = self.sides.get_mut(index) else {
-            return false;
-        };
-        let Some(record) = self.outcome.flows.get_mut(side.gets) else {
-            return false;
-        };
-        let Some(sent) = record.delivered(now, message.id, message.path) else {
-            return false;
-        };
-        if !side.answers {
-            return false;
-        }
-        let bytes = match self.setup.flows.get(side.flow).map(|flow| &flow.traffic) {
-            Some(skybraid_traffic::TrafficConfig::Ping { packet, .. }) => packet.get() as u32,
-            _ => return false,
-        };
-        let class = self.apps.get(side.flow).map(|app| app.class).unwrap_or_default();
-        let Some(answers) = self.outcome.flows.get_mut(side.writes) else {
-            return false;
-        };
-        let id = answers.next_id();
+    /// An endpoint hands a message to its application. Returns when it was sent, unless it is known.
+    fn deliver(&mut self, now: Instant, side: &Side, message: Delivered) -> Option<Instant> {
+        let record = self.outcome.flows.get_mut(side.gets)?;
+        record.delivered(now, message.id, message.path)
+    }
+
+    /// The application answers a message that was sent at `sent`. True if it did.
+    fn answer(&mut self, now: Instant, side: &mut Side, sent: Instant, setup: &Setup) -> bool {
+        let Some(flow) = setup.flows.get(side.flow) else { return false };
+        let TrafficConfig::Ping { packet, .. } = &flow.traffic else { return false };
+        let Some(answers) = self.outcome.flows.get_mut(side.writes) else { return false };
+        let (id, bytes) = (answers.next_id(), packet.get() as u32);
         // The answer carries the question's time, so that its delay is the round trip.
         answers.written(sent, bytes);
-        side.endpoint.write(now, Message { id, class, bytes, deadline: None });
+        side.endpoint.write(now, Message { id, class: flow.class, bytes, deadline: None });
         true
-    }
-
-    fn sample(&mut self, now: Instant) {
-        for (index, wire) in self.wires.iter_mut().enumerate() {
-            let counters = wire.take_counters();
-            if !self.record.links {
-                continue;
-            }
-            let conditions = wire.link.conditions(now);
-            self.outcome.links.push(LinkRow {
-                at: now,
-                link: index as u16,
-                rate_bps: conditions.rate.as_bps(),
-                delay: conditions.delay,
-                loss: conditions.loss.ratio(),
-                up: conditions.up,
-                queue_bytes: wire.link.backlog(now).get(),
-                delivered: counters.delivered,
-                delivered_bytes: counters.delivered_bytes,
-                lost: counters.lost,
-            });
-        }
-        for (index, side) in self.sides.iter_mut().enumerate() {
-            let vehicle = index.is_multiple_of(2);
-            let flow = side.flow as u16;
-            if self.record.decisions {
-                let decisions = &mut self.outcome.decisions;
-                side.endpoint.take_decisions(&mut |decision| {
-                    let (paths, reason) = match decision.choice {
-                        Choice::Send(paths, reason) => (paths.bits(), reason),
-                        Choice::Wait(reason, _) => (0, reason),
-                    };
-                    let message = decision.first_message;
-                    decisions.push(DecisionRow {
-                        at: decision.at,
-                        flow,
-                        vehicle,
-                        message,
-                        paths,
-                        reason,
-                    });
-                });
-            }
-            let writes = self.apps.get(side.flow).is_some_and(|app| app.side == index);
-            if !self.record.subflows || !(writes || side.answers) {
-                continue;
-            }
-            let (subflows, sampled, wires) =
-                (&mut self.outcome.subflows, &mut side.sampled, &side.wires);
-            side.endpoint.samples(&mut |sample| {
-                let totals = [
-                    sample.totals.acked_bytes,
-                    sample.totals.retransmitted,
-                    sample.totals.lost,
-                    sample.totals.fast_recoveries + sample.totals.timeouts,
-                ];
-                let Some(last) = sampled.get_mut(sample.path.index()) else {
-                    return;
-                };
-                let before = core::mem::replace(last, totals);
-                let since = |which: usize| {
-                    let value = |of: &[u64; 4]| of.get(which).copied().unwrap_or(0);
-                    value(&totals) - value(&before)
-                };
-                let wire = wires.get(sample.path.index()).copied().unwrap_or(0);
-                subflows.push(SubflowRow {
-                    at: now,
-                    flow,
-                    vehicle,
-                    path: (wire / 2) as u16,
-                    window: sample.window.get(),
-                    threshold: sample.threshold.get(),
-                    srtt: sample.srtt,
-                    in_flight: sample.in_flight.get(),
-                    acked_bytes: since(0),
-                    retransmitted: since(1),
-                    lost: since(2),
-                    reductions: since(3),
-                    pacing_bps: sample.pacing.map(|rate| rate.as_bps()),
-                });
-            });
-        }
-    }
-
-    fn finish(&mut self) {
-        let mut on_the_way: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.outcome.flows.len()];
-        for packet in self.wires.iter().flat_map(Wire::on_the_way) {
-            let Body::Datagram(datagram) = packet.segment.body else {
-                continue;
-            };
-            if let Some(messages) = on_the_way.get_mut(usize::from(packet.flow))
-                && datagram.fragments > 0
-            {
-                messages.push(datagram.message);
-            }
-        }
-        for wire in &mut self.wires {
-            wire.take_counters();
-            self.outcome.link_totals.push(wire.total);
-        }
-        for (record, messages) in self.outcome.flows.iter_mut().zip(&mut on_the_way) {
-            messages.sort_unstable();
-            record.finish(messages);
-        }
     }
 }
 

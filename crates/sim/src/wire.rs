@@ -63,7 +63,7 @@ impl Wire {
 
     /// Hands a packet to the link. True when the packet became the next to arrive.
     #[inline]
-    pub fn admit(&mut self, now: Instant, packet: Packet) -> (Fate, bool) {
+    pub fn admit(&mut self, now: Instant, packet: &Packet) -> (Fate, bool) {
         let fate = self.link.admit(now, Bytes::new(u64::from(packet.segment.size)));
         match fate {
             Fate::Delivered { at } => {
@@ -75,15 +75,14 @@ impl Wire {
                     _ => self.on_the_way.len(),
                 };
                 if place == self.on_the_way.len() {
-                    self.on_the_way.push_back((at, packet));
+                    self.on_the_way.push_back((at, *packet));
                 } else {
-                    self.on_the_way.insert(place, (at, packet));
+                    self.on_the_way.insert(place, (at, *packet));
                 }
                 (fate, place == 0)
             }
             Fate::Lost { cause, .. } => {
-                let index = Cause::ALL.iter().position(|known| *known == cause);
-                if let Some(count) = index.and_then(|index| self.counters.lost.get_mut(index)) {
+                if let Some(count) = self.counters.lost.get_mut(cause as usize) {
                     *count += 1;
                 }
                 (fate, false)

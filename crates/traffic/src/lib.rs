@@ -1,8 +1,8 @@
 //! What applications send.
 //!
 //! A [`Source`] is a state machine without a clock: the driver asks when it next has something to
-//! write ([`Source::next_write`]) and takes it ([`Source::write`]). A source that fills the transport
-//! ([`Source::Bulk`]) is asked whenever there is room.
+//! write ([`Source::next_write`]) and takes it ([`Source::write`]). A bulk source always has; it is
+//! asked whenever the transport has room.
 #![no_std]
 #![forbid(unsafe_code)]
 

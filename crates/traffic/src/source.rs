@@ -14,41 +14,48 @@ pub struct Source {
 
 #[derive(Clone, Debug)]
 enum Shape {
-    /// Message number n is due n·bits/rate after the start, so that rounding never adds up.
-    Cbr {
-        start: Instant,
-        count: u64,
-        pace: Pace,
-    },
-    Bulk {
-        packet: u32,
-    },
-    OnOff {
-        period: Instant,
-        count: u64,
-        pace: Pace,
-        on: Duration,
-        off: Duration,
-    },
-    File {
-        size: u32,
-    },
-    Ping {
-        every: Duration,
-        packet: u32,
-    },
+    Cbr { pace: Pace },
+    Bulk { packet: u32 },
+    OnOff { period: Instant, pace: Pace, on: Duration, off: Duration },
+    File { size: u32 },
+    Ping { every: Duration, packet: u32 },
 }
 
+/// A steady pace. The time between messages is kept as nanoseconds and a remainder, so that rounding
+/// never adds up.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    rate: Rate,
     packet: u32,
+    interval: Duration,
+    /// Fraction of a nanosecond by which a message is later than `interval` says, and what has
+    /// gathered of it, both in units of 1/`rate` ns.
+    remainder: u64,
+    gathered: u64,
+    rate: u64,
 }
 
 impl Pace {
-    /// When message number `count` of a stretch that began at `start` is due.
-    fn due(&self, start: Instant, count: u64) -> Instant {
-        start + self.rate.time_for_bits(count.saturating_mul(u64::from(self.packet) * 8))
+    fn new(rate: Rate, packet: u32) -> Self {
+        let rate = rate.as_bps().max(1);
+        let scaled = u128::from(packet) * 8 * 1_000_000_000;
+        Self {
+            packet,
+            interval: Duration::from_nanos((scaled / u128::from(rate)) as i64),
+            remainder: (scaled % u128::from(rate)) as u64,
+            gathered: 0,
+            rate,
+        }
+    }
+
+    /// When the message after the one of `last` is due.
+    fn after(&mut self, last: Instant) -> Instant {
+        self.gathered += self.remainder;
+        let mut next = last + self.interval;
+        if self.gathered >= self.rate {
+            self.gathered -= self.rate;
+            next += Duration::from_nanos(1);
+        }
+        next
     }
 }
 
@@ -61,13 +68,12 @@ impl Source {
     pub fn new(config: &TrafficConfig, start: Instant, stop: Instant) -> Self {
         let shape = match config {
             TrafficConfig::Cbr { rate, packet } => {
-                let pace = Pace { rate: *rate, packet: clamp(*packet) };
-                Shape::Cbr { start, count: 0, pace }
+                Shape::Cbr { pace: Pace::new(*rate, clamp(*packet)) }
             }
             TrafficConfig::Bulk { packet } => Shape::Bulk { packet: clamp(*packet) },
             TrafficConfig::OnOff { rate, packet, on, off } => {
-                let pace = Pace { rate: *rate, packet: clamp(*packet) };
-                Shape::OnOff { period: start, count: 0, pace, on: *on, off: *off }
+                let pace = Pace::new(*rate, clamp(*packet));
+                Shape::OnOff { period: start, pace, on: *on, off: *off }
             }
             TrafficConfig::File { size } => Shape::File { size: clamp(*size) },
             TrafficConfig::Ping { every, packet } => {
@@ -82,11 +88,6 @@ impl Source {
         if self.next < self.stop { self.next } else { Instant::FAR_FUTURE }
     }
 
-    /// The source writes as much as the transport takes.
-    pub const fn fills_the_transport(&self) -> bool {
-        matches!(self.shape, Shape::Bulk { .. })
-    }
-
     /// Takes the message that is due: its size in bytes. `None` when none is due at `now`.
     pub fn write(&mut self, now: Instant) -> Option<u32> {
         if self.next_write() > now {
@@ -94,18 +95,16 @@ impl Source {
         }
         let never = Instant::FAR_FUTURE;
         match &mut self.shape {
-            Shape::Cbr { start, count, pace } => {
-                *count += 1;
-                self.next = pace.due(*start, *count);
+            Shape::Cbr { pace } => {
+                self.next = pace.after(self.next);
                 Some(pace.packet)
             }
             Shape::Bulk { packet } => Some(*packet),
-            Shape::OnOff { period, count, pace, on, off } => {
-                *count += 1;
-                self.next = pace.due(*period, *count);
+            Shape::OnOff { period, pace, on, off } => {
+                self.next = pace.after(self.next);
                 if self.next >= *period + *on {
                     *period = *period + *on + *off;
-                    *count = 0;
+                    pace.gathered = 0;
                     self.next = *period;
                 }
                 Some(pace.packet)

@@ -7,7 +7,8 @@ use crate::parse::{Grammar, quantity_text};
 
 const GRAMMAR: Grammar = Grammar {
     quantity: "probability",
-    units: &[("%", 1e-2), ("ppm", 1e-6)],
+    // In percent: dividing the sum by 100 once gives 0.99999 for "99.999%", which multiplying does not.
+    units: &[("%", 1.0), ("ppm", 1e-4)],
     listed: "%, ppm",
     example: "0.17%",
 };
@@ -42,7 +43,7 @@ impl Probability {
     /// # Errors
     /// The text has no number, no unit, an unknown unit, or a value outside 0 to 100 %.
     pub fn from_text(text: &str) -> Result<Self, ParseError> {
-        Self::new(GRAMMAR.read(text)?).ok_or_else(|| ParseError::OutOfRange {
+        Self::new(GRAMMAR.read(text)? / 100.0).ok_or_else(|| ParseError::OutOfRange {
             found: text.into(),
             expected: "a probability is from 0% to 100%",
         })
@@ -69,6 +70,7 @@ mod tests {
         assert!((Probability::from_text("0.17%").unwrap().ratio() - 1.7e-3).abs() < 1e-15);
         assert!((Probability::from_text("60ppm").unwrap().ratio() - 6e-5).abs() < 1e-15);
         assert_eq!(Probability::from_text("99.999%").unwrap().to_string(), "99.999%");
+        assert_eq!(Probability::from_text("99.999%").unwrap().ratio(), 0.99999);
     }
 
     #[test]

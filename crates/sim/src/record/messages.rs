@@ -1,6 +1,5 @@
 //! Messages: a row each where the table is wanted, and statistics in any case.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -110,7 +109,7 @@ pub struct Deadline {
 pub struct FlowRecord {
     /// Statistics.
     pub summary: Summary,
-    blocks: VecDeque<Box<Block>>,
+    blocks: VecDeque<Block>,
     /// Number of the first message in the first block.
     first: u32,
     next: u32,
@@ -167,7 +166,7 @@ impl FlowRecord {
                 self.forget(now);
             }
             let block = Block { rows: Vec::with_capacity(BLOCK), delivered: 0 };
-            self.blocks.push_back(Box::new(block));
+            self.blocks.push_back(block);
         }
         if let Some(block) = self.blocks.back_mut() {
             block.rows.push(MessageRow {
@@ -226,14 +225,16 @@ impl FlowRecord {
     /// The message has arrived. Returns when it was sent, unless it is unknown or has arrived before.
     #[inline]
     pub fn delivered(&mut self, now: Instant, id: u32, path: PathId) -> Option<Instant> {
-        let row = self.row(id).filter(|row| row.delivered_ns == NOT_DELIVERED)?;
+        let offset = id.checked_sub(self.first)? as usize;
+        let block = self.blocks.get_mut(offset / BLOCK)?;
+        let row = block.rows.get_mut(offset % BLOCK)?;
+        if row.delivered_ns != NOT_DELIVERED {
+            return None;
+        }
+        block.delivered += 1;
         row.delivered_ns = now.as_nanos();
         row.path = path.0;
         let (sent, bytes) = (row.sent(), row.bytes);
-        let offset = (id - self.first) as usize;
-        if let Some(block) = self.blocks.get_mut(offset / BLOCK) {
-            block.delivered += 1;
-        }
         let delay = now - sent;
         self.summary.delivered += 1;
         self.summary.delivered_bytes += u64::from(bytes);

@@ -38,7 +38,7 @@ pub struct Datagrams {
     fragment: u16,
     sequence: u64,
     /// A datagram whose copies are leaving, and the paths that still lack one.
-    leaving: Option<(Segment, PathSet)>,
+    leaving: Option<(Datagram, PathSet)>,
     duplicates: Duplicates,
     partial: VecDeque<Partial>,
     reorderer: Option<Reorderer>,
@@ -57,9 +57,26 @@ struct Partial {
 /// Messages that may be incomplete at the same time; the oldest is given up beyond that.
 const PARTIAL_MESSAGES: usize = 256;
 
+/// A path of which nothing has been measured.
+fn view(index: usize, info: &PathInfo, payload: u32) -> PathView {
+    PathView {
+        id: PathId(index as u8),
+        usable: true,
+        has_room: true,
+        srtt: None,
+        rtt_deviation: Duration::ZERO,
+        window: Bytes::new(u64::MAX),
+        in_flight: Bytes::ZERO,
+        queued: Bytes::ZERO,
+        segment: Bytes::new(u64::from(payload)),
+        slow_start: false,
+        cost: info.cost,
+        backup: info.backup,
+    }
+}
+
 #[derive(Debug)]
 struct Path {
-    info: PathInfo,
     rtt: RttEstimator,
     last_sent: Instant,
     /// When the oldest datagram was sent that no report has answered.
@@ -83,8 +100,7 @@ impl Datagrams {
             scheduler,
             paths: paths
                 .iter()
-                .map(|info| Path {
-                    info: *info,
+                .map(|_| Path {
                     rtt: RttEstimator::new(
                         RtoRule::Linux,
                         Duration::from_millis(200),
@@ -111,7 +127,11 @@ impl Datagrams {
                 ReorderingConfig::Fixed(limit) => Some(Reorderer::new(limit)),
             },
             delivered: VecDeque::new(),
-            views: Vec::with_capacity(paths.len()),
+            views: paths
+                .iter()
+                .enumerate()
+                .map(|(index, info)| view(index, info, wanted))
+                .collect(),
             decisions: None,
         }
     }
@@ -203,30 +223,28 @@ impl Datagrams {
 
     /// The next datagram to leave.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
-        if let Some((segment, waiting)) = self.leaving {
-            return self.leave(now, segment, waiting);
+        if let Some((datagram, waiting)) = self.leaving {
+            return self.leave(now, datagram, waiting);
         }
         if let Some(transmit) = self.poll_reports(now) {
             return Some(transmit);
         }
         let message = *self.queue.front()?;
         let size = message.bytes.max(1);
-        let fragments = size.div_ceil(self.payload).min(u32::from(u16::MAX)) as u16;
+        let fragments = if size <= self.payload {
+            1
+        } else {
+            size.div_ceil(self.payload).min(u32::from(u16::MAX)) as u16
+        };
         let len = self.payload.min(size - self.payload * u32::from(self.fragment));
         let paths = self.choose(now, &message, len)?;
         let last = self.fragment + 1 == fragments;
-        let segment = Segment {
-            size: IPV4_HEADER + UDP_HEADER + len,
-            sent_at: now,
-            first_message: message.id,
-            messages: u16::from(last),
-            body: Body::Datagram(Datagram {
-                sequence: self.sequence,
-                message: message.id,
-                len,
-                fragment: self.fragment,
-                fragments,
-            }),
+        let datagram = Datagram {
+            sequence: self.sequence,
+            message: message.id,
+            len,
+            fragment: self.fragment,
+            fragments,
         };
         self.sequence += 1;
         self.fragment += 1;
@@ -235,19 +253,27 @@ impl Datagrams {
             self.queue.pop_front();
             self.unsent -= u64::from(size);
         }
-        self.leave(now, segment, paths)
+        self.leave(now, datagram, paths)
     }
 
-    fn leave(&mut self, now: Instant, segment: Segment, paths: PathSet) -> Option<Transmit> {
+    /// Sends a copy on the first of `paths`; the others follow with the next calls.
+    fn leave(&mut self, now: Instant, datagram: Datagram, paths: PathSet) -> Option<Transmit> {
         let path = paths.first()?;
         let rest = paths.without(path);
-        self.leaving = (!rest.is_empty()).then_some((segment, rest));
+        self.leaving = (!rest.is_empty()).then_some((datagram, rest));
         if self.reports
             && let Some(state) = self.paths.get_mut(path.index())
         {
             state.last_sent = now;
             state.unanswered_since.get_or_insert(now);
         }
+        let segment = Segment {
+            size: IPV4_HEADER + UDP_HEADER + datagram.len,
+            sent_at: now,
+            first_message: datagram.message,
+            messages: u16::from(datagram.fragment + 1 == datagram.fragments),
+            body: Body::Datagram(datagram),
+        };
         Some(Transmit { path, segment })
     }
 
@@ -283,28 +309,8 @@ impl Datagrams {
         if let [_] = self.paths.as_slice() {
             return Some(PathSet::only(PathId(0)));
         }
-        let patience = self.report_every * MISSING_REPORTS;
-        let payload = Bytes::new(u64::from(self.payload));
-        self.views.clear();
-        self.views.extend(self.paths.iter().enumerate().map(|(index, path)| PathView {
-            id: PathId(index as u8),
-            usable: path.unanswered_since.is_none_or(|since| {
-                now.since(since) <= patience + path.rtt.srtt().unwrap_or(patience)
-            }),
-            has_room: true,
-            srtt: path.rtt.srtt(),
-            rtt_deviation: path.rtt.deviation(),
-            window: Bytes::new(u64::MAX),
-            in_flight: Bytes::ZERO,
-            queued: Bytes::ZERO,
-            segment: payload,
-            slow_start: false,
-            cost: path.info.cost,
-            backup: path.info.backup,
-        }));
-        if self.views.iter().all(|view| !view.usable) {
-            // With every path silent there is nothing to lose by trying them all.
-            self.views.iter_mut().for_each(|view| view.usable = true);
+        if self.reports {
+            self.refresh_views(now);
         }
         let unit = Unit {
             bytes: Bytes::new(u64::from(len)),
@@ -321,6 +327,22 @@ impl Datagrams {
         match choice {
             Choice::Send(paths, _) => (!paths.is_empty()).then_some(paths),
             Choice::Wait(..) => None,
+        }
+    }
+
+    /// Brings the views up to what reports have told. Without reports nothing ever changes.
+    fn refresh_views(&mut self, now: Instant) {
+        let patience = self.report_every * MISSING_REPORTS;
+        for (view, path) in self.views.iter_mut().zip(&self.paths) {
+            view.usable = path.unanswered_since.is_none_or(|since| {
+                now.since(since) <= patience + path.rtt.srtt().unwrap_or(patience)
+            });
+            view.srtt = path.rtt.srtt();
+            view.rtt_deviation = path.rtt.deviation();
+        }
+        if self.views.iter().all(|view| !view.usable) {
+            // With every path silent there is nothing to lose by trying them all.
+            self.views.iter_mut().for_each(|view| view.usable = true);
         }
     }
 

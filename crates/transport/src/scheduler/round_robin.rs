@@ -66,14 +66,17 @@ struct RoundRobin {
 
 impl Scheduler for RoundRobin {
     fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
-        let may_take = |path: &&PathView| path.has_room || !self.config.cwnd_limited;
-        let ring = candidates(paths).filter(may_take);
-        let unfinished = ring
-            .clone()
-            .find(|path| Some(path.id) == self.current && self.taken < self.config.segments);
-        let next = unfinished
-            .or_else(|| ring.clone().find(|path| self.current.is_none_or(|last| path.id > last)))
-            .or_else(|| ring.clone().next());
+        let (mut unfinished, mut behind, mut first) = (None, None, None);
+        for path in candidates(paths).filter(|path| path.has_room || !self.config.cwnd_limited) {
+            if Some(path.id) == self.current && self.taken < self.config.segments {
+                unfinished = Some(path);
+            }
+            if behind.is_none() && self.current.is_none_or(|last| path.id > last) {
+                behind = Some(path);
+            }
+            first = first.or(Some(path));
+        }
+        let next = unfinished.or(behind).or(first);
         match next {
             Some(path) if path.has_room => {
                 self.taken = if unfinished.is_some() { self.taken + 1 } else { 1 };

@@ -109,6 +109,9 @@ pub struct Subflow {
     receiver: Receiver,
     rtt: RttEstimator,
     control: Box<dyn Congestion>,
+    /// The control's answers since its last event: window and slow start threshold in bytes.
+    window: u64,
+    threshold: u64,
     coupled: bool,
     backlog: VecDeque<Chunk>,
     backlog_bytes: u64,
@@ -160,6 +163,8 @@ impl Subflow {
             board: Scoreboard::new(u64::from(segment)),
             receiver: Receiver::new(config.ack_every, config.ack_delay),
             rtt: RttEstimator::new(config.rto_rule, config.rto_min, RTO_MAX),
+            window: control.window().get(),
+            threshold: control.slow_start_threshold().get(),
             coupled: control.is_coupled(),
             control,
             backlog: VecDeque::new(),
@@ -214,7 +219,7 @@ impl Subflow {
     /// `bytes` more may leave at once.
     pub fn has_room(&self, bytes: u32) -> bool {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog_bytes;
-        ahead == 0 || ahead + u64::from(bytes) <= self.control.window().get()
+        ahead == 0 || ahead + u64::from(bytes) <= self.window
     }
 
     /// Nothing is outstanding or waiting.
@@ -255,11 +260,11 @@ impl Subflow {
             has_room: self.has_room(bytes),
             srtt: self.rtt.srtt(),
             rtt_deviation: self.rtt.deviation(),
-            window: self.control.window(),
+            window: Bytes::new(self.window),
             in_flight: Bytes::new(self.board.in_flight()),
             queued: Bytes::new(self.backlog_bytes),
             segment: Bytes::new(u64::from(self.segment)),
-            slow_start: self.control.window() < self.control.slow_start_threshold(),
+            slow_start: self.window < self.threshold,
             cost: self.info.cost,
             backup: self.info.backup,
         }
@@ -269,7 +274,7 @@ impl Subflow {
     pub fn sibling(&self) -> Sibling {
         Sibling {
             counts: self.is_usable() && self.rtt.srtt().is_some(),
-            window: self.control.window(),
+            window: Bytes::new(self.window),
             srtt: self.rtt.srtt().unwrap_or(Duration::MAX),
             segment: Bytes::new(u64::from(self.segment)),
         }
@@ -391,8 +396,7 @@ impl Subflow {
         let lost = self.loss(now);
         let in_flight = self.board.in_flight();
         let limited = tcp.ack <= self.limited_mark
-            || (self.control.window() < self.control.slow_start_threshold()
-                && self.control.window().get() < 2 * self.peak[0].max(self.peak[1]));
+            || (self.window < self.threshold && self.window < 2 * self.peak[0].max(self.peak[1]));
         let pure = tcp.len == 0;
         let progress = if pure || tcp.ack > self.board.una() || !tcp.sacks.is_empty() {
             self.board.acknowledge(now, tcp.ack, &tcp.sacks, self.sack)
@@ -430,6 +434,7 @@ impl Subflow {
             self.totals.fast_recoveries += 1;
             self.first_retransmission = true;
             self.control.on_loss(&lost, siblings);
+            self.ask_control();
         } else if progress.delivered > 0 && !matches!(self.recovery, Recovery::Fast(_)) {
             self.control.on_ack(
                 &Acked {
@@ -441,7 +446,13 @@ impl Subflow {
                 },
                 siblings,
             );
+            self.ask_control();
         }
+    }
+
+    fn ask_control(&mut self) {
+        self.window = self.control.window().get();
+        self.threshold = self.control.slow_start_threshold().get();
     }
 
     /// What congestion control is told of a loss. Data that has left the network without being
@@ -449,7 +460,7 @@ impl Subflow {
     /// it was in flight.
     fn loss(&self, now: Instant) -> Lost {
         let outstanding = self.board.next() - self.board.una();
-        Lost { now, in_flight: Bytes::new(outstanding).min(self.control.window()) }
+        Lost { now, in_flight: Bytes::new(outstanding).min(Bytes::new(self.window)) }
     }
 
     fn restart_timer(&mut self, now: Instant) {
@@ -466,12 +477,11 @@ impl Subflow {
         if self.state != State::Established {
             return None;
         }
-        let window = self.control.window().get();
         if self.board.lost() > 0
             && let Some((seq, chunk)) = self.board.next_lost()
             && (self.first_retransmission
                 || self.board.in_flight() == 0
-                || self.board.in_flight() + u64::from(chunk.len) <= window)
+                || self.board.in_flight() + u64::from(chunk.len) <= self.window)
         {
             self.first_retransmission = false;
             self.board.retransmit(now);
@@ -488,13 +498,14 @@ impl Subflow {
                 continue;
             }
             let ahead = self.board.in_flight() + self.board.lost();
-            if ahead > 0 && ahead + u64::from(chunk.len) > window {
+            if ahead > 0 && ahead + u64::from(chunk.len) > self.window {
                 return None;
             }
             self.backlog.pop_front();
             self.backlog_bytes -= u64::from(chunk.len);
             if self.board.is_empty() && now.since(self.last_sent) > self.rtt.timeout() {
                 self.control.on_idle();
+                self.ask_control();
             }
             let seq = self.board.send(now, chunk);
             self.peak[0] = self.peak[0].max(self.board.in_flight());
@@ -638,6 +649,7 @@ impl Subflow {
         }
         let lost = self.loss(now);
         self.control.on_timeout(&lost, self.timeouts > 0, siblings);
+        self.ask_control();
         self.board.mark_all_lost();
         self.recovery = Recovery::Timeout(self.board.next());
         self.timeouts += 1;

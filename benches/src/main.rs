@@ -1,0 +1,77 @@
+//! How fast the simulator is, told as multiples of a bare event loop over the same links.
+//!
+//! All figures come from one run on one core, best of several rounds, the variants in turn, so that
+//! the machine's moods hit all of them alike.
+
+mod floor;
+mod simulated;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use skybraid_scenario::Scenario;
+
+/// Rounds; the best of each variant counts.
+const ROUNDS: usize = 5;
+
+/// A variant: its name, the share of the floor that it must reach, and what runs.
+struct Variant {
+    name: &'static str,
+    target: Option<f64>,
+    run: fn(&Scenario) -> u64,
+}
+
+const VARIANTS: [Variant; 5] = [
+    Variant { name: "floor: bare loop, two links", target: None, run: floor::run },
+    Variant { name: "datagrams, redundant", target: Some(0.5), run: simulated::redundant },
+    Variant { name: "datagrams, in turn", target: Some(0.5), run: simulated::in_turn },
+    Variant { name: "TCP", target: Some(0.2), run: simulated::tcp },
+    Variant { name: "MPTCP", target: Some(0.2), run: simulated::mptcp },
+];
+
+/// The scenario whose paths are used, from the repository's root.
+const SCENARIO: &str = "scenarios/remote-piloting.toml";
+
+#[expect(clippy::disallowed_methods, reason = "measures wall time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Runs the variants whose name holds the first argument; all without one.
+fn main() -> ExitCode {
+    let scenario = match Scenario::load(SCENARIO, &[]) {
+        Ok(scenario) => scenario,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let mut best = [0.0_f64; VARIANTS.len()];
+    for _ in 0..ROUNDS {
+        for (variant, best) in VARIANTS.iter().zip(&mut best) {
+            if !variant.name.contains(&wanted) {
+                continue;
+            }
+            let start = now();
+            let hops = (variant.run)(&scenario);
+            *best = best.max(hops as f64 / start.elapsed().as_secs_f64());
+        }
+    }
+    println!("{:<32} {:>14} {:>10} {:>8}", "variant", "packet-hops/s", "of floor", "target");
+    let mut failed = false;
+    for (variant, rate) in VARIANTS.iter().zip(best) {
+        if rate == 0.0 {
+            continue;
+        }
+        let share = rate / best[0];
+        let target = variant.target.map_or_else(String::new, |target| format!("{target:.2}"));
+        println!("{:<32} {rate:>14.0} {share:>10.2} {target:>8}", variant.name);
+        failed |= variant.target.is_some_and(|target| share < target);
+    }
+    if failed {
+        eprintln!("a variant is below its target");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
