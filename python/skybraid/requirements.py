@@ -35,7 +35,7 @@ class Requirement:
         deadline_ms: the delay in question in ms; None for goodput and for a share without deadline.
         target: share from 0 to 1, quantile from 0 to 1, or bit/s.
         estimate: share from 0 to 1, delay in ms, or bit/s; None without trials.
-        low: lower end of the 95 % interval, in the unit of `estimate`; None where there is none.
+        low: lower end of the two-sided 95 % interval, in the unit of `estimate`; None where there is none.
         high: upper end; None where nothing bounds it.
         trials: messages whose fate is decided, messages that arrived, or runs.
         verdict: met, not met or not shown.
@@ -82,8 +82,11 @@ class Requirement:
             f"{percent(self.estimate)} of {count(self.trials)} messages arrived{within} "
             f"(95 % interval {percent_range(self.low, self.high)}, {required})"
         )
-        if self.verdict is not Verdict.NOT_SHOWN:
-            return text
+        # A share is judged by a one-sided bound, so the wider interval may still hold the target.
+        if self.verdict is Verdict.MET:
+            return text if self.low >= self.target else f"{text}: the one-sided 95 % bound, which decides, reaches it"
+        if self.verdict is Verdict.NOT_MET:
+            return text if self.high < self.target else f"{text}: the one-sided 95 % bound, which decides, is below it"
         if self.needed is None:
             return f"{text}: the interval holds the target; more messages would tell"
         if self.estimate == 1:
@@ -127,7 +130,8 @@ def judge(requirement: dict[str, Any], pooled: Stats, goodputs_bps: Sequence[flo
         pooled: the flow's statistics over all runs.
         goodputs_bps: its goodput in each run, in bit/s.
 
-    A percentile is that of the messages that arrived, since a lost one has no delay; its losses are a share's
+    A share is judged by its one-sided 95 % bound, a percentile and a goodput by their two-sided 95 % intervals, and the
+    interval that is kept and printed is always the two-sided one. A percentile is that of the messages that arrived, since a lost one has no delay; its losses are a share's
     business. Goodput is one number a run: its interval needs two runs, so one run does not show it.
     """
     metric, target = str(requirement["metric"]), float(requirement["target"])

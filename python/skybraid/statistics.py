@@ -1,6 +1,6 @@
 """Intervals and verdicts: how much a number of trials can show.
 
-All intervals are two-sided with equal tails at the stated confidence, and all are exact or conservative:
+All intervals are two-sided with equal tails at the stated confidence; the first two are exact or conservative:
 
 - a share of messages: Clopper and Pearson, Biometrika 26 (1934) 404-413, through the beta distribution;
 - a percentile: distribution-free, between two order statistics whose ranks follow from the binomial
@@ -10,9 +10,10 @@ All intervals are two-sided with equal tails at the stated confidence, and all a
 The first two count each message as an independent trial. Losses that come in bursts carry less information than
 their number suggests, so a claim near its limit deserves several seeds.
 
-A requirement is a claim to one side, so it is judged by the one-sided bound at 95 %: `trials_needed(0.99999)` is
+A required share is a claim to one side, so it is judged by the one-sided bound at 95 %: `trials_needed(0.99999)` is
 299 572 loss-free trials (the "rule of three"). The interval that is printed beside it is the two-sided one, which is a
-little wider; 368 887 loss-free trials bring its low end to 99.999 %.
+little wider; 368 887 loss-free trials bring its low end to 99.999 %. A percentile and a goodput are judged by their
+two-sided intervals. More in docs/statistics.md.
 """
 
 import enum
@@ -72,13 +73,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float = CONFIDENCE)
     Raises:
         ValueError: `successes` is not between 0 and `trials`, or `confidence` is out of range.
     """
-    if not 0 <= successes <= trials:
-        raise ValueError(f"successes: found {successes}, expected 0 to {trials}, the number of trials")
-    tail = _tail(confidence)
-    failures = trials - successes
-    low = 0.0 if successes == 0 else float(special.betaincinv(successes, failures + 1, tail))
-    high = 1.0 if failures == 0 else float(special.betainccinv(successes + 1, failures, tail))
-    return Interval(low, high)
+    return _bounds(successes, trials, _tail(confidence))
 
 
 def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDENCE, sides: Literal[1, 2] = 1) -> int:
@@ -87,7 +82,7 @@ def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDEN
     Args:
         target: the share to show, between 0 and 1, both excluded.
         failures: how many trials have failed, 0 or more.
-        confidence: of the interval, between 0 and 1, both excluded.
+        confidence: of the bound, between 0 and 1, both excluded.
         sides: 1 for a lower bound alone, by which shares are judged, 2 for the low end of a two-sided interval.
 
     Raises:
@@ -108,7 +103,7 @@ def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDEN
 def share_verdict(successes: int, trials: int, target: float, confidence: float = CONFIDENCE) -> ShareVerdict:
     """Judges a share: met when its lower bound reaches `target`, not met when its upper bound stays below.
 
-    Each bound holds one-sided at `confidence`; the interval returned is two-sided.
+    Each bound holds one-sided at `confidence`; the interval returned is two-sided, and a little wider.
 
     Otherwise the trials do not show it, and `needed` says how many would, if all further ones succeed; where the
     share seen lies below the target there is no such promise and `needed` is None.
@@ -117,7 +112,7 @@ def share_verdict(successes: int, trials: int, target: float, confidence: float 
         successes: trials that succeeded, from 0 to `trials`.
         trials: trials whose outcome is decided; 0 shows nothing and estimates NaN.
         target: share from 0 to 1.
-        confidence: of the interval.
+        confidence: of each bound and of the interval.
 
     Raises:
         ValueError: an argument is out of range.
@@ -125,7 +120,7 @@ def share_verdict(successes: int, trials: int, target: float, confidence: float 
     if not 0 <= target <= 1:
         raise ValueError(f"target: found {target}, expected a share from 0 to 1")
     interval = clopper_pearson(successes, trials, confidence)
-    lower, upper = clopper_pearson(successes, trials, 1 - 2 * (1 - confidence))
+    lower, upper = _bounds(successes, trials, _tail(confidence, sides=1))
     estimate = successes / trials if trials else math.nan
     if trials and lower >= target:
         return ShareVerdict(Verdict.MET, estimate, interval, None)
@@ -192,6 +187,16 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
     reach = float(special.stdtrit(count - 1, 1 - _tail(confidence))) * math.sqrt(variance / count)
     return Interval(mean - reach, mean + reach)
+
+
+def _bounds(successes: int, trials: int, tail: float) -> Interval:
+    """Clopper and Pearson's bounds, each of which fails with a probability of at most `tail`."""
+    if not 0 <= successes <= trials:
+        raise ValueError(f"successes: found {successes}, expected 0 to {trials}, the number of trials")
+    failures = trials - successes
+    low = 0.0 if successes == 0 else float(special.betaincinv(successes, failures + 1, tail))
+    high = 1.0 if failures == 0 else float(special.betainccinv(successes + 1, failures, tail))
+    return Interval(low, high)
 
 
 def _tail(confidence: float, sides: int = 2) -> float:

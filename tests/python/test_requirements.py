@@ -56,7 +56,25 @@ def test_a_share_reads_like_a_sentence() -> None:
 def test_a_loss_free_flight_too_short_for_five_nines_says_how_long_it_should_be() -> None:
     judged = share(10_000, 10_000, 0.99999)
     assert judged.verdict is Verdict.NOT_SHOWN
-    assert judged.words.endswith("368 887 messages without a miss would show it")
+    assert judged.needed == 299_572
+    assert judged.words.endswith("299 572 messages without a miss would show it")
+
+
+def test_a_loss_free_flight_just_long_enough_for_five_nines_meets_them_and_says_which_bound_decides() -> None:
+    judged = share(299_572, 299_572, 0.99999)
+    assert judged.verdict is Verdict.MET
+    assert judged.low is not None
+    assert judged.low < 0.99999
+    assert judged.words.endswith("required 99.999 %): the one-sided 95 % bound, which decides, reaches it")
+    assert share(299_571, 299_571, 0.99999).verdict is Verdict.NOT_SHOWN
+
+
+def test_a_share_whose_one_sided_bound_alone_lies_below_the_target_is_not_met_and_says_so() -> None:
+    judged = share(85, 100, 0.91)
+    assert judged.verdict is Verdict.NOT_MET
+    assert judged.high is not None
+    assert judged.high > 0.91
+    assert judged.words.endswith("the one-sided 95 % bound, which decides, is below it")
 
 
 def test_no_message_at_all_shows_nothing() -> None:

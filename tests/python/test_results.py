@@ -61,7 +61,7 @@ def test_a_short_flight_without_a_miss_does_not_show_five_nines(flown: Results) 
     control = next(one for one in flown.requirements if one.flow == "control")
     assert control.verdict in (Verdict.NOT_SHOWN, Verdict.NOT_MET)
     if control.estimate == 1:
-        assert control.needed == 368_887
+        assert control.needed == 299_572
 
 
 def test_the_delay_tail_falls_from_all_messages_to_the_last_one(flown: Results) -> None:

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -51,26 +52,56 @@ def test_clopper_pearson_covers_the_truth_at_least_as_often_as_it_says(p: float,
     assert covered >= 0.95 - 1e-9
 
 
-def test_five_nines_take_three_hundred_thousand_loss_free_messages_by_the_one_sided_rule() -> None:
-    assert trials_needed(0.99999, sides=1) == 299_572
-    assert trials_needed(0.99999, sides=1) == pytest.approx(3 / 1e-5, rel=0.002)
-
-
-def test_five_nines_take_exactly_so_many_loss_free_messages_with_the_interval_that_is_printed() -> None:
+def test_five_nines_take_three_hundred_thousand_loss_free_messages_and_not_one_fewer() -> None:
     enough = trials_needed(0.99999)
-    assert enough == math.ceil(math.log(0.025) / math.log(0.99999)) == 368_887
+    assert enough == math.ceil(math.log(0.05) / math.log(0.99999)) == 299_572
+    assert enough == pytest.approx(3 / 1e-5, rel=0.002)
     assert share_verdict(enough, enough, 0.99999).verdict is Verdict.MET
     almost = share_verdict(enough - 1, enough - 1, 0.99999)
     assert almost.verdict is Verdict.NOT_SHOWN
     assert almost.needed == enough
 
 
-@given(target=st.floats(0.5, 0.9999), failures=st.integers(0, 30))
-def test_the_trials_needed_are_the_first_that_show_the_share(target: float, failures: int) -> None:
-    needed = trials_needed(target, failures)
-    assert clopper_pearson(needed - failures, needed).low >= target - 1e-12
+def test_the_interval_that_is_printed_is_two_sided_and_reaches_five_nines_later() -> None:
+    enough = trials_needed(0.99999, sides=2)
+    assert enough == math.ceil(math.log(0.025) / math.log(0.99999)) == 368_887
+    assert share_verdict(enough, enough, 0.99999).interval.low >= 0.99999
+    assert share_verdict(enough - 1, enough - 1, 0.99999).interval.low < 0.99999
+    assert share_verdict(5, 10, 0.5).interval == clopper_pearson(5, 10)
+
+
+@given(target=st.floats(0.5, 0.9999), failures=st.integers(0, 30), sides=st.sampled_from([1, 2]))
+def test_the_trials_needed_are_the_first_that_show_the_share(
+    target: float, failures: int, sides: Literal[1, 2]
+) -> None:
+    # A one-sided bound at 95 % is the end of a two-sided interval at 90 %.
+    confidence = 0.95 if sides == 2 else 0.9
+    needed = trials_needed(target, failures, sides=sides)
+    assert clopper_pearson(needed - failures, needed, confidence).low >= target - 1e-12
     if needed - 1 > failures:
-        assert clopper_pearson(needed - 1 - failures, needed - 1).low < target + 1e-12
+        assert clopper_pearson(needed - 1 - failures, needed - 1, confidence).low < target + 1e-12
+
+
+@given(target=st.floats(0.5, 0.9999), failures=st.integers(0, 30))
+def test_a_share_is_met_from_the_trials_needed_on(target: float, failures: int) -> None:
+    needed = trials_needed(target, failures)
+    one_more = share_verdict(needed + 1 - failures, needed + 1, target)
+    assert one_more.verdict is Verdict.MET
+    if needed - 2 > failures:
+        assert share_verdict(needed - 2 - failures, needed - 2, target).verdict is not Verdict.MET
+
+
+@given(p=st.floats(0.02, 0.98), trials=st.integers(1, 300))
+def test_a_share_at_its_target_is_wrongly_judged_at_most_one_time_in_twenty_to_either_side(
+    p: float, trials: int
+) -> None:
+    wrongly = dict.fromkeys(Verdict, 0.0)
+    for successes in range(trials + 1):
+        # Just above and just below the truth, so that "met" and "not met" are each a false claim.
+        for target, claim in ((p + 1e-9, Verdict.MET), (p - 1e-9, Verdict.NOT_MET)):
+            if share_verdict(successes, trials, target).verdict is claim:
+                wrongly[claim] += float(stats.binom.pmf(successes, trials, p))
+    assert max(wrongly.values()) <= 0.05 + 1e-6
 
 
 @pytest.mark.parametrize(
@@ -147,6 +178,8 @@ def test_the_median_over_runs_has_an_interval_from_six_runs_on() -> None:
         lambda: trials_needed(1.0),
         lambda: trials_needed(0.9, failures=-1),
         lambda: share_verdict(1, 1, 1.5),
+        lambda: share_verdict(2, 1, 0.5),
+        lambda: share_verdict(1, 1, 0.5, confidence=0.0),
         lambda: percentile_ranks(10, 0.0),
         lambda: percentile_ranks(-1, 0.5),
         lambda: values_needed(1.0),

@@ -29,12 +29,13 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
             listed.append(parameter)?;
         }
         entry.set_item("parameters", listed)?;
-        list.append(entry)
+        list.append(&entry)?;
+        Ok::<_, PyErr>(entry)
     };
     let mut add_about = |about: &About| {
         let parameters: Vec<_> =
             about.parameters.iter().map(|it| [it.name, it.unit, it.default, it.summary]).collect();
-        add(about.name, about.summary, about.source, &parameters)
+        add(about.name, about.summary, about.source, &parameters).map(drop)
     };
     match kind {
         "schedulers" => SchedulerConfig::ALL.iter().try_for_each(&mut add_about)?,
@@ -48,7 +49,7 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
         "links" => {
             for preset in presets::ALL {
                 let source = "each number's source stands beside it in the preset's text";
-                add(preset.name, preset.title, source, &[])?;
+                add(preset.name, preset.title, source, &[])?.set_item("text", preset.text)?;
             }
         }
         "traffic" => {

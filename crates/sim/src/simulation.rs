@@ -17,7 +17,7 @@ use crate::record::{
     DecisionRow, FlowRecord, LinkRow, LinkTotal, PacketKind, PacketRow, Record, SubflowRow,
 };
 use crate::setup::{FlowSetup, Host, Setup};
-use crate::wire::{Packet, Wire};
+use crate::wire::{Address, Packet, Wire};
 
 /// Looks on while a run goes on.
 pub trait Observer {
@@ -257,18 +257,20 @@ impl<'a> Simulation<'a> {
     fn arrive(&mut self, now: Instant, wire: usize) {
         let world = &mut self.world;
         let Some(state) = world.wires.get_mut(wire) else { return };
-        let Some(packet) = state.take() else { return };
-        world.agenda.set(wire, state.next_arrival());
-        let index = packet.to as usize;
-        let Some(side) = self.sides.get_mut(index) else { return };
-        if packet.segment.messages > 0
-            && let Some(record) = world.outcome.flows.get_mut(usize::from(packet.flow))
+        let Some(Packet { address, segment, .. }) = state.front() else { return };
+        let index = address.to as usize;
+        if segment.messages > 0
+            && let Some(record) = world.outcome.flows.get_mut(usize::from(address.flow))
         {
-            for offset in 0..u32::from(packet.segment.messages) {
-                record.copy_arrived(packet.segment.first_message.wrapping_add(offset));
+            for offset in 0..u32::from(segment.messages) {
+                record.copy_arrived(segment.first_message.wrapping_add(offset));
             }
         }
-        side.endpoint.receive(now, packet.path, &packet.segment);
+        if let Some(side) = self.sides.get_mut(index) {
+            side.endpoint.receive(now, address.path, segment);
+        }
+        state.pop();
+        world.agenda.set(wire, state.next_arrival());
         self.settle(now, index);
     }
 
@@ -429,7 +431,7 @@ impl<'a> Simulation<'a> {
             let Body::Datagram(datagram) = packet.segment.body else {
                 continue;
             };
-            if let Some(messages) = on_the_way.get_mut(usize::from(packet.flow))
+            if let Some(messages) = on_the_way.get_mut(usize::from(packet.address.flow))
                 && datagram.fragments > 0
             {
                 messages.push(datagram.message);
@@ -460,13 +462,9 @@ impl World<'_> {
         let Some(wire_index) = side.wires.get(transmit.path.index()).copied() else { return };
         let Some(wire) = self.wires.get_mut(wire_index) else { return };
         let segment = &transmit.segment;
-        let packet = Packet {
-            segment: *segment,
-            to: (index ^ 1) as u32,
-            flow: side.writes as u16,
-            path: transmit.path,
-        };
-        let (fate, next) = wire.admit(now, &packet);
+        let address =
+            Address { to: (index ^ 1) as u32, flow: side.writes as u16, path: transmit.path };
+        let (fate, next) = wire.admit(now, segment, address);
         if next {
             self.agenda.set(wire_index, wire.next_arrival());
         }

@@ -11,8 +11,17 @@ use crate::record::LinkTotal;
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
+    /// When it arrives.
+    pub arrives: Instant,
+    /// Where to.
+    pub address: Address,
     /// What it carries.
     pub segment: Segment,
+}
+
+/// Whose packet it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Address {
     /// Which endpoint gets it.
     pub to: u32,
     /// Which flow it counts for.
@@ -43,7 +52,7 @@ pub struct Wire {
     /// Up to the last call of [`take_counters`](Self::take_counters).
     pub total: LinkTotal,
     /// In order of arrival.
-    on_the_way: VecDeque<(Instant, Packet)>,
+    on_the_way: VecDeque<Packet>,
     has_radio: bool,
 }
 
@@ -63,22 +72,20 @@ impl Wire {
 
     /// Hands a packet to the link. True when the packet became the next to arrive.
     #[inline]
-    pub fn admit(&mut self, now: Instant, packet: &Packet) -> (Fate, bool) {
-        let fate = self.link.admit(now, Bytes::new(u64::from(packet.segment.size)));
+    pub fn admit(&mut self, now: Instant, segment: &Segment, address: Address) -> (Fate, bool) {
+        let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
         match fate {
             Fate::Delivered { at } => {
-                let place = match self.on_the_way.back() {
-                    // A link that reorders may let a packet overtake others.
-                    Some((last, _)) if *last > at => {
-                        self.on_the_way.partition_point(|(other, _)| *other <= at)
-                    }
-                    _ => self.on_the_way.len(),
-                };
-                if place == self.on_the_way.len() {
-                    self.on_the_way.push_back((at, *packet));
-                } else {
-                    self.on_the_way.insert(place, (at, *packet));
+                let first = self.on_the_way.is_empty();
+                // A link that reorders may let a packet overtake others.
+                let overtakes = self.on_the_way.back().is_some_and(|last| last.arrives > at);
+                let packet = Packet { arrives: at, address, segment: *segment };
+                if !overtakes {
+                    self.on_the_way.push_back(packet);
+                    return (fate, first);
                 }
+                let place = self.on_the_way.partition_point(|other| other.arrives <= at);
+                self.on_the_way.insert(place, packet);
                 (fate, place == 0)
             }
             Fate::Lost { cause, .. } => {
@@ -106,23 +113,30 @@ impl Wire {
         self.has_radio
     }
 
+    /// The packet that arrives next.
+    #[inline]
+    pub fn front(&self) -> Option<&Packet> {
+        self.on_the_way.front()
+    }
+
     /// When the next packet arrives.
     #[inline]
     pub fn next_arrival(&self) -> Instant {
-        self.on_the_way.front().map_or(Instant::FAR_FUTURE, |(at, _)| *at)
+        self.on_the_way.front().map_or(Instant::FAR_FUTURE, |packet| packet.arrives)
     }
 
-    /// Takes the packet that arrives next.
+    /// The packet of [`front`](Self::front) has arrived.
     #[inline]
-    pub fn take(&mut self) -> Option<Packet> {
-        let (_, packet) = self.on_the_way.pop_front()?;
-        self.counters.delivered += 1;
-        self.counters.delivered_bytes += u64::from(packet.segment.size);
-        Some(packet)
+    pub fn pop(&mut self) {
+        if let Some(packet) = self.on_the_way.front() {
+            self.counters.delivered += 1;
+            self.counters.delivered_bytes += u64::from(packet.segment.size);
+            self.on_the_way.pop_front();
+        }
     }
 
     /// Packets that have not arrived.
     pub fn on_the_way(&self) -> impl Iterator<Item = &Packet> {
-        self.on_the_way.iter().map(|(_, packet)| packet)
+        self.on_the_way.iter()
     }
 }

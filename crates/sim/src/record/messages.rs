@@ -110,6 +110,8 @@ pub struct FlowRecord {
     /// Statistics.
     pub summary: Summary,
     blocks: VecDeque<Block>,
+    /// An emptied block, kept for the next one.
+    spare: Option<Vec<MessageRow>>,
     /// Number of the first message in the first block.
     first: u32,
     next: u32,
@@ -145,6 +147,7 @@ impl FlowRecord {
                 ..Summary::default()
             },
             blocks: VecDeque::new(),
+            spare: None,
             first: 0,
             next: 0,
             keep,
@@ -165,7 +168,8 @@ impl FlowRecord {
             if !self.keep {
                 self.forget(now);
             }
-            let block = Block { rows: Vec::with_capacity(BLOCK), delivered: 0 };
+            let rows = self.spare.take().unwrap_or_else(|| Vec::with_capacity(BLOCK));
+            let block = Block { rows, delivered: 0 };
             self.blocks.push_back(block);
         }
         if let Some(block) = self.blocks.back_mut() {
@@ -196,7 +200,10 @@ impl FlowRecord {
             }
             self.summary.lost += missing as u64;
             self.first += block.rows.len() as u32;
-            self.blocks.pop_front();
+            self.spare = self.blocks.pop_front().map(|block| block.rows);
+            if let Some(rows) = &mut self.spare {
+                rows.clear();
+            }
         }
     }
 
