@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from skybraid.errors import MissingTableError
 from skybraid.requirements import percent
@@ -22,7 +24,6 @@ from skybraid.statistics import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -41,6 +42,12 @@ INK = "#010203"
 
 SECOND_INK = "#6b7280"
 """Colour of what stands behind the main line; readable on white and on black."""
+
+WIDTH_IN = 6.0
+"""Width of a figure in inches: its text stays readable on a phone and does not shout on a desk."""
+
+DOWN, HALTED = COLOURS[3], COLOURS[5]
+"""Colours of the times when a link was down, and when it was up but served nothing."""
 
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
@@ -68,9 +75,13 @@ STYLE: dict[Any, Any] = {
     "text.color": INK,
     "xtick.color": INK,
     "xtick.labelsize": 8,
+    "xtick.minor.pad": 5.0,
     "ytick.color": INK,
     "ytick.labelsize": 8,
 }
+
+_EDGE = 0.8
+"""Width of a shaded span's edge, in points: it keeps a span visible that is narrower than a pixel."""
 
 _DIRECTIONS = ("uplink", "downlink")
 
@@ -90,7 +101,7 @@ def delay(results: Results) -> Figure:
     share that may be missing then: the requirement wants the curve to pass below it. It is filled where that is met.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7, 4.2))
+        figure = Figure(figsize=(WIDTH_IN, 4.2))
         axes = figure.add_subplot()
         for index, (name, flow) in enumerate(results.flows.items()):
             decided = flow.delivered + flow.lost
@@ -112,7 +123,7 @@ def delay(results: Results) -> Figure:
                         color=_flow_colour(index),
                         linestyle="none",
                         fillstyle="full" if requirement.verdict is Verdict.MET else "none",
-                        label=f"{name}: {percent(requirement.target)} within {requirement.deadline_ms:g} ms",
+                        label=f"{percent(requirement.target)} within {requirement.deadline_ms:g} ms: {requirement.verdict}",
                     )
         axes.set(xscale="log", yscale="log", xlabel="one-way delay, ms", ylabel="share not yet arrived")
         _plain_ticks(axes)
@@ -122,7 +133,9 @@ def delay(results: Results) -> Figure:
 
 
 def timeline(results: Results, paths: Sequence[str] | None = None) -> Figure:
-    """Each path over time, one column a path: rate and load, delay, queue and loss, with outages shaded.
+    """Each path over time, one column a path: capacity and load of both directions, delay, queue and loss.
+
+    Times when the path was down are shaded, and so are those when it was up but served nothing.
 
     Raises:
         MissingTableError: the result has no `links` table, or no such path.
@@ -133,15 +146,20 @@ def timeline(results: Results, paths: Sequence[str] | None = None) -> Figure:
             raise MissingTableError(f"path: found {path}, expected one of {', '.join(results.paths)}")
     links = first_seed(results.tables.scan("links"))
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7 * max(len(chosen), 1), 7.2))
-        grid = figure.subplots(4, max(len(chosen), 1), sharex=True, sharey="row", squeeze=False)
+        figure = Figure(figsize=(WIDTH_IN * max(len(chosen), 1), 8.4))
+        labels = ("uplink, Mbit/s", "downlink, Mbit/s", "delay, ms", "queue, kB", "loss, %")
+        grid = figure.subplots(len(labels), max(len(chosen), 1), sharex=True, sharey="row", squeeze=False)
         for column, path in enumerate(chosen):
             axes = [row[column] for row in grid]
             _timeline_column(axes, links.filter(pl.col("path") == path), results.paths.index(path))
-            axes[0].set_title(path)
-            axes[-1].set_xlabel("time, s")
-        for row, label in zip(grid, ("rate, Mbit/s", "one-way delay, ms", "queue, kB", "loss, %"), strict=True):
+            _time_axis(axes, results)
+            if len(chosen) > 1:
+                axes[0].set_title(path)
+        for row, label in zip(grid, labels, strict=True):
             row[0].set_ylabel(label)
+            # A limit that is set stops the scaling, so every column must have been drawn.
+            row[0].set_ylim(bottom=0)
+        figure.align_ylabels()
         return figure
 
 
@@ -171,12 +189,14 @@ def share(results: Results) -> Figure:
                 for path in results.paths
             ]
             if bins.height and layers:
-                times_s = _seconds(bins["bin"], _bin_ns(results))
+                # The last bin needs an end to reach to.
+                edges_s = [*_seconds(bins["bin"], _bin_ns(results)), _duration_s(results)]
+                ended = [[*layer * 100, layer[-1] * 100] for layer in layers]
                 colours = [_path_colour(index) for index in range(len(results.paths))]
-                axes.stackplot(times_s, layers, labels=results.paths, colors=colours, linewidth=0, step="post")
-            axes.set(ylim=(0, 1), ylabel="share of messages")
+                axes.stackplot(edges_s, ended, labels=results.paths, colors=colours, linewidth=0, step="post")
+            axes.set(ylim=(0, 100), ylabel="messages, %")
             axes.set_title(name)
-        _finish(grid, legend=True)
+        _finish(grid, results, legend=True)
         return figure
 
 
@@ -202,19 +222,16 @@ def goodput(results: Results) -> Figure:
             if one.height:
                 every = pl.DataFrame({"bin": pl.int_range(0, _bins(results), eager=True)})
                 bits = every.join(one, on="bin", how="left")["bytes"].fill_null(0) * 8
-                axes.plot(
-                    _seconds(every["bin"], bin_ns),
-                    (bits / (bin_ns * 1e-9) / 1e6).to_numpy(),
-                    color=_flow_colour(index),
-                    drawstyle="steps-post",
-                )
+                rates = (bits / (bin_ns * 1e-9) / 1e6).to_numpy()
+                edges_s = np.append(_seconds(every["bin"], bin_ns), _bins(results) * bin_ns * 1e-9)
+                axes.stairs(rates, edges_s, color=_flow_colour(index), baseline=None, linewidth=1.1)
             for requirement in results.requirements:
                 if requirement.flow == name and requirement.metric == "goodput":
                     axes.axhline(requirement.target / 1e6, color=_flow_colour(index), linestyle="--", linewidth=0.8)
-            axes.set(ylabel="Mbit/s")
-            axes.set_ylim(bottom=0)
+            axes.set(ylabel="goodput, Mbit/s")
+            axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
             axes.set_title(name)
-        _finish(grid, legend=False)
+        _finish(grid, results, legend=False)
         return figure
 
 
@@ -234,7 +251,7 @@ def queue(results: Results) -> Figure:
             axes.set(ylabel="queue, kB")
             axes.set_ylim(bottom=0)
             axes.set_title(direction)
-        _finish(grid, legend=True)
+        _finish(grid, results, legend=True)
         return figure
 
 
@@ -247,7 +264,7 @@ def window(results: Results) -> Figure:
     subflows = first_seed(results.tables.scan("subflows")).with_columns(pl.col("flow", "side", "path").cast(pl.String))
     senders = subflows.select("flow", "side").unique().sort("flow", "side").collect(engine="streaming").rows()
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7, 3.4 * max(len(senders), 1)))
+        figure = Figure(figsize=(WIDTH_IN, 3.6 * max(len(senders), 1)))
         grid = figure.subplots(2 * max(len(senders), 1), 1, sharex=True, squeeze=False)[:, 0]
         for (flow, side), upper, lower in zip(senders, grid[0::2], grid[1::2], strict=False):
             for index, path in enumerate(results.paths):
@@ -257,7 +274,10 @@ def window(results: Results) -> Figure:
             upper.set(ylabel="window, kB")
             lower.set(ylabel="smoothed RTT, ms")
             upper.set_title(f"{flow}, sent by the {side}")
-        _finish(list(grid), legend=True)
+            for axes in (upper, lower):
+                axes.set_ylim(bottom=0)
+        _finish(list(grid), results, legend=True)
+        figure.align_ylabels()
         return figure
 
 
@@ -274,36 +294,48 @@ KINDS = {
 
 def outages(links: pl.LazyFrame) -> list[tuple[float, float]]:
     """Spans in s during which a link direction was down, from the samples of that one direction."""
-    samples = links.sort("time_ns").select("time_ns", "up").collect(engine="streaming")
+    return _spans(links, ~pl.col("up"))
+
+
+def halts(links: pl.LazyFrame) -> list[tuple[float, float]]:
+    """Spans in s during which a link direction was up but had no rate: a handover, a reconfiguration, a gap of its trace.
+
+    The samples see only those that last until one of them, so most halts shorter than the samples' step are missing.
+    """
+    return _spans(links, pl.col("up") & (pl.col("rate_bps") == 0))
+
+
+def _spans(links: pl.LazyFrame, condition: pl.Expr) -> list[tuple[float, float]]:
+    samples = links.sort("time_ns").select("time_ns", holds=condition).collect(engine="streaming")
     if samples.height < 2:
         return []
     step_s = float(samples["time_ns"][1] - samples["time_ns"][0]) * 1e-9
     spans: list[tuple[float, float]] = []
-    runs = samples.with_columns(run=pl.col("up").rle_id()).group_by("run", maintain_order=True)
+    runs = samples.with_columns(run=pl.col("holds").rle_id()).group_by("run", maintain_order=True)
     for _, rows in runs:
-        if not rows["up"][0]:
+        if rows["holds"][0]:
             spans.append((rows["time_ns"][0] * 1e-9, rows["time_ns"][-1] * 1e-9 + step_s))
     return spans
 
 
 def _timeline_column(axes: Sequence[Axes], links: pl.LazyFrame, index: int) -> None:
-    rate, delay_, queue_, loss = axes
-    for direction, style, colour in zip(_DIRECTIONS, ("-", "-"), (_path_colour(index), SECOND_INK), strict=True):
+    delay_, queue_, loss = axes[2:]
+    colours = (_path_colour(index), SECOND_INK)
+    for direction, style, colour, rate in zip(_DIRECTIONS, ("-", "--"), colours, axes, strict=False):
         one = links.filter(pl.col("direction") == direction)
-        step_s = _sample_step_s(one)
-        load = pl.col("delivered_bytes") * 8 / step_s / 1e6
-        _draw(rate, _envelope(one, pl.col("rate_bps") / 1e6), colour, label=f"{direction} rate", style=style)
-        _draw(rate, _envelope(one, load), colour, label=f"{direction} load", style=":", band=False)
+        load = _envelope(one, pl.col("delivered_bytes") * 8 / _sample_step_s(one) / 1e6)
+        rate.fill_between(load["time_s"], load["mean"], color=colour, alpha=0.6, linewidth=0, label="load")
+        _draw(rate, _envelope(one, pl.col("rate_bps") / 1e6), colour, label="capacity")
         _draw(delay_, _envelope(one, pl.col("delay_ns") / 1e6), colour, label=direction, style=style)
         _draw(queue_, _envelope(one, pl.col("queue_bytes") / 1e3), colour, label=direction, style=style)
         _draw(loss, _envelope(one, pl.col("loss") * 100), colour, label=direction, style=style)
-        for begin_s, end_s in outages(one):
-            for part in axes:
-                part.axvspan(begin_s, end_s, color="#D55E00", alpha=0.18, linewidth=0)
-    for part in axes:
-        part.set_ylim(bottom=0)
-        part.margins(x=0)
-    _legend(rate, columns=2)
+        for spans, shade, name in ((outages(one), DOWN, "down"), (halts(one), HALTED, "no service")):
+            for number, span in enumerate(spans):
+                rate.axvspan(*span, color=shade, alpha=0.35, lw=_EDGE, label=None if number else name)
+                for part in axes[2:]:
+                    part.axvspan(*span, color=shade, alpha=0.2, lw=_EDGE)
+    for part in (axes[0], axes[1], delay_):
+        _legend(part, columns=4)
 
 
 def _sample_step_s(links: pl.LazyFrame) -> float:
@@ -342,7 +374,7 @@ def _draw(axes: Axes, series: pl.DataFrame, colour: str, *, label: str, style: s
     times_s = series["time_s"].to_numpy()
     if band:
         low, high = series["low"].to_numpy(), series["high"].to_numpy()
-        axes.fill_between(times_s, low, high, color=colour, alpha=0.25, linewidth=0)
+        axes.fill_between(times_s, low, high, color=colour, alpha=0.35, linewidth=0)
     axes.plot(times_s, series["mean"].to_numpy(), color=colour, linestyle=style, label=label)
 
 
@@ -366,17 +398,27 @@ def _seconds(bins: pl.Series, bin_ns: int) -> NDArray[np.float64]:
 
 
 def _rows(rows: int, height: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(7, max(rows, 1) * height + 0.4))
+    figure = Figure(figsize=(WIDTH_IN, max(rows, 1) * height + 0.4))
     return figure, list(figure.subplots(max(rows, 1), 1, sharex=True, squeeze=False)[:, 0])[:rows]
 
 
-def _finish(grid: Sequence[Axes], *, legend: bool) -> None:
-    for axes in grid:
-        axes.margins(x=0)
-    if grid:
-        grid[-1].set_xlabel("time, s")
-        if legend and grid[0].get_legend_handles_labels()[0]:
-            _legend(grid[0], columns=4)
+def _duration_s(results: Results) -> float:
+    return results.flights[0].simulated_s if results.flights else 0.0
+
+
+def _finish(grid: Sequence[Axes], results: Results, *, legend: bool) -> None:
+    _time_axis(grid, results)
+    if grid and legend and grid[0].get_legend_handles_labels()[0]:
+        _legend(grid[0], columns=4)
+
+
+def _time_axis(column: Sequence[Axes], results: Results) -> None:
+    """The whole flight on each axes of a column, with ticks at whole minutes where it is long."""
+    for axes in column:
+        axes.set_xlim(0, _duration_s(results) or 1.0)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 3, 6, 10]))
+    if column:
+        column[-1].set_xlabel("time, s")
 
 
 def _legend(axes: Axes, columns: int) -> None:
@@ -386,8 +428,9 @@ def _legend(axes: Axes, columns: int) -> None:
 
 def _plain_ticks(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    few = axes.get_xlim()[1] < 30 * axes.get_xlim()[0]
-    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if few and f"{value:e}"[0] in "235" else "")
+    low, high = axes.get_xlim()
+    named = "235" if high < 30 * low else "25" if high < 300 * low else "3" if high < 3000 * low else ""
+    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if named and f"{value:e}"[0] in named else "")
     axes.yaxis.set_major_formatter(lambda value, _: percent(min(max(value, 0.0), 1.0)))
 
 

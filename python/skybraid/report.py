@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from skybraid.results import Results
 
+DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#7CC8F2", "#E39BC4", "#B5B5B5")
+"""`plots.COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
+
 CAUSES = ("queue", "random", "burst", "handover", "outage", "mtu")
 """Causes of a lost packet, in the order of the tables."""
 
@@ -42,6 +45,7 @@ class PathStory:
         outages: how many times the link was down, at the 100 ms resolution of the samples.
         longest_outage_s: the longest of these in s.
         down: share of the time down, 0 to 1.
+        halted: share of the samples that found the link up but without service, 0 to 1.
     """
 
     path: str
@@ -52,6 +56,7 @@ class PathStory:
     outages: int
     longest_outage_s: float
     down: float
+    halted: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,8 @@ def html(results: Results) -> str:
         headline=headline(results.requirements),
         percentiles=list(PERCENTILES),
         causes=CAUSES,
+        colours=plots.COLOURS,
+        dark_colours=DARK_COLOURS,
         links=results.links(),
         stories=path_stories(results),
         gaps=longest_gaps(results),
@@ -108,11 +115,18 @@ def html(results: Results) -> str:
         paths=[_path_drawing(results, path) for path in results.paths],
         others=[
             _drawing(results, "share", "Which path brought each message first."),
-            _drawing(results, "goodput", "Application data that arrived."),
-            _drawing(results, "queue", "What waits in the queue of each link."),
-            _drawing(results, "window", "Congestion window and smoothed round-trip time of each subflow."),
+            _drawing(
+                results, "goodput", "Application data that arrived. A dashed line marks a required goodput, if any."
+            ),
+            _drawing(results, "queue", f"What waits in the queue of each link. {_ENVELOPE}"),
+            _drawing(
+                results, "window", f"Congestion window and smoothed round-trip time of each subflow. {_ENVELOPE}"
+            ),
         ],
     )
+
+
+_ENVELOPE = "Lines are means, bands span least and greatest."
 
 
 def path_stories(results: Results) -> list[PathStory]:
@@ -129,6 +143,7 @@ def path_stories(results: Results) -> list[PathStory]:
                 (pl.col("delay_ns").median() / 1e6).alias("delay_ms"),
                 (pl.col("delay_ns").quantile(0.95, "nearest") / 1e6).alias("delay_p95_ms"),
                 (~pl.col("up")).mean().alias("down"),
+                (pl.col("up") & (pl.col("rate_bps") == 0)).mean().alias("halted"),
             ).collect(engine="streaming")
             if row["down"][0] is None:
                 continue
@@ -143,6 +158,7 @@ def path_stories(results: Results) -> list[PathStory]:
                     len(spans),
                     max((end_s - begin_s for begin_s, end_s in spans), default=0.0),
                     row["down"][0],
+                    row["halted"][0],
                 )
             )
     return stories
@@ -170,8 +186,9 @@ def _drawing(results: Results, kind: str, caption: str) -> Drawing:
 
 def _path_drawing(results: Results, path: str) -> Drawing:
     caption = (
-        f"{path} over time: the link's rate with the load it carried, its delay, its queue and the loss that a packet "
-        "meets. The line is the mean, the band spans least and greatest; times when the link was down are shaded."
+        f"{path} over time: capacity of each direction and the load it carried, propagation delay, queue, and the loss "
+        f"that a packet meets. {_ENVELOPE} Shaded: down, or no service (up, but a handover, a reconfiguration or a gap "
+        "of the trace stopped it; those that fall between two samples, which are 100 ms apart, are not seen)."
     )
     return _try_to_draw(path, caption, f"timeline-{path}", lambda: plots.timeline(results, [path]))
 
@@ -185,7 +202,7 @@ def _try_to_draw(title: str, caption: str, salt: str, draw: Callable[[], Figure]
 
 
 def inline_svg(figure: Figure, salt: str) -> str:
-    """A figure as an SVG element that takes its ink from the page and names no address.
+    """A figure as an SVG element that takes its ink and colours from the page and names no address.
 
     Args:
         figure: what to draw.
@@ -203,6 +220,9 @@ def inline_svg(figure: Figure, salt: str) -> str:
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
     text = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
     text = text.replace("'DejaVu Sans'", "system-ui").replace(plots.INK, "currentColor")
+    for index, colour in enumerate(plots.COLOURS):
+        text = text.replace(colour.lower(), f"var(--series-{index})")
+    text = text.replace(plots.SECOND_INK, "var(--second)")
     text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), text)
     return re.sub(r"\n\s*", "\n", text)
 

@@ -100,6 +100,16 @@ fn mptcp_over_two_equal_paths_carries_nearly_twice_as_much() {
 }
 
 #[test]
+fn the_window_of_the_preferred_path_grows_until_the_other_is_hardly_needed() {
+    let paths = vec![path("far", 40.0, 45), path("near", 18.0, 28)];
+    let transport = with_scheduler(Protocol::Mptcp, "low_rtt");
+    let outcome = simulate(60, 1, paths, vec![flow("f", cbr(10.0, 1200), transport, 2)]);
+    let summary = &outcome.flows[0].summary;
+    let share = summary.packets_by_path[1] as f64 / summary.sent as f64;
+    assert!(share > 0.95, "{share}");
+}
+
+#[test]
 fn redundant_mptcp_carries_the_load_of_the_better_path_and_hides_the_losses_of_the_other() {
     let paths = vec![path("a", 20.0, 30), lossy(path("b", 20.0, 10), 0.02)];
     let single = with_scheduler(Protocol::Mptcp, "single");

@@ -181,20 +181,29 @@ impl Connection {
         }
     }
 
-    /// Offers what a failed subflow carries to the others.
+    /// Offers what a failed subflow carries to the others, unless one of them carries it already.
     fn reinject_from(&mut self, own: usize) {
-        let Some(subflow) = self.subflows.get_mut(own) else {
-            return;
-        };
+        let usable: PathSet =
+            self.subflows.iter().filter(|subflow| subflow.is_usable()).map(|it| it.id).collect();
+        let Some(subflow) = self.subflows.get_mut(own) else { return };
         let id = subflow.id;
         let waiting: Vec<Chunk> = subflow.take_backlog().collect();
-        let already: Vec<u64> = self.reinject.iter().map(|chunk| chunk.dsn).collect();
-        for chunk in subflow.outstanding().chain(waiting) {
-            if chunk.end() > self.data_una && !already.contains(&chunk.dsn) {
-                self.reinject.push_back(Chunk { carried_by: chunk.carried_by.with(id), ..chunk });
-            }
-        }
-        self.reinject.make_contiguous().sort_by_key(|chunk| chunk.dsn);
+        let needed = |chunk: &Chunk| {
+            let carried_elsewhere =
+                chunk.carried_by.without(id).iter().any(|it| usable.contains(it));
+            chunk.end() > self.data_una && !carried_elsewhere
+        };
+        let mut chunks: Vec<Chunk> = core::mem::take(&mut self.reinject).into();
+        chunks.extend(
+            subflow
+                .outstanding()
+                .chain(waiting)
+                .filter(needed)
+                .map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk }),
+        );
+        chunks.sort_by_key(|chunk| chunk.dsn);
+        chunks.dedup_by_key(|chunk| chunk.dsn);
+        self.reinject = chunks.into();
     }
 
     /// The next segment to leave, with its path.
@@ -268,6 +277,12 @@ impl Connection {
         }
         self.views.clear();
         self.views.extend(self.subflows.iter().map(|subflow| subflow.view(chunk.len)));
+        for (subflow, view) in self.subflows.iter_mut().zip(&self.views) {
+            // A full window held data back even where another path takes it.
+            if !view.has_room {
+                subflow.note_limited();
+            }
+        }
         let head = self.written.front();
         let unit = Unit {
             bytes: Bytes::new(u64::from(chunk.len)),
@@ -286,11 +301,6 @@ impl Connection {
             Choice::Send(..) => None,
             Choice::Wait(_, until) => {
                 self.wait_until = until.unwrap_or(Instant::FAR_FUTURE);
-                for (subflow, view) in self.subflows.iter_mut().zip(&self.views) {
-                    if !view.has_room {
-                        subflow.note_limited();
-                    }
-                }
                 None
             }
         }

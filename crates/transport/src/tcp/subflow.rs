@@ -499,6 +499,7 @@ impl Subflow {
             }
             let ahead = self.board.in_flight() + self.board.lost();
             if ahead > 0 && ahead + u64::from(chunk.len) > self.window {
+                self.note_limited();
                 return None;
             }
             self.backlog.pop_front();
