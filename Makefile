@@ -35,8 +35,8 @@ lint: build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-	$(VENV)/bin/ruff check python tests traces
-	$(VENV)/bin/ruff format --check python tests traces
+	$(VENV)/bin/ruff check python tests traces benches
+	$(VENV)/bin/ruff format --check python tests traces benches
 	$(VENV)/bin/mypy
 
 bench: build

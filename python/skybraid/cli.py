@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -115,7 +116,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The file; by default report.html in the result.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result: one HTML file that needs nothing else."""
+    """Write the report of a result, one HTML file."""
     path = Results.open(result).report(result / "report.html" if out is None else out)
     if not quiet:
         typer.echo(path)
@@ -132,7 +133,7 @@ def plot(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw a result."""
+    """Draw a result: delays, paths over time, queues and more."""
     from skybraid import plots
 
     results = Results.open(result)
@@ -155,18 +156,36 @@ def plot(
 
 @app.command(name="list")
 def list_(
-    kind: Annotated[str, typer.Argument(help=", ".join(KINDS) + ".", metavar="KIND")],
+    kind: Annotated[
+        str | None, typer.Argument(help=", ".join(KINDS) + "; by default the names of all.", metavar="KIND")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One of them alone; a link with every number and its source.", metavar="NAME")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what a scenario may name: schedulers, congestion, protocols, links or traffic."""
+    """List what a scenario may name."""
+    if kind is None:
+        entries = {kind: registry(kind) for kind in KINDS}
+        if as_json:
+            typer.echo(json.dumps(entries, ensure_ascii=False))
+            return
+        for listed, named in entries.items():
+            typer.echo(f"{listed}: {', '.join(entry['name'] for entry in named)}")
+        return
     if kind not in KINDS:
         raise ScenarioError(f"list: found {kind}, expected one of {', '.join(KINDS)}")
-    entries = registry(kind)
+    chosen = [entry for entry in registry(kind) if name in (None, entry["name"])]
+    if not chosen:
+        names = ", ".join(entry["name"] for entry in registry(kind))
+        raise ScenarioError(f"list {kind}: found {name}, expected one of {names}")
     if as_json:
-        typer.echo(json.dumps(entries, ensure_ascii=False))
+        typer.echo(json.dumps(chosen if name is None else chosen[0], ensure_ascii=False))
         return
-    for entry in entries:
-        typer.echo(_entry(entry))
+    for entry in chosen:
+        typer.echo(_entry(entry, whole=name is not None))
+    if kind == "links" and name is None:
+        typer.echo("Every number of one with its source: skybraid list links NAME")
 
 
 @app.command()
@@ -185,11 +204,12 @@ def new(
     write_whole(path, text.encode())
     if not quiet:
         typer.echo(path)
+        typer.echo(f"fly it with: skybraid run {shlex.quote(str(path))}", err=True)
 
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Say what this machine has and lacks, and the line that mends it."""
+    """Say what this machine has, and what mends the rest."""
     checks = examine()
     if as_json:
         fields = ("name", "needed_for", "present", "found", "mend")
@@ -245,10 +265,11 @@ def _seed_range(text: str) -> list[int]:
 
 def _tell(results: Results, *, has_report: bool) -> None:
     speed = results.simulated_s / results.wall_s if results.wall_s > 0 else 0.0
-    flights = "1 flight" if len(results.seeds) == 1 else f"{len(results.seeds)} flights"
+    one = len(results.seeds) == 1
+    flights, seeds = ("1 flight", "seed") if one else (f"{len(results.seeds)} flights", "seeds")
     typer.echo(
         f"{results.name}: {flights}, {span(results.simulated_s)} simulated in {results.wall_s:.2f} s "
-        f"({count(round(speed))} × real time), seed {seeds_text(results.seeds)}"
+        f"({count(round(speed))} × real time), {seeds} {seeds_text(results.seeds)}"
     )
     for requirement in results.requirements:
         typer.echo(f"  {requirement.flow}: {_coloured(requirement.verdict)}. {requirement.words}.")
@@ -264,8 +285,11 @@ def _coloured(verdict: Verdict) -> str:
     return typer.style(str(verdict), fg=colours.get(verdict, typer.colors.YELLOW), bold=True)
 
 
-def _entry(entry: dict[str, Any]) -> str:
-    lines = [f"{entry['name']}: {entry['summary']}", f"    source: {entry['source']}"]
+def _entry(entry: dict[str, Any], *, whole: bool) -> str:
+    title = f"{entry['name']}: {entry['summary']}"
+    if "text" in entry:
+        return f"{title}\n\n{entry['text'].rstrip()}" if whole else title
+    lines = [title, f"    source: {entry['source']}"]
     for parameter in entry["parameters"]:
         unit = f" [{parameter['unit']}]" if parameter["unit"] else ""
         summary = f": {parameter['summary']}" if parameter["summary"] else ""

@@ -54,7 +54,7 @@ def _native() -> Check:
 def _package(name: str) -> Check:
     version = package_version(name)
     mend = "" if version else f"python -m pip install -c constraints.txt {name}"
-    return Check(f"package {name}", "run", version is not None, version or "missing", mend)
+    return Check(f"package {name}", "run", version is not None, version or "not found", mend)
 
 
 def _cores() -> Check:
@@ -86,7 +86,7 @@ def _kernel() -> list[Check]:
 
 def _exists(name: str, path: Path, mend: str) -> Check:
     present = path.exists()
-    return Check(name, "emulate", present, str(path) if present else "missing", "" if present else mend)
+    return Check(name, "emulate", present, str(path) if present else "not found", "" if present else mend)
 
 
 def _module(name: str, loaded: Path) -> Check:
@@ -95,7 +95,7 @@ def _module(name: str, loaded: Path) -> Check:
         return Check(name, "emulate", present=True, found="loaded")
     if _listed(release / "modules.dep", name):
         return Check(name, "emulate", present=True, found="loads when it is used")
-    return Check(name, "emulate", present=False, found="missing", mend=f"sudo modprobe {name}")
+    return Check(name, "emulate", present=False, found="not found", mend=f"sudo modprobe {name}")
 
 
 def _listed(index: Path, module: str) -> bool:
@@ -110,7 +110,7 @@ def _mptcp() -> Check:
     try:
         enabled = switch.read_text(encoding="ascii").strip() == "1"
     except OSError:
-        return Check("MPTCP", "emulate", present=False, found="missing", mend="use a kernel with CONFIG_MPTCP")
+        return Check("MPTCP", "emulate", present=False, found="not found", mend="use a kernel with CONFIG_MPTCP")
     if enabled:
         return Check("MPTCP", "emulate", present=True, found="enabled")
     return Check("MPTCP", "emulate", present=False, found="off", mend="sudo sysctl -w net.mptcp.enabled=1")

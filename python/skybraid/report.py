@@ -119,9 +119,7 @@ def html(results: Results) -> str:
                 results, "goodput", "Application data that arrived. A dashed line marks a required goodput, if any."
             ),
             _drawing(results, "queue", f"What waits in the queue of each link. {_ENVELOPE}"),
-            _drawing(
-                results, "window", f"Congestion window and smoothed round-trip time of each subflow. {_ENVELOPE}"
-            ),
+            _drawing(results, "window", f"Congestion window and smoothed round-trip time of each subflow. {_ENVELOPE}"),
         ],
     )
 

@@ -245,9 +245,9 @@ def _rounded(value: float) -> float:
 
 
 def span(time_s: float) -> str:
-    """A time as "30 min", "12.5 s" or "85 ms"."""
+    """A time as "30 min", "80 s", "12.5 s" or "85 ms": the next larger unit from two of it on, or where it is whole."""
     for size, unit in ((3600, "h"), (60, "min"), (1, "s")):
-        if time_s >= size:
+        if time_s >= 2 * size or (time_s >= size and (size == 1 or time_s % size == 0)):
             return f"{time_s / size:.4g} {unit}"
     return milliseconds(time_s * 1000)
 

@@ -106,7 +106,11 @@ class Scenario:
     @property
     def requirements(self) -> list[dict[str, Any]]:
         """What is required: `flow`, `metric`, `deadline_ms`, `target` each."""
-        return self._native.requirements()
+        # 99.9 % as a share is 0.9990000000000001 in binary; nobody requires shares to a part in 10^12.
+        return [
+            requirement | ({} if requirement["metric"] == "goodput" else {"target": round(requirement["target"], 12)})
+            for requirement in self._native.requirements()
+        ]
 
     @property
     def overrides(self) -> tuple[tuple[str, str], ...]:

@@ -540,6 +540,7 @@ def plot_command(
             raise TraceError(f"{out}: cannot be written: {error.strerror}") from error
     except SkybraidError as error:
         _fail(error)
+    typer.echo(out)
 
 
 @app.command("convert")
@@ -557,3 +558,4 @@ def convert_command(
         write(_open(file, column, unit, format_), out, chosen)
     except SkybraidError as error:
         _fail(error)
+    typer.echo(out)

@@ -178,6 +178,24 @@ def test_the_lists_say_what_a_scenario_may_name(skybraid: Command, kind: str) ->
         assert entry["name"] in plain
 
 
+def test_a_link_is_shown_whole_with_its_numbers_and_their_sources(skybraid: Command) -> None:
+    shown = skybraid("list", "links", "starlink")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("starlink: ")
+    assert 'uplink.rate = "18Mbit/s"' in shown.stdout
+    assert "baltaci2023, Table 1" in shown.stdout
+    assert json.loads(skybraid("list", "links", "starlink", "--json").stdout)["text"] in shown.stdout + "\n"
+    wrong = skybraid("list", "links", "starlnk")
+    assert wrong.returncode == 2
+    assert "found starlnk, expected one of lte-aerial" in wrong.stderr
+
+
+def test_a_list_of_nothing_in_particular_names_everything(skybraid: Command) -> None:
+    kinds = [line.partition(":")[0] for line in skybraid("list").stdout.splitlines()]
+    assert kinds == ["schedulers", "congestion", "protocols", "links", "traffic"]
+    assert set(json.loads(skybraid("list", "--json").stdout)) == set(kinds)
+
+
 def test_a_new_scenario_flies(skybraid: Command, tmp_path: Path) -> None:
     assert skybraid("new", "my-first-flight").stdout == "my-first-flight.toml\n"
     assert 'name = "My first flight"' in (tmp_path / "my-first-flight.toml").read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"""How fast the main scenario is flown on one core, and in how much memory."""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SKYBRAID = str(Path(sys.executable).with_name("skybraid"))
+SCENARIO = str(ROOT / "scenarios" / "remote-piloting.toml")
+REPEAT = [f"--set=path.leo.{direction}.delay.repeat=true" for direction in ("uplink", "downlink")]
+LEAST_SPEED = 1000
+VARIANTS = [
+    ("with tables", [], 400),
+    ("--summary", ["--summary"], 100),
+    ("--summary, three times as long", ["--summary", "--set=duration=90min", *REPEAT], 100),
+]
+
+
+def fly(options: list[str]) -> tuple[float, float]:
+    """Flies in a process of its own. Returns simulated seconds per second, and the peak of memory in MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told.json"
+        process = os.fork()
+        if process == 0:
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+            os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT, 0o600), 1)
+            os.execv(SKYBRAID, [SKYBRAID, "run", SCENARIO, "--json", "--quiet", "--out", f"{folder}/flight", *options])
+        _, status, usage = os.wait4(process, 0)
+        if os.waitstatus_to_exitcode(status) == 2:
+            sys.exit(2)
+        flight = json.loads(told.read_text(encoding="utf-8"))
+    return flight["simulated_s"] / flight["wall_s"], usage.ru_maxrss / 1000
+
+
+def main() -> int:
+    """Prints a line a variant. Returns 1 when a target is missed."""
+    missed = False
+    print(f"{'main scenario':<32} {'x real time':>11} {'target':>7} {'peak MB':>8} {'target':>7}")
+    for name, options, most_mb in VARIANTS:
+        speed, peak_mb = fly(options)
+        missed |= speed < LEAST_SPEED or peak_mb > most_mb
+        print(f"{name:<32} {speed:>11.0f} {LEAST_SPEED:>7} {peak_mb:>8.0f} {most_mb:>7}")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
