@@ -26,7 +26,7 @@ fly: build
 test: lint test-rust test-python
 
 test-rust:
-	cargo test --workspace --locked --release
+	cargo test --workspace --locked
 
 test-python: build
 	$(VENV)/bin/pytest

@@ -113,6 +113,7 @@ def delay(results: Results) -> Figure:
             for requirement in results.requirements:
                 if requirement.flow == name and requirement.deadline_ms is not None:
                     allowed = 1 - requirement.target
+                    wanted = f"{percent(requirement.target)} within {requirement.deadline_ms:g} ms"
                     if requirement.metric == "percentile":
                         allowed = (allowed * flow.delivered + flow.lost) / decided
                     axes.axvline(requirement.deadline_ms, color=_flow_colour(index), linestyle="--", linewidth=0.8)
@@ -123,7 +124,7 @@ def delay(results: Results) -> Figure:
                         color=_flow_colour(index),
                         linestyle="none",
                         fillstyle="full" if requirement.verdict is Verdict.MET else "none",
-                        label=f"{percent(requirement.target)} within {requirement.deadline_ms:g} ms: {requirement.verdict}",
+                        label=f"{name}: {wanted}, {requirement.verdict}",
                     )
         axes.set(xscale="log", yscale="log", xlabel="one-way delay, ms", ylabel="share not yet arrived")
         _plain_ticks(axes)
@@ -298,7 +299,7 @@ def outages(links: pl.LazyFrame) -> list[tuple[float, float]]:
 
 
 def halts(links: pl.LazyFrame) -> list[tuple[float, float]]:
-    """Spans in s during which a link direction was up but had no rate: a handover, a reconfiguration, a gap of its trace.
+    """Spans in s during which a link direction was up but had no rate, as in a handover or a gap of its trace.
 
     The samples see only those that last until one of them, so most halts shorter than the samples' step are missing.
     """

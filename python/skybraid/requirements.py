@@ -84,9 +84,17 @@ class Requirement:
         )
         # A share is judged by a one-sided bound, so the wider interval may still hold the target.
         if self.verdict is Verdict.MET:
-            return text if self.low >= self.target else f"{text}: the one-sided 95 % bound, which decides, reaches it"
+            return (
+                text
+                if self.low >= self.target
+                else f"{text}: the one-sided 95 % bound, which decides, reaches the target"
+            )
         if self.verdict is Verdict.NOT_MET:
-            return text if self.high < self.target else f"{text}: the one-sided 95 % bound, which decides, is below it"
+            return (
+                text
+                if self.high < self.target
+                else f"{text}: the one-sided 95 % bound, which decides, is below the target"
+            )
         if self.needed is None:
             return f"{text}: the interval holds the target; more messages would tell"
         if self.estimate == 1:
@@ -130,9 +138,10 @@ def judge(requirement: dict[str, Any], pooled: Stats, goodputs_bps: Sequence[flo
         pooled: the flow's statistics over all runs.
         goodputs_bps: its goodput in each run, in bit/s.
 
-    A share is judged by its one-sided 95 % bound, a percentile and a goodput by their two-sided 95 % intervals, and the
-    interval that is kept and printed is always the two-sided one. A percentile is that of the messages that arrived, since a lost one has no delay; its losses are a share's
-    business. Goodput is one number a run: its interval needs two runs, so one run does not show it.
+    A share is judged by its one-sided 95 % bounds, a percentile and a goodput by their two-sided 95 % intervals; the
+    interval that is kept and printed is always the two-sided one. A percentile is that of the messages that arrived,
+    since a lost one has no delay; its losses are a share's business. Goodput is one number a run: its interval needs
+    two runs, so one run does not show it.
     """
     metric, target = str(requirement["metric"]), float(requirement["target"])
     given: float | None = requirement.get("deadline_ms")

@@ -43,7 +43,7 @@ def conditions(scenario: Scenario) -> pl.DataFrame:
 
 
 def packets(number: int, every_s: float) -> tuple[NDArray[np.float64], NDArray[np.uint32]]:
-    return np.arange(number) * every_s, np.full(number, 1_200, dtype=np.uint32)
+    return np.arange(number, dtype=np.float64) * every_s, np.full(number, 1_200, dtype=np.uint32)
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,13 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
 import pytest
 from matplotlib.axes import Axes
 
 from conftest import TWO_PATHS
 from skybraid import MissingTableError, Results, Scenario, plots, run
-from skybraid.report import html, longest_gaps, path_stories
+from skybraid.report import DARK_COLOURS, html, longest_gaps, path_stories
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 
@@ -92,6 +93,16 @@ def test_the_drawings_take_their_ink_from_the_page(flown: Results) -> None:
     assert plots.INK not in text
 
 
+def test_the_drawings_take_their_colours_from_the_page_which_has_others_in_the_dark(flown: Results) -> None:
+    text, _ = parsed(flown)
+    drawings = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
+    assert "var(--series-0)" in drawings
+    assert not any(colour.lower() in drawings.lower() for colour in (*plots.COLOURS, plots.SECOND_INK))
+    for colour in (*plots.COLOURS, *DARK_COLOURS):
+        assert colour in text
+    assert len(DARK_COLOURS) == len(plots.COLOURS)
+
+
 def test_a_name_cannot_break_the_page() -> None:
     results = run(Scenario(TWO_PATHS.replace("Two plain paths", "<script>alert(1)</script> & co")), tables=[])
     text, page = parsed(results)
@@ -143,15 +154,35 @@ def test_a_path_keeps_its_colour_through_all_figures(flown: Results) -> None:
 
     queue = colours(plots.queue(flown).axes[0])
     near = colours(plots.timeline(flown, ["near"]).axes[0])
-    assert queue["near"] == near["uplink rate"] == plots.COLOURS[0]
+    assert queue["near"] == near["capacity"] == plots.COLOURS[0]
     assert queue["far"] == plots.COLOURS[1]
 
 
 def test_the_outage_is_shaded_on_its_own_path_alone(flown: Results) -> None:
     axes = plots.timeline(flown).axes
     near, far = axes[0], axes[1]
-    assert len(far.patches) == 2
+    assert len(far.patches) == 1
     assert len(near.patches) == 0
+    assert far.get_legend_handles_labels()[1] == ["load", "capacity", "down"]
+
+
+def test_paths_side_by_side_share_a_scale_that_cuts_none_of_them(flown: Results) -> None:
+    near, far = plots.timeline(flown).axes[4:6]
+    assert near.get_ylim() == far.get_ylim()
+    assert near.get_ylim()[0] == 0
+    assert near.get_ylim()[1] > 60
+
+
+def test_outages_and_halts_are_told_apart() -> None:
+    samples = pl.LazyFrame(
+        {
+            "time_ns": [number * 100_000_000 for number in range(6)],
+            "up": [True, False, False, True, True, True],
+            "rate_bps": [1_000, 0, 0, 1_000, 0, 1_000],
+        }
+    )
+    assert plots.outages(samples) == [pytest.approx((0.1, 0.3))]
+    assert plots.halts(samples) == [pytest.approx((0.4, 0.5))]
 
 
 def test_a_figure_without_its_table_and_a_path_that_is_not_there_are_told(flown: Results) -> None:

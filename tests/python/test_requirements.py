@@ -65,7 +65,7 @@ def test_a_loss_free_flight_just_long_enough_for_five_nines_meets_them_and_says_
     assert judged.verdict is Verdict.MET
     assert judged.low is not None
     assert judged.low < 0.99999
-    assert judged.words.endswith("required 99.999 %): the one-sided 95 % bound, which decides, reaches it")
+    assert judged.words.endswith("required 99.999 %): the one-sided 95 % bound, which decides, reaches the target")
     assert share(299_571, 299_571, 0.99999).verdict is Verdict.NOT_SHOWN
 
 
@@ -74,7 +74,7 @@ def test_a_share_whose_one_sided_bound_alone_lies_below_the_target_is_not_met_an
     assert judged.verdict is Verdict.NOT_MET
     assert judged.high is not None
     assert judged.high > 0.91
-    assert judged.words.endswith("the one-sided 95 % bound, which decides, is below it")
+    assert judged.words.endswith("the one-sided 95 % bound, which decides, is below the target")
 
 
 def test_no_message_at_all_shows_nothing() -> None:

@@ -65,7 +65,7 @@ impl Wire {
             sibling,
             counters: Counters::default(),
             total: LinkTotal::default(),
-            on_the_way: VecDeque::with_capacity(256),
+            on_the_way: VecDeque::with_capacity(16),
             has_radio,
         }
     }

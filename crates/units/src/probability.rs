@@ -7,8 +7,7 @@ use crate::parse::{Grammar, quantity_text};
 
 const GRAMMAR: Grammar = Grammar {
     quantity: "probability",
-    // In percent: dividing the sum by 100 once gives 0.99999 for "99.999%", which multiplying does not.
-    units: &[("%", 1.0), ("ppm", 1e-4)],
+    units: &[("%", 1e-2), ("ppm", 1e-6)],
     listed: "%, ppm",
     example: "0.17%",
 };
@@ -43,7 +42,9 @@ impl Probability {
     /// # Errors
     /// The text has no number, no unit, an unknown unit, or a value outside 0 to 100 %.
     pub fn from_text(text: &str) -> Result<Self, ParseError> {
-        Self::new(GRAMMAR.read(text)? / 100.0).ok_or_else(|| ParseError::OutOfRange {
+        // Fifteen decimals give 0.99999 for "99.999%", where plain arithmetic is off by one bit.
+        let ratio = libm::round(GRAMMAR.read(text)? * 1e15) / 1e15;
+        Self::new(ratio).ok_or_else(|| ParseError::OutOfRange {
             found: text.into(),
             expected: "a probability is from 0% to 100%",
         })

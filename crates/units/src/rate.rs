@@ -7,16 +7,7 @@ use crate::{Bytes, Duration, ParseError};
 
 const GRAMMAR: Grammar = Grammar {
     quantity: "rate",
-    units: &[
-        ("bit/s", 1.0),
-        ("kbit/s", 1e3),
-        ("Mbit/s", 1e6),
-        ("Gbit/s", 1e9),
-        ("bps", 1.0),
-        ("kbps", 1e3),
-        ("Mbps", 1e6),
-        ("Gbps", 1e9),
-    ],
+    units: Rate::UNITS,
     listed: "bit/s, kbit/s, Mbit/s, Gbit/s",
     example: "10Mbit/s",
 };
@@ -28,6 +19,17 @@ pub struct Rate(u64);
 impl Rate {
     /// Nothing moves.
     pub const ZERO: Self = Self(0);
+    /// The accepted units with their size in bit/s.
+    pub const UNITS: &[(&str, f64)] = &[
+        ("bit/s", 1.0),
+        ("kbit/s", 1e3),
+        ("Mbit/s", 1e6),
+        ("Gbit/s", 1e9),
+        ("bps", 1.0),
+        ("kbps", 1e3),
+        ("Mbps", 1e6),
+        ("Gbps", 1e9),
+    ];
 
     /// A rate of `bits` bits per second.
     pub const fn from_bps(bits: u64) -> Self {

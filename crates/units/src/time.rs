@@ -8,15 +8,7 @@ use crate::parse::{Grammar, quantity_text};
 
 const GRAMMAR: Grammar = Grammar {
     quantity: "time",
-    units: &[
-        ("ns", 1.0),
-        ("us", 1e3),
-        ("µs", 1e3),
-        ("ms", 1e6),
-        ("s", 1e9),
-        ("min", 60e9),
-        ("h", 3600e9),
-    ],
+    units: Duration::UNITS,
     listed: "ns, us, ms, s, min, h",
     example: "30ms",
 };
@@ -70,6 +62,16 @@ impl Instant {
 impl Duration {
     /// No time at all.
     pub const ZERO: Self = Self(0);
+    /// The accepted units with their size in nanoseconds.
+    pub const UNITS: &[(&str, f64)] = &[
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("min", 60e9),
+        ("h", 3600e9),
+    ];
     /// The longest span.
     pub const MAX: Self = Self(i64::MAX);
 

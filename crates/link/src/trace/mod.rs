@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, Rate};
 
 pub mod csv;
 pub mod hypatia;
@@ -74,17 +74,8 @@ impl Quantity {
     /// Accepted units and their size in the base unit.
     const fn units(self) -> &'static [(&'static str, f64)] {
         match self {
-            Self::Rate => &[
-                ("bit/s", 1.0),
-                ("kbit/s", 1e3),
-                ("Mbit/s", 1e6),
-                ("Gbit/s", 1e9),
-                ("bps", 1.0),
-                ("kbps", 1e3),
-                ("Mbps", 1e6),
-                ("Gbps", 1e9),
-            ],
-            Self::Delay => TIME_UNITS,
+            Self::Rate => Rate::UNITS,
+            Self::Delay => Duration::UNITS,
             Self::Loss => &[("%", 1e-2), ("ppm", 1e-6), ("ratio", 1.0)],
         }
     }
@@ -115,9 +106,6 @@ impl Quantity {
         }
     }
 }
-
-const TIME_UNITS: &[(&str, f64)] =
-    &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
 
 fn scale_of(
     key: &'static str,

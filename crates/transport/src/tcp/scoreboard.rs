@@ -264,6 +264,7 @@ impl Scoreboard {
     }
 
     fn take_cumulative(&mut self, now: Instant, ack: u64, progress: &mut Progress) {
+        let mut covers_resent = false;
         while let Some(sent) = self.sent.front() {
             if sent.end() > ack {
                 break;
@@ -274,6 +275,7 @@ impl Scoreboard {
                 State::Lost => self.lost -= len,
                 State::Sacked => {}
             }
+            covers_resent |= sent.retransmitted;
             if sent.state != State::Sacked {
                 let arrived = *sent;
                 self.note_arrival(now, &arrived, progress);
@@ -281,6 +283,11 @@ impl Scoreboard {
             progress.advanced += len;
             self.sent.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
+        }
+        if covers_resent {
+            // What lay behind the hole may have arrived long ago, with its acknowledgements lost: no
+            // sample (Karn's rule; Linux's FLAG_RETRANS_DATA_ACKED).
+            progress.rtt = None;
         }
         self.una += progress.advanced;
         if self.sent.is_empty() {
@@ -472,6 +479,18 @@ mod tests {
         board.send(later, chunk);
         board.acknowledge(Instant::from_millis(230), 0, &sacks(0, &[(1, 11)]), true);
         assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
+    }
+
+    #[test]
+    fn an_acknowledgement_that_covers_a_retransmission_gives_no_round_trip_time() {
+        let mut board = board(10);
+        board.mark_all_lost();
+        board.next_lost();
+        board.retransmit(Instant::from_millis(300));
+        let progress = board.acknowledge(Instant::from_millis(400), 5000, &Sacks::NONE, true);
+        assert_eq!((progress.advanced, progress.rtt), (5000, None));
+        let progress = board.acknowledge(Instant::from_millis(401), 6000, &Sacks::NONE, true);
+        assert!(progress.rtt.is_some());
     }
 
     #[test]

@@ -1,0 +1,123 @@
+//! The segments that a subflow sends: their headers and sizes.
+//!
+//! Source: RFC 9293 §3.1, RFC 7323, RFC 2018, RFC 8684 §3.
+
+use skybraid_units::{Bytes, Instant};
+
+use super::{Stamp, State, Subflow};
+use crate::segment::{
+    Body, DSS_ACK_OPTION, DSS_MAPPING_OPTION, Flags, IPV4_HEADER, Sacks, Segment, TCP_HEADER,
+    TIMESTAMP_OPTION, Tcp,
+};
+use crate::tcp::scoreboard::Chunk;
+
+/// Bytes of the options of a SYN: maximum segment size, SACK permitted, timestamps, window scale.
+const SYN_OPTIONS: u32 = 20;
+
+/// SACK blocks that fit into the 40 bytes of options beside timestamps and, with MPTCP, a data ACK;
+/// beside a data sequence mapping there is room for none.
+const SACK_BLOCKS: u8 = 3;
+const SACK_BLOCKS_WITH_DATA_ACK: u8 = 2;
+
+impl Subflow {
+    /// The largest payload of a segment on a path of that MTU.
+    pub fn segment_for(mtu: Bytes, multipath: bool) -> u32 {
+        let headers = IPV4_HEADER
+            + TCP_HEADER
+            + TIMESTAMP_OPTION
+            + if multipath { DSS_MAPPING_OPTION } else { 0 };
+        u32::try_from(mtu.get()).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
+    }
+
+    pub(super) fn send_syn(&mut self, now: Instant, stamp: &Stamp) -> Segment {
+        self.syn_due = false;
+        self.syn_at = now;
+        self.rto_at = now + self.rtt.timeout();
+        let mut flags = Flags::SYN;
+        if self.state == State::SynReceived {
+            flags = flags.and(Flags::ACK);
+        }
+        if self.joins {
+            flags = flags.and(Flags::JOIN);
+        }
+        // MP_CAPABLE and MP_JOIN, each on SYN and SYN/ACK (RFC 8684 §3.1, §3.2).
+        let multipath_option = match (self.multipath, self.joins, flags.has(Flags::ACK)) {
+            (false, ..) => 0,
+            (true, false, false) => 4,
+            (true, false, true) | (true, true, false) => 12,
+            (true, true, true) => 16,
+        };
+        let mut segment = self.ack_segment(now, stamp);
+        segment.size = IPV4_HEADER + TCP_HEADER + SYN_OPTIONS + multipath_option;
+        if let Body::Tcp(tcp) = &mut segment.body {
+            tcp.flags = flags;
+            tcp.sacks = Sacks::NONE;
+        }
+        segment
+    }
+
+    pub(super) fn data_segment(
+        &mut self,
+        now: Instant,
+        stamp: &Stamp,
+        seq: u64,
+        chunk: Chunk,
+    ) -> Segment {
+        self.last_sent = now;
+        self.totals.sent += 1;
+        let headers = IPV4_HEADER
+            + TCP_HEADER
+            + TIMESTAMP_OPTION
+            + if self.multipath { DSS_MAPPING_OPTION } else { 0 };
+        let mut sacks = self.acknowledge(if self.multipath { 0 } else { SACK_BLOCKS });
+        if u64::from(headers + chunk.len + sacks.wire_bytes()) > self.info.mtu.get() {
+            sacks = Sacks::NONE;
+        }
+        Segment {
+            size: headers + chunk.len + sacks.wire_bytes(),
+            sent_at: now,
+            first_message: chunk.first_message,
+            messages: chunk.messages,
+            body: Body::Tcp(Tcp {
+                flags: Flags::ACK,
+                seq,
+                len: chunk.len,
+                ack: self.receiver.next(),
+                dsn: chunk.dsn,
+                data_ack: stamp.data_ack,
+                window_end: stamp.window_end,
+                echo: self.receiver.echo(),
+                sacks,
+            }),
+        }
+    }
+
+    /// Ends the delay of an acknowledgement. Returns at most `most` SACK blocks for it.
+    fn acknowledge(&mut self, most: u8) -> Sacks {
+        self.receiver.acknowledge().first(if self.sack { most } else { 0 })
+    }
+
+    pub(super) fn ack_segment(&mut self, now: Instant, stamp: &Stamp) -> Segment {
+        let room = if self.multipath { SACK_BLOCKS_WITH_DATA_ACK } else { SACK_BLOCKS };
+        let sacks = self.acknowledge(room);
+        let options =
+            TIMESTAMP_OPTION + sacks.wire_bytes() + if self.multipath { DSS_ACK_OPTION } else { 0 };
+        Segment {
+            size: IPV4_HEADER + TCP_HEADER + options,
+            sent_at: now,
+            first_message: 0,
+            messages: 0,
+            body: Body::Tcp(Tcp {
+                flags: Flags::ACK,
+                seq: self.board.next(),
+                len: 0,
+                ack: self.receiver.next(),
+                dsn: 0,
+                data_ack: stamp.data_ack,
+                window_end: stamp.window_end,
+                echo: self.receiver.echo(),
+                sacks,
+            }),
+        }
+    }
+}
