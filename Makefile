@@ -15,7 +15,10 @@ $(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
 	$(VENV)/bin/maturin develop --release --locked --extras dev
 	touch $@
 
+# Debian ships neither a linker nor venv with Rust and Python; as root they are installed.
 $(VENV)/.installed: constraints.txt
+	@command -v cc >/dev/null || (apt-get update -q && apt-get install -y -q gcc libc6-dev)
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || (apt-get update -q && apt-get install -y -q python3-venv)
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet maturin
 	touch $@
@@ -31,10 +34,9 @@ test-rust:
 test-python: build
 	$(VENV)/bin/pytest
 
-lint: build
+lint: build docs
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	$(VENV)/bin/ruff check python tests traces benches
 	$(VENV)/bin/ruff format --check python tests traces benches
 	$(VENV)/bin/mypy
@@ -42,6 +44,9 @@ lint: build
 bench: build
 	cargo run --release --locked --package skybraid-bench
 	$(VENV)/bin/python benches/flight.py
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
 fuzz:
 	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces
