@@ -208,20 +208,25 @@ impl Connection {
 
     /// The next segment to leave, with its path.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
-        let stamp = self.stamp();
         loop {
-            for subflow in &mut self.subflows {
-                if let Some(segment) = subflow.poll_send(now, &stamp) {
-                    return Some(Transmit { path: subflow.id, segment });
+            if self.subflows.iter().any(Subflow::may_send) {
+                let stamp = self.stamp();
+                for subflow in &mut self.subflows {
+                    if let Some(segment) = subflow.poll_send(now, &stamp) {
+                        return Some(Transmit { path: subflow.id, segment });
+                    }
                 }
             }
             if !self.schedule(now) {
                 break;
             }
         }
-        for subflow in &mut self.subflows {
-            if let Some(segment) = subflow.poll_ack(now, &stamp) {
-                return Some(Transmit { path: subflow.id, segment });
+        if self.subflows.iter().any(Subflow::owes_ack) {
+            let stamp = self.stamp();
+            for subflow in &mut self.subflows {
+                if let Some(segment) = subflow.poll_ack(now, &stamp) {
+                    return Some(Transmit { path: subflow.id, segment });
+                }
             }
         }
         None

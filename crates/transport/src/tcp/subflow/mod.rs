@@ -450,6 +450,19 @@ impl Subflow {
             if self.board.is_empty() { Instant::FAR_FUTURE } else { now + self.rtt.timeout() };
     }
 
+    /// There is something that [`poll_send`](Self::poll_send) might send.
+    pub fn may_send(&self) -> bool {
+        self.syn_due
+            || (self.state == State::Established
+                && (self.board.lost() > 0 || !self.backlog.is_empty() || self.probe_due))
+    }
+
+    /// There is something that [`poll_ack`](Self::poll_ack) will send.
+    pub fn owes_ack(&self) -> bool {
+        self.receiver.must_acknowledge()
+            && matches!(self.state, State::Established | State::AwaitingFourthAck)
+    }
+
     /// The next segment to leave, if one may leave now. Acknowledgements that stand alone come last,
     /// through [`poll_ack`](Self::poll_ack), so that they can ride on data.
     pub fn poll_send(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
@@ -510,9 +523,7 @@ impl Subflow {
 
     /// An acknowledgement that stands alone, if one is due.
     pub fn poll_ack(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
-        let due = self.receiver.must_acknowledge()
-            && matches!(self.state, State::Established | State::AwaitingFourthAck);
-        due.then(|| self.ack_segment(now, stamp))
+        self.owes_ack().then(|| self.ack_segment(now, stamp))
     }
 
     /// The earliest instant at which [`wake`](Self::wake) has something to do.
