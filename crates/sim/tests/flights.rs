@@ -7,6 +7,7 @@ use skybraid_link::LossSource;
 use skybraid_sim::record::SubflowRow;
 use skybraid_sim::{Host, Outcome};
 use skybraid_traffic::TrafficConfig;
+use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::{Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Probability};
@@ -72,6 +73,24 @@ fn lowest_rtt_over_datagrams_measures_its_paths_and_leaves_a_dead_one() {
     assert!(share > 0.6 && share < 0.7, "{share}");
     // 250 messages a second: three missing reports and the way back are noticed within 0.7 s.
     assert!(summary.lost < 175, "{} lost", summary.lost);
+}
+
+#[test]
+fn messages_that_took_turns_on_unequal_paths_are_put_back_in_order_within_the_limit() {
+    let paths = vec![path("near", 10.0, 10), path("far", 10.0, 40)];
+    let order_kept = |reordering| {
+        let transport =
+            TransportConfig { reordering, ..with_scheduler(Protocol::Udp, "round_robin") };
+        let flows = vec![flow("f", cbr(1.0, 500), transport, 2)];
+        let outcome = simulate(10, 1, paths.clone(), flows);
+        assert_eq!(outcome.flows[0].summary.lost, 0);
+        let arrivals: Vec<_> =
+            outcome.flows[0].blocks().flatten().filter_map(|row| row.delivered()).collect();
+        arrivals.is_sorted()
+    };
+    assert!(!order_kept(ReorderingConfig::None));
+    assert!(order_kept(ReorderingConfig::Fixed(Duration::from_millis(50))));
+    assert!(!order_kept(ReorderingConfig::Fixed(Duration::from_millis(20))));
 }
 
 #[test]
