@@ -49,6 +49,8 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
 fuzz:
+	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
 	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces
 	cargo +nightly fuzz run scenario -- -max_total_time=600
 	cargo +nightly fuzz run traces -- -max_total_time=600
