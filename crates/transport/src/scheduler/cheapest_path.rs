@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 
 use skybraid_units::{Duration, Instant};
 
-use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
+use super::{Choice, Reason, Scheduler, Unit, candidates, send_on};
+use crate::PathView;
 use crate::registry::About;
-use crate::{PathSet, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -36,13 +36,8 @@ struct CheapestPath;
 impl Scheduler for CheapestPath {
     fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
         let order = |path: &&PathView| (path.cost, path.srtt.unwrap_or(Duration::MAX));
-        match candidates(paths).filter(|path| path.has_room).min_by_key(order) {
-            Some(path) => {
-                let reason = if path.backup { Reason::Backup } else { Reason::Cheapest };
-                Choice::Send(PathSet::only(path.id), reason)
-            }
-            None => wait_for_room(paths),
-        }
+        let best = candidates(paths).filter(|path| path.has_room).min_by_key(order);
+        send_on(best, Reason::Cheapest, paths)
     }
 
     fn needs_rtt(&self) -> bool {

@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 
 use skybraid_units::{Duration, Instant};
 
-use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
+use super::{Choice, Reason, Scheduler, Unit, candidates, send_on};
+use crate::PathView;
 use crate::registry::About;
-use crate::{PathSet, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -44,13 +44,7 @@ impl Scheduler for LowRtt {
         } else {
             fresh.filter(|path| path.has_room).min_by_key(rtt)
         };
-        match best {
-            Some(path) => {
-                let reason = if path.backup { Reason::Backup } else { Reason::LowestRtt };
-                Choice::Send(PathSet::only(path.id), reason)
-            }
-            None => wait_for_room(paths),
-        }
+        send_on(best, Reason::LowestRtt, paths)
     }
 
     fn needs_rtt(&self) -> bool {
@@ -62,7 +56,7 @@ impl Scheduler for LowRtt {
 mod tests {
     use super::super::testing::{UNIT, chosen, paths};
     use super::*;
-    use crate::PathId;
+    use crate::{PathId, PathSet};
     use alloc::vec;
 
     // Source: the scheduler golden tests of the algorithm reference, §9.8 item 1.

@@ -113,6 +113,17 @@ pub fn candidates(paths: &[PathView]) -> impl Iterator<Item = &PathView> + Clone
     paths.iter().filter(move |path| path.usable && path.backup != regular)
 }
 
+/// The answer of a scheduler that takes one path: `best` for `reason`, or none yet.
+pub fn send_on(best: Option<&PathView>, reason: Reason, paths: &[PathView]) -> Choice {
+    match best {
+        Some(path) => {
+            let reason = if path.backup { Reason::Backup } else { reason };
+            Choice::Send(PathSet::only(path.id), reason)
+        }
+        None => wait_for_room(paths),
+    }
+}
+
 /// The answer when none of the candidates could be taken.
 pub fn wait_for_room(paths: &[PathView]) -> Choice {
     let reason =
