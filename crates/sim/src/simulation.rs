@@ -279,13 +279,14 @@ impl<'a> Simulation<'a> {
         let source = self.world.wires.len() + index;
         let Some(side) = self.sides.get_mut(index) else { return };
         let due = side.endpoint.next_wakeup();
-        // Timers are often pushed back; the agenda hears of that only when the old time comes.
-        self.world.agenda.set(source, due);
-        if due <= now {
-            side.endpoint.wake(now);
-            self.world.agenda.set(source, Instant::FAR_FUTURE);
-            self.settle(now, index);
+        if due > now {
+            // Timers are often pushed back; the agenda hears of that only when the old time comes.
+            self.world.agenda.set(source, due);
+            return;
         }
+        self.world.agenda.set(source, Instant::FAR_FUTURE);
+        side.endpoint.wake(now);
+        self.settle(now, index);
     }
 
     /// An application writes what is due.

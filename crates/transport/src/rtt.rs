@@ -26,7 +26,6 @@ pub struct RttEstimator {
     /// Linux's `rttvar` (four deviations, floored), its maximum within the flight, both in ns.
     linux_margin: i64,
     linux_flight_max: i64,
-    lowest: Option<Duration>,
     backoff: u32,
 }
 
@@ -45,7 +44,6 @@ impl RttEstimator {
             deviation: Duration::ZERO,
             linux_margin: 0,
             linux_flight_max: 0,
-            lowest: None,
             backoff: 0,
         }
     }
@@ -53,7 +51,6 @@ impl RttEstimator {
     /// Takes a sample. `new_flight` says that all data outstanding at the last such call has been
     /// acknowledged since: Linux lets its margin shrink only then.
     pub fn sample(&mut self, rtt: Duration, new_flight: bool) {
-        self.lowest = Some(self.lowest.map_or(rtt, |lowest| lowest.min(rtt)));
         let floor = self.minimum.as_nanos();
         let Some(srtt) = self.srtt else {
             self.srtt = Some(rtt);
@@ -92,11 +89,6 @@ impl RttEstimator {
     /// The deviation (RTTVAR); zero before the first sample.
     pub const fn deviation(&self) -> Duration {
         self.deviation
-    }
-
-    /// The lowest sample; `None` before the first.
-    pub const fn lowest(&self) -> Option<Duration> {
-        self.lowest
     }
 
     /// The retransmission timeout with its back-off.

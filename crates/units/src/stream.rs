@@ -6,7 +6,7 @@
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::{Duration, Probability};
+use crate::Probability;
 
 /// The root seed of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -81,11 +81,6 @@ impl Stream {
     /// A draw from the exponential distribution with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(1.0 - self.unit())
-    }
-
-    /// A uniform draw of a span below `bound`.
-    pub fn span_below(&mut self, bound: Duration) -> Duration {
-        Duration::from_nanos(self.below(bound.as_nanos().max(0) as u64) as i64)
     }
 }
 

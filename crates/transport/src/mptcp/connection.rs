@@ -29,7 +29,6 @@ struct Written {
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
-    multipath: bool,
     subflows: Vec<Subflow>,
     scheduler: Box<dyn Scheduler>,
     segment: u32,
@@ -78,7 +77,6 @@ impl Connection {
         let receive_buffer = config.receive_buffer.get();
         Self {
             role,
-            multipath,
             subflows,
             scheduler: config.scheduler.build(),
             segment,
@@ -389,10 +387,5 @@ impl Connection {
             in_flight: Bytes::new(subflow.in_flight()),
             totals: subflow.totals(),
         })
-    }
-
-    /// More than one subflow may carry data.
-    pub fn is_multipath(&self) -> bool {
-        self.multipath
     }
 }

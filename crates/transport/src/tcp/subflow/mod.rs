@@ -59,8 +59,6 @@ pub struct Stamp {
 pub struct Totals {
     /// Bytes that the peer has acknowledged.
     pub acked_bytes: u64,
-    /// Segments sent, first transmissions and retransmissions together.
-    pub sent: u64,
     /// Segments sent again.
     pub retransmitted: u64,
     /// Segments taken for lost, each time anew.

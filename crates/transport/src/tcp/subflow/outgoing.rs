@@ -64,7 +64,6 @@ impl Subflow {
         chunk: Chunk,
     ) -> Segment {
         self.last_sent = now;
-        self.totals.sent += 1;
         let headers = IPV4_HEADER
             + TCP_HEADER
             + TIMESTAMP_OPTION
