@@ -219,6 +219,10 @@ pub struct PathConfig {
     /// Whether the path is used only when the others fail; false unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<bool>,
+    /// Priority of an MP-DCCP subflow (RFC 9897 §3.2.9): 0 never, 1 standby, 2 secondary, 3 to 15
+    /// primary, more is preferred. Default 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
     /// Scripted outages of both directions: start and length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Vec<(Duration, Duration)>>,
@@ -300,6 +304,7 @@ impl PathConfig {
             mtu: self.mtu.or(base.mtu),
             cost: self.cost.or(base.cost),
             backup: self.backup.or(base.backup),
+            priority: self.priority.or(base.priority),
             down: self.down.or_else(|| base.down.clone()),
             uplink: self.uplink.over(&base.uplink),
             downlink: self.downlink.over(&base.downlink),

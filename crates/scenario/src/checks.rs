@@ -1,7 +1,6 @@
 //! What a transport must not be, and what is allowed but probably not meant.
 
 use skybraid_link::{DelayConfig, Shape};
-use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::{PathSet, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration};
@@ -9,7 +8,7 @@ use skybraid_units::{Bytes, Duration};
 use crate::{Flow, Path};
 
 /// A key below `transport` and what is wrong with it.
-type Wrong = (&'static str, String);
+type Wrong = (String, String);
 
 /// Checks the ranges of a transport's numbers.
 pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
@@ -25,22 +24,11 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
     ];
     for (key, sound) in above_zero {
         if !sound {
-            return Err((key, "expected above zero".to_string()));
+            return Err((key.to_string(), "expected above zero".to_string()));
         }
     }
-    if let SchedulerConfig::RoundRobin(config) = &config.scheduler
-        && config.segments == 0
-    {
-        return Err(("scheduler.segments", "expected at least 1".to_string()));
-    }
-    if let CongestionConfig::Cubic(config) = &config.congestion {
-        if !(config.c > 0.0 && config.c.is_finite()) {
-            return Err(("congestion.c", "expected a number above zero".to_string()));
-        }
-        if !(config.beta > 0.0 && config.beta < 1.0) {
-            return Err(("congestion.beta", "expected a number between 0 and 1".to_string()));
-        }
-    }
+    config.scheduler.check().map_err(|(key, problem)| (format!("scheduler.{key}"), problem))?;
+    config.congestion.check().map_err(|(key, problem)| (format!("congestion.{key}"), problem))?;
     Ok(())
 }
 
@@ -52,7 +40,7 @@ pub(crate) fn use_of_paths(
 ) -> Result<(), Wrong> {
     if used.len() > PathSet::CAPACITY {
         let (count, most) = (used.len(), PathSet::CAPACITY);
-        return Err(("paths", format!("found {count} paths, expected at most {most}")));
+        return Err(("paths".to_string(), format!("found {count} paths, expected at most {most}")));
     }
     if config.protocol == Protocol::Tcp && used.len() > 1 {
         let names: Vec<&str> =
@@ -62,14 +50,14 @@ pub(crate) fn use_of_paths(
             used.len(),
             names.join(", ")
         );
-        return Err(("paths", problem));
+        return Err(("paths".to_string(), problem));
     }
     if let SchedulerConfig::Single(single) = &config.scheduler
         && usize::from(single.path) >= used.len()
     {
         let last = used.len().saturating_sub(1);
         let problem = format!("found path {}, expected a position from 0 to {last}", single.path);
-        return Err(("scheduler.path", problem));
+        return Err(("scheduler.path".to_string(), problem));
     }
     Ok(())
 }

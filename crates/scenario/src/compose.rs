@@ -207,10 +207,16 @@ impl Composer<'_> {
                     .map_err(|error| self.text.wrong(&key.below(&error.key), error.problem))
             };
             let (uplink, downlink) = (link(Direction::Uplink)?, link(Direction::Downlink)?);
+            let priority = config.priority.unwrap_or(3);
+            if priority > 15 {
+                let problem = format!("found {priority}, expected 0 to 15");
+                return Err(self.text.wrong(&key.key("priority"), problem));
+            }
             let info = PathInfo {
                 mtu: uplink.mtu,
                 cost: config.cost.unwrap_or(1),
                 backup: config.backup.unwrap_or(false),
+                priority,
             };
             Ok(Path { name: name.clone(), config: config.clone(), uplink, downlink, info })
         };

@@ -372,7 +372,7 @@ impl<'a> Simulation<'a> {
                 side.endpoint.take_decisions(&mut |decision| {
                     let (paths, reason) = match decision.choice {
                         Choice::Send(paths, reason) => (paths.bits(), reason),
-                        Choice::Wait(reason, _) => (0, reason),
+                        Choice::Wait { reason, .. } => (0, reason),
                     };
                     let message = decision.first_message;
                     decisions.push(DecisionRow {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use skybraid_units::{Bytes, Duration};
+use skybraid_units::{Bytes, Duration, Rate};
 
 /// The number of a path within a connection, 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,11 +102,14 @@ pub struct PathInfo {
     pub cost: u32,
     /// Used only when no regular path is usable (the B flag of RFC 8684 §3.2).
     pub backup: bool,
+    /// Priority of RFC 9897 §3.2.9: 0 never, 1 standby, 2 secondary, 3 to 15 primary, more is
+    /// preferred.
+    pub priority: u8,
 }
 
 impl Default for PathInfo {
     fn default() -> Self {
-        Self { mtu: Bytes::new(1500), cost: 1, backup: false }
+        Self { mtu: Bytes::new(1500), cost: 1, backup: false, priority: 3 }
     }
 }
 
@@ -123,20 +126,38 @@ pub struct PathView {
     pub srtt: Option<Duration>,
     /// Round-trip time deviation (RTTVAR of RFC 6298); zero before the first sample.
     pub rtt_deviation: Duration,
+    /// The lowest round-trip time so far; `None` before the first sample.
+    pub min_rtt: Option<Duration>,
     /// Congestion window; the largest size where there is no congestion control.
     pub window: Bytes,
+    /// Slow start threshold; the largest size before the first loss.
+    pub threshold: Bytes,
+    /// The rate at which segments leave, where the congestion control paces them.
+    pub pacing: Option<Rate>,
     /// Bytes sent and neither acknowledged nor taken for lost.
     pub in_flight: Bytes,
     /// Bytes assigned to the path and not yet sent.
     pub queued: Bytes,
     /// Largest payload of a segment.
     pub segment: Bytes,
-    /// Below its slow start threshold.
-    pub slow_start: bool,
     /// The user's cost.
     pub cost: u32,
     /// Used only when no regular path is usable.
     pub backup: bool,
+    /// Priority of RFC 9897 §3.2.9, see [`PathInfo::priority`].
+    pub priority: u8,
+}
+
+impl PathView {
+    /// Below its slow start threshold.
+    pub fn slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+
+    /// Bytes that the window still takes beyond what is in flight and assigned.
+    pub fn room(&self) -> Bytes {
+        self.window - self.in_flight - self.queued
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,31 @@ pub struct Parameter {
     pub summary: &'static str,
 }
 
+/// Which text an algorithm follows where its paper or RFC and its deployed code differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compat {
+    /// The paper or RFC.
+    #[default]
+    Paper,
+    /// Linux, with its integer arithmetic where results depend on it.
+    Linux,
+}
+
+/// A parameter out of its range: its key, and what was found and expected.
+pub type Wrong = (&'static str, alloc::string::String);
+
+/// A configuration whose parameters have ranges.
+pub trait Check {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// The first parameter that is out of its range.
+    fn check(&self) -> Result<(), Wrong> {
+        Ok(())
+    }
+}
+
 /// An algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
@@ -23,6 +48,8 @@ pub struct About {
     pub summary: &'static str,
     /// The paper or RFC.
     pub source: &'static str,
+    /// What `compat = "linux"` does differently; empty where there is no such choice.
+    pub linux: &'static str,
     /// What can be set.
     pub parameters: &'static [Parameter],
 }
@@ -30,7 +57,7 @@ pub struct About {
 /// Declares a room of algorithms: the enum of their configurations, read from a bare name or from a
 /// table with `name` and parameters; the list of what they are; and their construction.
 ///
-/// Each algorithm's module has `Config` (serde, with defaults), `ABOUT` and
+/// Each algorithm's module has `Config` (serde, with defaults, and [`Check`]), `ABOUT` and
 /// `Config::build(&self, …) -> Box<dyn Trait>`.
 macro_rules! algorithms {
     ($(#[$doc:meta])* $config:ident, $what:literal,
@@ -65,6 +92,16 @@ macro_rules! algorithms {
                     }
                 )+
                 None
+            }
+
+            /// Checks the ranges of the parameters.
+            ///
+            /// # Errors
+            /// The first parameter that is out of its range.
+            pub fn check(&self) -> Result<(), $crate::registry::Wrong> {
+                match self {
+                    $(Self::$variant(config) => $crate::registry::Check::check(config),)+
+                }
             }
 
             /// Makes a fresh instance.

@@ -22,6 +22,7 @@ pub struct RttEstimator {
     minimum: Duration,
     maximum: Duration,
     srtt: Option<Duration>,
+    least: Option<Duration>,
     deviation: Duration,
     /// Linux's `rttvar` (four deviations, floored), its maximum within the flight, both in ns.
     linux_margin: i64,
@@ -41,6 +42,7 @@ impl RttEstimator {
             minimum,
             maximum,
             srtt: None,
+            least: None,
             deviation: Duration::ZERO,
             linux_margin: 0,
             linux_flight_max: 0,
@@ -51,6 +53,7 @@ impl RttEstimator {
     /// Takes a sample. `new_flight` says that all data outstanding at the last such call has been
     /// acknowledged since: Linux lets its margin shrink only then.
     pub fn sample(&mut self, rtt: Duration, new_flight: bool) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         let floor = self.minimum.as_nanos();
         let Some(srtt) = self.srtt else {
             self.srtt = Some(rtt);
@@ -84,6 +87,11 @@ impl RttEstimator {
     /// Smoothed round-trip time; `None` before the first sample.
     pub const fn srtt(&self) -> Option<Duration> {
         self.srtt
+    }
+
+    /// The lowest sample; `None` before the first.
+    pub const fn least(&self) -> Option<Duration> {
+        self.least
     }
 
     /// The deviation (RTTVAR); zero before the first sample.

@@ -3,11 +3,12 @@
 //! Source: RFC 9438. Windows are in segments and times in seconds, as in the RFC.
 
 use alloc::boxed::Box;
+use alloc::string::ToString;
 
 use skybraid_units::{Bytes, Instant};
 
 use super::{Acked, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Parameter};
+use crate::registry::{About, Check, Parameter, Wrong};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -16,6 +17,7 @@ pub const ABOUT: About = About {
               happened, then probes beyond it, in real time rather than in round trips; never slower \
               than Reno would be.",
     source: "RFC 9438",
+    linux: "",
     parameters: &[
         Parameter {
             name: "c",
@@ -53,6 +55,18 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self { c: 0.4, beta: 0.7, fast_convergence: true }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        if !(self.c > 0.0 && self.c.is_finite()) {
+            return Err(("c", "expected a number above zero".to_string()));
+        }
+        if !(self.beta > 0.0 && self.beta < 1.0) {
+            return Err(("beta", "expected a number between 0 and 1".to_string()));
+        }
+        Ok(())
     }
 }
 
@@ -192,7 +206,7 @@ impl Congestion for Cubic {
         self.window = 1.0;
     }
 
-    fn on_idle(&mut self) {
+    fn on_idle(&mut self, _now: Instant) {
         self.window = self.window.min(self.initial_window);
         self.epoch = None;
     }
@@ -266,6 +280,7 @@ mod tests {
                     srtt: rtt,
                     in_flight: control.window(),
                     window_limited: true,
+                    ..Acked::default()
                 };
                 // Reno's floor is out of the way for the pure cubic curve.
                 control.window_before_loss = f64::INFINITY;
@@ -290,6 +305,7 @@ mod tests {
             srtt: Duration::from_millis(100),
             in_flight: Bytes::new(70_000),
             window_limited,
+            ..Acked::default()
         };
         control.on_ack(&acked(0, true), Siblings::default());
         let before = control.window;

@@ -13,20 +13,52 @@ use crate::registry::algorithms;
 pub mod cubic;
 pub mod reno;
 
-/// New data has been acknowledged outside loss recovery.
-#[derive(Clone, Copy, Debug)]
+/// What an acknowledgement brought.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Acked {
     /// When.
     pub now: Instant,
-    /// Bytes newly acknowledged by this acknowledgement.
+    /// Bytes acknowledged for the first time, cumulatively or selectively.
     pub bytes: Bytes,
+    /// Bytes acknowledged for the first time since the start, these included.
+    pub delivered: Bytes,
     /// Smoothed round-trip time.
     pub srtt: Duration,
+    /// The round-trip time that this acknowledgement measured, if it measured one.
+    pub rtt: Option<Duration>,
     /// Bytes in flight before the acknowledgement.
     pub in_flight: Bytes,
+    /// Bytes in flight after it.
+    pub in_flight_after: Bytes,
+    /// Bytes that this acknowledgement showed to be lost.
+    pub lost: Bytes,
     /// The window was used to the full, so that growing it makes sense (RFC 9293 leaves this open;
     /// RFC 7661 and Linux's `tcp_is_cwnd_limited` explain it).
     pub window_limited: bool,
+    /// The connection is repairing a loss: between [`Congestion::on_loss`] or
+    /// [`Congestion::on_timeout`] and [`Congestion::on_recovered`].
+    pub recovering: bool,
+    /// The delivery rate that this acknowledgement measured, if it measured one.
+    pub rate: Option<RateSample>,
+}
+
+/// A delivery rate sample (draft-ietf-ccwg-bbr §4.1, `C.delivered` and its like): how fast the network
+/// delivered between the sending of a segment and its acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub struct RateSample {
+    /// Bytes delivered over the longer of the intervals in which they were sent and acknowledged.
+    pub rate: Rate,
+    /// That interval.
+    pub interval: Duration,
+    /// [`Acked::delivered`] when the newest segment acknowledged here was sent. A round trip is over
+    /// once this reaches the value that `delivered` had when the round began.
+    pub prior_delivered: Bytes,
+    /// The application, not the network, held back data when that segment was sent.
+    pub app_limited: bool,
+    /// Bytes in flight just after that segment was sent.
+    pub sent_in_flight: Bytes,
+    /// Bytes taken for lost between that segment's sending and now.
+    pub lost: Bytes,
 }
 
 /// A loss was found, once per window of data.
@@ -38,13 +70,17 @@ pub struct Lost {
     pub in_flight: Bytes,
 }
 
-/// What a path shows of itself to the congestion control of another.
+/// What a path shows of itself to the congestion controls of the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Sibling {
     /// Established, with a round-trip time sample and not suspected of having failed.
     pub counts: bool,
-    /// Congestion window.
+    /// Congestion window; in fast recovery the slow start threshold (RFC 6356 §3).
     pub window: Bytes,
+    /// Bytes acknowledged since the last loss.
+    pub acked_since_loss: Bytes,
+    /// Bytes acknowledged between the last loss and the one before.
+    pub acked_between_losses: Bytes,
     /// Smoothed round-trip time.
     pub srtt: Duration,
     /// Largest payload of a segment.
@@ -61,9 +97,25 @@ pub struct Siblings<'a> {
 }
 
 /// A congestion control. One instance serves one direction of one path.
+///
+/// One acknowledgement brings these events, in this order: `on_delivery`; then `on_recovered` if it ends
+/// a recovery; then `on_loss` if it shows a loss outside recovery, or else `on_ack` outside fast
+/// recovery.
 pub trait Congestion: Debug + Send {
-    /// New data was acknowledged, outside recovery.
+    /// New data was acknowledged outside fast recovery: the window may grow. Also called while a
+    /// timeout is repaired (slow start from one segment).
     fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>);
+
+    /// An acknowledgement brought news, of deliveries or of losses, in recovery or not: for algorithms
+    /// that measure.
+    fn on_delivery(&mut self, acked: &Acked, siblings: Siblings<'_>) {
+        let _ = (acked, siblings);
+    }
+
+    /// All that was outstanding when a loss was found has been acknowledged.
+    fn on_recovered(&mut self, now: Instant) {
+        let _ = now;
+    }
 
     /// A loss was found by acknowledgements; at most once per window.
     fn on_loss(&mut self, lost: &Lost, siblings: Siblings<'_>);
@@ -72,8 +124,15 @@ pub trait Congestion: Debug + Send {
     /// progress between.
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>);
 
-    /// The connection was idle for a retransmission timeout (RFC 5681 §4.1).
-    fn on_idle(&mut self) {}
+    /// The connection sends again after having been idle for a retransmission timeout (RFC 5681
+    /// §4.1).
+    fn on_idle(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// The path holds up the others, and half of its window is taken away (penalisation of MPTCP,
+    /// Raiciu et al. 2012). A control that models the path may ignore it.
+    fn on_penalty(&mut self) {}
 
     /// How many bytes may be in flight; never less than one segment.
     fn window(&self) -> Bytes;
@@ -84,6 +143,12 @@ pub trait Congestion: Debug + Send {
     /// The rate at which segments should leave; `None` for as fast as the window allows.
     fn pacing_rate(&self) -> Option<Rate> {
         None
+    }
+
+    /// The control sets the window in recovery itself; otherwise proportional rate reduction
+    /// (RFC 9937) leads it to [`window`](Self::window).
+    fn governs_recovery(&self) -> bool {
+        false
     }
 
     /// `siblings` are read, so they must be filled in.

@@ -4,10 +4,10 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::Bytes;
+use skybraid_units::{Bytes, Instant};
 
 use super::{Acked, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Parameter};
+use crate::registry::{About, Check, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,6 +15,7 @@ pub const ABOUT: About = About {
     summary: "New Reno: the window grows by a segment per acknowledgement in slow start and by about \
               a segment per round trip after it, and halves once per window with a loss.",
     source: "RFC 5681, RFC 6582, RFC 3465",
+    linux: "",
     parameters: &[Parameter {
         name: "byte_counting",
         unit: "true or false",
@@ -31,6 +32,8 @@ pub struct Config {
     /// Grow by what was acknowledged rather than by the number of acknowledgements.
     pub byte_counting: bool,
 }
+
+impl Check for Config {}
 
 impl Config {
     /// A fresh instance.
@@ -95,7 +98,7 @@ impl Congestion for Reno {
         self.credit = 0;
     }
 
-    fn on_idle(&mut self) {
+    fn on_idle(&mut self, _now: Instant) {
         self.window = self.window.min(self.initial_window);
     }
 
@@ -111,7 +114,7 @@ impl Congestion for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skybraid_units::{Duration, Instant};
+    use skybraid_units::Duration;
 
     const SEGMENT: u64 = 1000;
 
@@ -131,6 +134,7 @@ mod tests {
                 srtt: Duration::from_millis(100),
                 in_flight: control.window(),
                 window_limited: true,
+                ..Acked::default()
             },
             Siblings::default(),
         );
@@ -177,6 +181,7 @@ mod tests {
                 srtt: Duration::from_millis(100),
                 in_flight: Bytes::new(SEGMENT),
                 window_limited: false,
+                ..Acked::default()
             },
             Siblings::default(),
         );

@@ -65,13 +65,16 @@ fn view(index: usize, info: &PathInfo, payload: u32) -> PathView {
         has_room: true,
         srtt: None,
         rtt_deviation: Duration::ZERO,
+        min_rtt: None,
         window: Bytes::new(u64::MAX),
+        threshold: Bytes::new(u64::MAX),
+        pacing: None,
         in_flight: Bytes::ZERO,
         queued: Bytes::ZERO,
         segment: Bytes::new(u64::from(payload)),
-        slow_start: false,
         cost: info.cost,
         backup: info.backup,
+        priority: info.priority,
     }
 }
 
@@ -319,6 +322,7 @@ impl Datagrams {
             carried_by: PathSet::EMPTY,
             backlog: Bytes::new(self.unsent.saturating_sub(u64::from(len))),
             window_room: Bytes::new(u64::MAX),
+            blocked: 0,
         };
         let choice = self.scheduler.choose(now, &unit, &self.views);
         if let Some(decisions) = &mut self.decisions {
@@ -326,7 +330,7 @@ impl Datagrams {
         }
         match choice {
             Choice::Send(paths, _) => (!paths.is_empty()).then_some(paths),
-            Choice::Wait(..) => None,
+            Choice::Wait { .. } => None,
         }
     }
 
@@ -339,6 +343,7 @@ impl Datagrams {
             });
             view.srtt = path.rtt.srtt();
             view.rtt_deviation = path.rtt.deviation();
+            view.min_rtt = path.rtt.least();
         }
         if self.views.iter().all(|view| !view.usable) {
             // With every path silent there is nothing to lose by trying them all.

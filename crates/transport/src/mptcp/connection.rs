@@ -294,6 +294,7 @@ impl Connection {
             carried_by: chunk.carried_by,
             backlog: Bytes::new(self.write_end.saturating_sub(chunk.end())),
             window_room: Bytes::new(self.send_limit.saturating_sub(chunk.dsn)),
+            blocked: 0,
         };
         let choice = self.scheduler.choose(now, &unit, &self.views);
         if let Some(decisions) = &mut self.decisions {
@@ -302,7 +303,7 @@ impl Connection {
         match choice {
             Choice::Send(paths, _) if !paths.is_empty() => Some(paths),
             Choice::Send(..) => None,
-            Choice::Wait(_, until) => {
+            Choice::Wait { until, .. } => {
                 self.wait_until = until.unwrap_or(Instant::FAR_FUTURE);
                 None
             }

@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on};
 use crate::PathView;
-use crate::registry::About;
+use crate::registry::{About, Check};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,6 +15,7 @@ pub const ABOUT: About = About {
               to the lower round-trip time. Traffic spills to the next-cheapest path when the window \
               of the cheaper one is full.",
     source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.4 (priorities)",
+    linux: "",
     parameters: &[],
 };
 
@@ -22,6 +23,8 @@ pub const ABOUT: About = About {
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
+
+impl Check for Config {}
 
 impl Config {
     /// A fresh instance.

@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on};
 use crate::PathView;
-use crate::registry::About;
+use crate::registry::{About, Check};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,6 +15,7 @@ pub const ABOUT: About = About {
               window has room; when that window is full the next-lowest takes over. Data that is \
               sent again goes to a path that has not carried it, and waits for one that is full.",
     source: "Linux out-of-tree MPTCP, mptcp_sched.c; baltaci2023 §4 item 7",
+    linux: "",
     parameters: &[],
 };
 
@@ -22,6 +23,8 @@ pub const ABOUT: About = About {
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
+
+impl Check for Config {}
 
 impl Config {
     /// A fresh instance.
@@ -80,7 +83,7 @@ mod tests {
         let mut two = paths(&[20, 100]);
         two[1].has_room = false;
         let unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
-        assert!(matches!(scheduler.choose(Instant::ZERO, &unit, &two), Choice::Wait(..)));
+        assert!(matches!(scheduler.choose(Instant::ZERO, &unit, &two), Choice::Wait { .. }));
         two[1].usable = false;
         let again = scheduler.choose(Instant::ZERO, &unit, &two);
         assert_eq!(again, Choice::Send(PathSet::only(PathId(0)), Reason::LowestRtt));

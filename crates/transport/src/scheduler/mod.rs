@@ -9,7 +9,7 @@ use core::fmt::Debug;
 use skybraid_units::{Bytes, Instant};
 
 use crate::registry::algorithms;
-use crate::{Class, PathSet, PathView};
+use crate::{Class, PathId, PathSet, PathView};
 
 pub mod cheapest_path;
 pub mod low_rtt;
@@ -28,11 +28,13 @@ pub struct Unit {
     pub deadline: Option<Instant>,
     /// Paths that have carried the unit before; empty for new data.
     pub carried_by: PathSet,
-    /// Bytes waiting behind the unit.
+    /// Bytes waiting behind the unit that are on no path yet.
     pub backlog: Bytes,
     /// Bytes that the peer's window still admits, this unit included; the largest size where there
     /// is no flow control.
     pub window_room: Bytes,
+    /// How often so far the peer's window kept back data while a path had room, each time anew.
+    pub blocked: u64,
 }
 
 /// Why a scheduler answered as it did.
@@ -50,6 +52,32 @@ pub enum Reason {
     EveryPath,
     /// No regular path is usable.
     Backup,
+    /// The path on which the unit is expected to arrive first, waiting included.
+    EarliestArrival,
+    /// The faster path is full, but the unit arrives earlier on this one than behind it.
+    SlowIsEarlier,
+    /// The faster path is full, and the unit arrives earlier by waiting for it.
+    FastIsEarlier,
+    /// A slower path, since what it carries will not block the peer's window.
+    NoBlocking,
+    /// The slower path is left free: what it would carry is expected to block the peer's window.
+    BlockingEstimate,
+    /// The path whose queue empties first.
+    ShortestQueue,
+    /// A burst goes on where it began.
+    Burst,
+    /// Copies of a control message on every interface.
+    ControlCopies,
+    /// The path that is kept for the message's class.
+    ByClass,
+    /// The highest priority among the paths with room.
+    Priority,
+    /// The fastest path is full, and the scheduler waits rather than spill to a slower one.
+    Patience,
+    /// What an algorithm of the user's own answered.
+    Own,
+    /// The peer's window admits no more data.
+    PeerWindow,
     /// No usable path has room in its window.
     WindowFull,
     /// No path is usable.
@@ -58,13 +86,26 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 21] = [
         Self::OnlyPath,
         Self::LowestRtt,
         Self::Turn,
         Self::Cheapest,
         Self::EveryPath,
         Self::Backup,
+        Self::EarliestArrival,
+        Self::SlowIsEarlier,
+        Self::FastIsEarlier,
+        Self::NoBlocking,
+        Self::BlockingEstimate,
+        Self::ShortestQueue,
+        Self::Burst,
+        Self::ControlCopies,
+        Self::ByClass,
+        Self::Priority,
+        Self::Patience,
+        Self::Own,
+        Self::PeerWindow,
         Self::WindowFull,
         Self::NoPath,
     ];
@@ -78,6 +119,19 @@ impl Reason {
             Self::Cheapest => "cheapest",
             Self::EveryPath => "every path",
             Self::Backup => "backup",
+            Self::EarliestArrival => "earliest arrival",
+            Self::SlowIsEarlier => "slower path arrives earlier",
+            Self::FastIsEarlier => "faster path arrives earlier",
+            Self::NoBlocking => "no blocking expected",
+            Self::BlockingEstimate => "blocking expected",
+            Self::ShortestQueue => "shortest queue",
+            Self::Burst => "burst goes on",
+            Self::ControlCopies => "control copies",
+            Self::ByClass => "path of the class",
+            Self::Priority => "highest priority",
+            Self::Patience => "fastest path full",
+            Self::Own => "own algorithm",
+            Self::PeerWindow => "peer's window",
             Self::WindowFull => "window full",
             Self::NoPath => "no path",
         }
@@ -92,7 +146,26 @@ pub enum Choice {
     Send(PathSet, Reason),
     /// Send nothing. Asked again when an acknowledgement arrives or a path changes, and at the
     /// instant given, if one is.
-    Wait(Reason, Option<Instant>),
+    Wait {
+        /// Why.
+        reason: Reason,
+        /// The path that is worth waiting for, if it is one in particular.
+        path: Option<PathId>,
+        /// When to ask again at the latest.
+        until: Option<Instant>,
+    },
+}
+
+impl Choice {
+    /// Send nothing for `reason` until something changes.
+    pub const fn wait(reason: Reason) -> Self {
+        Self::Wait { reason, path: None, until: None }
+    }
+
+    /// Send nothing because `path` is worth waiting for.
+    pub const fn wait_for(path: PathId, reason: Reason) -> Self {
+        Self::Wait { reason, path: Some(path), until: None }
+    }
 }
 
 /// A packet scheduler. One instance serves one direction of one connection.
@@ -128,7 +201,7 @@ pub fn send_on(best: Option<&PathView>, reason: Reason, paths: &[PathView]) -> C
 pub fn wait_for_room(paths: &[PathView]) -> Choice {
     let reason =
         if paths.iter().any(|path| path.usable) { Reason::WindowFull } else { Reason::NoPath };
-    Choice::Wait(reason, None)
+    Choice::wait(reason)
 }
 
 algorithms! {
@@ -161,13 +234,16 @@ pub(crate) mod testing {
                 has_room: true,
                 srtt: Some(Duration::from_millis(*ms)),
                 rtt_deviation: Duration::ZERO,
+                min_rtt: Some(Duration::from_millis(*ms)),
                 window: Bytes::new(14_000),
+                threshold: Bytes::new(14_000),
+                pacing: None,
                 in_flight: Bytes::ZERO,
                 queued: Bytes::ZERO,
                 segment: Bytes::new(1400),
-                slow_start: false,
                 cost: 1,
                 backup: false,
+                priority: 3,
             })
             .collect()
     }
@@ -180,13 +256,14 @@ pub(crate) mod testing {
         carried_by: PathSet::EMPTY,
         backlog: Bytes::ZERO,
         window_room: Bytes::new(u64::MAX),
+        blocked: 0,
     };
 
-    /// The paths that `scheduler` takes for one segment, `None` if it waits.
+    /// The paths that `scheduler` takes for one segment of new data, `None` if it waits.
     pub fn chosen(scheduler: &mut dyn Scheduler, paths: &[PathView]) -> Option<Vec<u8>> {
         match scheduler.choose(Instant::ZERO, &UNIT, paths) {
             Choice::Send(set, _) => Some(set.iter().map(|path| path.0).collect()),
-            Choice::Wait(..) => None,
+            Choice::Wait { .. } => None,
         }
     }
 }

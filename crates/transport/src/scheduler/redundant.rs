@@ -6,7 +6,7 @@ use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::PathView;
-use crate::registry::About;
+use crate::registry::{About, Check};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,6 +15,7 @@ pub const ABOUT: About = About {
               goes through the stream at its own pace and skips what the peer already has, as \
               MPTCP's redundant scheduler does.",
     source: "Linux out-of-tree MPTCP, mptcp_redundant.c; chavali2022 §4",
+    linux: "",
     parameters: &[],
 };
 
@@ -22,6 +23,8 @@ pub const ABOUT: About = About {
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
+
+impl Check for Config {}
 
 impl Config {
     /// A fresh instance.

@@ -1,11 +1,12 @@
 //! Each path in turn.
 
 use alloc::boxed::Box;
+use alloc::string::ToString;
 
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
-use crate::registry::{About, Parameter};
+use crate::registry::{About, Check, Parameter, Wrong};
 use crate::{PathId, PathSet, PathView};
 
 /// See [`Config`].
@@ -14,6 +15,7 @@ pub const ABOUT: About = About {
     summary: "Takes the paths in turn. With `cwnd_limited` a path whose window is full is skipped, so \
               that the split follows the windows; without, the turn waits for that path.",
     source: "Linux out-of-tree MPTCP, mptcp_rr.c",
+    linux: "",
     parameters: &[
         Parameter {
             name: "segments",
@@ -43,6 +45,15 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self { segments: 1, cwnd_limited: true }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.segments == 0 {
+            return Err(("segments", "expected at least 1".to_string()));
+        }
+        Ok(())
     }
 }
 

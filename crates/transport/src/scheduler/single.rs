@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use skybraid_units::Instant;
 
 use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
-use crate::registry::{About, Parameter};
+use crate::registry::{About, Check, Parameter};
 use crate::{PathSet, PathView};
 
 /// See [`Config`].
@@ -14,6 +14,7 @@ pub const ABOUT: About = About {
     summary: "Sends everything on one path and never on another, not even when that path fails. The \
               baseline that a multipath transport has to beat.",
     source: "baseline",
+    linux: "",
     parameters: &[Parameter {
         name: "path",
         unit: "position",
@@ -29,6 +30,8 @@ pub struct Config {
     /// Position among the connection's paths, from 0.
     pub path: u8,
 }
+
+impl Check for Config {}
 
 impl Config {
     /// A fresh instance.

@@ -1,5 +1,6 @@
 //! TCP, as one subflow of a connection: what is outstanding, what has arrived, and when to send.
 
+pub mod rate;
 pub mod receiver;
 pub mod scoreboard;
 pub mod subflow;

@@ -9,7 +9,9 @@ use alloc::collections::VecDeque;
 use skybraid_units::{Duration, Instant};
 
 use crate::PathSet;
+use crate::congestion::RateSample;
 use crate::segment::Sacks;
+use crate::tcp::rate::{RateSampler, Sending};
 
 /// A run of stream bytes that is always sent whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,7 @@ pub struct Sent {
     pub at: Instant,
     state: State,
     retransmitted: bool,
+    sending: Sending,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,10 @@ pub struct Progress {
     pub rtt: Option<Duration>,
     /// At least one segment was newly taken for lost.
     pub found_loss: bool,
+    /// Bytes newly taken for lost.
+    pub lost: u64,
+    /// The delivery rate.
+    pub rate: Option<RateSample>,
 }
 
 /// The scoreboard of one subflow.
@@ -85,6 +92,8 @@ pub struct Scoreboard {
     pipe: u64,
     lost: u64,
     losses: u64,
+    lost_bytes: u64,
+    rate: RateSampler,
     /// Everything below this that is not selectively acknowledged has been judged.
     judged: u64,
     highest_sacked: u64,
@@ -112,6 +121,8 @@ impl Scoreboard {
             pipe: 0,
             lost: 0,
             losses: 0,
+            lost_bytes: 0,
+            rate: RateSampler::default(),
             judged: 0,
             highest_sacked: 0,
             known: Sacks::NONE,
@@ -155,6 +166,16 @@ impl Scoreboard {
         self.losses
     }
 
+    /// Bytes acknowledged since the start.
+    pub const fn delivered(&self) -> u64 {
+        self.rate.delivered()
+    }
+
+    /// The application has nothing to send although the window is open.
+    pub fn note_app_limited(&mut self) {
+        self.rate.note_app_limited(self.pipe);
+    }
+
     /// Chunks that are not acknowledged, oldest first.
     pub fn outstanding(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.sent.iter().filter(|sent| sent.state != State::Sacked).map(|sent| sent.chunk)
@@ -163,6 +184,9 @@ impl Scoreboard {
     /// Takes note of new data being sent. Returns its sequence number.
     pub fn send(&mut self, now: Instant, chunk: Chunk) -> u64 {
         let seq = self.next;
+        if self.pipe == 0 {
+            self.rate.restart(now);
+        }
         self.next += u64::from(chunk.len);
         self.pipe += u64::from(chunk.len);
         self.sent.push_back(Sent {
@@ -171,6 +195,7 @@ impl Scoreboard {
             at: now,
             state: State::InFlight,
             retransmitted: false,
+            sending: self.rate.sending(self.pipe, self.lost_bytes),
         });
         seq
     }
@@ -198,8 +223,12 @@ impl Scoreboard {
             sent.state = State::InFlight;
             sent.retransmitted = true;
             sent.at = now;
+            if self.pipe == 0 {
+                self.rate.restart(now);
+            }
             self.pipe += len;
             self.lost -= len;
+            sent.sending = self.rate.sending(self.pipe, self.lost_bytes);
             self.resent.push_back((now, sent.seq));
             self.cursor += 1;
         }
@@ -212,6 +241,7 @@ impl Scoreboard {
             return progress;
         }
         let before = self.una;
+        let lost_before = self.lost_bytes;
         self.take_cumulative(now, ack, &mut progress);
         if sack {
             self.take_sacks(now, ack, sacks, &mut progress);
@@ -227,6 +257,8 @@ impl Scoreboard {
                 progress.found_loss = self.mark_first_lost();
             }
         }
+        progress.lost = self.lost_bytes - lost_before;
+        progress.rate = self.rate.sample(self.least_rtt, self.lost_bytes);
         progress
     }
 
@@ -244,6 +276,7 @@ impl Scoreboard {
         self.pipe = self.pipe.saturating_sub(len);
         self.lost += len;
         self.losses += 1;
+        self.lost_bytes += len;
         self.cursor = 0;
         true
     }
@@ -255,6 +288,7 @@ impl Scoreboard {
                 sent.state = State::Lost;
                 self.lost += u64::from(sent.chunk.len);
                 self.losses += 1;
+                self.lost_bytes += u64::from(sent.chunk.len);
             }
         }
         self.pipe = 0;
@@ -297,6 +331,7 @@ impl Scoreboard {
 
     fn note_arrival(&mut self, now: Instant, sent: &Sent, progress: &mut Progress) {
         progress.delivered += u64::from(sent.chunk.len);
+        self.rate.arrived(now, u64::from(sent.chunk.len), sent.at, &sent.sending);
         let rtt = now.since(sent.at);
         if !sent.retransmitted {
             progress.rtt = progress.rtt.or(Some(rtt));
@@ -372,6 +407,7 @@ impl Scoreboard {
                 self.pipe = self.pipe.saturating_sub(len);
                 self.lost += len;
                 self.losses += 1;
+                self.lost_bytes += len;
                 self.cursor = self.cursor.min(first + index);
                 found = true;
             }
@@ -397,6 +433,7 @@ impl Scoreboard {
                 self.pipe = self.pipe.saturating_sub(len);
                 self.lost += len;
                 self.losses += 1;
+                self.lost_bytes += len;
                 self.cursor = self.cursor.min(index);
             }
         }

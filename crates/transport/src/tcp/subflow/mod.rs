@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::congestion::{Acked, Congestion, Lost, PathBasics, Sibling, Siblings};
 use crate::rtt::RttEstimator;
@@ -18,6 +18,8 @@ use crate::{PathId, PathInfo, PathView, TransportConfig};
 
 mod outgoing;
 
+/// How much is handed to a paced subflow in advance.
+const PACE_QUANTUM: Duration = Duration::from_millis(1);
 /// Longest retransmission timeout (`TCP_RTO_MAX`).
 const RTO_MAX: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +104,7 @@ pub struct Subflow {
     window: u64,
     threshold: u64,
     coupled: bool,
+    governs_recovery: bool,
     backlog: VecDeque<Chunk>,
     backlog_bytes: u64,
     recovery: Recovery,
@@ -118,6 +121,14 @@ pub struct Subflow {
     /// Most bytes in flight in this round trip and the last one.
     peak: [u64; 2],
     peak_mark: u64,
+    /// Bytes acknowledged since the last loss, and between it and the one before.
+    since_loss: u64,
+    between_losses: u64,
+    /// The pace at which segments leave, and when the next one may.
+    pace: Option<Rate>,
+    pace_at: Instant,
+    /// Data waits for `pace_at`.
+    pace_holds: bool,
     totals: Totals,
 }
 
@@ -155,6 +166,8 @@ impl Subflow {
             window: control.window().get(),
             threshold: control.slow_start_threshold().get(),
             coupled: control.is_coupled(),
+            pace: control.pacing_rate(),
+            governs_recovery: control.governs_recovery(),
             control,
             backlog: VecDeque::new(),
             backlog_bytes: 0,
@@ -168,6 +181,10 @@ impl Subflow {
             limited_mark: 0,
             peak: [0; 2],
             peak_mark: 0,
+            since_loss: 0,
+            between_losses: 0,
+            pace_at: Instant::ZERO,
+            pace_holds: false,
             totals: Totals::default(),
         }
     }
@@ -199,7 +216,15 @@ impl Subflow {
     /// `bytes` more may leave at once.
     pub fn has_room(&self, bytes: u32) -> bool {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog_bytes;
-        ahead == 0 || ahead + u64::from(bytes) <= self.window
+        ahead == 0 || ahead + u64::from(bytes) <= self.window && !self.pace_is_full()
+    }
+
+    /// As much waits for its turn in the pace as may: data is bound to a path as late as possible.
+    fn pace_is_full(&self) -> bool {
+        self.pace.is_some_and(|rate| {
+            let quantum = (rate.bits_in(PACE_QUANTUM) / 8).max(2 * u64::from(self.segment));
+            self.backlog_bytes >= quantum
+        })
     }
 
     /// Nothing is outstanding or waiting.
@@ -240,13 +265,16 @@ impl Subflow {
             has_room: self.has_room(bytes),
             srtt: self.rtt.srtt(),
             rtt_deviation: self.rtt.deviation(),
+            min_rtt: self.rtt.least(),
             window: Bytes::new(self.window),
+            threshold: Bytes::new(self.threshold),
+            pacing: self.pace,
             in_flight: Bytes::new(self.board.in_flight()),
             queued: Bytes::new(self.backlog_bytes),
             segment: Bytes::new(u64::from(self.segment)),
-            slow_start: self.window < self.threshold,
             cost: self.info.cost,
             backup: self.info.backup,
+            priority: self.info.priority,
         }
     }
 
@@ -254,7 +282,12 @@ impl Subflow {
     pub fn sibling(&self) -> Sibling {
         Sibling {
             counts: self.is_usable() && self.rtt.srtt().is_some(),
-            window: Bytes::new(self.window),
+            window: Bytes::new(match self.recovery {
+                Recovery::Fast(_) => self.threshold,
+                Recovery::Open | Recovery::Timeout(_) => self.window,
+            }),
+            acked_since_loss: Bytes::new(self.since_loss),
+            acked_between_losses: Bytes::new(self.between_losses),
             srtt: self.rtt.srtt().unwrap_or(Duration::MAX),
             segment: Bytes::new(u64::from(self.segment)),
         }
@@ -384,6 +417,7 @@ impl Subflow {
             Progress::default()
         };
         self.totals.acked_bytes += progress.delivered;
+        self.since_loss += progress.delivered;
         if let Some(rtt) = progress.rtt {
             let new_flight = self.board.una() >= self.flight_mark;
             if new_flight {
@@ -400,9 +434,27 @@ impl Subflow {
             self.rtt.end_back_off();
             self.restart_timer(now);
         }
+        let acked = Acked {
+            now,
+            bytes: Bytes::new(progress.delivered),
+            delivered: Bytes::new(self.board.delivered()),
+            srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
+            rtt: progress.rtt,
+            in_flight: Bytes::new(in_flight),
+            in_flight_after: Bytes::new(self.board.in_flight()),
+            lost: Bytes::new(progress.lost),
+            window_limited: limited,
+            recovering: self.recovery != Recovery::Open,
+            rate: progress.rate,
+        };
+        let news = progress.delivered > 0 || progress.lost > 0;
+        if news {
+            self.control.on_delivery(&acked, siblings);
+        }
         match self.recovery {
             Recovery::Fast(point) | Recovery::Timeout(point) if self.board.una() >= point => {
                 self.recovery = Recovery::Open;
+                self.control.on_recovered(now);
             }
             Recovery::Fast(_) if progress.advanced > 0 && !self.sack => {
                 self.board.mark_first_lost();
@@ -413,26 +465,24 @@ impl Subflow {
             self.recovery = Recovery::Fast(self.board.next());
             self.totals.fast_recoveries += 1;
             self.first_retransmission = true;
+            self.note_loss();
             self.control.on_loss(&lost, siblings);
-            self.ask_control();
         } else if progress.delivered > 0 && !matches!(self.recovery, Recovery::Fast(_)) {
-            self.control.on_ack(
-                &Acked {
-                    now,
-                    bytes: Bytes::new(progress.delivered),
-                    srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
-                    in_flight: Bytes::new(in_flight),
-                    window_limited: limited,
-                },
-                siblings,
-            );
+            self.control.on_ack(&acked, siblings);
+        }
+        if news {
             self.ask_control();
         }
+    }
+
+    fn note_loss(&mut self) {
+        self.between_losses = core::mem::take(&mut self.since_loss);
     }
 
     fn ask_control(&mut self) {
         self.window = self.control.window().get();
         self.threshold = self.control.slow_start_threshold().get();
+        self.pace = self.control.pacing_rate();
     }
 
     /// What congestion control is told of a loss. Data that has left the network without being
@@ -470,6 +520,11 @@ impl Subflow {
         if self.state != State::Established {
             return None;
         }
+        if self.pace.is_some() && self.pace_at > now {
+            self.pace_holds = self.board.lost() > 0 || !self.backlog.is_empty();
+            return None;
+        }
+        self.pace_holds = false;
         if self.board.lost() > 0
             && let Some((seq, chunk)) = self.board.next_lost()
             && (self.first_retransmission
@@ -498,7 +553,7 @@ impl Subflow {
             self.backlog.pop_front();
             self.backlog_bytes -= u64::from(chunk.len);
             if self.board.is_empty() && now.since(self.last_sent) > self.rtt.timeout() {
-                self.control.on_idle();
+                self.control.on_idle(now);
                 self.ask_control();
             }
             let seq = self.board.send(now, chunk);
@@ -526,7 +581,8 @@ impl Subflow {
 
     /// The earliest instant at which [`wake`](Self::wake) has something to do.
     pub fn next_wakeup(&self) -> Instant {
-        self.rto_at.min(self.receiver.next_wakeup())
+        let pace = if self.pace_holds { self.pace_at } else { Instant::FAR_FUTURE };
+        self.rto_at.min(self.receiver.next_wakeup()).min(pace)
     }
 
     /// Lets timers expire.
@@ -554,6 +610,7 @@ impl Subflow {
             return None;
         }
         let lost = self.loss(now);
+        self.note_loss();
         self.control.on_timeout(&lost, self.timeouts > 0, siblings);
         self.ask_control();
         self.board.mark_all_lost();
