@@ -9,6 +9,7 @@ use skybraid_sim::{Host, Outcome};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_transport::{Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Probability};
 use support::*;
@@ -142,20 +143,35 @@ fn redundant_mptcp_carries_the_load_of_the_better_path_and_hides_the_losses_of_t
     assert!(worst_both < 31.0 && worst_alone > 100.0, "{worst_alone} {worst_both}");
 }
 
-#[test]
-fn a_lost_segment_comes_again_three_segments_and_a_round_trip_later_and_holds_back_the_rest() {
+/// The delay in milliseconds of the first message that is lost on its way, at 50 ms each way with a
+/// segment every 10 ms, and whether those behind it came with it.
+fn delay_of_a_lost_segment(loss_detection: LossDetection) -> f64 {
     let mut link = path("a", 1000.0, 50);
     link.uplink.losses = vec![LossSource::Uniform(Probability::new(0.01).unwrap())];
-    let flows = vec![flow("f", cbr(0.8, 1000), transport(Protocol::Tcp), 1)];
+    let transport = TransportConfig { loss_detection, ..transport(Protocol::Tcp) };
+    let flows = vec![flow("f", cbr(0.8, 1000), transport, 1)];
     let outcome = simulate(20, 5, vec![link], flows);
     let rows: Vec<_> = outcome.flows[0].blocks().flatten().copied().collect();
     let resent = rows.iter().position(|row| row.copies_sent == 2).unwrap();
-    // Segments leave every 10 ms: the third behind the lost one is acknowledged after 30 + 100 ms,
-    // and the retransmission takes another 50 ms.
-    let delay = (rows[resent].delivered().unwrap() - rows[resent].sent()).as_millis_f64();
-    assert!((delay - 180.0).abs() < 0.1, "{delay}");
     assert_eq!(rows[resent + 12].delivered(), rows[resent].delivered());
     assert!(rows[resent + 14].delivered() > rows[resent].delivered());
+    (rows[resent].delivered().unwrap() - rows[resent].sent()).as_millis_f64()
+}
+
+// Source: RFC 6675. The third segment behind the lost one is acknowledged after 30 + 100 ms, and the
+// retransmission takes another 50 ms.
+#[test]
+fn by_counting_a_lost_segment_comes_again_three_segments_and_a_round_trip_later() {
+    let delay = delay_of_a_lost_segment(LossDetection::Sack);
+    assert!((delay - 180.0).abs() < 0.1, "{delay}");
+}
+
+// Source: RFC 8985 §6.2. The segment behind the lost one is acknowledged after 10 + 100 ms; a quarter of
+// the round trip after its own acknowledgement was due, the segment is lost.
+#[test]
+fn by_time_a_lost_segment_comes_again_a_round_trip_and_a_quarter_later() {
+    let delay = delay_of_a_lost_segment(LossDetection::Rack);
+    assert!((delay - 175.0).abs() < 0.1, "{delay}");
 }
 
 #[test]

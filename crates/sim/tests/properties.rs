@@ -10,6 +10,7 @@ use skybraid_sim::PathSetup;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_transport::{Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Probability};
 use support::*;
@@ -41,7 +42,7 @@ fn any_stream() -> impl Strategy<Value = TransportConfig> {
             scheduler: SchedulerConfig::by_name(scheduler).unwrap(),
             congestion: CongestionConfig::by_name(congestion).unwrap(),
             receive_buffer: Bytes::new(receive_buffer),
-            sack,
+            loss_detection: if sack { LossDetection::Rack } else { LossDetection::NewReno },
             ack_every,
             ..transport(Protocol::Mptcp)
         },

@@ -5,10 +5,12 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration};
 
-use crate::congestion::{CongestionConfig, cubic};
+use crate::congestion::{CongestionConfig, cubic, reno};
+use crate::mptcp::path_manager::PathManager;
 use crate::reordering::ReorderingConfig;
 use crate::rtt::RtoRule;
 use crate::scheduler::{SchedulerConfig, single};
+use crate::tcp::scoreboard::LossDetection;
 
 /// Which protocol carries the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -51,9 +53,26 @@ impl Protocol {
     }
 }
 
+/// Which generation of TCP the defaults are taken from. A key that is given wins over the profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// The network simulator ns-2 as the older papers used it: New Reno without SACK, an acknowledgement
+    /// per segment, an initial window of one segment, a least timeout of 1 s, no restart after idling.
+    Ns2,
+    /// The current RFCs to the letter: RACK-TLP, proportional rate reduction, a least timeout of 1 s
+    /// (RFC 6298), acknowledgements delayed up to 200 ms.
+    Rfc,
+    /// Linux: as without a profile, and every algorithm as Linux runs it (`compat = "linux"`).
+    Linux,
+}
+
 /// A flow's transport. Every key has a default, so that a scenario names only what matters to it.
+///
+/// Without a profile the algorithms are those of the RFCs and papers, with the timers of Linux (a least
+/// retransmission timeout of 200 ms, acknowledgements delayed up to 40 ms).
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(from = "Given")]
 pub struct TransportConfig {
     /// Which protocol.
     pub protocol: Protocol,
@@ -61,7 +80,7 @@ pub struct TransportConfig {
     pub paths: Option<Vec<String>>,
     /// On which paths a unit leaves.
     pub scheduler: SchedulerConfig,
-    /// How much may be in flight on a path (TCP and MPTCP).
+    /// How much may be in flight on a path.
     pub congestion: CongestionConfig,
     /// Whether an unreliable flow is put back in order.
     pub reordering: ReorderingConfig,
@@ -77,8 +96,17 @@ pub struct TransportConfig {
     pub initial_threshold: Option<Bytes>,
     /// Largest payload of a segment; what the smallest path MTU leaves where none is set.
     pub segment: Option<Bytes>,
-    /// Selective acknowledgements (RFC 2018). Default on.
-    pub sack: bool,
+    /// How losses are found. Default RACK-TLP.
+    pub loss_detection: LossDetection,
+    /// The window shrinks in proportion to what is delivered in a recovery (RFC 9937); otherwise at
+    /// once (RFC 6675). Default on.
+    pub proportional_reduction: bool,
+    /// Controls that set a window but no pace are paced as Linux does under `fq`: at twice the window per
+    /// round trip in slow start, 1.2 times afterwards. Default off.
+    pub pacing: bool,
+    /// After an idle retransmission timeout the window restarts from the initial one (RFC 5681 §4.1).
+    /// Default on.
+    pub idle_restart: bool,
     /// An acknowledgement is sent at least every this many segments. Default 2.
     pub ack_every: u32,
     /// … and at the latest after this time. Default 40 ms, as in Linux.
@@ -90,6 +118,19 @@ pub struct TransportConfig {
     /// How often the receiver of datagrams reports what arrives, for schedulers that need to know
     /// round-trip times. Default 100 ms.
     pub report_every: Duration,
+    /// Which subflows an MPTCP connection opens. Default one on every path.
+    pub path_manager: PathManager,
+    /// The peer understands MPTCP; if it does not, the connection falls back to TCP on its first path
+    /// (RFC 8684 §3.7). Default true.
+    pub peer_multipath: bool,
+    /// MPTCP: when the peer's window blocks, the fastest free subflow sends again what a slower one
+    /// still carries (Raiciu et al. 2012, "opportunistic retransmission"). Default on.
+    pub opportunistic_retransmission: bool,
+    /// … and the slower one loses half of its window ("penalisation"). Default on.
+    pub penalisation: bool,
+    /// The window of a subflow whose round-trip time has more than doubled is capped to two
+    /// bandwidth-delay products of the unloaded path (Raiciu et al. 2012). Default off.
+    pub bufferbloat_mitigation: bool,
 }
 
 impl Default for TransportConfig {
@@ -105,12 +146,119 @@ impl Default for TransportConfig {
             initial_window: 10,
             initial_threshold: None,
             segment: None,
-            sack: true,
+            loss_detection: LossDetection::Rack,
+            proportional_reduction: true,
+            pacing: false,
+            idle_restart: true,
             ack_every: 2,
             ack_delay: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
             rto_rule: RtoRule::Linux,
             report_every: Duration::from_millis(100),
+            path_manager: PathManager::FullMesh,
+            peer_multipath: true,
+            opportunistic_retransmission: true,
+            penalisation: true,
+            bufferbloat_mitigation: false,
         }
+    }
+}
+
+impl TransportConfig {
+    /// The defaults of a profile.
+    pub fn of(profile: Profile) -> Self {
+        let usual = Self::default();
+        match profile {
+            Profile::Ns2 => Self {
+                congestion: CongestionConfig::Reno(reno::Config::default()),
+                loss_detection: LossDetection::NewReno,
+                proportional_reduction: false,
+                idle_restart: false,
+                initial_window: 1,
+                ack_every: 1,
+                rto_min: Duration::from_secs(1),
+                rto_rule: RtoRule::Rfc6298,
+                ..usual
+            },
+            Profile::Rfc => Self {
+                ack_delay: Duration::from_millis(200),
+                rto_min: Duration::from_secs(1),
+                rto_rule: RtoRule::Rfc6298,
+                ..usual
+            },
+            Profile::Linux => usual,
+        }
+    }
+}
+
+/// Declares the keys as they may be given, all of them optional, and how they overlay a profile.
+macro_rules! given {
+    ($($key:ident: $type:ty,)+) => {
+        /// A transport as written: what is not given comes from the profile.
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Given {
+            profile: Option<Profile>,
+            paths: Option<Vec<String>>,
+            initial_threshold: Option<Bytes>,
+            segment: Option<Bytes>,
+            $($key: Option<$type>,)+
+        }
+
+        impl From<Given> for TransportConfig {
+            fn from(given: Given) -> Self {
+                let base = given.profile.map_or_else(Self::default, Self::of);
+                let mut config = Self {
+                    paths: given.paths,
+                    initial_threshold: given.initial_threshold,
+                    segment: given.segment,
+                    $($key: given.$key.unwrap_or(base.$key),)+
+                };
+                if given.profile == Some(Profile::Linux) {
+                    config.congestion.deploy();
+                    config.scheduler.deploy();
+                }
+                config
+            }
+        }
+    };
+}
+
+given! {
+    protocol: Protocol,
+    scheduler: SchedulerConfig,
+    congestion: CongestionConfig,
+    reordering: ReorderingConfig,
+    receive_buffer: Bytes,
+    send_buffer: Bytes,
+    initial_window: u32,
+    loss_detection: LossDetection,
+    proportional_reduction: bool,
+    pacing: bool,
+    idle_restart: bool,
+    ack_every: u32,
+    ack_delay: Duration,
+    rto_min: Duration,
+    rto_rule: RtoRule,
+    report_every: Duration,
+    path_manager: PathManager,
+    peer_multipath: bool,
+    opportunistic_retransmission: bool,
+    penalisation: bool,
+    bufferbloat_mitigation: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_given_wins_over_the_profile() {
+        let ns2 = TransportConfig::of(Profile::Ns2);
+        assert_eq!(ns2.loss_detection, LossDetection::NewReno);
+        assert_eq!((ns2.ack_every, ns2.initial_window), (1, 1));
+        let rfc = TransportConfig::of(Profile::Rfc);
+        assert_eq!(rfc.rto_min, Duration::from_secs(1));
+        assert_eq!(TransportConfig::of(Profile::Linux), TransportConfig::default());
     }
 }

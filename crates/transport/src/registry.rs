@@ -37,6 +37,9 @@ pub trait Check {
     fn check(&self) -> Result<(), Wrong> {
         Ok(())
     }
+
+    /// Sets `compat = "linux"` where there is such a choice.
+    fn deploy(&mut self) {}
 }
 
 /// An algorithm.
@@ -101,6 +104,13 @@ macro_rules! algorithms {
             pub fn check(&self) -> Result<(), $crate::registry::Wrong> {
                 match self {
                     $(Self::$variant(config) => $crate::registry::Check::check(config),)+
+                }
+            }
+
+            /// Sets `compat = "linux"` where there is such a choice.
+            pub fn deploy(&mut self) {
+                match self {
+                    $(Self::$variant(config) => $crate::registry::Check::deploy(config),)+
                 }
             }
 

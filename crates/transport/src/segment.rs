@@ -124,12 +124,14 @@ impl Flags {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sacks {
     count: u8,
+    /// The first block reports data that had arrived before (RFC 2883).
+    duplicate: bool,
     blocks: [(u32, u32); 3],
 }
 
 impl Sacks {
     /// No block.
-    pub const NONE: Self = Self { count: 0, blocks: [(0, 0); 3] };
+    pub const NONE: Self = Self { count: 0, duplicate: false, blocks: [(0, 0); 3] };
 
     /// Adds the block `start..end` of a receiver whose cumulative acknowledgement is `ack`. A fourth
     /// block, or one further than 4 GiB from `ack`, is left out.
@@ -144,10 +146,29 @@ impl Sacks {
         }
     }
 
+    /// Reports, in front of all other blocks, that `start..end` had arrived before (a D-SACK,
+    /// RFC 2883). Left out when it lies 2 GiB or more from `ack`.
+    pub fn report_duplicate(&mut self, ack: u64, start: u64, end: u64) {
+        let offset = |seq: u64| i32::try_from(seq.wrapping_sub(ack) as i64).ok();
+        if let (0, Some(start), Some(end)) = (self.count, offset(start), offset(end)) {
+            self.blocks[0] = (start as u32, end as u32);
+            self.count = 1;
+            self.duplicate = true;
+        }
+    }
+
+    /// The range that the peer had before, if it reports one.
+    pub fn duplicate(&self, ack: u64) -> Option<(u64, u64)> {
+        let [(start, end), ..] = self.blocks;
+        let at = |offset: u32| ack.wrapping_add_signed(i64::from(offset as i32));
+        (self.duplicate && self.count > 0).then(|| (at(start), at(end)))
+    }
+
     /// The first `most` blocks.
     #[must_use]
     pub fn first(self, most: u8) -> Self {
-        Self { count: self.count.min(most), ..self }
+        let count = self.count.min(most);
+        Self { count, duplicate: self.duplicate && count > 0, ..self }
     }
 
     /// How many blocks there are.
@@ -160,11 +181,12 @@ impl Sacks {
         self.count == 0
     }
 
-    /// The blocks as `start..end` in the sequence space of `ack`.
+    /// The blocks as `start..end` in the sequence space of `ack`, without a report of a duplicate.
     pub fn iter(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.blocks
             .iter()
             .take(usize::from(self.count))
+            .skip(usize::from(self.duplicate))
             .map(move |(start, end)| (ack + u64::from(*start), ack + u64::from(*end)))
     }
 

@@ -46,7 +46,8 @@ pub fn tcp_options(segment: &Segment, tcp: &Tcp) -> Vec<u8> {
     }
     if !tcp.sacks.is_empty() {
         options.extend([1, 1, 5, 2 + 8 * tcp.sacks.len() as u8]);
-        for (start, end) in tcp.sacks.iter(tcp.ack) {
+        for (start, end) in tcp.sacks.duplicate(tcp.ack).into_iter().chain(tcp.sacks.iter(tcp.ack))
+        {
             options.extend((start as u32).to_be_bytes());
             options.extend((end as u32).to_be_bytes());
         }

@@ -219,6 +219,14 @@ impl Connection {
                 break;
             }
         }
+        if self.subflows.iter().any(Subflow::owes_tail_probe) {
+            let stamp = self.stamp();
+            for subflow in &mut self.subflows {
+                if let Some(segment) = subflow.poll_tail_probe(now, &stamp) {
+                    return Some(Transmit { path: subflow.id, segment });
+                }
+            }
+        }
         if self.subflows.iter().any(Subflow::owes_ack) {
             let stamp = self.stamp();
             for subflow in &mut self.subflows {

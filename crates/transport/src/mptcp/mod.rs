@@ -4,6 +4,7 @@
 //! Source: RFC 8684.
 
 pub mod connection;
+pub mod path_manager;
 pub mod reassembly;
 
 pub use connection::Connection;

@@ -24,6 +24,8 @@ pub struct Receiver {
     unacknowledged: u32,
     ack_at: Instant,
     ack_now: bool,
+    /// The last segment had arrived before.
+    duplicate: Option<(u64, u64)>,
     /// Timestamp to be echoed (TS.Recent of RFC 7323 §4.3).
     echo: Instant,
 }
@@ -41,6 +43,7 @@ impl Receiver {
             unacknowledged: 0,
             ack_at: Instant::FAR_FUTURE,
             ack_now: false,
+            duplicate: None,
             echo: Instant::ZERO,
         }
     }
@@ -97,15 +100,17 @@ impl Receiver {
                 self.ack_now = true;
             }
         } else {
+            let mut known = seq < self.next;
             if seq > self.next {
                 let place = self.beyond.partition_point(|(held, _)| *held < seq);
-                let known = self.beyond.get(place).is_some_and(|(held, _)| *held == seq);
+                known = self.beyond.get(place).is_some_and(|(held, _)| *held == seq);
                 if !known {
                     self.beyond.insert(place, (seq, chunk));
                     self.beyond_bytes += u64::from(chunk.len);
                     self.grow_block(seq, end);
                 }
             }
+            self.duplicate = known.then_some((seq, end));
             // Out of order or seen before: the sender must know at once (RFC 5681 §4.2).
             self.ack_now = true;
         }
@@ -152,6 +157,9 @@ impl Receiver {
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         let mut sacks = Sacks::NONE;
+        if let Some((start, end)) = self.duplicate.take() {
+            sacks.report_duplicate(self.next, start, end);
+        }
         for (start, end) in self.blocks.iter().take(3) {
             sacks.push(self.next, *start, *end);
         }

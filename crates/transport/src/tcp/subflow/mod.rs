@@ -9,14 +9,17 @@ use alloc::collections::VecDeque;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
-use crate::congestion::{Acked, Congestion, Lost, PathBasics, Sibling, Siblings};
+use crate::congestion::{Congestion, PathBasics, Sibling, Siblings};
 use crate::rtt::RttEstimator;
 use crate::segment::{Body, Flags, Segment, Tcp};
+use crate::tcp::prr::Reduction;
 use crate::tcp::receiver::Receiver;
-use crate::tcp::scoreboard::{Chunk, Progress, Scoreboard};
+use crate::tcp::scoreboard::{Chunk, LossDetection, Scoreboard};
+use crate::tcp::tail_probe::TailProbe;
 use crate::{PathId, PathInfo, PathView, TransportConfig};
 
 mod outgoing;
+mod recovery;
 
 /// How much is handed to a paced subflow in advance.
 const PACE_QUANTUM: Duration = Duration::from_millis(1);
@@ -91,7 +94,7 @@ pub struct Subflow {
     multipath: bool,
     joins: bool,
     segment: u32,
-    sack: bool,
+    detection: LossDetection,
     state: State,
     syn_due: bool,
     syn_at: Instant,
@@ -129,6 +132,18 @@ pub struct Subflow {
     pace_at: Instant,
     /// Data waits for `pace_at`.
     pace_holds: bool,
+    /// Windows are paced although the control sets no pace.
+    paces_windows: bool,
+    mitigates_bufferbloat: bool,
+    idle_restart: bool,
+    /// Recoveries reduce the window by RFC 9937, and the one under way.
+    proportional: bool,
+    reduction: Option<Reduction>,
+    tail: TailProbe,
+    probe_at: Instant,
+    /// A tail loss probe must leave, whether the window has room or not.
+    tail_due: bool,
+    peer_ack_delay: Duration,
     totals: Totals,
 }
 
@@ -155,12 +170,12 @@ impl Subflow {
             multipath,
             joins: false,
             segment,
-            sack: config.sack,
+            detection: config.loss_detection,
             state: State::Closed,
             syn_due: false,
             syn_at: Instant::ZERO,
             syn_repeated: false,
-            board: Scoreboard::new(u64::from(segment)),
+            board: Scoreboard::new(u64::from(segment), config.loss_detection),
             receiver: Receiver::new(config.ack_every, config.ack_delay),
             rtt: RttEstimator::new(config.rto_rule, config.rto_min, RTO_MAX),
             window: control.window().get(),
@@ -185,6 +200,15 @@ impl Subflow {
             between_losses: 0,
             pace_at: Instant::ZERO,
             pace_holds: false,
+            paces_windows: config.pacing,
+            mitigates_bufferbloat: config.bufferbloat_mitigation,
+            idle_restart: config.idle_restart,
+            proportional: config.proportional_reduction,
+            reduction: None,
+            tail: TailProbe::default(),
+            probe_at: Instant::FAR_FUTURE,
+            tail_due: false,
+            peer_ack_delay: config.ack_delay,
             totals: Totals::default(),
         }
     }
@@ -216,7 +240,9 @@ impl Subflow {
     /// `bytes` more may leave at once.
     pub fn has_room(&self, bytes: u32) -> bool {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog_bytes;
-        ahead == 0 || ahead + u64::from(bytes) <= self.window && !self.pace_is_full()
+        ahead == 0
+            || self.tail_due
+            || (ahead + u64::from(bytes) <= self.window && !self.pace_is_full())
     }
 
     /// As much waits for its turn in the pace as may: data is bound to a path as late as possible.
@@ -402,102 +428,6 @@ impl Subflow {
         Some(Event::Established)
     }
 
-    fn process_ack(&mut self, now: Instant, tcp: &Tcp, siblings: Siblings<'_>) {
-        if self.board.is_empty() || !tcp.flags.has(Flags::ACK) {
-            return;
-        }
-        let lost = self.loss(now);
-        let in_flight = self.board.in_flight();
-        let limited = tcp.ack <= self.limited_mark
-            || (self.window < self.threshold && self.window < 2 * self.peak[0].max(self.peak[1]));
-        let pure = tcp.len == 0;
-        let progress = if pure || tcp.ack > self.board.una() || !tcp.sacks.is_empty() {
-            self.board.acknowledge(now, tcp.ack, &tcp.sacks, self.sack)
-        } else {
-            Progress::default()
-        };
-        self.totals.acked_bytes += progress.delivered;
-        self.since_loss += progress.delivered;
-        if let Some(rtt) = progress.rtt {
-            let new_flight = self.board.una() >= self.flight_mark;
-            if new_flight {
-                self.flight_mark = self.board.next();
-            }
-            self.rtt.sample(rtt, new_flight);
-        }
-        if self.board.una() >= self.peak_mark {
-            self.peak = [in_flight, self.peak[0]];
-            self.peak_mark = self.board.next();
-        }
-        if progress.advanced > 0 {
-            self.timeouts = 0;
-            self.rtt.end_back_off();
-            self.restart_timer(now);
-        }
-        let acked = Acked {
-            now,
-            bytes: Bytes::new(progress.delivered),
-            delivered: Bytes::new(self.board.delivered()),
-            srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
-            rtt: progress.rtt,
-            in_flight: Bytes::new(in_flight),
-            in_flight_after: Bytes::new(self.board.in_flight()),
-            lost: Bytes::new(progress.lost),
-            window_limited: limited,
-            recovering: self.recovery != Recovery::Open,
-            rate: progress.rate,
-        };
-        let news = progress.delivered > 0 || progress.lost > 0;
-        if news {
-            self.control.on_delivery(&acked, siblings);
-        }
-        match self.recovery {
-            Recovery::Fast(point) | Recovery::Timeout(point) if self.board.una() >= point => {
-                self.recovery = Recovery::Open;
-                self.control.on_recovered(now);
-            }
-            Recovery::Fast(_) if progress.advanced > 0 && !self.sack => {
-                self.board.mark_first_lost();
-            }
-            _ => {}
-        }
-        if progress.found_loss && self.recovery == Recovery::Open {
-            self.recovery = Recovery::Fast(self.board.next());
-            self.totals.fast_recoveries += 1;
-            self.first_retransmission = true;
-            self.note_loss();
-            self.control.on_loss(&lost, siblings);
-        } else if progress.delivered > 0 && !matches!(self.recovery, Recovery::Fast(_)) {
-            self.control.on_ack(&acked, siblings);
-        }
-        if news {
-            self.ask_control();
-        }
-    }
-
-    fn note_loss(&mut self) {
-        self.between_losses = core::mem::take(&mut self.since_loss);
-    }
-
-    fn ask_control(&mut self) {
-        self.window = self.control.window().get();
-        self.threshold = self.control.slow_start_threshold().get();
-        self.pace = self.control.pacing_rate();
-    }
-
-    /// What congestion control is told of a loss. Data that has left the network without being
-    /// acknowledged in order is outstanding by the letter of RFC 5681, but never more than a window of
-    /// it was in flight.
-    fn loss(&self, now: Instant) -> Lost {
-        let outstanding = self.board.next() - self.board.una();
-        Lost { now, in_flight: Bytes::new(outstanding).min(Bytes::new(self.window)) }
-    }
-
-    fn restart_timer(&mut self, now: Instant) {
-        self.rto_at =
-            if self.board.is_empty() { Instant::FAR_FUTURE } else { now + self.rtt.timeout() };
-    }
-
     /// There is something that [`poll_send`](Self::poll_send) might send.
     pub fn may_send(&self) -> bool {
         self.syn_due
@@ -534,6 +464,7 @@ impl Subflow {
             self.first_retransmission = false;
             self.board.retransmit(now);
             self.totals.retransmitted += 1;
+            self.note_sent(chunk.len);
             if seq == self.board.una() {
                 self.restart_timer(now);
             }
@@ -546,13 +477,14 @@ impl Subflow {
                 continue;
             }
             let ahead = self.board.in_flight() + self.board.lost();
-            if ahead > 0 && ahead + u64::from(chunk.len) > self.window {
+            if ahead > 0 && ahead + u64::from(chunk.len) > self.window && !self.tail_due {
                 self.note_limited();
                 return None;
             }
             self.backlog.pop_front();
             self.backlog_bytes -= u64::from(chunk.len);
-            if self.board.is_empty() && now.since(self.last_sent) > self.rtt.timeout() {
+            let idle = self.idle_restart && self.board.is_empty();
+            if idle && now.since(self.last_sent) > self.rtt.timeout() {
                 self.control.on_idle(now);
                 self.ask_control();
             }
@@ -560,6 +492,13 @@ impl Subflow {
             self.peak[0] = self.peak[0].max(self.board.in_flight());
             if self.rto_at == Instant::FAR_FUTURE {
                 self.restart_timer(now);
+            }
+            self.note_sent(chunk.len);
+            if self.tail_due {
+                self.tail_due = false;
+                self.tail.sent(self.board.next(), false);
+            } else {
+                self.arm_tail_probe(now);
             }
             return Some(self.data_segment(now, stamp, seq, chunk));
         }
@@ -574,51 +513,31 @@ impl Subflow {
         None
     }
 
+    fn note_sent(&mut self, bytes: u32) {
+        if let Some(reduction) = &mut self.reduction {
+            reduction.sent(u64::from(bytes));
+        }
+    }
+
+    /// A tail loss probe that repeats the newest segment, if one is due and there is nothing new to send
+    /// in its place.
+    pub fn poll_tail_probe(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
+        if !core::mem::take(&mut self.tail_due) {
+            return None;
+        }
+        let (seq, chunk) = self.board.probe(now)?;
+        self.totals.retransmitted += 1;
+        self.tail.sent(self.board.next(), true);
+        Some(self.data_segment(now, stamp, seq, chunk))
+    }
+
+    /// [`poll_tail_probe`](Self::poll_tail_probe) may have something.
+    pub const fn owes_tail_probe(&self) -> bool {
+        self.tail_due
+    }
+
     /// An acknowledgement that stands alone, if one is due.
     pub fn poll_ack(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
         self.owes_ack().then(|| self.ack_segment(now, stamp))
-    }
-
-    /// The earliest instant at which [`wake`](Self::wake) has something to do.
-    pub fn next_wakeup(&self) -> Instant {
-        let pace = if self.pace_holds { self.pace_at } else { Instant::FAR_FUTURE };
-        self.rto_at.min(self.receiver.next_wakeup()).min(pace)
-    }
-
-    /// Lets timers expire.
-    pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
-        self.receiver.wake(now);
-        if now < self.rto_at {
-            return None;
-        }
-        match self.state {
-            State::SynSent | State::SynReceived => {
-                self.rtt.back_off();
-                self.syn_due = true;
-                self.syn_repeated = true;
-                self.rto_at = Instant::FAR_FUTURE;
-                return Some(Event::Unanswered);
-            }
-            State::Closed | State::AwaitingFourthAck => {
-                self.rto_at = Instant::FAR_FUTURE;
-                return None;
-            }
-            State::Established => {}
-        }
-        if self.board.is_empty() {
-            self.rto_at = Instant::FAR_FUTURE;
-            return None;
-        }
-        let lost = self.loss(now);
-        self.note_loss();
-        self.control.on_timeout(&lost, self.timeouts > 0, siblings);
-        self.ask_control();
-        self.board.mark_all_lost();
-        self.recovery = Recovery::Timeout(self.board.next());
-        self.timeouts += 1;
-        self.totals.timeouts += 1;
-        self.rtt.back_off();
-        self.rto_at = now + self.rtt.timeout();
-        (self.timeouts == 1).then_some(Event::TimedOut)
     }
 }

@@ -9,7 +9,7 @@ use crate::segment::{
     Body, DSS_ACK_OPTION, DSS_MAPPING_OPTION, Flags, IPV4_HEADER, Sacks, Segment, TCP_HEADER,
     TIMESTAMP_OPTION, Tcp,
 };
-use crate::tcp::scoreboard::Chunk;
+use crate::tcp::scoreboard::{Chunk, LossDetection};
 
 /// Bytes of the options of a SYN: maximum segment size, SACK permitted, timestamps, window scale.
 const SYN_OPTIONS: u32 = 20;
@@ -97,7 +97,10 @@ impl Subflow {
 
     /// Ends the delay of an acknowledgement. Returns at most `most` SACK blocks for it.
     fn acknowledge(&mut self, most: u8) -> Sacks {
-        self.receiver.acknowledge().first(if self.sack { most } else { 0 })
+        self.receiver.acknowledge().first(match self.detection {
+            LossDetection::NewReno => 0,
+            LossDetection::Rack | LossDetection::Sack => most,
+        })
     }
 
     pub(super) fn ack_segment(&mut self, now: Instant, stamp: &Stamp) -> Segment {

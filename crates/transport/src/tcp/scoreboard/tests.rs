@@ -1,0 +1,188 @@
+use super::*;
+
+fn chunk(dsn: u64) -> Chunk {
+    let carried_by = PathSet::EMPTY;
+    Chunk { dsn, len: 1000, first_message: (dsn / 1000) as u32, messages: 1, carried_by }
+}
+
+fn board_with(segments: u64, detection: LossDetection) -> Scoreboard {
+    let mut board = Scoreboard::new(1000, detection);
+    for number in 0..segments {
+        board.send(Instant::ZERO, chunk(number * 1000));
+    }
+    board
+}
+
+fn board(segments: u64) -> Scoreboard {
+    board_with(segments, LossDetection::Sack)
+}
+
+fn acknowledge(board: &mut Scoreboard, now: Instant, ack: u64, sacks: &Sacks) -> Progress {
+    let (recovering, srtt) = (false, Duration::from_millis(100));
+    board.acknowledge(&Acknowledgement { now, ack, sacks, echo: now, recovering, srtt })
+}
+
+fn sacks(ack: u64, blocks: &[(u64, u64)]) -> Sacks {
+    let mut sacks = Sacks::NONE;
+    for (start, end) in blocks {
+        sacks.push(ack, start * 1000, end * 1000);
+    }
+    sacks
+}
+
+#[test]
+fn a_segment_is_lost_once_three_above_it_are_acknowledged() {
+    let mut board = board(10);
+    let at = Instant::from_millis(100);
+    assert!(!acknowledge(&mut board, at, 0, &sacks(0, &[(1, 3)])).found_loss);
+    let progress = acknowledge(&mut board, at, 0, &sacks(0, &[(1, 4)]));
+    assert!(progress.found_loss);
+    assert_eq!(progress.delivered, 1000);
+    assert_eq!(board.in_flight(), 6000);
+    assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
+    board.retransmit(at);
+    assert_eq!((board.in_flight(), board.lost()), (7000, 0));
+}
+
+#[test]
+fn all_holes_below_the_third_highest_acknowledged_segment_are_lost() {
+    let mut board = board(10);
+    let at = Instant::from_millis(100);
+    acknowledge(&mut board, at, 0, &sacks(0, &[(6, 9), (3, 4), (1, 2)]));
+    let mut lost = alloc::vec::Vec::new();
+    while let Some((seq, _)) = board.next_lost() {
+        lost.push(seq / 1000);
+        board.retransmit(at);
+    }
+    assert_eq!(lost, [0, 2, 4, 5]);
+}
+
+#[test]
+fn a_retransmission_is_lost_once_something_sent_later_has_arrived() {
+    let mut board = board(10);
+    let at = Instant::from_millis(100);
+    acknowledge(&mut board, at, 0, &sacks(0, &[(1, 4)]));
+    board.next_lost();
+    board.retransmit(at);
+    acknowledge(&mut board, Instant::from_millis(101), 0, &sacks(0, &[(1, 10)]));
+    assert_eq!(board.lost(), 0);
+    let later = Instant::from_millis(130);
+    let chunk = Chunk {
+        dsn: 10_000,
+        len: 1000,
+        first_message: 10,
+        messages: 1,
+        carried_by: PathSet::EMPTY,
+    };
+    board.send(later, chunk);
+    acknowledge(&mut board, Instant::from_millis(230), 0, &sacks(0, &[(1, 11)]));
+    assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
+}
+
+#[test]
+fn an_acknowledgement_that_covers_a_retransmission_gives_no_round_trip_time() {
+    let mut board = board(10);
+    board.time_out(Instant::from_secs_f64(9.0), false, Duration::ZERO);
+    board.next_lost();
+    board.retransmit(Instant::from_millis(300));
+    let progress = acknowledge(&mut board, Instant::from_millis(400), 5000, &Sacks::NONE);
+    assert_eq!((progress.advanced, progress.rtt), (5000, None));
+    let progress = acknowledge(&mut board, Instant::from_millis(401), 6000, &Sacks::NONE);
+    assert!(progress.rtt.is_some());
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
+    let mut board = board(2);
+    let progress = acknowledge(&mut board, Instant::ZERO, 99_000, &Sacks::NONE);
+    assert_eq!(progress.advanced, 0);
+    assert_eq!(board.in_flight(), 2000);
+}
+
+// Source: RFC 6582 §3.2; the vector of the algorithm reference, §1.2: ten in flight, segments 0 and 4
+// lost. Where the RFC inflates the window, the pipe shrinks; the room between the two is the same.
+#[test]
+fn without_sack_duplicates_shrink_the_pipe_and_a_partial_acknowledgement_repairs_the_next_hole() {
+    let mut board = board_with(10, LossDetection::NewReno);
+    let at = Instant::from_millis(100);
+    let window = 5000;
+    for duplicate in 1..=8 {
+        let progress = acknowledge(&mut board, at, 0, &Sacks::NONE);
+        assert_eq!(progress.found_loss, duplicate == 3);
+        if progress.found_loss {
+            assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
+            board.retransmit(at);
+        }
+        if duplicate > 3 && board.in_flight() < window {
+            let dsn = board.next();
+            board.send(at, chunk(dsn));
+        }
+    }
+    assert_eq!(board.next(), 13_000, "three new segments");
+    let partial = acknowledge(&mut board, at, 4000, &Sacks::NONE);
+    assert_eq!(partial.advanced, 4000);
+    board.mark_first_lost();
+    assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(4000));
+    board.retransmit(at);
+    assert_eq!(window - board.in_flight(), 1000, "cwnd 10 against 9 outstanding");
+}
+
+// Source: RFC 8985 §6.2; the algorithm reference, §1.5.
+#[test]
+fn by_time_a_hole_is_lost_when_the_window_behind_a_later_delivery_has_passed() {
+    let mut board = Scoreboard::new(1000, LossDetection::Rack);
+    for (ms, number) in [(0, 0), (5, 1), (6, 2)] {
+        board.send(Instant::from_millis(ms), chunk(number * 1000));
+    }
+    let at = Instant::from_millis(105);
+    assert!(!acknowledge(&mut board, at, 0, &sacks(0, &[(1, 2)])).found_loss);
+    assert_eq!(board.judge_at(), Instant::from_millis(125));
+    assert!(!board.detect(Instant::from_millis(124), false, Duration::from_millis(100)));
+    assert!(board.detect(Instant::from_millis(125), false, Duration::from_millis(100)));
+    assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
+}
+
+proptest::proptest! {
+    #[test]
+    fn bytes_in_flight_are_exactly_those_neither_acknowledged_nor_lost(
+        events in proptest::collection::vec((0u64..40, 0u64..40, 1u64..6, 0u8..4), 1..60)
+    ) {
+        let mut board = board(40);
+        for (ack, start, length, what) in events {
+            let at = Instant::from_millis(1);
+            let ack = ack.max(board.una() / 1000);
+            match what {
+                0 => drop(acknowledge(&mut board, at, ack * 1000, &Sacks::NONE)),
+                1 | 2 => {
+                    let una = board.una();
+                    let mut blocks = Sacks::NONE;
+                    if start * 1000 > una {
+                        blocks.push(una, start * 1000, (start + length) * 1000);
+                    }
+                    acknowledge(&mut board, at, una, &blocks);
+                }
+                _ => {
+                    if board.next_lost().is_some() {
+                        board.retransmit(at);
+                    } else {
+                        board.time_out(Instant::from_secs_f64(9.0), false, Duration::ZERO);
+                    }
+                }
+            }
+            let counted: u64 = board
+                .sent
+                .iter()
+                .filter(|sent| sent.state == State::InFlight)
+                .map(|sent| u64::from(sent.chunk.len))
+                .sum();
+            proptest::prop_assert_eq!(board.in_flight(), counted);
+            let lost: u64 = board
+                .sent
+                .iter()
+                .filter(|sent| sent.state == State::Lost)
+                .map(|sent| u64::from(sent.chunk.len))
+                .sum();
+            proptest::prop_assert_eq!(board.lost(), lost);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What acknowledgements and timers do to a subflow: round-trip times, losses, recovery, and the events
+//! that congestion control hears of.
+//!
+//! Source: RFC 6582 and RFC 6675 (recovery), RFC 8985 (RACK-TLP), RFC 9937 (the window in recovery),
+//! RFC 6298 (the timer).
+
+use skybraid_units::{Bytes, Duration, Instant, Rate};
+
+use super::{Event, Recovery, State, Subflow};
+use crate::congestion::{Acked, Lost, Siblings};
+use crate::segment::{Flags, Tcp};
+use crate::tcp::prr::Reduction;
+use crate::tcp::scoreboard::{Acknowledgement, LossDetection, Progress};
+use crate::tcp::tail_probe::{TailProbe, Verdict};
+
+impl Subflow {
+    pub(super) fn process_ack(&mut self, now: Instant, tcp: &Tcp, siblings: Siblings<'_>) {
+        if self.board.is_empty() || !tcp.flags.has(Flags::ACK) {
+            return;
+        }
+        let lost = self.loss(now);
+        let in_flight = self.board.in_flight();
+        let undelivered = in_flight + self.board.lost();
+        let limited = tcp.ack <= self.limited_mark
+            || (self.window < self.threshold && self.window < 2 * self.peak[0].max(self.peak[1]));
+        let bare = tcp.len == 0 && tcp.sacks.is_empty() && tcp.ack == self.board.una();
+        let progress = if tcp.len == 0 || tcp.ack > self.board.una() || !tcp.sacks.is_empty() {
+            self.board.acknowledge(&Acknowledgement {
+                now,
+                ack: tcp.ack,
+                sacks: &tcp.sacks,
+                echo: tcp.echo,
+                recovering: self.is_recovering(),
+                srtt: self.srtt(),
+            })
+        } else {
+            Progress::default()
+        };
+        self.totals.acked_bytes += progress.delivered;
+        self.since_loss += progress.delivered;
+        self.take_sample(&progress);
+        if self.board.una() >= self.peak_mark {
+            self.peak = [in_flight, self.peak[0]];
+            self.peak_mark = self.board.next();
+        }
+        let acked = Acked {
+            now,
+            bytes: Bytes::new(progress.delivered),
+            delivered: Bytes::new(self.board.delivered()),
+            srtt: self.srtt(),
+            rtt: progress.rtt,
+            in_flight: Bytes::new(in_flight),
+            in_flight_after: Bytes::new(self.board.in_flight()),
+            lost: Bytes::new(progress.lost),
+            window_limited: limited,
+            recovering: self.is_recovering(),
+            rate: progress.rate,
+        };
+        let news = progress.delivered > 0 || progress.lost > 0;
+        if news {
+            self.control.on_delivery(&acked, siblings);
+        }
+        if progress.advanced > 0 {
+            self.timeouts = 0;
+            self.rtt.end_back_off();
+        }
+        self.leave_recovery(now, &progress);
+        let duplicate = tcp.sacks.duplicate(tcp.ack).map(|(_, end)| end);
+        if self.tail.acknowledged(tcp.ack, duplicate, bare) == Verdict::RepairedLoss
+            && self.recovery == Recovery::Open
+        {
+            self.note_loss();
+            self.control.on_loss(&lost, siblings);
+            self.control.on_recovered(now);
+        }
+        if progress.found_loss && self.recovery == Recovery::Open {
+            self.enter_recovery(&lost, undelivered, siblings);
+        } else if progress.delivered > 0 && !matches!(self.recovery, Recovery::Fast(_)) {
+            self.control.on_ack(&acked, siblings);
+        }
+        if news {
+            self.ask_control();
+        }
+        if let (Recovery::Fast(_), Some(reduction)) = (self.recovery, &mut self.reduction) {
+            let safe = progress.advanced > 0 && !progress.found_loss;
+            let in_flight = self.board.in_flight();
+            self.window = reduction.acknowledged(progress.delivered, in_flight, safe);
+        }
+        if progress.advanced > 0 {
+            self.restart_timer(now);
+            self.arm_tail_probe(now);
+        }
+    }
+
+    fn take_sample(&mut self, progress: &Progress) {
+        let Some(rtt) = progress.rtt else { return };
+        self.tail.sampled();
+        let new_flight = self.board.una() >= self.flight_mark;
+        if new_flight {
+            self.flight_mark = self.board.next();
+        }
+        self.rtt.sample(rtt, new_flight);
+    }
+
+    fn leave_recovery(&mut self, now: Instant, progress: &Progress) {
+        match self.recovery {
+            Recovery::Fast(point) | Recovery::Timeout(point) if self.board.una() >= point => {
+                self.recovery = Recovery::Open;
+                self.reduction = None;
+                self.board.recovered();
+                self.control.on_recovered(now);
+            }
+            Recovery::Fast(_)
+                if progress.advanced > 0 && self.detection == LossDetection::NewReno =>
+            {
+                self.board.mark_first_lost();
+            }
+            _ => {}
+        }
+    }
+
+    fn enter_recovery(&mut self, lost: &Lost, undelivered: u64, siblings: Siblings<'_>) {
+        self.recovery = Recovery::Fast(self.board.next());
+        self.totals.fast_recoveries += 1;
+        self.first_retransmission = true;
+        self.tail.abandon();
+        self.probe_at = Instant::FAR_FUTURE;
+        self.note_loss();
+        self.control.on_loss(lost, siblings);
+        if self.proportional && !self.governs_recovery {
+            let target = self.control.window().get();
+            let segment = u64::from(self.segment);
+            self.reduction = Some(Reduction::new(segment, undelivered, target));
+        }
+    }
+
+    fn note_loss(&mut self) {
+        self.between_losses = core::mem::take(&mut self.since_loss);
+    }
+
+    const fn is_recovering(&self) -> bool {
+        !matches!(self.recovery, Recovery::Open)
+    }
+
+    pub(super) fn srtt(&self) -> Duration {
+        self.rtt.srtt().unwrap_or(Duration::ZERO)
+    }
+
+    pub(super) fn ask_control(&mut self) {
+        self.window = self.control.window().get();
+        self.threshold = self.control.slow_start_threshold().get();
+        self.pace = self.control.pacing_rate();
+        if self.pace.is_none() && self.paces_windows && self.rtt.srtt().is_some() {
+            self.pace = Some(window_pace(self.window, self.window < self.threshold, self.srtt()));
+        }
+        if self.mitigates_bufferbloat
+            && let (Some(srtt), Some(least)) = (self.rtt.srtt(), self.rtt.least())
+            && srtt > least * 2
+        {
+            let share = 2.0 * least.as_secs_f64() / srtt.as_secs_f64();
+            let cap = (self.window as f64 * share) as u64;
+            self.window = self.window.min(cap.max(2 * u64::from(self.segment)));
+        }
+    }
+
+    /// What congestion control is told of a loss. Data that has left the network without being
+    /// acknowledged in order is outstanding by the letter of RFC 5681, but never more than a window of
+    /// it was in flight.
+    fn loss(&self, now: Instant) -> Lost {
+        let outstanding = self.board.next() - self.board.una();
+        Lost { now, in_flight: Bytes::new(outstanding).min(Bytes::new(self.window)) }
+    }
+
+    pub(super) fn restart_timer(&mut self, now: Instant) {
+        self.rto_at =
+            if self.board.is_empty() { Instant::FAR_FUTURE } else { now + self.rtt.timeout() };
+    }
+
+    /// Sets the time of the tail loss probe (RFC 8985 §7.2).
+    pub(super) fn arm_tail_probe(&mut self, now: Instant) {
+        self.probe_at = Instant::FAR_FUTURE;
+        let quiet = self.recovery == Recovery::Open && !self.board.has_sacked();
+        if self.detection == LossDetection::Rack
+            && quiet
+            && !self.board.is_empty()
+            && self.tail.is_allowed()
+        {
+            let alone = self.board.in_flight() <= u64::from(self.segment);
+            let left = self.rto_at.since(now);
+            let srtt = self.rtt.srtt();
+            self.probe_at = now + TailProbe::timeout(srtt, alone, self.peer_ack_delay, left);
+        }
+    }
+
+    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    pub fn next_wakeup(&self) -> Instant {
+        let pace = if self.pace_holds { self.pace_at } else { Instant::FAR_FUTURE };
+        self.rto_at
+            .min(self.receiver.next_wakeup())
+            .min(pace)
+            .min(self.probe_at)
+            .min(self.board.judge_at())
+    }
+
+    /// Lets timers expire.
+    pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
+        self.receiver.wake(now);
+        if self.board.judge_at() <= now {
+            let lost = self.loss(now);
+            let undelivered = self.board.in_flight() + self.board.lost();
+            let found = self.board.detect(now, self.is_recovering(), self.srtt());
+            if found && self.recovery == Recovery::Open {
+                self.enter_recovery(&lost, undelivered, siblings);
+                self.ask_control();
+                if let Some(reduction) = &mut self.reduction {
+                    self.window = reduction.acknowledged(0, self.board.in_flight(), false);
+                }
+            }
+        }
+        if self.probe_at <= now {
+            self.probe_at = Instant::FAR_FUTURE;
+            self.tail_due = !self.board.is_empty();
+            if self.rto_at > now {
+                self.restart_timer(now);
+            }
+        }
+        if now < self.rto_at {
+            return None;
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                self.rtt.back_off();
+                self.syn_due = true;
+                self.syn_repeated = true;
+                self.rto_at = Instant::FAR_FUTURE;
+                return Some(Event::Unanswered);
+            }
+            State::Closed | State::AwaitingFourthAck => {
+                self.rto_at = Instant::FAR_FUTURE;
+                return None;
+            }
+            State::Established => {}
+        }
+        if self.board.is_empty() {
+            self.rto_at = Instant::FAR_FUTURE;
+            return None;
+        }
+        let lost = self.loss(now);
+        self.note_loss();
+        self.control.on_timeout(&lost, self.timeouts > 0, siblings);
+        self.board.time_out(now, self.is_recovering(), self.srtt());
+        self.recovery = Recovery::Timeout(self.board.next());
+        self.reduction = None;
+        self.first_retransmission = true;
+        self.tail.abandon();
+        self.tail_due = false;
+        self.probe_at = Instant::FAR_FUTURE;
+        self.ask_control();
+        self.timeouts += 1;
+        self.totals.timeouts += 1;
+        self.rtt.back_off();
+        self.rto_at = now + self.rtt.timeout();
+        (self.timeouts == 1).then_some(Event::TimedOut)
+    }
+}
+
+/// The pace at which Linux lets a window-based control send: twice the window per round trip in slow
+/// start, 1.2 times afterwards (`tcp_update_pacing_rate`).
+fn window_pace(window: u64, slow_start: bool, srtt: Duration) -> Rate {
+    let gain = if slow_start { 2.0 } else { 1.2 };
+    let seconds = srtt.as_secs_f64().max(1e-6);
+    Rate::from_bps((gain * window as f64 * 8.0 / seconds) as u64)
+}
