@@ -35,6 +35,7 @@ fn flow(
         paths,
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
+        rides_with: None,
     }
 }
 
@@ -50,6 +51,7 @@ fn fly(scenario: &Scenario, flows: Vec<FlowSetup>) -> u64 {
         duration: DURATION,
         paths: paths.collect(),
         flows,
+        address_changes: Vec::new(),
         record: Record { links: true, subflows: true, ..Record::default() },
     };
     run(&setup, &mut Silent).map_or(0, |outcome| outcome.packet_hops)

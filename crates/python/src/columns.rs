@@ -115,6 +115,7 @@ fn message_columns<'py>(
     columns.numbers("copies_sent", rows.iter().map(|(.., row)| row.copies_sent))?;
     columns.numbers("copies_arrived", rows.iter().map(|(.., row)| row.copies_arrived))?;
     columns.codes("path", rows.iter().map(|(flow, _, row)| path(*flow, row.path)), &names.paths)?;
+    columns.numbers("held_us", rows.iter().map(|(.., row)| row.held_us))?;
     columns.numbers("within_deadline", rows.iter().map(|(flow, _, row)| within(*flow, row)))?;
     Ok(columns.dict)
 }
@@ -154,6 +155,7 @@ pub fn subflows<'py>(
     columns.codes("flow", rows.iter().map(|row| row.flow as u8), &names.flows)?;
     columns.codes("side", rows.iter().map(|row| u8::from(!row.vehicle)), &SIDES)?;
     columns.codes("path", rows.iter().map(|row| row.path as u8), &names.paths)?;
+    columns.numbers("subflow", rows.iter().map(|row| row.subflow))?;
     columns.numbers("cwnd_bytes", rows.iter().map(|row| row.window))?;
     columns.numbers("ssthresh_bytes", rows.iter().map(|row| row.threshold))?;
     let srtt = |row: &SubflowRow| row.srtt.map_or(NEVER, |srtt| srtt.as_nanos());

@@ -151,6 +151,7 @@ impl Scenario {
                 paths: flow.paths.clone(),
                 deadline: flow.deadline,
                 judged_by: judged_by.collect(),
+                rides_with: flow.rides_with,
             }
         });
         Setup {
@@ -158,6 +159,16 @@ impl Scenario {
             duration: scenario.duration,
             paths: paths.collect(),
             flows: flows.collect(),
+            address_changes: scenario
+                .address_changes
+                .iter()
+                .map(|change| skybraid_sim::AddressChange {
+                    at: change.at,
+                    flow: change.flow,
+                    path: change.path,
+                    added: change.added,
+                })
+                .collect(),
             record,
         }
     }

@@ -8,7 +8,6 @@ use skybraid_traffic::TrafficError;
 use skybraid_transport::{Class, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Seed};
 
-use crate::checks;
 use crate::file::{
     EventFile, FlowFile, Named, OneOrMany, PathEvent, RequirementFile, ScenarioFile,
 };
@@ -17,6 +16,7 @@ use crate::key::{KeyPath, is_name};
 use crate::text::ScenarioText;
 use crate::wording::unknown;
 use crate::{Flow, Host, Path, Requirement, Scenario, ScenarioError};
+use crate::{checks, connections};
 
 /// See [`Scenario::parse`].
 pub(crate) fn scenario(
@@ -38,11 +38,24 @@ pub(crate) fn scenario(
         paths: Vec::new(),
     };
     composer.paths(read.path)?;
-    for (index, event) in read.event.into_iter().enumerate() {
-        composer.event(event, &KeyPath::dotted("event").index(index))?;
+    let mut flow_events = Vec::new();
+    for (index, mut event) in read.event.into_iter().enumerate() {
+        let key = KeyPath::dotted("event").index(index);
+        let of_flows = std::mem::take(&mut event.flow);
+        let at = event.at;
+        composer.event(event, of_flows.0.is_empty(), &key)?;
+        flow_events.extend(of_flows.0.into_iter().map(|(name, it)| (at, name, it, key.clone())));
     }
     let paths = composer.finish_paths()?;
     let flows = composer.flows(read.flow, &paths)?;
+    let mut address_changes = Vec::new();
+    for (at, name, event, key) in flow_events {
+        let key = key.key("flow").key(&name);
+        let changes = connections::address_changes(at, &name, &event, &flows, &paths)
+            .map_err(|(below, problem)| text.wrong(&key.below(below), problem))?;
+        address_changes.extend(changes);
+    }
+    address_changes.sort_by_key(|change| change.at);
     let inputs = composer.inputs.inputs;
     let name = read.name.unwrap_or_else(|| {
         file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
@@ -54,6 +67,7 @@ pub(crate) fn scenario(
         warnings: checks::warnings(&paths, &flows),
         paths,
         flows,
+        address_changes,
         inputs,
         toml: text.effective().to_string(),
     })
@@ -123,7 +137,12 @@ impl Composer<'_> {
         Err(self.text.wrong(key, problem))
     }
 
-    fn event(&mut self, read: EventFile, key: &KeyPath) -> Result<(), ScenarioError> {
+    fn event(
+        &mut self,
+        read: EventFile,
+        must_change_a_path: bool,
+        key: &KeyPath,
+    ) -> Result<(), ScenarioError> {
         if read.at >= self.duration {
             let problem = format!(
                 "found {}, expected an instant before the end of the run of {}",
@@ -136,7 +155,7 @@ impl Composer<'_> {
                            or `path.NAME.uplink.rate = \"5Mbit/s\"`";
             self.text.wrong(key, problem.to_string())
         };
-        if read.path.0.is_empty() {
+        if read.path.0.is_empty() && must_change_a_path {
             return Err(without_effect(key));
         }
         for (name, event) in read.path.0 {
@@ -228,8 +247,17 @@ impl Composer<'_> {
             let problem = "found no flow, expected at least one table `[flow.NAME]`".to_string();
             return Err(self.text.wrong(&KeyPath::dotted("flow"), problem));
         }
+        let riders: Vec<_> =
+            read.0.iter().map(|(name, it)| (name.clone(), it.with.clone())).collect();
         let flow = |(name, flow)| self.flow(name, flow, paths);
-        read.0.into_iter().map(flow).collect()
+        let mut flows = read.0.into_iter().map(flow).collect::<Result<Vec<Flow>, _>>()?;
+        for (index, (name, with)) in riders.into_iter().enumerate() {
+            let Some(with) = with else { continue };
+            connections::ride(&mut flows, index, &with).map_err(|problem| {
+                self.text.wrong(&KeyPath::dotted("flow").key(&name).key("with"), problem)
+            })?;
+        }
+        Ok(flows)
     }
 
     fn flow(&self, name: String, read: FlowFile, paths: &[Path]) -> Result<Flow, ScenarioError> {
@@ -255,11 +283,16 @@ impl Composer<'_> {
             let start = read.start;
             return wrong("stop", format!("found {stop}, expected later than `start` {start}"));
         }
-        if let Err((keys, problem)) = checks::transport(&read.transport) {
+        if read.transport.is_some() && read.with.is_some() {
+            let problem = "a flow that rides `with` another takes that one's transport; found both";
+            return wrong("transport", problem.to_string());
+        }
+        let transport = read.transport.unwrap_or_default();
+        if let Err((keys, problem)) = checks::transport(&transport) {
             return wrong(&format!("transport.{keys}"), problem);
         }
-        let used = self.paths_of(&read.transport, &key.key("transport"))?;
-        if let Err((keys, problem)) = checks::use_of_paths(&read.transport, &used, paths) {
+        let used = self.paths_of(&transport, &key.key("transport"))?;
+        if let Err((keys, problem)) = checks::use_of_paths(&transport, &used, paths) {
             return wrong(&format!("transport.{keys}"), problem);
         }
         let requirements = self.requirements(read.require, &key.key("require"))?;
@@ -278,10 +311,11 @@ impl Composer<'_> {
             start: Instant::ZERO + read.start,
             stop: Instant::ZERO + stop.min(self.duration),
             traffic: read.traffic,
-            transport: read.transport,
+            transport,
             paths: used,
             deadline,
             requirements,
+            rides_with: None,
         })
     }
 

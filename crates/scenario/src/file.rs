@@ -42,8 +42,9 @@ pub(crate) struct FlowFile {
     pub stop: Option<Duration>,
     pub class: Option<Class>,
     pub traffic: TrafficConfig,
-    #[serde(default)]
-    pub transport: TransportConfig,
+    pub transport: Option<TransportConfig>,
+    /// The flow in whose connection this one rides.
+    pub with: Option<String>,
     #[serde(default)]
     pub require: OneOrMany<RequirementFile>,
 }
@@ -66,6 +67,18 @@ pub(crate) struct EventFile {
     pub at: Duration,
     #[serde(default)]
     pub path: Named<PathEvent>,
+    #[serde(default)]
+    pub flow: Named<FlowEvent>,
+}
+
+/// What an event does to a flow's connection.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct FlowEvent {
+    /// The vehicle loses its address on this path.
+    pub remove_path: Option<String>,
+    /// The vehicle gains one.
+    pub add_path: Option<String>,
 }
 
 /// What an event does to one path.

@@ -10,6 +10,7 @@
 
 mod checks;
 mod compose;
+mod connections;
 mod error;
 mod file;
 mod inputs;
@@ -21,4 +22,4 @@ mod wording;
 pub use compose::load_path;
 pub use error::ScenarioError;
 pub use inputs::Input;
-pub use scenario::{Flow, Host, Path, Requirement, Scenario};
+pub use scenario::{AddressChange, Flow, Host, Path, Requirement, Scenario};

@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 use serde::Deserialize;
 use skybraid_link::{LinkConfig, PathConfig};
 use skybraid_traffic::TrafficConfig;
-use skybraid_transport::{Class, PathInfo, TransportConfig};
+use skybraid_transport::{Class, PathId, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
 use crate::{Input, ScenarioError, compose};
@@ -92,6 +92,22 @@ pub struct Flow {
     pub deadline: Option<Duration>,
     /// What it must achieve, in the order of the file.
     pub requirements: Vec<Requirement>,
+    /// The flow in whose connection it rides, as a position in [`Scenario::flows`]; its transport and
+    /// paths are then that flow's.
+    pub rides_with: Option<usize>,
+}
+
+/// An address of the vehicle comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressChange {
+    /// When.
+    pub at: Instant,
+    /// Whose connection, as a position in [`Scenario::flows`].
+    pub flow: usize,
+    /// The path, by the connection's own numbering.
+    pub path: PathId,
+    /// It comes rather than goes.
+    pub added: bool,
 }
 
 /// A scenario that has been read and checked: what is to be run.
@@ -107,6 +123,8 @@ pub struct Scenario {
     pub paths: Vec<Path>,
     /// The flows in the order of the file; at least one.
     pub flows: Vec<Flow>,
+    /// Addresses that come and go, in order of time.
+    pub address_changes: Vec<AddressChange>,
     /// The trace files that were read, in the order in which they are named, each once.
     pub inputs: Vec<Input>,
     /// What is allowed but probably not meant, in words.

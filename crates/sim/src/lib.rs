@@ -9,10 +9,11 @@
 extern crate alloc;
 
 mod agenda;
+mod population;
 pub mod record;
 mod setup;
 mod simulation;
 mod wire;
 
-pub use setup::{FlowSetup, Host, PathSetup, Setup};
+pub use setup::{AddressChange, FlowSetup, Host, PathSetup, Setup};
 pub use simulation::{Observer, Outcome, PacketEvent, Silent, Stopped, run};

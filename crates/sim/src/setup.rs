@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use skybraid_link::LinkConfig;
 use skybraid_traffic::TrafficConfig;
-use skybraid_transport::{Class, PathInfo, TransportConfig};
+use skybraid_transport::{Class, PathId, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Seed};
 
 use crate::record::Record;
@@ -55,6 +55,22 @@ pub struct FlowSetup {
     pub deadline: Option<Duration>,
     /// Deadlines against which arrivals are counted.
     pub judged_by: Vec<Duration>,
+    /// The flow in whose connection this one rides, as a position in [`Setup::flows`]; `None` for a
+    /// connection of its own. Such a flow's own transport and paths do not count.
+    pub rides_with: Option<usize>,
+}
+
+/// An address of the vehicle comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressChange {
+    /// When.
+    pub at: Instant,
+    /// Whose connection, as a position in [`Setup::flows`].
+    pub flow: usize,
+    /// The path, by the connection's own numbering.
+    pub path: PathId,
+    /// It comes rather than goes.
+    pub added: bool,
 }
 
 /// A run.
@@ -68,6 +84,8 @@ pub struct Setup {
     pub paths: Vec<PathSetup>,
     /// The flows.
     pub flows: Vec<FlowSetup>,
+    /// Addresses that come and go, in order of time.
+    pub address_changes: Vec<AddressChange>,
     /// What is kept beside the summary.
     pub record: Record,
 }

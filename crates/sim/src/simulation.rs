@@ -3,20 +3,19 @@
 use alloc::vec::Vec;
 
 use skybraid_link::{Fate, Link};
-use skybraid_traffic::{Source, TrafficConfig};
+use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::Choice;
 use skybraid_transport::segment::Flags;
-use skybraid_transport::{
-    Body, Delivered, Endpoint, Message, PathInfo, Protocol, Role, Segment, Transmit,
-};
-use skybraid_units::{Bytes, Instant};
+use skybraid_transport::{Body, ConnectionTotals, Delivered, Message, Segment, Transmit};
+use skybraid_units::{Duration, Instant};
 
 use crate::agenda::Agenda;
+use crate::population::{App, Population, Side, Stream, populate, write_message};
 use crate::record::samples::SAMPLE_INTERVAL;
 use crate::record::{
     DecisionRow, FlowRecord, LinkRow, LinkTotal, PacketKind, PacketRow, Record, SubflowRow,
 };
-use crate::setup::{FlowSetup, Host, Setup};
+use crate::setup::{AddressChange, Setup};
 use crate::wire::{Address, Packet, Wire};
 
 /// Looks on while a run goes on.
@@ -97,32 +96,6 @@ pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, Stoppe
     Simulation::new(setup, observer).run()
 }
 
-/// One side of a flow's connection.
-struct Side {
-    endpoint: Endpoint,
-    /// Which wire each of the connection's paths leaves by.
-    wires: Vec<usize>,
-    /// Record of the messages that this side writes and of those that it gets.
-    writes: usize,
-    gets: usize,
-    /// This side answers each message.
-    answers: bool,
-    /// A bulk application keeps this side's endpoint filled.
-    is_filled: bool,
-    flow: usize,
-    /// Sampled totals of the last sample, by path.
-    sampled: Vec<[u64; 4]>,
-}
-
-struct App {
-    source: Source,
-    side: usize,
-    class: skybraid_transport::Class,
-    deadline: Option<skybraid_units::Duration>,
-    /// A bulk source keeps this much written ahead.
-    ahead: Bytes,
-}
-
 struct Simulation<'a> {
     setup: &'a Setup,
     /// Two per flow: vehicle, ground.
@@ -137,7 +110,7 @@ struct World<'a> {
     observer: &'a mut dyn Observer,
     record: Record,
     watch_packets: bool,
-    /// Sources: wires, then sides, then applications, then the sampler.
+    /// Sources: wires, then sides, then applications, then the sampler, then changes of addresses.
     agenda: Agenda,
     wires: Vec<Wire>,
     outcome: Outcome,
@@ -163,56 +136,8 @@ impl<'a> Simulation<'a> {
             packets: Vec::new(),
             packet_hops: 0,
         };
-        let record_of = |flow: &FlowSetup| {
-            let reliable = flow.transport.protocol != Protocol::Udp;
-            let keep = setup.record.messages;
-            FlowRecord::new(keep, reliable, end, flow.paths.len(), &flow.judged_by)
-        };
-        outcome.flows.extend(setup.flows.iter().map(record_of));
-        let (mut sides, mut apps) = (Vec::new(), Vec::new());
-        for (index, flow) in setup.flows.iter().enumerate() {
-            let infos: Vec<PathInfo> = flow
-                .paths
-                .iter()
-                .filter_map(|path| setup.paths.get(*path))
-                .map(|path| path.info)
-                .collect();
-            let answer = flow.traffic.is_answered().then(|| {
-                outcome.answers.push(index);
-                outcome.flows.push(record_of(flow));
-                outcome.flows.len() - 1
-            });
-            for (host, role) in [(Host::Vehicle, Role::Client), (Host::Ground, Role::Server)] {
-                let sends = flow.from == host;
-                let back = answer.unwrap_or(index);
-                let mut endpoint = Endpoint::new(&flow.transport, &infos, role);
-                if setup.record.decisions {
-                    endpoint.record_decisions();
-                }
-                sides.push(Side {
-                    endpoint,
-                    wires: flow
-                        .paths
-                        .iter()
-                        .map(|path| 2 * path + usize::from(host == Host::Ground))
-                        .collect(),
-                    writes: if sends { index } else { back },
-                    gets: if sends { back } else { index },
-                    answers: !sends && answer.is_some(),
-                    is_filled: sends && matches!(flow.traffic, TrafficConfig::Bulk { .. }),
-                    flow: index,
-                    sampled: alloc::vec![[0; 4]; flow.paths.len()],
-                });
-            }
-            apps.push(App {
-                source: Source::new(&flow.traffic, flow.start, flow.stop.min(end)),
-                side: 2 * index + usize::from(flow.from == Host::Ground),
-                class: flow.class,
-                deadline: flow.deadline,
-                ahead: flow.transport.send_buffer,
-            });
-        }
-        let agenda = Agenda::new(wires.len() + sides.len() + apps.len() + 1);
+        let Population { sides, apps } = populate(setup, &mut outcome);
+        let agenda = Agenda::new(wires.len() + sides.len() + apps.len() + 2);
         let watch_packets = observer.wants_packets() || setup.record.packets;
         let record = setup.record;
         let world = World { observer, record, watch_packets, agenda, wires, outcome };
@@ -230,6 +155,9 @@ impl<'a> Simulation<'a> {
             self.settle(Instant::ZERO, side);
         }
         self.world.agenda.set(sampler, Instant::ZERO);
+        let mut changes = self.setup.address_changes.iter().peekable();
+        let next_change = changes.peek().map_or(Instant::FAR_FUTURE, |change| change.at);
+        self.world.agenda.set(sampler + 1, next_change);
         loop {
             let (source, now) = self.world.agenda.next();
             if now > self.end {
@@ -241,6 +169,12 @@ impl<'a> Simulation<'a> {
                 self.wake(now, source - first_side);
             } else if source < sampler {
                 self.write(now, source - first_app);
+            } else if source > sampler {
+                if let Some(change) = changes.next() {
+                    self.change_address(now, change);
+                }
+                let next = changes.peek().map_or(Instant::FAR_FUTURE, |change| change.at);
+                self.world.agenda.set(source, next);
             } else {
                 self.sample(now);
                 self.world.agenda.set(source, now + SAMPLE_INTERVAL);
@@ -274,6 +208,20 @@ impl<'a> Simulation<'a> {
         self.settle(now, index);
     }
 
+    /// An address of the vehicle comes or goes.
+    fn change_address(&mut self, now: Instant, change: &AddressChange) {
+        let vehicle = |side: &Side| side.flow == change.flow;
+        let Some(index) = self.sides.iter().position(vehicle) else { return };
+        if let Some(side) = self.sides.get_mut(index) {
+            if change.added {
+                side.endpoint.add_path(now, change.path);
+            } else {
+                side.endpoint.remove_path(change.path);
+            }
+        }
+        self.settle(now, index);
+    }
+
     /// A timer of an endpoint expires.
     fn wake(&mut self, now: Instant, index: usize) {
         let source = self.world.wires.len() + index;
@@ -290,19 +238,29 @@ impl<'a> Simulation<'a> {
     }
 
     /// An application writes what is due.
-    fn write(&mut self, now: Instant, index: usize) {
-        let source = self.world.wires.len() + self.sides.len() + index;
-        let Some(app) = self.apps.get_mut(index) else { return };
+    fn write(&mut self, now: Instant, number: usize) {
+        let source = self.world.wires.len() + self.sides.len() + number;
+        let Some(app) = self.apps.get_mut(number) else { return };
         let index = app.side;
         let Some(side) = self.sides.get_mut(index) else { return };
-        if side.is_filled {
+        let fills = side.fillers.contains(&number);
+        if fills {
             // From its start on, the source writes whenever there is room.
             self.world.agenda.set(source, Instant::FAR_FUTURE);
-        } else if let Some(record) = self.world.outcome.flows.get_mut(side.writes) {
+        } else if let Some(stream) = side.streams.get(usize::from(app.stream))
+            && let Some(record) = self.world.outcome.flows.get_mut(stream.writes)
+        {
             while let Some(bytes) = app.source.write(now) {
                 write_message(now, app, side, record, bytes);
             }
-            self.world.agenda.set(source, app.source.next_write());
+            let next = app.source.next_write();
+            self.world.agenda.set(source, next);
+            if next == Instant::FAR_FUTURE {
+                side.writers -= 1;
+                if side.writers == 0 && !side.streams.iter().any(|stream| stream.answers) {
+                    side.endpoint.close();
+                }
+            }
         }
         self.settle(now, index);
     }
@@ -316,17 +274,21 @@ impl<'a> Simulation<'a> {
             }
             let mut wrote = false;
             while let Some(message) = side.endpoint.poll_delivered() {
-                let sent = self.world.deliver(now, side, message);
-                if side.answers
+                let Some(stream) = side.streams.get(usize::from(message.stream)).copied() else {
+                    continue;
+                };
+                let sent = self.world.deliver(now, stream, message);
+                if stream.answers
                     && let Some(sent) = sent
                 {
-                    wrote |= self.world.answer(now, side, sent, self.setup);
+                    let number = message.stream;
+                    wrote |= self.world.answer(now, side, number, stream, sent, self.setup);
                 }
             }
-            if side.is_filled
-                && let Some(app) = self.apps.get_mut(side.flow)
-                && let Some(record) = self.world.outcome.flows.get_mut(side.writes)
-            {
+            for filler in 0..side.fillers.len() {
+                let Some(filler) = side.fillers.get(filler).copied() else { continue };
+                let Some(app) = self.apps.get_mut(filler) else { continue };
+                let Some(record) = self.world.outcome.flows.get_mut(filler) else { continue };
                 while side.endpoint.unacknowledged() < app.ahead
                     && let Some(bytes) = app.source.write(now)
                 {
@@ -385,8 +347,10 @@ impl<'a> Simulation<'a> {
                     });
                 });
             }
-            let writes = self.apps.get(side.flow).is_some_and(|app| app.side == index);
-            if !self.world.record.subflows || !(writes || side.answers) {
+            let writes = self.apps.iter().any(|app| app.side == index);
+            if !self.world.record.subflows
+                || !(writes || side.streams.iter().any(|stream| stream.answers))
+            {
                 continue;
             }
             let (subflows, sampled, wires) =
@@ -398,9 +362,11 @@ impl<'a> Simulation<'a> {
                     sample.totals.lost,
                     sample.totals.fast_recoveries + sample.totals.timeouts,
                 ];
-                let Some(last) = sampled.get_mut(sample.path.index()) else {
-                    return;
-                };
+                let place = usize::from(sample.subflow);
+                if sampled.len() <= place {
+                    sampled.resize(place + 1, [0; 4]);
+                }
+                let Some(last) = sampled.get_mut(place) else { return };
                 let before = core::mem::replace(last, totals);
                 let since = |which: usize| {
                     let value = |of: &[u64; 4]| of.get(which).copied().unwrap_or(0);
@@ -412,6 +378,7 @@ impl<'a> Simulation<'a> {
                     flow,
                     vehicle,
                     path: (wire / 2) as u16,
+                    subflow: sample.subflow,
                     window: sample.window.get(),
                     threshold: sample.threshold.get(),
                     srtt: sample.srtt,
@@ -438,6 +405,20 @@ impl<'a> Simulation<'a> {
                 messages.push(datagram.message);
             }
         }
+        for side in &self.sides {
+            let totals = side.endpoint.totals(self.end);
+            for stream in &side.streams {
+                let flows = &mut self.world.outcome.flows;
+                if let Some(record) = flows.get_mut(stream.writes) {
+                    record.summary.connection +=
+                        ConnectionTotals { holding: Duration::ZERO, ..totals };
+                }
+                if let Some(record) = flows.get_mut(stream.gets) {
+                    record.summary.connection +=
+                        ConnectionTotals { holding: totals.holding, ..ConnectionTotals::default() };
+                }
+            }
+        }
         for wire in &mut self.world.wires {
             wire.take_counters();
             self.world.outcome.link_totals.push(wire.total);
@@ -449,22 +430,15 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// An application hands a message to its side's endpoint.
-fn write_message(now: Instant, app: &App, side: &mut Side, record: &mut FlowRecord, bytes: u32) {
-    let id = record.next_id();
-    let deadline = app.deadline.map(|span| now + span);
-    record.written(now, bytes);
-    side.endpoint.write(now, Message { id, class: app.class, bytes, deadline });
-}
-
 impl World<'_> {
     /// Puts a segment on its wire.
     fn transmit(&mut self, now: Instant, index: usize, side: &Side, transmit: &Transmit) {
         let Some(wire_index) = side.wires.get(transmit.path.index()).copied() else { return };
         let Some(wire) = self.wires.get_mut(wire_index) else { return };
         let segment = &transmit.segment;
-        let address =
-            Address { to: (index ^ 1) as u32, flow: side.writes as u16, path: transmit.path };
+        let stream = side.streams.get(usize::from(segment.stream));
+        let record = stream.map_or(usize::MAX, |stream| stream.writes);
+        let address = Address { to: (index ^ 1) as u32, flow: record as u16, path: transmit.path };
         let (fate, next) = wire.admit(now, segment, address);
         if next {
             self.agenda.set(wire_index, wire.next_arrival());
@@ -477,7 +451,7 @@ impl World<'_> {
             }
         }
         if payload_bytes(segment) > 0
-            && let Some(record) = self.outcome.flows.get_mut(side.writes)
+            && let Some(record) = self.outcome.flows.get_mut(record)
         {
             for offset in 0..u32::from(segment.messages) {
                 record.copy_sent(segment.first_message.wrapping_add(offset));
@@ -533,20 +507,28 @@ impl World<'_> {
     }
 
     /// An endpoint hands a message to its application. Returns when it was sent, unless it is known.
-    fn deliver(&mut self, now: Instant, side: &Side, message: Delivered) -> Option<Instant> {
-        let record = self.outcome.flows.get_mut(side.gets)?;
-        record.delivered(now, message.id, message.path)
+    fn deliver(&mut self, now: Instant, stream: Stream, message: Delivered) -> Option<Instant> {
+        self.outcome.flows.get_mut(stream.gets)?.delivered(now, message)
     }
 
     /// The application answers a message that was sent at `sent`. True if it did.
-    fn answer(&mut self, now: Instant, side: &mut Side, sent: Instant, setup: &Setup) -> bool {
-        let Some(flow) = setup.flows.get(side.flow) else { return false };
+    fn answer(
+        &mut self,
+        now: Instant,
+        side: &mut Side,
+        number: u8,
+        stream: Stream,
+        sent: Instant,
+        setup: &Setup,
+    ) -> bool {
+        let Some(flow) = setup.flows.get(stream.flow) else { return false };
         let TrafficConfig::Ping { packet, .. } = &flow.traffic else { return false };
-        let Some(answers) = self.outcome.flows.get_mut(side.writes) else { return false };
+        let Some(answers) = self.outcome.flows.get_mut(stream.writes) else { return false };
         let (id, bytes) = (answers.next_id(), packet.get() as u32);
         // The answer carries the question's time, so that its delay is the round trip.
         answers.written(sent, bytes);
-        side.endpoint.write(now, Message { id, class: flow.class, bytes, deadline: None });
+        let (stream, class, deadline) = (number, flow.class, None);
+        side.endpoint.write(now, Message { stream, id, class, bytes, deadline });
         true
     }
 }

@@ -38,6 +38,14 @@ impl Protocol {
         }
     }
 
+    /// Every message arrives, however late.
+    pub const fn is_reliable(self) -> bool {
+        match self {
+            Self::Udp => false,
+            Self::Tcp | Self::Mptcp => true,
+        }
+    }
+
     /// What it is, in one line, and where it is specified.
     pub const fn about(self) -> (&'static str, &'static str) {
         match self {

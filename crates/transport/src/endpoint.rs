@@ -41,6 +41,8 @@ pub struct Decision {
 /// How a subflow stands.
 #[derive(Clone, Copy, Debug)]
 pub struct SubflowSample {
+    /// Its number within the connection.
+    pub subflow: u8,
     /// Its path.
     pub path: PathId,
     /// Congestion window.
@@ -55,6 +57,31 @@ pub struct SubflowSample {
     pub in_flight: Bytes,
     /// Totals since the start.
     pub totals: Totals,
+}
+
+/// What a connection as a whole has come to, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionTotals {
+    /// How long the peer's window kept back data for which a path had room.
+    pub window_blocked: Duration,
+    /// How often it began to.
+    pub window_blocked_times: u64,
+    /// How long the receiver held data in its buffer because something before it was missing.
+    pub holding: Duration,
+    /// Chunks offered to another path because theirs failed.
+    pub reinjections: u64,
+    /// Chunks sent again on a faster path because the peer's window was blocked.
+    pub opportunistic: u64,
+}
+
+impl core::ops::AddAssign for ConnectionTotals {
+    fn add_assign(&mut self, more: Self) {
+        self.window_blocked += more.window_blocked;
+        self.window_blocked_times += more.window_blocked_times;
+        self.holding += more.holding;
+        self.reinjections += more.reinjections;
+        self.opportunistic += more.opportunistic;
+    }
 }
 
 /// One end of a connection.
@@ -158,6 +185,38 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.take_decisions().for_each(take),
             Self::Stream(connection) => connection.take_decisions().for_each(take),
+        }
+    }
+
+    /// The application will write no more; what has been written is still delivered.
+    pub fn close(&mut self) {
+        match self {
+            Self::Datagrams(_) => {}
+            Self::Stream(connection) => connection.close(),
+        }
+    }
+
+    /// An address has become available: `path` may be used.
+    pub fn add_path(&mut self, now: Instant, path: PathId) {
+        match self {
+            Self::Datagrams(_) => {}
+            Self::Stream(connection) => connection.add_path(now, path),
+        }
+    }
+
+    /// An address has gone: `path` can no longer be used.
+    pub fn remove_path(&mut self, path: PathId) {
+        match self {
+            Self::Datagrams(_) => {}
+            Self::Stream(connection) => connection.remove_path(path),
+        }
+    }
+
+    /// What the connection as a whole has come to.
+    pub fn totals(&self, now: Instant) -> ConnectionTotals {
+        match self {
+            Self::Datagrams(_) => ConnectionTotals::default(),
+            Self::Stream(connection) => connection.totals(now),
         }
     }
 

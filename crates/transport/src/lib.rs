@@ -28,7 +28,7 @@ pub mod tcp;
 pub mod wire;
 
 pub use config::{Protocol, TransportConfig};
-pub use endpoint::{Decision, Endpoint, Role, SubflowSample, Transmit};
+pub use endpoint::{ConnectionTotals, Decision, Endpoint, Role, SubflowSample, Transmit};
 pub use message::{Class, Delivered, Message};
 pub use path::{PathId, PathInfo, PathSet, PathView};
 pub use segment::{Body, Segment};

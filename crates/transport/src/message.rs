@@ -1,6 +1,6 @@
 //! What applications write and get back.
 
-use skybraid_units::Instant;
+use skybraid_units::{Duration, Instant};
 
 use crate::PathId;
 
@@ -34,7 +34,9 @@ impl Class {
 /// A message to be carried to the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Number within the flow; each message's is one more than the last one's.
+    /// Which of the streams that share the connection it belongs to; 0 where there is one.
+    pub stream: u8,
+    /// Number within the stream; each message's is one more than the last one's.
     pub id: u32,
     /// What it is for.
     pub class: Class,
@@ -47,8 +49,13 @@ pub struct Message {
 /// A message that has arrived whole and, where order is kept, in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
+    /// Its stream.
+    pub stream: u8,
     /// The message's number.
     pub id: u32,
+    /// How long it lay whole in the receiver's buffer because something before it was missing
+    /// (head-of-line blocking).
+    pub held: Duration,
     /// The path that brought its last missing part.
     pub path: PathId,
 }

@@ -29,6 +29,10 @@ pub struct Segment {
     pub first_message: u32,
     /// How many messages end in this segment.
     pub messages: u16,
+    /// The stream of these messages, where several share a connection.
+    pub stream: u8,
+    /// Bytes of a further message follow behind the last one that ends here.
+    pub tail: bool,
     /// Protocol part.
     pub body: Body,
 }
@@ -75,6 +79,10 @@ pub struct Report {
 pub struct Tcp {
     /// Which of SYN, FIN … are set.
     pub flags: Flags,
+    /// The subflow within the connection, told apart by its ports.
+    pub subflow: u8,
+    /// The path that an address option is about.
+    pub address: u8,
     /// Subflow sequence number of the first payload byte.
     pub seq: u64,
     /// Payload bytes.
@@ -106,6 +114,15 @@ impl Flags {
     pub const ACK: Self = Self(2);
     /// The subflow joins a connection (MP_JOIN).
     pub const JOIN: Self = Self(4);
+
+    /// A further address is announced (ADD_ADDR).
+    pub const ADD_ADDRESS: Self = Self(8);
+    /// An announcement has been heard (ADD_ADDR with the E flag).
+    pub const ECHO_ADDRESS: Self = Self(16);
+    /// An address is no longer there (REMOVE_ADDR).
+    pub const REMOVE_ADDRESS: Self = Self(32);
+    /// The sender has sent all its data, which ends at `dsn` (FIN, DATA_FIN).
+    pub const FIN: Self = Self(64);
 
     /// Both sets of flags together.
     #[must_use]

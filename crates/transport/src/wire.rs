@@ -98,12 +98,16 @@ mod tests {
             sent_at: Instant::from_millis(258),
             first_message: 0,
             messages: 0,
+            stream: 0,
+            tail: false,
             body: Body::Tcp(tcp),
         }
     }
 
     const ACK: Tcp = Tcp {
         flags: Flags::ACK,
+        subflow: 0,
+        address: 0,
         seq: 100,
         len: 0,
         ack: 1000,

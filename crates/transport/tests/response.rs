@@ -26,7 +26,8 @@ fn average_window(congestion: CongestionConfig, ack_every: u32, rtt: Duration, p
     let ends = [Role::Client, Role::Server].map(|role| Endpoint::new(&config, &paths, role));
     let mut pair = Pair { ends, wires: Default::default(), rtt, period, sent: 0 };
     for id in 0..4 {
-        let message = Message { id, class: Class::Data, bytes: u32::MAX, deadline: None };
+        let message =
+            Message { stream: 0, id, class: Class::Data, bytes: u32::MAX, deadline: None };
         pair.ends[0].write(Instant::ZERO, message);
     }
     let (mut now, mut time, mut area) = (Instant::ZERO, 0.0, 0.0);

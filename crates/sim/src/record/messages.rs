@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
-use skybraid_transport::PathId;
+use skybraid_transport::{ConnectionTotals, Delivered};
 use skybraid_units::{Duration, Instant};
 
 use super::Histogram;
@@ -24,6 +24,8 @@ pub struct MessageRow {
     delivered_ns: i64,
     /// Payload bytes.
     pub bytes: u32,
+    /// How long it lay whole in the receiver's buffer behind something missing, in µs, rounded down.
+    pub held_us: u32,
     /// The path that brought it, by the connection's own numbering; 255 while it has not arrived.
     pub path: u8,
     /// Copies of its last part that were sent, retransmissions included.
@@ -67,6 +69,31 @@ pub struct Summary {
     pub packets_by_path: Vec<u64>,
     /// Messages that have arrived, by the path that brought them.
     pub won_by_path: Vec<u64>,
+    /// Head-of-line blocking of the messages that have arrived.
+    pub held: Held,
+    /// What the connection came to, as this flow's sender and receiver saw it.
+    pub connection: ConnectionTotals,
+}
+
+/// Head-of-line blocking: messages that lay whole in the receiver's buffer behind something missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// How many did.
+    pub messages: u64,
+    /// For how long, all together.
+    pub total: Duration,
+    /// For how long at most.
+    pub longest: Duration,
+}
+
+impl Held {
+    fn add(&mut self, held: Duration) {
+        if held.is_positive() {
+            self.messages += 1;
+            self.total += held;
+            self.longest = self.longest.max(held);
+        }
+    }
 }
 
 impl Summary {
@@ -90,6 +117,10 @@ impl Summary {
         add(&mut self.lost_packets, &other.lost_packets);
         add(&mut self.packets_by_path, &other.packets_by_path);
         add(&mut self.won_by_path, &other.won_by_path);
+        self.held.messages += other.held.messages;
+        self.held.total += other.held.total;
+        self.held.longest = self.held.longest.max(other.held.longest);
+        self.connection += other.connection;
     }
 }
 
@@ -177,6 +208,7 @@ impl FlowRecord {
                 sent_ns: now.as_nanos(),
                 delivered_ns: NOT_DELIVERED,
                 bytes,
+                held_us: 0,
                 path: u8::MAX,
                 copies_sent: 0,
                 copies_arrived: 0,
@@ -231,7 +263,8 @@ impl FlowRecord {
 
     /// The message has arrived. Returns when it was sent, unless it is unknown or has arrived before.
     #[inline]
-    pub fn delivered(&mut self, now: Instant, id: u32, path: PathId) -> Option<Instant> {
+    pub fn delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
+        let Delivered { id, path, held, .. } = message;
         let offset = id.checked_sub(self.first)? as usize;
         let block = self.blocks.get_mut(offset / BLOCK)?;
         let row = block.rows.get_mut(offset % BLOCK)?;
@@ -241,11 +274,13 @@ impl FlowRecord {
         block.delivered += 1;
         row.delivered_ns = now.as_nanos();
         row.path = path.0;
+        row.held_us = u32::try_from(held.as_nanos() / 1000).unwrap_or(u32::MAX);
         let (sent, bytes) = (row.sent(), row.bytes);
         let delay = now - sent;
         self.summary.delivered += 1;
         self.summary.delivered_bytes += u64::from(bytes);
         self.summary.delays.add(delay);
+        self.summary.held.add(held);
         if let Some(won) = self.summary.won_by_path.get_mut(path.index()) {
             *won += 1;
         }
@@ -299,9 +334,14 @@ impl FlowRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skybraid_transport::PathId;
 
     fn at(ms: i64) -> Instant {
         Instant::from_millis(ms)
+    }
+
+    fn message(id: u32) -> Delivered {
+        Delivered { stream: 0, id, held: Duration::ZERO, path: PathId(0) }
     }
 
     #[test]
@@ -312,8 +352,8 @@ mod tests {
             flow.written(at(ms), 100);
             flow.copy_sent(flow.next_id() - 1);
         }
-        flow.delivered(at(50), 0, PathId(0));
-        flow.delivered(at(950), 2, PathId(0));
+        flow.delivered(at(50), message(0));
+        flow.delivered(at(950), message(2));
         flow.finish(&[3]);
         let summary = &flow.summary;
         assert_eq!((summary.sent, summary.delivered), (4, 2));
@@ -328,7 +368,7 @@ mod tests {
             let now = at(i64::from(number));
             flow.written(now, 100);
             if number % 1000 != 0 {
-                flow.delivered(now + Duration::from_millis(20), number, PathId(0));
+                flow.delivered(now + Duration::from_millis(20), message(number));
             }
         }
         assert!(flow.blocks.len() < 10);

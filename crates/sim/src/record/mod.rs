@@ -6,7 +6,7 @@ pub mod packets;
 pub mod samples;
 
 pub use histogram::Histogram;
-pub use messages::{FlowRecord, MessageRow, Summary};
+pub use messages::{FlowRecord, Held, MessageRow, Summary};
 pub use packets::{DecisionRow, PacketKind, PacketRow};
 pub use samples::{LinkRow, LinkTotal, SubflowRow};
 

@@ -53,6 +53,8 @@ pub struct SubflowRow {
     pub vehicle: bool,
     /// The path, as a position in the scenario.
     pub path: u16,
+    /// Its number within the connection.
+    pub subflow: u8,
     /// Congestion window in bytes.
     pub window: u64,
     /// Slow start threshold in bytes; the largest number for none.

@@ -44,6 +44,7 @@ pub fn flow(
         paths: (0..paths).collect(),
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
+        rides_with: None,
     }
 }
 
@@ -67,6 +68,7 @@ pub fn simulate(seconds: i64, seed: u64, paths: Vec<PathSetup>, flows: Vec<FlowS
         duration: Duration::from_secs(seconds),
         paths,
         flows,
+        address_changes: vec![],
         record: Record { messages: true, subflows: true, links: true, ..Record::default() },
     };
     run(&setup, &mut Silent).unwrap()

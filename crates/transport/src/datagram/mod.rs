@@ -180,7 +180,10 @@ impl Datagrams {
             return;
         }
         if datagram.fragments == 1 || self.completes(datagram) {
-            self.hand_over(now, Delivered { id: datagram.message, path });
+            self.hand_over(
+                now,
+                Delivered { stream: 0, id: datagram.message, held: Duration::ZERO, path },
+            );
         }
     }
 
@@ -275,6 +278,8 @@ impl Datagrams {
             sent_at: now,
             first_message: datagram.message,
             messages: u16::from(datagram.fragment + 1 == datagram.fragments),
+            stream: 0,
+            tail: false,
             body: Body::Datagram(datagram),
         };
         Some(Transmit { path, segment })
@@ -302,7 +307,15 @@ impl Datagrams {
                 continue;
             };
             let size = IPV4_HEADER + UDP_HEADER + REPORT_PAYLOAD;
-            let segment = Segment { size, sent_at: now, first_message: 0, messages: 0, body };
+            let segment = Segment {
+                size,
+                sent_at: now,
+                first_message: 0,
+                messages: 0,
+                stream: 0,
+                tail: false,
+                body,
+            };
             return Some(Transmit { path, segment });
         }
         None

@@ -6,49 +6,65 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant};
 
-use super::reassembly::Reassembly;
+use super::addresses::Addresses;
+use super::close::Closing;
+use super::reassembly::{Arrived, Reassembly};
 use crate::congestion::{Sibling, Siblings};
-use crate::endpoint::{Decision, Role, SubflowSample, Transmit};
-use crate::scheduler::{Choice, Scheduler, Unit};
-use crate::segment::{Segment, Tcp};
+use crate::endpoint::{ConnectionTotals, Decision, Role, SubflowSample, Transmit};
+use crate::scheduler::Scheduler;
+use crate::segment::{Flags, Segment, Tcp};
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::{Event, Stamp, Subflow};
 use crate::{Class, Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
 
 /// A message that has been written and not yet cut into chunks to its end.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+pub(super) struct Written {
     /// Data sequence number just behind its last byte.
-    end: u64,
-    id: u32,
-    class: Class,
-    deadline: Option<Instant>,
+    pub end: u64,
+    pub stream: u8,
+    pub id: u32,
+    pub class: Class,
+    pub deadline: Option<Instant>,
 }
 
 /// One end of a TCP or MPTCP connection.
 #[derive(Debug)]
 pub struct Connection {
-    role: Role,
-    subflows: Vec<Subflow>,
-    scheduler: Box<dyn Scheduler>,
-    segment: u32,
+    pub(super) config: TransportConfig,
+    pub(super) role: Role,
+    pub(super) paths: Vec<PathInfo>,
+    pub(super) subflows: Vec<Subflow>,
+    pub(super) scheduler: Box<dyn Scheduler>,
+    pub(super) segment: u32,
     receive_buffer: u64,
     /// Messages whose end has not been cut into a chunk.
-    written: VecDeque<Written>,
-    write_end: u64,
-    next_dsn: u64,
-    data_una: u64,
+    pub(super) written: VecDeque<Written>,
+    pub(super) write_end: u64,
+    pub(super) next_dsn: u64,
+    pub(super) data_una: u64,
     /// First data sequence number that the peer does not admit.
-    send_limit: u64,
-    reinject: VecDeque<Chunk>,
-    reassembly: Reassembly,
+    pub(super) send_limit: u64,
+    pub(super) reinject: VecDeque<Chunk>,
+    pub(super) reassembly: Reassembly,
     advertised: u64,
     delivered: VecDeque<Delivered>,
-    persist_at: Instant,
-    wait_until: Instant,
-    views: Vec<PathView>,
+    pub(super) persist_at: Instant,
+    pub(super) wait_until: Instant,
+    pub(super) views: Vec<PathView>,
     siblings: Vec<Sibling>,
-    decisions: Option<Vec<Decision>>,
+    pub(super) decisions: Option<Vec<Decision>>,
+    /// Since when the peer's window has blocked data for which a subflow has room.
+    pub(super) blocked_since: Option<Instant>,
+    pub(super) blocked_time: Duration,
+    pub(super) blocked: u64,
+    /// Data sequence number of the last opportunistic retransmission, and when the last penalty was.
+    pub(super) rescued: Option<u64>,
+    pub(super) penalised_at: Option<Instant>,
+    pub(super) rescues: u64,
+    pub(super) reinjections: u64,
+    pub(super) addresses: Addresses,
+    pub(super) closing: Closing,
 }
 
 impl Connection {
@@ -56,30 +72,22 @@ impl Connection {
     /// path it is plain TCP. The client opens it.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let paths = paths.get(..paths.len().min(PathSet::CAPACITY)).unwrap_or(paths);
-        let multipath = config.protocol == crate::Protocol::Mptcp;
+        let multipath = config.protocol == crate::Protocol::Mptcp && config.peer_multipath;
         // One segment size for all subflows: a chunk may be sent again on any of them.
         let room =
             paths.iter().map(|path| Subflow::segment_for(path.mtu, multipath)).min().unwrap_or(1);
         let wanted = config.segment.map_or(u64::from(room), Bytes::get).clamp(1, u64::from(room));
-        let segment = wanted as u32;
-        let mut subflows: Vec<Subflow> = paths
-            .iter()
-            .enumerate()
-            .map(|(index, info)| {
-                Subflow::new(config, PathId(index as u8), *info, multipath, segment)
-            })
-            .collect();
-        if role == Role::Client
-            && let Some(first) = subflows.first_mut()
-        {
-            first.open(false);
-        }
         let receive_buffer = config.receive_buffer.get();
-        Self {
+        let usable = if multipath { paths.len() } else { paths.len().min(1) };
+        let routes =
+            if multipath { config.path_manager.subflows(usable) } else { alloc::vec![PathId(0)] };
+        let mut connection = Self {
+            config: config.clone(),
             role,
-            subflows,
+            paths: paths.to_vec(),
+            subflows: Vec::with_capacity(routes.len()),
             scheduler: config.scheduler.build(),
-            segment,
+            segment: wanted as u32,
             receive_buffer,
             written: VecDeque::new(),
             write_end: 0,
@@ -92,10 +100,40 @@ impl Connection {
             delivered: VecDeque::new(),
             persist_at: Instant::FAR_FUTURE,
             wait_until: Instant::FAR_FUTURE,
-            views: Vec::with_capacity(paths.len()),
-            siblings: Vec::new(),
+            views: Vec::with_capacity(routes.len()),
+            siblings: Vec::with_capacity(routes.len()),
             decisions: None,
+            blocked_since: None,
+            blocked_time: Duration::ZERO,
+            blocked: 0,
+            rescued: None,
+            penalised_at: None,
+            rescues: 0,
+            reinjections: 0,
+            addresses: Addresses::default(),
+            closing: Closing::default(),
+        };
+        for path in routes.iter().take(PathSet::CAPACITY) {
+            connection.add_subflow(*path);
         }
+        if role == Role::Client
+            && let Some(first) = connection.subflows.first_mut()
+        {
+            first.open(false);
+        }
+        connection
+    }
+
+    pub(super) fn is_multipath(&self) -> bool {
+        self.config.protocol == crate::Protocol::Mptcp && self.config.peer_multipath
+    }
+
+    /// Makes a subflow over `path`, not yet opened.
+    pub(super) fn add_subflow(&mut self, path: PathId) {
+        let Some(info) = self.paths.get(path.index()).copied() else { return };
+        let id = PathId(self.subflows.len() as u8);
+        let multipath = self.is_multipath();
+        self.subflows.push(Subflow::new(&self.config, id, path, info, multipath, self.segment));
     }
 
     /// Keeps scheduling decisions for [`take_decisions`](Self::take_decisions).
@@ -108,11 +146,16 @@ impl Connection {
         self.decisions.iter_mut().flat_map(|decisions| decisions.drain(..))
     }
 
-    /// Writes a message into the stream. It may be sent at once.
+    /// Writes a message into the stream. It may be sent at once. After [`close`](Self::close) it is
+    /// ignored.
     pub fn write(&mut self, message: Message) {
+        if self.closing.is_asked() {
+            return;
+        }
         self.write_end += u64::from(message.bytes.max(1));
         self.written.push_back(Written {
             end: self.write_end,
+            stream: message.stream,
             id: message.id,
             class: message.class,
             deadline: message.deadline,
@@ -121,7 +164,7 @@ impl Connection {
 
     /// Bytes written and not yet acknowledged.
     pub fn unacknowledged(&self) -> Bytes {
-        Bytes::new(self.write_end - self.data_una)
+        Bytes::new(self.write_end.saturating_sub(self.data_una))
     }
 
     /// The next message that has arrived whole and in order.
@@ -131,25 +174,45 @@ impl Connection {
 
     /// Takes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
-        let own = path.index();
+        let own = usize::from(tcp.subflow);
+        if own == self.subflows.len()
+            && own < PathSet::CAPACITY
+            && tcp.flags.has(Flags::SYN.and(Flags::JOIN))
+        {
+            // A subflow over an address that was added later.
+            self.add_subflow(path);
+        }
         self.refresh_siblings(own);
-        let Some(subflow) = self.subflows.get_mut(own) else {
+        let Some(subflow) = self.subflows.get_mut(own).filter(|subflow| subflow.path == path)
+        else {
             return;
         };
         let reassembly = &mut self.reassembly;
         let delivered = &mut self.delivered;
         let siblings = Siblings { all: &self.siblings, own };
-        let event = subflow.receive(now, segment, tcp, siblings, &mut |chunk| {
-            reassembly.insert(chunk, path, &mut |message| delivered.push_back(message));
+        let event = subflow.receive(now, segment, tcp, siblings, &mut |chunk, at| {
+            let it = Arrived { chunk, path, at };
+            reassembly.insert(now, it, &mut |message| delivered.push_back(message));
         });
-        if tcp.data_ack > self.data_una && tcp.data_ack <= self.next_dsn {
+        if tcp.data_ack > self.data_una && tcp.data_ack <= self.next_dsn + 1 {
             self.data_una = tcp.data_ack;
+            self.closing.acknowledged(self.data_una, self.write_end);
         }
         if tcp.window_end > self.send_limit {
             self.send_limit = tcp.window_end;
             self.persist_at = Instant::FAR_FUTURE;
+            self.unblock(now);
         }
-        self.handle(event, own);
+        if tcp.flags.has(Flags::FIN) {
+            self.closing.peer_closes(tcp.dsn);
+        }
+        if self.closing.peer_is_done(&mut self.reassembly)
+            && let Some(subflow) = self.subflows.get_mut(own)
+        {
+            subflow.acknowledge_now();
+        }
+        self.receive_address(now, tcp);
+        self.handle(now, event, own);
     }
 
     fn refresh_siblings(&mut self, own: usize) {
@@ -159,13 +222,9 @@ impl Connection {
         }
     }
 
-    fn handle(&mut self, event: Option<Event>, own: usize) {
+    fn handle(&mut self, now: Instant, event: Option<Event>, own: usize) {
         match event {
-            Some(Event::Established) if self.role == Role::Client => {
-                for subflow in &mut self.subflows {
-                    subflow.open(true);
-                }
-            }
+            Some(Event::Established) => self.established(now),
             Some(Event::Unanswered) if self.role == Role::Client => {
                 // The first path may be down: try to open the connection over the next one.
                 let none_yet = !self.subflows.iter().any(Subflow::is_established);
@@ -180,7 +239,7 @@ impl Connection {
     }
 
     /// Offers what a failed subflow carries to the others, unless one of them carries it already.
-    fn reinject_from(&mut self, own: usize) {
+    pub(super) fn reinject_from(&mut self, own: usize) {
         let usable: PathSet =
             self.subflows.iter().filter(|subflow| subflow.is_usable()).map(|it| it.id).collect();
         let Some(subflow) = self.subflows.get_mut(own) else { return };
@@ -201,6 +260,7 @@ impl Connection {
         );
         chunks.sort_by_key(|chunk| chunk.dsn);
         chunks.dedup_by_key(|chunk| chunk.dsn);
+        self.reinjections += chunks.len() as u64;
         self.reinject = chunks.into();
     }
 
@@ -208,11 +268,9 @@ impl Connection {
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         loop {
             if self.subflows.iter().any(Subflow::may_send) {
-                let stamp = self.stamp();
-                for subflow in &mut self.subflows {
-                    if let Some(segment) = subflow.poll_send(now, &stamp) {
-                        return Some(Transmit { path: subflow.id, segment });
-                    }
+                let sent = self.poll_subflows(|subflow, stamp| subflow.poll_send(now, stamp));
+                if sent.is_some() {
+                    return sent;
                 }
             }
             if !self.schedule(now) {
@@ -220,25 +278,31 @@ impl Connection {
             }
         }
         if self.subflows.iter().any(Subflow::owes_tail_probe) {
-            let stamp = self.stamp();
-            for subflow in &mut self.subflows {
-                if let Some(segment) = subflow.poll_tail_probe(now, &stamp) {
-                    return Some(Transmit { path: subflow.id, segment });
-                }
+            let sent = self.poll_subflows(|subflow, stamp| subflow.poll_tail_probe(now, stamp));
+            if sent.is_some() {
+                return sent;
             }
         }
+        if let Some(transmit) = self.poll_addresses(now).or_else(|| self.poll_fin(now)) {
+            return Some(transmit);
+        }
         if self.subflows.iter().any(Subflow::owes_ack) {
-            let stamp = self.stamp();
-            for subflow in &mut self.subflows {
-                if let Some(segment) = subflow.poll_ack(now, &stamp) {
-                    return Some(Transmit { path: subflow.id, segment });
-                }
-            }
+            return self.poll_subflows(|subflow, stamp| subflow.poll_ack(now, stamp));
         }
         None
     }
 
-    fn stamp(&mut self) -> Stamp {
+    fn poll_subflows(
+        &mut self,
+        mut poll: impl FnMut(&mut Subflow, &Stamp) -> Option<Segment>,
+    ) -> Option<Transmit> {
+        let stamp = self.stamp();
+        self.subflows.iter_mut().find_map(|subflow| {
+            poll(subflow, &stamp).map(|segment| Transmit { path: subflow.path, segment })
+        })
+    }
+
+    pub(super) fn stamp(&mut self) -> Stamp {
         let held: u64 =
             self.reassembly.held() + self.subflows.iter().map(Subflow::held).sum::<u64>();
         let free = self.receive_buffer.saturating_sub(held);
@@ -251,108 +315,27 @@ impl Connection {
         }
     }
 
-    /// Assigns the next chunk to subflows. False when nothing could be assigned.
-    fn schedule(&mut self, now: Instant) -> bool {
-        self.wait_until = Instant::FAR_FUTURE;
-        while self.reinject.front().is_some_and(|chunk| chunk.end() <= self.data_una) {
-            self.reinject.pop_front();
+    /// An acknowledgement with `flags`, on the subflow that answers fastest.
+    pub(super) fn signal(
+        &mut self,
+        now: Instant,
+        flags: Flags,
+        mark: impl Fn(&mut Tcp),
+    ) -> Option<Transmit> {
+        let stamp = self.stamp();
+        let subflow = self
+            .subflows
+            .iter_mut()
+            .filter(|subflow| subflow.is_usable())
+            .min_by_key(|subflow| subflow.srtt_or_max())?;
+        let mut segment = subflow.signal_segment(now, &stamp, flags);
+        if let crate::Body::Tcp(tcp) = &mut segment.body {
+            mark(tcp);
         }
-        let again = self.reinject.front().copied();
-        let Some(chunk) = again.or_else(|| self.peek_chunk(now)) else {
-            return false;
-        };
-        let Some(paths) = self.choose(now, &chunk) else {
-            return false;
-        };
-        if again.is_some() {
-            self.reinject.pop_front();
-        } else {
-            self.consume(&chunk);
-        }
-        let carried_by = paths.iter().fold(chunk.carried_by, PathSet::with);
-        for path in paths.iter() {
-            if let Some(subflow) = self.subflows.get_mut(path.index()) {
-                subflow.assign(Chunk { carried_by, ..chunk });
-            }
-        }
-        true
+        Some(Transmit { path: subflow.path, segment })
     }
 
-    fn choose(&mut self, now: Instant, chunk: &Chunk) -> Option<PathSet> {
-        if let [only] = self.subflows.as_mut_slice() {
-            if only.is_established() && only.has_room(chunk.len) {
-                return Some(PathSet::only(only.id));
-            }
-            only.note_limited();
-            return None;
-        }
-        self.views.clear();
-        self.views.extend(self.subflows.iter().map(|subflow| subflow.view(chunk.len)));
-        for (subflow, view) in self.subflows.iter_mut().zip(&self.views) {
-            // A full window held data back even where another path takes it.
-            if !view.has_room {
-                subflow.note_limited();
-            }
-        }
-        let head = self.written.front();
-        let unit = Unit {
-            bytes: Bytes::new(u64::from(chunk.len)),
-            class: head.map_or(Class::Data, |message| message.class),
-            deadline: head.and_then(|message| message.deadline),
-            carried_by: chunk.carried_by,
-            backlog: Bytes::new(self.write_end.saturating_sub(chunk.end())),
-            window_room: Bytes::new(self.send_limit.saturating_sub(chunk.dsn)),
-            blocked: 0,
-        };
-        let choice = self.scheduler.choose(now, &unit, &self.views);
-        if let Some(decisions) = &mut self.decisions {
-            decisions.push(Decision { at: now, first_message: chunk.first_message, choice });
-        }
-        match choice {
-            Choice::Send(paths, _) if !paths.is_empty() => Some(paths),
-            Choice::Send(..) => None,
-            Choice::Wait { until, .. } => {
-                self.wait_until = until.unwrap_or(Instant::FAR_FUTURE);
-                None
-            }
-        }
-    }
-
-    /// The next chunk of data that has never been sent, if the peer's window admits it.
-    fn peek_chunk(&mut self, now: Instant) -> Option<Chunk> {
-        let unsent = self.write_end - self.next_dsn;
-        if unsent == 0 {
-            return None;
-        }
-        let len = unsent.min(u64::from(self.segment));
-        if self.next_dsn + len > self.send_limit {
-            let stalled = self.subflows.iter().any(Subflow::is_established)
-                && self.subflows.iter().all(Subflow::is_idle);
-            if stalled && self.persist_at == Instant::FAR_FUTURE {
-                self.persist_at = now + self.probe_interval();
-            }
-            return None;
-        }
-        let end = self.next_dsn + len;
-        let first_message = self.written.front().map_or(0, |message| message.id);
-        let messages = self.written.iter().take_while(|message| message.end <= end).count();
-        Some(Chunk {
-            dsn: self.next_dsn,
-            len: len as u32,
-            first_message,
-            messages: messages.min(usize::from(u16::MAX)) as u16,
-            carried_by: PathSet::EMPTY,
-        })
-    }
-
-    fn consume(&mut self, chunk: &Chunk) {
-        self.next_dsn = chunk.end();
-        while self.written.front().is_some_and(|message| message.end <= self.next_dsn) {
-            self.written.pop_front();
-        }
-    }
-
-    fn probe_interval(&self) -> Duration {
+    pub(super) fn probe_interval(&self) -> Duration {
         self.subflows
             .iter()
             .filter(|subflow| subflow.is_established())
@@ -363,10 +346,9 @@ impl Connection {
 
     /// The earliest instant at which [`wake`](Self::wake) has something to do.
     pub fn next_wakeup(&self) -> Instant {
-        self.subflows
-            .iter()
-            .map(Subflow::next_wakeup)
-            .fold(self.persist_at.min(self.wait_until), Instant::min)
+        let own = self.persist_at.min(self.wait_until);
+        let own = own.min(self.addresses.next_wakeup()).min(self.closing.next_wakeup());
+        self.subflows.iter().map(Subflow::next_wakeup).fold(own, Instant::min)
     }
 
     /// Lets timers expire.
@@ -375,7 +357,7 @@ impl Connection {
             self.refresh_siblings(own);
             let siblings = Siblings { all: &self.siblings, own };
             let event = self.subflows.get_mut(own).and_then(|subflow| subflow.wake(now, siblings));
-            self.handle(event, own);
+            self.handle(now, event, own);
         }
         if self.persist_at <= now {
             self.persist_at = now + self.probe_interval();
@@ -383,13 +365,28 @@ impl Connection {
                 subflow.probe();
             }
         }
+        self.addresses.wake(now);
+        self.closing.wake(now);
+    }
+
+    /// What the connection as a whole has come to.
+    pub fn totals(&self, now: Instant) -> ConnectionTotals {
+        let blocked = self.blocked_since.map_or(Duration::ZERO, |since| now.since(since));
+        ConnectionTotals {
+            window_blocked: self.blocked_time + blocked,
+            window_blocked_times: self.blocked,
+            holding: self.reassembly.holding(now),
+            reinjections: self.reinjections,
+            opportunistic: self.rescues,
+        }
     }
 
     /// How the subflows stand.
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
         self.subflows.iter().map(|subflow| SubflowSample {
-            path: subflow.id,
-            window: subflow.control().window(),
+            subflow: subflow.id.0,
+            path: subflow.path,
+            window: Bytes::new(subflow.window()),
             threshold: subflow.control().slow_start_threshold(),
             pacing: subflow.control().pacing_rate(),
             srtt: subflow.rtt().srtt(),

@@ -3,6 +3,9 @@
 //!
 //! Source: RFC 8684.
 
+mod addresses;
+mod assignment;
+mod close;
 pub mod connection;
 pub mod path_manager;
 pub mod reassembly;

@@ -15,10 +15,8 @@ pub enum PathManager {
     FullMesh,
     /// This many on the first path, told apart by their ports (`ndiffports`).
     Ports(u8),
-    /// One on the first path; others join only by [`Connection::add_path`].
-    ///
-    /// [`Connection::add_path`]: super::Connection::add_path
-    FirstOnly,
+    /// One on the first path; over the others when the server has announced them (ADD_ADDR).
+    Announced,
 }
 
 impl PathManager {
@@ -26,13 +24,9 @@ impl PathManager {
     pub fn subflows(self, paths: usize) -> Vec<PathId> {
         match self {
             Self::Ports(ports) => (0..ports.max(1)).map(|_| PathId(0)).collect(),
-            Self::FullMesh | Self::FirstOnly => (0..paths).map(|path| PathId(path as u8)).collect(),
+            Self::FullMesh => (0..paths).map(|path| PathId(path as u8)).collect(),
+            Self::Announced => (0..paths.min(1)).map(|path| PathId(path as u8)).collect(),
         }
-    }
-
-    /// Subflows that may join are opened as soon as the connection stands.
-    pub const fn joins_at_once(self) -> bool {
-        !matches!(self, Self::FirstOnly)
     }
 }
 

@@ -86,7 +86,7 @@ mod tests {
         let mut out = Vec::new();
         reorderer.insert(
             Instant::from_millis(at_ms),
-            Delivered { id, path: PathId(0) },
+            Delivered { stream: 0, id, held: Duration::ZERO, path: PathId(0) },
             &mut |message| out.push(message.id),
         );
         out

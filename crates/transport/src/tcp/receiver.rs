@@ -15,7 +15,7 @@ use crate::segment::Sacks;
 pub struct Receiver {
     next: u64,
     /// Segments beyond a hole, ascending.
-    beyond: VecDeque<(u64, Chunk)>,
+    beyond: VecDeque<(u64, Chunk, Instant)>,
     beyond_bytes: u64,
     /// Runs of bytes beyond a hole, the one that grew last first.
     blocks: Vec<(u64, u64)>,
@@ -63,14 +63,15 @@ impl Receiver {
         self.echo
     }
 
-    /// Takes a data segment and hands over, in order, the chunks that can be.
+    /// Takes a data segment and hands over, in order and with the time of their arrival, the chunks that
+    /// can be.
     pub fn receive(
         &mut self,
         now: Instant,
         seq: u64,
         chunk: Chunk,
         sent_at: Instant,
-        hand_over: &mut impl FnMut(Chunk),
+        hand_over: &mut impl FnMut(Chunk, Instant),
     ) {
         let end = seq + u64::from(chunk.len);
         if seq == self.next {
@@ -78,7 +79,7 @@ impl Receiver {
             if self.unacknowledged == 0 {
                 self.echo = sent_at;
             }
-            hand_over(chunk);
+            hand_over(chunk, now);
             if self.beyond.is_empty() {
                 self.unacknowledged += 1;
                 if self.unacknowledged >= self.ack_every {
@@ -87,14 +88,14 @@ impl Receiver {
                     self.ack_at = self.ack_at.min(now + self.ack_delay);
                 }
             } else {
-                while let Some((seq, chunk)) = self.beyond.front().copied() {
+                while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
                     if seq > self.next {
                         break;
                     }
                     self.beyond.pop_front();
                     self.beyond_bytes -= u64::from(chunk.len);
                     self.next = seq + u64::from(chunk.len);
-                    hand_over(chunk);
+                    hand_over(chunk, arrived);
                 }
                 self.blocks.retain(|(_, end)| *end > self.next);
                 self.ack_now = true;
@@ -102,10 +103,10 @@ impl Receiver {
         } else {
             let mut known = seq < self.next;
             if seq > self.next {
-                let place = self.beyond.partition_point(|(held, _)| *held < seq);
-                known = self.beyond.get(place).is_some_and(|(held, _)| *held == seq);
+                let place = self.beyond.partition_point(|(held, ..)| *held < seq);
+                known = self.beyond.get(place).is_some_and(|(held, ..)| *held == seq);
                 if !known {
-                    self.beyond.insert(place, (seq, chunk));
+                    self.beyond.insert(place, (seq, chunk, now));
                     self.beyond_bytes += u64::from(chunk.len);
                     self.grow_block(seq, end);
                 }
@@ -179,10 +180,14 @@ mod tests {
             len: 1000,
             first_message: 0,
             messages: 0,
+            stream: 0,
+            tail: false,
             carried_by: PathSet::EMPTY,
         };
         let now = Instant::from_millis(number as i64);
-        receiver.receive(now, number * 1000, chunk, now, &mut |chunk| out.push(chunk.dsn / 1000));
+        receiver.receive(now, number * 1000, chunk, now, &mut |chunk, _| {
+            out.push(chunk.dsn / 1000);
+        });
         out
     }
 

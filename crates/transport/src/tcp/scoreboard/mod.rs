@@ -40,6 +40,9 @@ pub struct Acknowledgement<'a> {
     pub sacks: &'a Sacks,
     /// The timestamp that the peer echoes.
     pub echo: Instant,
+    /// One that repeats the last counts as a duplicate: it says nothing of addresses or of closing
+    /// (RFC 8684 §3.4.1).
+    pub may_be_duplicate: bool,
     /// A loss is being repaired.
     pub recovering: bool,
     /// Smoothed round-trip time.
@@ -57,7 +60,11 @@ pub struct Chunk {
     pub first_message: u32,
     /// How many messages end in it.
     pub messages: u16,
-    /// Paths that have carried it, or have been told to.
+    /// The stream of these messages.
+    pub stream: u8,
+    /// Bytes of a further message follow behind the last one that ends in it.
+    pub tail: bool,
+    /// Subflows that have carried it, or have been told to.
     pub carried_by: PathSet,
 }
 
@@ -294,7 +301,9 @@ impl Scoreboard {
         let lost_before = self.lost_bytes;
         self.take_cumulative(it, &mut progress);
         match self.detection {
-            LossDetection::NewReno => self.count_duplicates(it.ack == before, &mut progress),
+            LossDetection::NewReno => {
+                self.count_duplicates(it.ack == before && it.may_be_duplicate, &mut progress);
+            }
             LossDetection::Sack => {
                 self.take_sacks(it, &mut progress);
                 progress.found_loss = self.judge();

@@ -2,7 +2,8 @@ use super::*;
 
 fn chunk(dsn: u64) -> Chunk {
     let carried_by = PathSet::EMPTY;
-    Chunk { dsn, len: 1000, first_message: (dsn / 1000) as u32, messages: 1, carried_by }
+    let first_message = (dsn / 1000) as u32;
+    Chunk { dsn, len: 1000, first_message, messages: 1, stream: 0, tail: false, carried_by }
 }
 
 fn board_with(segments: u64, detection: LossDetection) -> Scoreboard {
@@ -18,8 +19,15 @@ fn board(segments: u64) -> Scoreboard {
 }
 
 fn acknowledge(board: &mut Scoreboard, now: Instant, ack: u64, sacks: &Sacks) -> Progress {
-    let (recovering, srtt) = (false, Duration::from_millis(100));
-    board.acknowledge(&Acknowledgement { now, ack, sacks, echo: now, recovering, srtt })
+    board.acknowledge(&Acknowledgement {
+        now,
+        ack,
+        sacks,
+        echo: now,
+        may_be_duplicate: true,
+        recovering: false,
+        srtt: Duration::from_millis(100),
+    })
 }
 
 fn sacks(ack: u64, blocks: &[(u64, u64)]) -> Sacks {
@@ -67,14 +75,7 @@ fn a_retransmission_is_lost_once_something_sent_later_has_arrived() {
     acknowledge(&mut board, Instant::from_millis(101), 0, &sacks(0, &[(1, 10)]));
     assert_eq!(board.lost(), 0);
     let later = Instant::from_millis(130);
-    let chunk = Chunk {
-        dsn: 10_000,
-        len: 1000,
-        first_message: 10,
-        messages: 1,
-        carried_by: PathSet::EMPTY,
-    };
-    board.send(later, chunk);
+    board.send(later, chunk(10_000));
     acknowledge(&mut board, Instant::from_millis(230), 0, &sacks(0, &[(1, 11)]));
     assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
 }

@@ -37,6 +37,8 @@ enum State {
     AwaitingFourthAck,
     /// Data may flow.
     Established,
+    /// Its address is gone.
+    Removed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +90,10 @@ pub enum Event {
 /// One subflow.
 #[derive(Debug)]
 pub struct Subflow {
-    /// Its path.
+    /// Its number within the connection, by which schedulers know it.
     pub id: PathId,
+    /// The path that it takes.
+    pub path: PathId,
     info: PathInfo,
     multipath: bool,
     joins: bool,
@@ -152,6 +156,7 @@ impl Subflow {
     pub fn new(
         config: &TransportConfig,
         id: PathId,
+        path: PathId,
         info: PathInfo,
         multipath: bool,
         segment: u32,
@@ -166,6 +171,7 @@ impl Subflow {
         let control = config.congestion.build(&basics);
         Self {
             id,
+            path,
             info,
             multipath,
             joins: false,
@@ -225,6 +231,26 @@ impl Subflow {
     /// Nothing has been tried yet.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+
+    /// Gives the subflow up for good: its address is gone. What it carried is up to the connection.
+    pub fn remove(&mut self) {
+        self.state = State::Removed;
+        self.syn_due = false;
+        self.tail_due = false;
+        self.rto_at = Instant::FAR_FUTURE;
+        self.probe_at = Instant::FAR_FUTURE;
+        self.pace_holds = false;
+    }
+
+    /// Its address is gone.
+    pub fn is_removed(&self) -> bool {
+        self.state == State::Removed
+    }
+
+    /// Congestion window in bytes, as reduced in a recovery.
+    pub const fn window(&self) -> u64 {
+        self.window
     }
 
     /// Data may flow.
@@ -336,6 +362,25 @@ impl Subflow {
         self.backlog.drain(..)
     }
 
+    /// The smoothed round-trip time; the longest time before the first sample.
+    pub fn srtt_or_max(&self) -> Duration {
+        self.rtt.srtt().unwrap_or(Duration::MAX)
+    }
+
+    /// The connection takes half of the window away because the subflow holds up the others. Not while
+    /// it repairs a loss.
+    pub fn penalise(&mut self) {
+        if self.recovery == Recovery::Open {
+            self.control.on_penalty();
+            self.ask_control();
+        }
+    }
+
+    /// Asks for an acknowledgement to be sent.
+    pub fn acknowledge_now(&mut self) {
+        self.receiver.acknowledge_now();
+    }
+
     /// Chunks that are sent and not acknowledged, oldest first.
     pub fn outstanding(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.board.outstanding()
@@ -358,7 +403,7 @@ impl Subflow {
         segment: &Segment,
         tcp: &Tcp,
         siblings: Siblings<'_>,
-        hand_over: &mut impl FnMut(Chunk),
+        hand_over: &mut impl FnMut(Chunk, Instant),
     ) -> Option<Event> {
         let mut event = None;
         if tcp.flags.has(Flags::SYN) {
@@ -381,6 +426,7 @@ impl Subflow {
                     event = Some(Event::Established);
                 }
                 State::Closed | State::SynSent | State::Established => {}
+                State::Removed => return None,
             }
             self.process_ack(now, tcp, siblings);
         }
@@ -390,6 +436,8 @@ impl Subflow {
                 len: tcp.len,
                 first_message: segment.first_message,
                 messages: segment.messages,
+                stream: segment.stream,
+                tail: segment.tail,
                 carried_by: crate::PathSet::only(self.id),
             };
             self.receiver.receive(now, tcp.seq, chunk, segment.sent_at, hand_over);

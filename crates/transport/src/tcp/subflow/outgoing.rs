@@ -19,6 +19,11 @@ const SYN_OPTIONS: u32 = 20;
 const SACK_BLOCKS: u8 = 3;
 const SACK_BLOCKS_WITH_DATA_ACK: u8 = 2;
 
+/// Bytes of ADD_ADDR for IPv4 with its HMAC, of its echo, and of REMOVE_ADDR (RFC 8684 §3.4).
+const ADD_ADDRESS_OPTION: u32 = 16;
+const ADDRESS_ECHO_OPTION: u32 = 8;
+const REMOVE_ADDRESS_OPTION: u32 = 4;
+
 impl Subflow {
     /// The largest payload of a segment on a path of that MTU.
     pub fn segment_for(mtu: Bytes, multipath: bool) -> u32 {
@@ -81,8 +86,12 @@ impl Subflow {
             sent_at: now,
             first_message: chunk.first_message,
             messages: chunk.messages,
+            stream: chunk.stream,
+            tail: chunk.tail,
             body: Body::Tcp(Tcp {
                 flags: Flags::ACK,
+                subflow: self.id.0,
+                address: 0,
                 seq,
                 len: chunk.len,
                 ack: self.receiver.next(),
@@ -103,6 +112,28 @@ impl Subflow {
         })
     }
 
+    /// An acknowledgement that says something of the connection.
+    pub fn signal_segment(&mut self, now: Instant, stamp: &Stamp, flags: Flags) -> Segment {
+        let mut segment = self.ack_segment(now, stamp);
+        segment.size += if flags.has(Flags::ECHO_ADDRESS) {
+            ADDRESS_ECHO_OPTION
+        } else if flags.has(Flags::ADD_ADDRESS) {
+            ADD_ADDRESS_OPTION
+        } else if flags.has(Flags::REMOVE_ADDRESS) {
+            REMOVE_ADDRESS_OPTION
+        } else if self.multipath {
+            DSS_MAPPING_OPTION - DSS_ACK_OPTION
+        } else {
+            0
+        };
+        if let Body::Tcp(tcp) = &mut segment.body {
+            tcp.flags = tcp.flags.and(flags);
+            // Address options leave no room for SACK beside them.
+            tcp.sacks = Sacks::NONE;
+        }
+        segment
+    }
+
     pub(super) fn ack_segment(&mut self, now: Instant, stamp: &Stamp) -> Segment {
         let room = if self.multipath { SACK_BLOCKS_WITH_DATA_ACK } else { SACK_BLOCKS };
         let sacks = self.acknowledge(room);
@@ -113,8 +144,12 @@ impl Subflow {
             sent_at: now,
             first_message: 0,
             messages: 0,
+            stream: 0,
+            tail: false,
             body: Body::Tcp(Tcp {
                 flags: Flags::ACK,
+                subflow: self.id.0,
+                address: 0,
                 seq: self.board.next(),
                 len: 0,
                 ack: self.receiver.next(),

@@ -30,6 +30,7 @@ impl Subflow {
                 ack: tcp.ack,
                 sacks: &tcp.sacks,
                 echo: tcp.echo,
+                may_be_duplicate: tcp.flags == Flags::ACK,
                 recovering: self.is_recovering(),
                 srtt: self.srtt(),
             })
@@ -235,7 +236,7 @@ impl Subflow {
                 self.rto_at = Instant::FAR_FUTURE;
                 return Some(Event::Unanswered);
             }
-            State::Closed | State::AwaitingFourthAck => {
+            State::Closed | State::AwaitingFourthAck | State::Removed => {
                 self.rto_at = Instant::FAR_FUTURE;
                 return None;
             }

@@ -1,0 +1,159 @@
+//! Who takes part in a run: the sides of each connection, and the applications that write into them.
+
+use alloc::vec::Vec;
+
+use skybraid_traffic::{Source, TrafficConfig};
+use skybraid_transport::{Endpoint, Message, PathInfo, Role};
+use skybraid_units::{Bytes, Instant};
+
+use crate::record::FlowRecord;
+use crate::setup::{FlowSetup, Host, Setup};
+use crate::simulation::Outcome;
+
+/// One side of a flow's connection.
+pub struct Side {
+    pub endpoint: Endpoint,
+    /// Which wire each of the connection's paths leaves by.
+    pub wires: Vec<usize>,
+    /// The flows that ride in the connection, by the numbers of their streams.
+    pub streams: Vec<Stream>,
+    /// Bulk applications that keep this side's endpoint filled.
+    pub fillers: Vec<usize>,
+    /// Applications that may still write.
+    pub writers: u32,
+    pub flow: usize,
+    /// Sampled totals of the last sample, by subflow.
+    pub sampled: Vec<[u64; 4]>,
+}
+
+/// A flow within a side's connection.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    /// Record of the messages that this side writes and of those that it gets.
+    pub writes: usize,
+    pub gets: usize,
+    /// This side answers each message.
+    pub answers: bool,
+    pub flow: usize,
+}
+
+pub struct App {
+    pub source: Source,
+    pub side: usize,
+    pub stream: u8,
+    pub class: skybraid_transport::Class,
+    pub deadline: Option<skybraid_units::Duration>,
+    /// A bulk source keeps this much written ahead.
+    pub ahead: Bytes,
+}
+
+/// All of them.
+pub struct Population {
+    /// Two per connection: vehicle, ground.
+    pub sides: Vec<Side>,
+    /// One per flow, in their order.
+    pub apps: Vec<App>,
+}
+
+/// Makes them, and a record for each flow.
+pub fn populate(setup: &Setup, outcome: &mut Outcome) -> Population {
+    let end = Instant::ZERO + setup.duration;
+    let record_of = |flow: &FlowSetup| {
+        let carrier = carrier_of(setup, flow);
+        let reliable = carrier.transport.protocol.is_reliable();
+        let keep = setup.record.messages;
+        FlowRecord::new(keep, reliable, end, carrier.paths.len(), &flow.judged_by)
+    };
+    outcome.flows.extend(setup.flows.iter().map(record_of));
+    let mut sides: Vec<Side> = Vec::new();
+    let mut apps = Vec::new();
+    // The first side of each flow's connection; a flow that rides along has that of its carrier.
+    let mut first_side = alloc::vec![usize::MAX; setup.flows.len()];
+    for (index, flow) in setup.flows.iter().enumerate() {
+        if flow.rides_with.is_none() {
+            if let Some(first) = first_side.get_mut(index) {
+                *first = sides.len();
+            }
+            sides.extend(connection(setup, index, flow));
+        }
+    }
+    for (index, flow) in setup.flows.iter().enumerate() {
+        let carrier = flow.rides_with.unwrap_or(index);
+        let first = first_side.get(carrier).copied().unwrap_or(usize::MAX);
+        let answer = flow.traffic.is_answered().then(|| {
+            outcome.answers.push(index);
+            outcome.flows.push(record_of(flow));
+            outcome.flows.len() - 1
+        });
+        let mut stream = 0;
+        for (offset, host) in [Host::Vehicle, Host::Ground].into_iter().enumerate() {
+            let Some(side) = sides.get_mut(first.saturating_add(offset)) else { continue };
+            let sends = flow.from == host;
+            let back = answer.unwrap_or(index);
+            stream = side.streams.len() as u8;
+            side.streams.push(Stream {
+                writes: if sends { index } else { back },
+                gets: if sends { back } else { index },
+                answers: !sends && answer.is_some(),
+                flow: index,
+            });
+            if sends {
+                side.writers += 1;
+                if matches!(flow.traffic, TrafficConfig::Bulk { .. }) {
+                    side.fillers.push(index);
+                }
+            }
+        }
+        apps.push(App {
+            source: Source::new(&flow.traffic, flow.start, flow.stop.min(end)),
+            side: first.saturating_add(usize::from(flow.from == Host::Ground)),
+            stream,
+            class: flow.class,
+            deadline: flow.deadline,
+            ahead: flow.transport.send_buffer,
+        });
+    }
+    Population { sides, apps }
+}
+
+/// An application hands a message to its side's endpoint.
+pub fn write_message(
+    now: Instant,
+    app: &App,
+    side: &mut Side,
+    record: &mut FlowRecord,
+    bytes: u32,
+) {
+    let id = record.next_id();
+    let deadline = app.deadline.map(|span| now + span);
+    record.written(now, bytes);
+    let (stream, class) = (app.stream, app.class);
+    side.endpoint.write(now, Message { stream, id, class, bytes, deadline });
+}
+
+/// The flow whose connection carries `flow`.
+fn carrier_of<'a>(setup: &'a Setup, flow: &'a FlowSetup) -> &'a FlowSetup {
+    flow.rides_with.and_then(|carrier| setup.flows.get(carrier)).unwrap_or(flow)
+}
+
+/// The two sides of the connection of flow number `index`: vehicle, ground.
+fn connection(setup: &Setup, index: usize, flow: &FlowSetup) -> [Side; 2] {
+    let paths = flow.paths.iter().filter_map(|path| setup.paths.get(*path));
+    let infos: Vec<PathInfo> = paths.map(|path| path.info).collect();
+    [(Host::Vehicle, Role::Client), (Host::Ground, Role::Server)].map(|(host, role)| {
+        let mut endpoint = Endpoint::new(&flow.transport, &infos, role);
+        if setup.record.decisions {
+            endpoint.record_decisions();
+        }
+        let direction = usize::from(host == Host::Ground);
+        Side {
+            endpoint,
+            wires: flow.paths.iter().map(|path| 2 * path + direction).collect(),
+            streams: Vec::new(),
+            fillers: Vec::new(),
+            writers: 0,
+            flow: index,
+            sampled: alloc::vec![[0; 4]; flow.paths.len()],
+        }
+    })
+}
