@@ -417,6 +417,7 @@ impl Subflow {
                         self.rtt.sample(now.since(self.syn_at), true);
                     }
                     self.syn_at = Instant::FAR_FUTURE;
+                    self.rto_at = Instant::FAR_FUTURE;
                     if self.joins {
                         self.receiver.acknowledge_now();
                     }
@@ -467,6 +468,7 @@ impl Subflow {
         }
         self.rtt.end_back_off();
         self.syn_at = Instant::FAR_FUTURE;
+        self.rto_at = Instant::FAR_FUTURE;
         self.syn_due = false;
         if self.joins {
             self.state = State::AwaitingFourthAck;
