@@ -5,13 +5,14 @@
 mod support;
 
 use proptest::prelude::*;
-use skybraid_link::{LossSource, QueueConfig};
-use skybraid_sim::PathSetup;
+use skybraid_link::{Fate, LossSource, QueueConfig};
+use skybraid_sim::{Observer, PacketEvent, PathSetup, run};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::mptcp::path_manager::PathManager;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::tcp::scoreboard::LossDetection;
-use skybraid_transport::{Protocol, TransportConfig};
+use skybraid_transport::{Body, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Probability};
 use support::*;
 
@@ -33,20 +34,81 @@ fn any_path() -> impl Strategy<Value = PathSetup> {
     )
 }
 
+fn any_scheduler() -> impl Strategy<Value = SchedulerConfig> {
+    proptest::sample::select(SchedulerConfig::ALL)
+        .prop_map(|about| SchedulerConfig::by_name(about.name).unwrap())
+}
+
+fn any_congestion() -> impl Strategy<Value = CongestionConfig> {
+    proptest::sample::select(CongestionConfig::ALL)
+        .prop_map(|about| CongestionConfig::by_name(about.name).unwrap())
+}
+
 fn any_stream() -> impl Strategy<Value = TransportConfig> {
-    let schedulers =
-        prop_oneof![Just("low_rtt"), Just("round_robin"), Just("redundant"), Just("cheapest_path")];
-    let congestion = prop_oneof![Just("reno"), Just("cubic")];
-    (schedulers, congestion, 4_000u64..400_000, any::<bool>(), 1u32..4).prop_map(
-        |(scheduler, congestion, receive_buffer, sack, ack_every)| TransportConfig {
-            scheduler: SchedulerConfig::by_name(scheduler).unwrap(),
-            congestion: CongestionConfig::by_name(congestion).unwrap(),
-            receive_buffer: Bytes::new(receive_buffer),
-            loss_detection: if sack { LossDetection::Rack } else { LossDetection::NewReno },
-            ack_every,
-            ..transport(Protocol::Mptcp)
+    let detection = proptest::sample::select(vec![
+        LossDetection::Rack,
+        LossDetection::Sack,
+        LossDetection::NewReno,
+    ]);
+    let manager = proptest::sample::select(vec![
+        PathManager::FullMesh,
+        PathManager::Ports(3),
+        PathManager::Announced,
+    ]);
+    let algorithms = (any_scheduler(), any_congestion(), detection, manager);
+    let switches = proptest::array::uniform6(any::<bool>());
+    (algorithms, 4_000u64..400_000, switches, 1u32..4).prop_map(
+        |((scheduler, congestion, loss_detection, path_manager), buffer, on, ack_every)| {
+            TransportConfig {
+                scheduler,
+                congestion,
+                loss_detection,
+                path_manager,
+                receive_buffer: Bytes::new(buffer),
+                proportional_reduction: on[0],
+                pacing: on[1],
+                opportunistic_retransmission: on[2],
+                penalisation: on[3],
+                bufferbloat_mitigation: on[4],
+                peer_multipath: on[5] || buffer % 8 > 0,
+                ack_every,
+                ..transport(Protocol::Mptcp)
+            }
         },
     )
+}
+
+/// Data that left although the peer's window, as far as it had been heard of, did not admit it.
+#[derive(Default)]
+struct BeyondWindow {
+    /// For each direction of data: windows on their way, by arrival, and the newest that has arrived.
+    windows: [Vec<(Instant, u64)>; 2],
+    open: [u64; 2],
+    found: Option<String>,
+}
+
+impl Observer for BeyondWindow {
+    fn wants_packets(&self) -> bool {
+        true
+    }
+
+    fn packet(&mut self, event: &PacketEvent<'_>) {
+        let Body::Tcp(tcp) = &event.segment.body else { return };
+        let (own, other) = (usize::from(!event.uplink), usize::from(event.uplink));
+        let open = &mut self.open[own];
+        self.windows[own].retain(|(at, end)| {
+            if *at <= event.entered {
+                *open = (*open).max(*end);
+            }
+            *at > event.entered
+        });
+        if tcp.len > 0 && tcp.dsn + u64::from(tcp.len) > *open {
+            self.found = Some(format!("{} to {} at {}", tcp.dsn, tcp.len, event.entered));
+        }
+        if let Fate::Delivered { at } = event.fate {
+            self.windows[other].push((at, tcp.window_end));
+        }
+    }
 }
 
 fn named(paths: Vec<PathSetup>) -> Vec<PathSetup> {
@@ -71,8 +133,22 @@ proptest! {
         prop_assert_eq!(outcome.flows[0].summary.delivered, 1);
         prop_assert_eq!(outcome.flows[0].summary.delivered_bytes, size);
         for row in &outcome.subflows {
-            prop_assert!(row.window >= 1, "a window never closes");
+            prop_assert!(row.window >= 1424, "a window holds at least a segment: {}", row.window);
         }
+    }
+
+    #[test]
+    fn nothing_is_sent_beyond_the_peer_s_window(
+        paths in proptest::collection::vec(any_path(), 1..4),
+        transport in any_stream(),
+        seed in 0u64..1000,
+    ) {
+        let count = paths.len();
+        let mut observer = BeyondWindow::default();
+        let flows = vec![flow("f", BULK, transport, count)];
+        let setup = setup(20, seed, named(paths), flows);
+        run(&setup, &mut observer).unwrap();
+        prop_assert_eq!(observer.found, None);
     }
 
     #[test]
@@ -100,14 +176,11 @@ proptest! {
     #[test]
     fn an_unreliable_message_is_delivered_once_or_lost_or_on_its_way(
         paths in proptest::collection::vec(any_path(), 1..4),
-        scheduler in prop_oneof![Just("redundant"), Just("round_robin"), Just("low_rtt"), Just("cheapest_path")],
+        scheduler in any_scheduler(),
         packet in 50u64..4000,
         seed in 0u64..1000,
     ) {
-        let transport = TransportConfig {
-            scheduler: SchedulerConfig::by_name(scheduler).unwrap(),
-            ..transport(Protocol::Udp)
-        };
+        let transport = TransportConfig { scheduler, ..transport(Protocol::Udp) };
         let count = paths.len();
         let flows = vec![flow("f", cbr(0.5, packet), transport, count)];
         let outcome = simulate(30, seed, named(paths), flows);

@@ -63,15 +63,19 @@ pub fn transport(protocol: Protocol) -> TransportConfig {
 
 /// Simulates with every table.
 pub fn simulate(seconds: i64, seed: u64, paths: Vec<PathSetup>, flows: Vec<FlowSetup>) -> Outcome {
-    let setup = Setup {
+    run(&setup(seconds, seed, paths, flows), &mut Silent).unwrap()
+}
+
+/// A run with every table.
+pub fn setup(seconds: i64, seed: u64, paths: Vec<PathSetup>, flows: Vec<FlowSetup>) -> Setup {
+    Setup {
         seed: Seed(seed),
         duration: Duration::from_secs(seconds),
         paths,
         flows,
         address_changes: vec![],
         record: Record { messages: true, subflows: true, links: true, ..Record::default() },
-    };
-    run(&setup, &mut Silent).unwrap()
+    }
 }
 
 /// Payload bit/s that arrived.

@@ -85,7 +85,8 @@ impl Subflow {
         if let (Recovery::Fast(_), Some(reduction)) = (self.recovery, &mut self.reduction) {
             let safe = progress.advanced > 0 && !progress.found_loss;
             let in_flight = self.board.in_flight();
-            self.window = reduction.acknowledged(progress.delivered, in_flight, safe);
+            let window = reduction.acknowledged(progress.delivered, in_flight, safe);
+            self.window = window.max(u64::from(self.segment));
         }
         if progress.advanced > 0 {
             self.restart_timer(now);
@@ -214,7 +215,8 @@ impl Subflow {
                 self.enter_recovery(&lost, undelivered, siblings);
                 self.ask_control();
                 if let Some(reduction) = &mut self.reduction {
-                    self.window = reduction.acknowledged(0, self.board.in_flight(), false);
+                    let window = reduction.acknowledged(0, self.board.in_flight(), false);
+                    self.window = window.max(u64::from(self.segment));
                 }
             }
         }
