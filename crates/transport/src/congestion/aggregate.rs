@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn losses_do_not_take_the_threshold_below_its_floor() {
         let paths = [sibling((1, 100, 500)), sibling((20, 50, 100))];
-        for (config, floor) in every_coupled().iter().zip([2, 1, 1, 2, 1]) {
+        for (config, floor) in every_coupled().iter().zip([2, 1, 1, 1, 1]) {
             for mut control in controls(config, &paths).into_iter().take(1) {
                 let lost = Lost { now: Instant::ZERO, in_flight: control.window() };
                 control.on_loss(&lost, Siblings { all: &paths, own: 0 });

@@ -58,6 +58,8 @@ struct Ewtcp {
 }
 
 impl Coupling for Ewtcp {
+    const LEAST_THRESHOLD: f64 = 1.0;
+
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         let paths = paths.count() as f64;
         acked * self.increase.unwrap_or(1.0 / (paths * paths)) / own.window
