@@ -78,7 +78,7 @@ impl<'a> Paths<'a> {
     /// One's own path, where others count beside it.
     pub fn own(&self) -> Option<Path> {
         let own = self.path(self.siblings.own)?;
-        (self.count() > 1).then_some(own)
+        self.others().next().map(|_| own)
     }
 
     pub fn count(&self) -> usize {
