@@ -30,18 +30,6 @@ pub const ABOUT: About = About {
             summary: "segments that all paths together keep in queues",
         },
         Parameter {
-            name: "initial_alpha",
-            unit: "segments",
-            default: "2",
-            summary: "a path's part before its first share is worked out, and its least",
-        },
-        Parameter {
-            name: "gamma",
-            unit: "segments",
-            default: "1",
-            summary: "slow start ends when more than this wait in queues",
-        },
-        Parameter {
             name: "compat",
             unit: "paper or linux",
             default: "paper",
@@ -50,23 +38,24 @@ pub const ABOUT: About = About {
     ],
 };
 
+/// A path's part before its first share is worked out, and its least, in segments.
+const LEAST_ALPHA: f64 = 2.0;
+/// Slow start ends when more segments than this wait in queues.
+const GAMMA: f64 = 1.0;
+
 /// How much to keep in queues.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Segments that all paths together keep in queues, at least 1.
     pub total_alpha: f64,
-    /// A path's first and least part of them in segments, above 0.
-    pub initial_alpha: f64,
-    /// Slow start ends when more segments than this wait in queues; at least 0.
-    pub gamma: f64,
     /// The paper's or Linux's arithmetic.
     pub compat: Compat,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { total_alpha: 10.0, initial_alpha: 2.0, gamma: 1.0, compat: Compat::Paper }
+        Self { total_alpha: 10.0, compat: Compat::Paper }
     }
 }
 
@@ -75,27 +64,18 @@ impl Check for Config {
         if !(self.total_alpha >= 1.0 && self.total_alpha.is_finite()) {
             return Err(("total_alpha", "expected a number of at least 1".to_string()));
         }
-        if !(self.initial_alpha > 0.0 && self.initial_alpha.is_finite()) {
-            return Err(("initial_alpha", "expected a number above zero".to_string()));
-        }
-        if !(self.gamma >= 0.0 && self.gamma.is_finite()) {
-            return Err(("gamma", "expected a number not below zero".to_string()));
-        }
         Ok(())
     }
 }
 
 impl Config {
-    /// A fresh instance. Parameters out of their range are replaced by the defaults.
+    /// A fresh instance. A total out of its range is replaced by the default.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        let config = if self.check().is_ok() {
-            self.clone()
-        } else {
-            Self { compat: self.compat, ..Self::default() }
-        };
+        let usual = Self::default().total_alpha;
         Box::new(Wvegas {
-            alpha: config.initial_alpha,
-            config,
+            total_alpha: if self.check().is_ok() { self.total_alpha } else { usual },
+            compat: self.compat,
+            alpha: LEAST_ALPHA,
             window: Window::new(path),
             base_rtt: f64::INFINITY,
             round: Round::default(),
@@ -106,7 +86,8 @@ impl Config {
 
 #[derive(Debug)]
 struct Wvegas {
-    config: Config,
+    total_alpha: f64,
+    compat: Compat,
     window: Window,
     /// Segments to keep in this path's queues.
     alpha: f64,
@@ -132,7 +113,7 @@ impl Wvegas {
     }
 
     fn rounded(&self, value: f64) -> f64 {
-        match self.config.compat {
+        match self.compat {
             Compat::Paper => value,
             // Just below a whole number is that number: times are in seconds here.
             Compat::Linux => libm::floor(value + 1e-9),
@@ -147,7 +128,7 @@ impl Wvegas {
     fn end_round(&mut self, acked: &Acked, siblings: Siblings<'_>) {
         let Round { rtts, samples, .. } = self.round;
         self.begin_round(acked);
-        let least_samples = match self.config.compat {
+        let least_samples = match self.compat {
             Compat::Paper => 1,
             Compat::Linux => 3,
         };
@@ -160,7 +141,7 @@ impl Wvegas {
         let rtt = rtts / f64::from(samples);
         let queued = self.scaled(rtt - self.base_rtt, rtt);
         if self.window.in_slow_start() {
-            if queued > self.config.gamma {
+            if queued > GAMMA {
                 let target = self.scaled(self.base_rtt, rtt);
                 self.window.steer(self.window.segments().min(target + 1.0));
             } else if acked.window_limited {
@@ -175,8 +156,8 @@ impl Wvegas {
         let window = self.rounded(self.window.segments());
         if queued >= self.alpha {
             let weight = self.weight(rtt, siblings);
-            let share = self.rounded(weight * self.config.total_alpha);
-            self.alpha = share.max(self.config.initial_alpha);
+            let share = self.rounded(weight * self.total_alpha);
+            self.alpha = share.max(LEAST_ALPHA);
         }
         if queued > self.alpha {
             self.window.steer(window - 1.0);
@@ -195,7 +176,7 @@ impl Wvegas {
 
     /// The window that lets queues run empty.
     fn drained(&self, rtt: f64) -> f64 {
-        match self.config.compat {
+        match self.compat {
             Compat::Paper => self.scaled(self.base_rtt, 2.0 * rtt),
             Compat::Linux => {
                 let factor = libm::floor(self.base_rtt / (2.0 * rtt) * 65_536.0);
@@ -211,7 +192,7 @@ impl Wvegas {
             return 1.0;
         }
         let rate = self.window.segments() / rtt;
-        match self.config.compat {
+        match self.compat {
             Compat::Paper => rate / (rate + paths.others().map(|path| path.rate()).sum::<f64>()),
             Compat::Linux => {
                 // Segments per microsecond in 1/65536, and so is the weight.
@@ -346,15 +327,15 @@ mod tests {
             [(Compat::Paper, [0.2, 0.8]), (Compat::Linux, [10.0 / 53.0, 43.0 / 53.0])]
         {
             for own in [0, 1] {
-                let config = Config { compat, ..Config::default() };
                 let path = PathBasics {
                     segment: Bytes::new(SEGMENT),
                     initial_window: paths[own].window,
                     initial_threshold: paths[own].window,
                 };
                 let control = Wvegas {
-                    alpha: 2.0,
-                    config,
+                    total_alpha: 10.0,
+                    compat,
+                    alpha: LEAST_ALPHA,
                     window: Window::new(&path),
                     base_rtt: 0.05,
                     round: Round::default(),
@@ -363,9 +344,9 @@ mod tests {
                 let rtt = paths[own].srtt.as_secs_f64();
                 let weight = control.weight(rtt, Siblings { all: &paths, own });
                 assert!((weight - weights[own]).abs() < 2e-5, "{weight}");
-                let share = control.rounded(weight * 10.0).max(2.0);
-                let expected = [2.0, 8.0][own];
-                assert!((share - expected).abs() < 1e-6, "{share}");
+                let share = control.rounded(weight * 10.0);
+                let expected = if compat == Compat::Linux { [1.0, 8.0] } else { [2.0, 8.0] };
+                assert!((share - expected[own]).abs() < 1e-6, "{share}");
             }
         }
     }
