@@ -193,7 +193,7 @@ fn ideal_rates(name: &str, case: Case, seeds: u64) -> [f64; 2] {
 // the few segments that OLIA keeps on the worse path uncertain by 15 %.
 #[test]
 fn olia_probes_the_worse_path_with_a_few_segments() {
-    for (case, expected) in [(B, [2072.0, 20.5]), (D, [975.4, 51.1])] {
+    for (case, expected) in [(B, [2067.4, 20.8]), (D, [972.0, 51.6])] {
         let rates = ideal_rates("olia", case, 10);
         for path in [0, 1] {
             assert_near(rates[path], expected[path], 0.15, &format!("path {path}"));
