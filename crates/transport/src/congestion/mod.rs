@@ -10,8 +10,15 @@ use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::registry::algorithms;
 
+mod aggregate;
+pub mod balia;
+pub mod coupled;
 pub mod cubic;
+pub mod ewtcp;
+pub mod lia;
+pub mod olia;
 pub mod reno;
+pub mod wvegas;
 
 /// What an acknowledgement brought.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,5 +181,11 @@ algorithms! {
     fn build(self) (&self, path: &PathBasics) -> Box<dyn Congestion> => (path), {
         Reno => reno,
         Cubic => cubic,
+        Lia => lia,
+        Olia => olia,
+        Balia => balia,
+        Wvegas => wvegas,
+        Ewtcp => ewtcp,
+        Coupled => coupled,
     }
 }

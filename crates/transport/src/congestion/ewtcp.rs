@@ -1,0 +1,90 @@
+//! EWTCP, equally weighted TCP: every path gets an equal share of one TCP, whatever its losses.
+//!
+//! Source: Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use super::aggregate::{Coupling, Path, Paths, coupled};
+use super::{Congestion, PathBasics};
+use crate::registry::{About, Check, Parameter, Wrong};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "ewtcp",
+    summary: "Equally weighted TCP: Reno on every path, growing by 1/n² segments per round trip \
+              where n paths count, so that n paths over one bottleneck take the share of one TCP; \
+              nothing is moved from one path to another.",
+    source: "Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011",
+    linux: "",
+    parameters: &[Parameter {
+        name: "increase",
+        unit: "segments per round trip",
+        default: "1/n²",
+        summary: "growth in congestion avoidance",
+    }],
+};
+
+/// The weight.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Growth in segments per round trip, above 0 and at most 1; 1/n² where none is set.
+    pub increase: Option<f64>,
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        match self.increase {
+            Some(increase) if !(increase > 0.0 && increase <= 1.0) => {
+                Err(("increase", "expected a number above 0 and at most 1".to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Config {
+    /// A fresh instance. An increase out of its range is left out.
+    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
+        let increase = self.increase.filter(|_| self.check().is_ok());
+        coupled(path, Ewtcp { increase })
+    }
+}
+
+#[derive(Debug)]
+struct Ewtcp {
+    increase: Option<f64>,
+}
+
+impl Coupling for Ewtcp {
+    const LEAST_THRESHOLD: f64 = 1.0;
+
+    fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
+        let paths = paths.count() as f64;
+        acked * self.increase.unwrap_or(1.0 / (paths * paths)) / own.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CongestionConfig;
+    use super::super::aggregate::testing::{assert_close, decreases, increases, sibling};
+    use super::*;
+
+    // Source: the algorithm reference, §3.5: windows grow with the square root of the increase.
+    #[test]
+    fn two_paths_grow_a_quarter_of_a_segment_per_round_trip() {
+        let paths = [(10, 100, 1), (20, 50, 1)].map(sibling);
+        let ewtcp = CongestionConfig::Ewtcp(Config::default());
+        assert_close(&increases(&ewtcp, &paths), &[0.025, 0.0125]);
+        assert_close(&decreases(&ewtcp, &paths), &[5.0, 10.0]);
+        let half = CongestionConfig::Ewtcp(Config { increase: Some(0.5) });
+        assert_close(&increases(&half, &paths), &[0.05, 0.025]);
+    }
+
+    #[test]
+    fn an_increase_of_more_than_a_segment_is_refused() {
+        assert_eq!(Config { increase: Some(1.5) }.check().unwrap_err().0, "increase");
+    }
+}

@@ -1,0 +1,180 @@
+//! OLIA, opportunistic linked increases: LIA made Pareto-optimal.
+//!
+//! Source: Khalili, Gast, Popovic, Upadhyay, Le Boudec, CoNEXT 2012;
+//! draft-khalili-mptcp-congestion-control. Windows in segments, times in seconds.
+
+use alloc::boxed::Box;
+
+use super::aggregate::{Coupling, Path, Paths, coupled};
+use super::{Congestion, PathBasics};
+use crate::registry::{About, Check, Compat, Parameter};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "olia",
+    summary: "Opportunistic linked increases: paths grow in proportion to their windows over their \
+              squared round-trip times, and growth is moved from the paths with the largest windows \
+              to the best ones, which carry most between losses; a loss halves the window of its \
+              own path.",
+    source: "Khalili et al., CoNEXT 2012; draft-khalili-mptcp-congestion-control",
+    linux: "growth in whole units of 1/1024 segment per acknowledgement, applied a segment at a time",
+    parameters: &[Parameter {
+        name: "compat",
+        unit: "paper or linux",
+        default: "paper",
+        summary: "whose arithmetic",
+    }],
+};
+
+/// Whose arithmetic.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The paper's or Linux's.
+    pub compat: Compat,
+}
+
+impl Check for Config {}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
+        match self.compat {
+            Compat::Paper => coupled(path, Olia),
+            Compat::Linux => coupled(path, Linux::default()),
+        }
+    }
+}
+
+/// α of the paper for one's own path: what is moved to it (above zero) or from it, as a numerator of
+/// 1, 0 or −1 over a number of paths.
+fn moved(own: &Path, paths: &Paths<'_>) -> (i32, usize) {
+    let quality = |path: &Path| path.loss_interval as f64 / (path.rtt * path.rtt);
+    let best = paths.most(|path| quality(&path));
+    let widest = paths.most(|path| whole_bytes(&path));
+    let is_widest = |path: &Path| whole_bytes(path) >= widest;
+    let is_collected = |path: &Path| quality(path) >= best * (1.0 - 1e-12) && !is_widest(path);
+    let collected = paths.all().filter(is_collected).count();
+    if collected == 0 {
+        (0, 1)
+    } else if is_collected(own) {
+        (1, paths.count() * collected)
+    } else if is_widest(own) {
+        (-1, paths.count() * paths.all().filter(is_widest).count())
+    } else {
+        (0, 1)
+    }
+}
+
+/// Siblings show their windows in whole bytes: only so can they be equal.
+fn whole_bytes(path: &Path) -> f64 {
+    libm::floor(path.window * path.segment as f64 + 1e-6)
+}
+
+#[derive(Debug)]
+struct Olia;
+
+impl Coupling for Olia {
+    const LEAST_THRESHOLD: f64 = 1.0;
+
+    fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
+        let total = paths.total_rate();
+        let (numerator, denominator) = moved(own, paths);
+        let moved = f64::from(numerator) / denominator as f64;
+        acked * (own.rate() / own.rtt / (total * total) + moved / own.window)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Linux {
+    /// Growth not yet applied, in 1/1024 segment.
+    pending: i128,
+}
+
+impl Coupling for Linux {
+    const LEAST_THRESHOLD: f64 = 1.0;
+
+    fn increase(&mut self, own: &Path, paths: &Paths<'_>, _acked: f64) -> f64 {
+        self.pending += linux_growth(own, paths);
+        if self.pending.abs() < 1023 {
+            return 0.0;
+        }
+        core::mem::take(&mut self.pending).signum() as f64
+    }
+
+    fn remaining(&mut self, own: &Path, _: &Paths<'_>, _: f64) -> f64 {
+        (own.packets() / 2) as f64
+    }
+}
+
+/// Growth per acknowledgement in 1/1024 segment, rounded towards zero.
+fn linux_growth(own: &Path, paths: &Paths<'_>) -> i128 {
+    let share = |path: Path| ((path.packets() << 10) * own.srtt_us() / path.srtt_us()) as i128;
+    let total = (1 + paths.all().map(share).sum::<i128>()).min(1 << 45);
+    let squared = total * total;
+    let (numerator, denominator) = moved(own, paths);
+    let (numerator, denominator) = (i128::from(numerator), denominator as i128);
+    let window = own.packets() as i128;
+    let scaled = window << 10;
+    ((numerator * squared + denominator * scaled * scaled) << 10) / (denominator * window * squared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::aggregate::testing::{assert_close, decreases, increases, sibling};
+    use super::super::{CongestionConfig, Siblings};
+    use super::*;
+
+    const OLIA: CongestionConfig = CongestionConfig::Olia(Config { compat: Compat::Paper });
+
+    // Source: Khalili et al. 2012; the vectors of the algorithm reference, §3.2.
+    #[test]
+    fn growth_moves_from_the_widest_paths_to_the_best() {
+        let best_is_narrow = [(10, 100, 500), (20, 50, 100)].map(sibling);
+        assert_close(&increases(&OLIA, &best_is_narrow), &[0.054, 0.007]);
+        let best_is_wide = [(10, 100, 100), (20, 50, 500)].map(sibling);
+        assert_close(&increases(&OLIA, &best_is_wide), &[0.004, 0.032]);
+        let two_best = [(10, 100, 300), (10, 100, 300), (20, 100, 100)].map(sibling);
+        let growth = [0.022_916_667, 0.022_916_667, -0.004_166_667];
+        assert_close(&increases(&OLIA, &two_best), &growth);
+    }
+
+    // Source: Khalili et al. 2012, equation of α: the sum over the paths is zero.
+    #[test]
+    fn what_is_moved_to_some_is_taken_from_others() {
+        let all =
+            [(10, 100, 300), (20, 20, 1), (10, 100, 300), (20, 90, 2), (7, 30, 1)].map(sibling);
+        let moved = |own: usize| {
+            let paths = Paths::new(Siblings { all: &all, own }, all[own].window.get() as f64 / 1e9);
+            let (numerator, denominator) = moved(&paths.own().unwrap(), &paths);
+            f64::from(numerator) / denominator as f64
+        };
+        assert_close(&[0, 1, 2, 3, 4].map(moved), &[0.1, -0.1, 0.1, -0.1, 0.0]);
+    }
+
+    #[test]
+    fn the_stretch_that_is_still_going_on_counts_as_well_as_the_last_one() {
+        let mut paths = [(10, 100, 0), (20, 100, 100)].map(sibling);
+        paths[0].acked_since_loss = sibling((0, 1, 101)).acked_between_losses;
+        assert_close(&increases(&OLIA, &paths), &[10.0 / 900.0 + 0.05, 20.0 / 900.0 - 0.025]);
+    }
+
+    #[test]
+    fn a_loss_halves_its_own_path_alone() {
+        let paths = [(10, 100, 500), (20, 50, 100)].map(sibling);
+        assert_close(&decreases(&OLIA, &paths), &[5.0, 10.0]);
+    }
+
+    // Linux mptcp_olia.c as the algorithm reference, §3.2, describes it. By hand, path 1: total 1 +
+    // 10·1024 + 20·1024·2 = 51201; (51201² + 2·10240²)·1024 / (2·10·51201²) = 55.3 of 1/1024.
+    // Path 2: total 25601; (2·20480² − 25601²)·1024 / (2·20·25601²) = 7.17.
+    #[test]
+    fn linux_rounds_growth_to_1024ths() {
+        let all = [(10, 100, 500), (20, 50, 100)].map(sibling);
+        let growth = |own: usize, window| {
+            let paths = Paths::new(Siblings { all: &all, own }, window);
+            linux_growth(&paths.own().unwrap(), &paths)
+        };
+        assert_eq!([growth(0, 10.0), growth(1, 20.0)], [55, 7]);
+    }
+}
