@@ -21,11 +21,13 @@ pub enum Protocol {
     Tcp,
     /// One MPTCP connection over several paths.
     Mptcp,
+    /// Several TCP connections, one on each path.
+    ParallelTcp,
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 3] = [Self::Udp, Self::Tcp, Self::Mptcp];
+    pub const ALL: [Self; 4] = [Self::Udp, Self::Tcp, Self::Mptcp, Self::ParallelTcp];
 
     /// The name used in scenarios.
     pub const fn name(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Protocol {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
             Self::Mptcp => "mptcp",
+            Self::ParallelTcp => "parallel_tcp",
         }
     }
 
@@ -47,6 +50,11 @@ impl Protocol {
             Self::Mptcp => {
                 ("A reliable stream over several paths, with one TCP subflow on each.", "RFC 8684")
             }
+            Self::ParallelTcp => (
+                "Independent TCP connections, one on each path, that carry the messages in turn; each \
+                 keeps its own order and there is none between them.",
+                "Pedrazzi 2020, the TCP case",
+            ),
         }
     }
 }

@@ -4,6 +4,7 @@ use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::datagram::Datagrams;
 use crate::mptcp::Connection;
+use crate::parallel::Parallel;
 use crate::scheduler::Choice;
 use crate::segment::{Body, Segment};
 use crate::tcp::subflow::Totals;
@@ -66,6 +67,8 @@ pub enum Endpoint {
     Datagrams(Datagrams),
     /// A reliable stream.
     Stream(Connection),
+    /// Several independent streams.
+    Parallel(Parallel),
 }
 
 impl Endpoint {
@@ -78,6 +81,7 @@ impl Endpoint {
                 Self::Stream(Connection::new(config, first, role))
             }
             Protocol::Mptcp => Self::Stream(Connection::new(config, paths, role)),
+            Protocol::ParallelTcp => Self::Parallel(Parallel::new(config, paths, role)),
         }
     }
 
@@ -86,14 +90,17 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.write(now, message),
             Self::Stream(connection) => connection.write(message),
+            Self::Parallel(connections) => connections.write(message),
         }
     }
 
-    /// Bytes written and not yet acknowledged; for datagrams, not yet sent.
+    /// Bytes written and not yet acknowledged; for datagrams, not yet sent; of several connections,
+    /// those of the one that the next message goes to.
     pub fn unacknowledged(&self) -> Bytes {
         match self {
             Self::Datagrams(datagrams) => datagrams.unsent(),
             Self::Stream(connection) => connection.unacknowledged(),
+            Self::Parallel(connections) => connections.unacknowledged(),
         }
     }
 
@@ -109,6 +116,9 @@ impl Endpoint {
             (Self::Stream(connection), Body::Tcp(tcp)) => {
                 connection.receive(now, path, segment, tcp);
             }
+            (Self::Parallel(connections), Body::Tcp(tcp)) => {
+                connections.receive(now, path, segment, tcp);
+            }
             _ => {}
         }
     }
@@ -118,6 +128,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_send(now),
             Self::Stream(connection) => connection.poll_send(now),
+            Self::Parallel(connections) => connections.poll_send(now),
         }
     }
 
@@ -126,6 +137,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_delivered(),
             Self::Stream(connection) => connection.poll_delivered(),
+            Self::Parallel(connections) => connections.poll_delivered(),
         }
     }
 
@@ -134,6 +146,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.next_wakeup(),
             Self::Stream(connection) => connection.next_wakeup(),
+            Self::Parallel(connections) => connections.next_wakeup(),
         }
     }
 
@@ -142,6 +155,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.wake(now),
             Self::Stream(connection) => connection.wake(now),
+            Self::Parallel(connections) => connections.wake(now),
         }
     }
 
@@ -150,6 +164,8 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.record_decisions(),
             Self::Stream(connection) => connection.record_decisions(),
+            // There is nothing to decide: messages take turns.
+            Self::Parallel(_) => {}
         }
     }
 
@@ -158,6 +174,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.take_decisions().for_each(take),
             Self::Stream(connection) => connection.take_decisions().for_each(take),
+            Self::Parallel(_) => {}
         }
     }
 
@@ -166,6 +183,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(_) => {}
             Self::Stream(connection) => connection.samples().for_each(take),
+            Self::Parallel(connections) => connections.samples().for_each(take),
         }
     }
 }

@@ -34,7 +34,8 @@ impl Class {
 /// A message to be carried to the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Number within the flow; each message's is one more than the last one's.
+    /// Number within the flow; each message's is one more than the last one's. Of several parallel
+    /// connections each carries some of the numbers, ascending.
     pub id: u32,
     /// What it is for.
     pub class: Class,

@@ -316,8 +316,21 @@ impl Connection {
         if unsent == 0 {
             return None;
         }
-        let len = unsent.min(u64::from(self.segment));
-        if self.next_dsn + len > self.send_limit {
+        let first_message = self.written.front().map_or(0, |message| message.id);
+        let mut end = self.next_dsn + unsent.min(u64::from(self.segment));
+        let (mut messages, mut run_end) = (0_u16, end);
+        for message in &self.written {
+            // Its messages are told by the first one's number and their count: a gap ends a chunk.
+            if message.id != first_message.wrapping_add(u32::from(messages)) {
+                end = run_end;
+                break;
+            }
+            if message.end > end {
+                break;
+            }
+            (messages, run_end) = (messages.saturating_add(1), message.end);
+        }
+        if end > self.send_limit {
             let stalled = self.subflows.iter().any(Subflow::is_established)
                 && self.subflows.iter().all(Subflow::is_idle);
             if stalled && self.persist_at == Instant::FAR_FUTURE {
@@ -325,14 +338,11 @@ impl Connection {
             }
             return None;
         }
-        let end = self.next_dsn + len;
-        let first_message = self.written.front().map_or(0, |message| message.id);
-        let messages = self.written.iter().take_while(|message| message.end <= end).count();
         Some(Chunk {
             dsn: self.next_dsn,
-            len: len as u32,
+            len: (end - self.next_dsn) as u32,
             first_message,
-            messages: messages.min(usize::from(u16::MAX)) as u16,
+            messages,
             carried_by: PathSet::EMPTY,
         })
     }
