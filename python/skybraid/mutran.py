@@ -501,8 +501,8 @@ def _share(share: float) -> None:
 
 
 def _reaches(pending: float, share: float) -> bool:
-    # 1 − 0.99 is a little more than 0.1² in binary, 1 − 0.8 a little less than 0.2.
-    return pending <= (1 - share) * (1 + 1e-12)
+    # In binary 1 − 0.99999 is a little less than 0.1⁵: a share is known to 16 digits.
+    return pending <= 1 - share + 1e-15
 
 
 def _positive(**values: float) -> None:

@@ -209,8 +209,10 @@ def test_a_share_asks_for_more_interfaces_than_a_mean() -> None:
     # Two attempts on each path fall within the target: 0.3^(2n) ≤ 10⁻⁵ from n = 5 on.
     assert mutran.interfaces_for_share(target_s, 0.99999, path) == 5
     assert mutran.within([path] * 5, target_s) >= 0.99999 > mutran.within([path] * 4, target_s)
-    # 0.1² is a little more than 1 − 0.99 in binary; two interfaces do.
-    assert mutran.interfaces_for_share(0.1, 0.99, Path.tcp(0.1, 0.1)) == 2
+    # One attempt in ten is lost: as many interfaces as nines, though 0.1⁵ is not 1 − 0.99999 in binary.
+    for nines in range(1, 10):
+        share = 1 - 10**-nines
+        assert mutran.interfaces_for_share(0.1, round(share, nines), Path.tcp(0.1, 0.1)) == nines
 
 
 def test_what_duplication_costs() -> None:
