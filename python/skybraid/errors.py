@@ -2,7 +2,7 @@
 
 from skybraid._core import Interrupted, ScenarioError, SkybraidError
 
-__all__ = ["Interrupted", "MissingTableError", "ResultError", "ScenarioError", "SkybraidError"]
+__all__ = ["DomainError", "Interrupted", "MissingTableError", "ResultError", "ScenarioError", "SkybraidError"]
 
 
 class ResultError(SkybraidError):
@@ -11,3 +11,7 @@ class ResultError(SkybraidError):
 
 class MissingTableError(ResultError):
     """A figure or a query needs a table that this result was not asked to keep."""
+
+
+class DomainError(SkybraidError, ValueError):
+    """An argument for which a formula has no meaning; it says which, what was found and what was expected."""

@@ -46,7 +46,8 @@ pub(crate) fn use_of_paths(
         let names: Vec<&str> =
             used.iter().filter_map(|index| paths.get(*index)).map(|it| it.name.as_str()).collect();
         let problem = format!(
-            "tcp uses one path, found {} ({}); name one with `paths`, or use protocol `mptcp`",
+            "tcp uses one path, found {} ({}); name one with `paths`, or use protocol \
+             `mptcp` or `parallel_tcp`",
             used.len(),
             names.join(", ")
         );

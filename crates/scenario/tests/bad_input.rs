@@ -100,7 +100,7 @@ fn an_unknown_name_is_named_with_those_there_are() {
     refused_at_line(
         12,
         r#"transport = { protocol = "mptpc" }"#,
-        "scenarios/x.toml:12: flow.video.transport.protocol: unknown protocol `mptpc`; did you mean `mptcp`? (expected one of `udp`, `tcp`, `mptcp`)",
+        "scenarios/x.toml:12: flow.video.transport.protocol: unknown protocol `mptpc`; did you mean `mptcp`? (expected one of `udp`, `tcp`, `mptcp`, `parallel_tcp`)",
     );
     refused_at_line(
         12,
@@ -303,12 +303,12 @@ fn what_contradicts_itself_is_refused() {
     refused_at_line(
         12,
         r#"transport = { protocol = "tcp" }"#,
-        "scenarios/x.toml:12: flow.video.transport.paths: tcp uses one path, found 2 (lte, leo); name one with `paths`, or use protocol `mptcp`",
+        "scenarios/x.toml:12: flow.video.transport.paths: tcp uses one path, found 2 (lte, leo); name one with `paths`, or use protocol `mptcp` or `parallel_tcp`",
     );
     refused_at_line(
         12,
         r#"transport = { protocol = "tcp", paths = ["lte", "leo"] }"#,
-        "scenarios/x.toml:12: flow.video.transport.paths: tcp uses one path, found 2 (lte, leo); name one with `paths`, or use protocol `mptcp`",
+        "scenarios/x.toml:12: flow.video.transport.paths: tcp uses one path, found 2 (lte, leo); name one with `paths`, or use protocol `mptcp` or `parallel_tcp`",
     );
     refused_at_line(
         12,

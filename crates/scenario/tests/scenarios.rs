@@ -273,3 +273,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn parallel_tcp_takes_as_many_paths_as_there_are() {
+    for paths in [r#"["leo"]"#, r#"["leo", "lte"]"#] {
+        let transport = format!(r#"{{ protocol = "parallel_tcp", paths = {paths} }}"#);
+        let flight = set(FLIGHT, &[("flow.video.transport", &transport)]);
+        assert_eq!(flight.flows[0].transport.protocol, Protocol::ParallelTcp);
+        assert_eq!(flight.flows[0].paths, if paths.contains("lte") { vec![1, 0] } else { vec![1] });
+    }
+}

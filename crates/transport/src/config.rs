@@ -23,11 +23,13 @@ pub enum Protocol {
     Tcp,
     /// One MPTCP connection over several paths.
     Mptcp,
+    /// Several TCP connections, one on each path.
+    ParallelTcp,
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 3] = [Self::Udp, Self::Tcp, Self::Mptcp];
+    pub const ALL: [Self; 4] = [Self::Udp, Self::Tcp, Self::Mptcp, Self::ParallelTcp];
 
     /// The name used in scenarios.
     pub const fn name(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Protocol {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
             Self::Mptcp => "mptcp",
+            Self::ParallelTcp => "parallel_tcp",
         }
     }
 
@@ -42,7 +45,7 @@ impl Protocol {
     pub const fn is_reliable(self) -> bool {
         match self {
             Self::Udp => false,
-            Self::Tcp | Self::Mptcp => true,
+            Self::Tcp | Self::Mptcp | Self::ParallelTcp => true,
         }
     }
 
@@ -57,6 +60,11 @@ impl Protocol {
             Self::Mptcp => {
                 ("A reliable stream over several paths, with one TCP subflow on each.", "RFC 8684")
             }
+            Self::ParallelTcp => (
+                "Independent TCP connections, one on each path, that carry the messages in turn; each \
+                 keeps its own order and there is none between them.",
+                "Pedrazzi 2020, the TCP case",
+            ),
         }
     }
 }

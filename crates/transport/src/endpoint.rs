@@ -4,6 +4,7 @@ use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::datagram::Datagrams;
 use crate::mptcp::Connection;
+use crate::parallel::Parallel;
 use crate::scheduler::Choice;
 use crate::segment::{Body, Segment};
 use crate::tcp::subflow::Totals;
@@ -93,6 +94,8 @@ pub enum Endpoint {
     Datagrams(Datagrams),
     /// A reliable stream.
     Stream(Connection),
+    /// Several independent streams.
+    Parallel(Parallel),
 }
 
 impl Endpoint {
@@ -105,6 +108,7 @@ impl Endpoint {
                 Self::Stream(Connection::new(config, first, role))
             }
             Protocol::Mptcp => Self::Stream(Connection::new(config, paths, role)),
+            Protocol::ParallelTcp => Self::Parallel(Parallel::new(config, paths, role)),
         }
     }
 
@@ -113,14 +117,17 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.write(now, message),
             Self::Stream(connection) => connection.write(message),
+            Self::Parallel(connections) => connections.write(message),
         }
     }
 
-    /// Bytes written and not yet acknowledged; for datagrams, not yet sent.
+    /// Bytes written and not yet acknowledged; for datagrams, not yet sent; of several connections,
+    /// those of the one that the next message goes to.
     pub fn unacknowledged(&self) -> Bytes {
         match self {
             Self::Datagrams(datagrams) => datagrams.unsent(),
             Self::Stream(connection) => connection.unacknowledged(),
+            Self::Parallel(connections) => connections.unacknowledged(),
         }
     }
 
@@ -136,6 +143,9 @@ impl Endpoint {
             (Self::Stream(connection), Body::Tcp(tcp)) => {
                 connection.receive(now, path, segment, tcp);
             }
+            (Self::Parallel(connections), Body::Tcp(tcp)) => {
+                connections.receive(now, path, segment, tcp);
+            }
             _ => {}
         }
     }
@@ -145,6 +155,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_send(now),
             Self::Stream(connection) => connection.poll_send(now),
+            Self::Parallel(connections) => connections.poll_send(now),
         }
     }
 
@@ -153,6 +164,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_delivered(),
             Self::Stream(connection) => connection.poll_delivered(),
+            Self::Parallel(connections) => connections.poll_delivered(),
         }
     }
 
@@ -161,6 +173,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.next_wakeup(),
             Self::Stream(connection) => connection.next_wakeup(),
+            Self::Parallel(connections) => connections.next_wakeup(),
         }
     }
 
@@ -169,6 +182,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.wake(now),
             Self::Stream(connection) => connection.wake(now),
+            Self::Parallel(connections) => connections.wake(now),
         }
     }
 
@@ -177,6 +191,8 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.record_decisions(),
             Self::Stream(connection) => connection.record_decisions(),
+            // There is nothing to decide: messages take turns.
+            Self::Parallel(_) => {}
         }
     }
 
@@ -185,6 +201,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.take_decisions().for_each(take),
             Self::Stream(connection) => connection.take_decisions().for_each(take),
+            Self::Parallel(_) => {}
         }
     }
 
@@ -193,13 +210,14 @@ impl Endpoint {
         match self {
             Self::Datagrams(_) => {}
             Self::Stream(connection) => connection.close(),
+            Self::Parallel(parallel) => parallel.close(),
         }
     }
 
     /// An address has become available: `path` may be used.
     pub fn add_path(&mut self, now: Instant, path: PathId) {
         match self {
-            Self::Datagrams(_) => {}
+            Self::Datagrams(_) | Self::Parallel(_) => {}
             Self::Stream(connection) => connection.add_path(now, path),
         }
     }
@@ -207,7 +225,7 @@ impl Endpoint {
     /// An address has gone: `path` can no longer be used.
     pub fn remove_path(&mut self, path: PathId) {
         match self {
-            Self::Datagrams(_) => {}
+            Self::Datagrams(_) | Self::Parallel(_) => {}
             Self::Stream(connection) => connection.remove_path(path),
         }
     }
@@ -217,6 +235,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(_) => ConnectionTotals::default(),
             Self::Stream(connection) => connection.totals(now),
+            Self::Parallel(parallel) => parallel.totals(now),
         }
     }
 
@@ -225,6 +244,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(_) => {}
             Self::Stream(connection) => connection.samples().for_each(take),
+            Self::Parallel(connections) => connections.samples().for_each(take),
         }
     }
 }

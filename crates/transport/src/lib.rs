@@ -18,6 +18,8 @@ pub mod datagram;
 pub mod endpoint;
 pub mod message;
 pub mod mptcp;
+pub mod mutran;
+pub mod parallel;
 pub mod path;
 pub mod registry;
 pub mod reordering;

@@ -36,7 +36,8 @@ impl Class {
 pub struct Message {
     /// Which of the streams that share the connection it belongs to; 0 where there is one.
     pub stream: u8,
-    /// Number within the stream; each message's is one more than the last one's.
+    /// Number within the stream; each message's is one more than the last one's. Of several
+    /// parallel connections each carries some of the numbers, ascending.
     pub id: u32,
     /// What it is for.
     pub class: Class,

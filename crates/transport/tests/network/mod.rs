@@ -158,7 +158,8 @@ impl Network {
         let mut ends =
             [Role::Client, Role::Server].map(|role| Endpoint::new(&config, &paths, role));
         for id in 0..16 {
-            let message = Message { id, class: Class::Data, bytes: u32::MAX, deadline: None };
+            let message =
+                Message { stream: 0, id, class: Class::Data, bytes: u32::MAX, deadline: None };
             ends[0].write(Instant::ZERO, message);
         }
         self.flows.push(Flow {

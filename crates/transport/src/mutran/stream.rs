@@ -1,0 +1,306 @@
+//! Finding frames in a stream of bytes.
+//!
+//! A frame is found by its header: behind the last frame any plausible header begins the next one;
+//! elsewhere only that of a message that is known ([`COMMON`](super::mavlink::COMMON)), so that random
+//! bytes are rarely mistaken. Payload is skipped by its length. After a loss the stream is in step
+//! again with the next known message, of which an aircraft sends several a second.
+
+use super::Classifier;
+use super::mavlink::{Header, LONGEST_HEADER, MAGIC_1, MAGIC_2, NoHeader};
+use crate::Class;
+
+/// A frame in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Place of its first byte, counted from the beginning of the stream.
+    pub start: u64,
+    /// Place behind its last byte. The frame need not have come to its end yet.
+    pub end: u64,
+    /// What it is.
+    pub class: Class,
+    /// Its header.
+    pub header: Header,
+}
+
+/// Finds frames in a stream of bytes that comes in pieces of any size. All that lies outside of frames
+/// is data.
+#[derive(Clone, Debug)]
+pub struct StreamClassifier {
+    classifier: Classifier,
+    /// Bytes fed so far.
+    fed: u64,
+    /// Bytes of the last frame that are still to come.
+    left: usize,
+    /// The last bytes fed, where they may be the beginning of a header.
+    head: [u8; LONGEST_HEADER],
+    held: usize,
+    /// A frame ends just before `head`, or the stream begins there.
+    in_step: bool,
+}
+
+impl StreamClassifier {
+    /// A classifier at the beginning of a stream.
+    pub fn new(classifier: Classifier) -> Self {
+        let head = [0; LONGEST_HEADER];
+        Self { classifier, fed: 0, left: 0, head, held: 0, in_step: true }
+    }
+
+    /// Takes the next bytes of the stream. Each frame goes to `found` as soon as its header is there.
+    pub fn feed(&mut self, bytes: &[u8], found: &mut impl FnMut(Span)) {
+        let mut rest = bytes;
+        while let [byte, behind @ ..] = rest {
+            let skip = if self.left > 0 {
+                self.left.min(rest.len())
+            } else if self.held == 0 && !self.in_step {
+                rest.iter().position(is_magic).unwrap_or(rest.len())
+            } else {
+                0
+            };
+            if skip > 0 {
+                self.left = self.left.saturating_sub(skip);
+                self.fed += skip as u64;
+                rest = rest.get(skip..).unwrap_or_default();
+                continue;
+            }
+            if let Some(place) = self.head.get_mut(self.held) {
+                *place = *byte;
+                self.held += 1;
+            }
+            self.fed += 1;
+            rest = behind;
+            self.examine(found);
+        }
+    }
+
+    /// The place from which on it is not decided what the bytes are: at most 9 bytes before the end of
+    /// what has been fed, and behind it where a frame has not come to its end.
+    pub fn decided(&self) -> u64 {
+        self.fed - self.held as u64 + self.left as u64
+    }
+
+    /// Looks for a frame in the bytes that are held.
+    fn examine(&mut self, found: &mut impl FnMut(Span)) {
+        while self.held > 0 {
+            let header = match Header::parse(self.head.get(..self.held).unwrap_or_default()) {
+                Err(NoHeader::Incomplete) => return,
+                Ok(header) if self.in_step || self.classifier.is_sure(&header) => header,
+                _ => {
+                    self.in_step = false;
+                    self.drop_to_next_magic();
+                    continue;
+                }
+            };
+            let start = self.fed - self.held as u64;
+            let end = start + header.frame() as u64;
+            found(Span { start, end, class: self.classifier.class_of(&header), header });
+            // Ten bytes are held at most in search of a header, nine behind a byte that was none; the
+            // shortest frame has nine.
+            self.left = header.frame().saturating_sub(self.held);
+            self.held = 0;
+            self.in_step = true;
+        }
+    }
+
+    /// Gives up the first byte that is held, and those behind it that begin no frame either.
+    fn drop_to_next_magic(&mut self) {
+        let held = self.head.get(1..self.held).unwrap_or_default();
+        let dropped = 1 + held.iter().position(is_magic).unwrap_or(held.len());
+        self.head.rotate_left(dropped);
+        self.held -= dropped;
+    }
+}
+
+fn is_magic(byte: &u8) -> bool {
+    matches!(*byte, MAGIC_1 | MAGIC_2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::super::mavlink::COMMON;
+    use super::super::mavlink::frames::{attitude, command, version_1, version_2};
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+    use skybraid_units::Seed;
+
+    /// Random bytes; not independent of one another, but none depends on the classifier.
+    fn noise(name: &str, length: usize) -> Vec<u8> {
+        let mut stream = Seed(1).stream(name);
+        (0..length).map(|_| stream.below(256) as u8).collect()
+    }
+
+    fn spans<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Span> {
+        let mut found = Vec::new();
+        let mut stream = StreamClassifier::new(Classifier::default());
+        pieces.into_iter().for_each(|piece| stream.feed(piece, &mut |span| found.push(span)));
+        found
+    }
+
+    fn places(spans: &[Span]) -> Vec<(u64, u64, Class)> {
+        spans.iter().map(|span| (span.start, span.end, span.class)).collect()
+    }
+
+    #[test]
+    fn a_frame_is_told_as_soon_as_its_header_is_there() {
+        let mut stream = StreamClassifier::new(Classifier::default());
+        let frame = command(1);
+        let mut found = Vec::new();
+        stream.feed(&frame[..9], &mut |span| found.push(span));
+        assert_eq!((found.len(), stream.decided()), (0, 0));
+        stream.feed(&frame[9..10], &mut |span| found.push(span));
+        assert_eq!(places(&found), [(0, 45, Class::Control)]);
+        assert_eq!(stream.decided(), 45);
+    }
+
+    #[test]
+    fn a_message_that_was_added_is_found_anywhere() {
+        let classifier = Classifier::new(&Config { add: alloc::vec![42_000], ..Config::default() });
+        let own = version_2(1, 42_000, &[1; 20], 0, false);
+        let bytes = [noise("b", 50), own].concat();
+        let mut found = Vec::new();
+        StreamClassifier::new(classifier).feed(&bytes, &mut |span| found.push(span));
+        assert_eq!(places(&found), [(50, 82, Class::Control)]);
+    }
+
+    #[test]
+    fn unknown_messages_are_found_behind_another_frame_but_not_in_noise() {
+        let unknown = version_1(1, 200, &[5; 12], 0);
+        let alone = [noise("c", 30), unknown.clone()].concat();
+        assert_eq!(spans([alone.as_slice()]), []);
+        let behind = [noise("c", 30), attitude(1), unknown].concat();
+        assert_eq!(
+            places(&spans([behind.as_slice()])),
+            [(30, 83, Class::Data), (83, 103, Class::Data)]
+        );
+    }
+
+    #[test]
+    fn after_lost_bytes_the_stream_is_in_step_again_within_two_frames() {
+        let frames: Vec<Vec<u8>> = (0..20).map(command).collect();
+        let whole = frames.concat();
+        // Ten bytes lost in the middle of the sixth frame.
+        let bytes = [&whole[..5 * 45 + 20], &whole[5 * 45 + 30..]].concat();
+        let found = spans([bytes.as_slice()]);
+        assert!(found.len() >= 18, "{}", found.len());
+        assert_eq!(found.last().unwrap().end, bytes.len() as u64);
+    }
+
+    // A frame is missed where noise just before it happens to look like a header: behind a frame, one
+    // byte of 256 is enough for that.
+    #[test]
+    fn frames_among_random_bytes_are_found_but_for_a_few_in_a_thousand() {
+        let bytes = noise("e", 1_500_000);
+        let mut place = 0;
+        let pieces: Vec<Vec<u8>> = (0..5_000)
+            .map(|number| {
+                let gap = number * 37 % 500;
+                let noise = &bytes[place..place + gap];
+                place += gap;
+                [noise, &command(number as u8)].concat()
+            })
+            .collect();
+        let found = spans(pieces.iter().map(Vec::as_slice));
+        let mut end = 0;
+        let missed = pieces.iter().filter(|piece| {
+            end += piece.len() as u64;
+            !found.iter().any(|span| span.end == end && span.header.message == 76)
+        });
+        let missed = missed.count();
+        assert!(missed < 15, "{missed} of 5000");
+    }
+
+    // A header of MAVLink 1 needs the magic byte, two senders that are not zero and one of the known
+    // pairs of length and message; one of MAVLink 2 needs fewer coincidences of length and more of the
+    // message number. What is taken for a frame hides the bytes that it covers: 27 on average.
+    #[test]
+    fn random_bytes_are_mistaken_as_rarely_as_counting_says() {
+        let bytes = noise("d", 16_000_000);
+        let found = spans(bytes.chunks(1_000));
+        let control = found.iter().filter(|span| span.class == Class::Control).count() as f64;
+        let senders = (255.0_f64 / 256.0).powi(2);
+        let rate = |messages: usize| {
+            let (messages, byte) = (messages as f64, 1.0 / 256.0_f64);
+            let first = byte * senders * messages * byte * byte;
+            let second = byte * senders * (255.0 / 256.0) * 2.0 * byte * messages * byte.powi(3);
+            (first + second) * bytes.len() as f64
+        };
+        let all = rate(COMMON.len());
+        let of_control = rate(COMMON.iter().filter(|known| known.control).count());
+        assert!((found.len() as f64 - all).abs() < 4.0 * all.sqrt(), "{} of {all}", found.len());
+        let within = 4.0 * of_control.sqrt();
+        assert!((control - of_control).abs() < within, "{control} of {of_control}");
+        // About 27 false control frames in 16 MB of random bytes, and of random datagrams of up to
+        // 263 bytes, where the length has to be right as well, fewer than one in 100 000.
+        assert!(of_control < 27.0);
+        let classifier = Classifier::default();
+        let mistaken = (0..bytes.len() - 263)
+            .step_by(16)
+            .filter(|at| {
+                let length = 1 + (at / 16) % 263;
+                classifier.classify(&bytes[*at..at + length]) == Class::Control
+            })
+            .count();
+        assert!(mistaken < 10, "{mistaken} of a million");
+    }
+
+    /// Frames of both versions with noise between some of them.
+    fn streams() -> impl Strategy<Value = Vec<u8>> {
+        let payload = proptest::collection::vec(any::<u8>(), 1..60);
+        let frame = (any::<bool>(), 0_u32..400, payload, any::<bool>(), any::<u8>());
+        let frame = frame.prop_map(|(old, message, payload, signed, sequence)| {
+            if old {
+                version_1(sequence, message as u8, &payload, 0)
+            } else {
+                version_2(sequence, message, &payload, 0, signed)
+            }
+        });
+        // Noise in which magic bytes are common.
+        let byte = prop_oneof![3 => any::<u8>(), 1 => Just(0xfd), 1 => Just(0xfe), 1 => 0..4_u8];
+        let noise = proptest::collection::vec(byte, 0..80);
+        let piece = prop_oneof![3 => frame, 2 => noise];
+        proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_of_a_stream_gives_the_same_spans(
+            bytes in streams(),
+            cuts in proptest::collection::vec(1_usize..40, 1..20),
+        ) {
+            let whole = spans([bytes.as_slice()]);
+            let mut rest = bytes.as_slice();
+            let pieces = cuts.iter().cycle().map_while(|cut| {
+                let (piece, behind) = rest.split_at_checked(*cut).unwrap_or((rest, &[]));
+                rest = behind;
+                (!piece.is_empty()).then_some(piece)
+            });
+            prop_assert_eq!(spans(pieces), whole);
+        }
+
+        #[test]
+        fn spans_do_not_overlap_and_are_as_long_as_their_headers_say(bytes in streams()) {
+            let mut end = 0;
+            for span in spans([bytes.as_slice()]) {
+                prop_assert!(span.start >= end);
+                prop_assert_eq!(span.end - span.start, span.header.frame() as u64);
+                let from = bytes.get(span.start as usize..).unwrap();
+                prop_assert_eq!(Header::parse(from), Ok(span.header));
+                end = span.end;
+            }
+            Classifier::default().classify(&bytes);
+        }
+
+        #[test]
+        fn a_frame_in_noise_without_magic_bytes_is_found(
+            before in proptest::collection::vec(0_u8..0xfd, 0..200),
+            behind in proptest::collection::vec(0_u8..0xfd, 0..200),
+            old in any::<bool>(),
+        ) {
+            let frame = if old { version_1(3, 77, &[1, 2, 3], 143) } else { command(3) };
+            let bytes = [before.as_slice(), &frame, &behind].concat();
+            let (start, end) = (before.len() as u64, (before.len() + frame.len()) as u64);
+            prop_assert_eq!(places(&spans([bytes.as_slice()])), [(start, end, Class::Control)]);
+        }
+    }
+}

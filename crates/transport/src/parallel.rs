@@ -1,0 +1,241 @@
+//! Several independent TCP connections, one on each path: what an application can do without
+//! multipath transport, and the baseline that MPTCP is held against.
+//!
+//! Messages take turns over the connections, so that each carries an equal part. Each connection
+//! delivers its own part in order; there is no order between them and nothing moves from one to
+//! another. A connection whose send buffer is full is passed over while another has room, as its
+//! socket would take nothing more.
+//!
+//! Source: Pedrazzi 2020 (TCP case: one stream, split equally over k connections).
+
+use alloc::vec::Vec;
+
+use skybraid_units::{Bytes, Instant};
+
+use crate::endpoint::{ConnectionTotals, Role, SubflowSample, Transmit};
+use crate::mptcp::Connection;
+use crate::segment::{Segment, Tcp};
+use crate::{Delivered, Message, PathId, PathInfo, PathSet, TransportConfig};
+
+/// The one path of a connection, by the connection's own numbering.
+const OWN: PathId = PathId(0);
+
+/// One end of several connections. The n-th connection is the one on path n.
+#[derive(Debug)]
+pub struct Parallel {
+    connections: Vec<Connection>,
+    /// Whose turn it is.
+    turn: usize,
+    /// What each connection holds before it is passed over.
+    send_buffer: Bytes,
+}
+
+impl Parallel {
+    /// One end of a connection on each of `paths` (at least one, at most 64; more are ignored). The
+    /// client opens all of them at once.
+    pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
+        let one = |path| Connection::new(config, core::slice::from_ref(path), role);
+        Self {
+            connections: paths.iter().take(PathSet::CAPACITY).map(one).collect(),
+            turn: 0,
+            send_buffer: config.send_buffer,
+        }
+    }
+
+    /// The connection that the next message goes to.
+    fn next(&self) -> usize {
+        let count = self.connections.len();
+        let has_room = |index: &usize| {
+            self.connections
+                .get(*index)
+                .is_some_and(|connection| connection.unacknowledged() < self.send_buffer)
+        };
+        (self.turn..count).chain(0..self.turn).find(has_room).unwrap_or(self.turn)
+    }
+
+    /// Writes a message into the connection whose turn it is. It may be sent at once.
+    pub fn write(&mut self, message: Message) {
+        let next = self.next();
+        if let Some(connection) = self.connections.get_mut(next) {
+            connection.write(message);
+        }
+        self.turn = if next + 1 < self.connections.len() { next + 1 } else { 0 };
+    }
+
+    /// Bytes written and not yet acknowledged on the connection that the next message goes to.
+    pub fn unacknowledged(&self) -> Bytes {
+        self.connections.get(self.next()).map_or(Bytes::ZERO, Connection::unacknowledged)
+    }
+
+    /// Takes a segment that arrived on `path`.
+    pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
+        if let Some(connection) = self.connections.get_mut(path.index()) {
+            connection.receive(now, OWN, segment, tcp);
+        }
+    }
+
+    /// The next segment to leave, with its path.
+    pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
+        self.connections.iter_mut().enumerate().find_map(|(index, connection)| {
+            let transmit = connection.poll_send(now)?;
+            Some(Transmit { path: PathId(index as u8), ..transmit })
+        })
+    }
+
+    /// The next message that has arrived whole and in the order of its connection.
+    pub fn poll_delivered(&mut self) -> Option<Delivered> {
+        self.connections.iter_mut().enumerate().find_map(|(index, connection)| {
+            let delivered = connection.poll_delivered()?;
+            Some(Delivered { path: PathId(index as u8), ..delivered })
+        })
+    }
+
+    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    pub fn next_wakeup(&self) -> Instant {
+        self.connections.iter().map(Connection::next_wakeup).fold(Instant::FAR_FUTURE, Instant::min)
+    }
+
+    /// Lets timers expire.
+    pub fn wake(&mut self, now: Instant) {
+        for connection in &mut self.connections {
+            connection.wake(now);
+        }
+    }
+
+    /// The application will write no more.
+    pub fn close(&mut self) {
+        self.connections.iter_mut().for_each(Connection::close);
+    }
+
+    /// What the connections together have come to.
+    pub fn totals(&self, now: Instant) -> ConnectionTotals {
+        let mut totals = ConnectionTotals::default();
+        for connection in &self.connections {
+            totals += connection.totals(now);
+        }
+        totals
+    }
+
+    /// How the connections stand.
+    pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
+        self.connections.iter().enumerate().flat_map(|(index, connection)| {
+            let path = PathId(index as u8);
+            let subflow = path.0;
+            connection.samples().map(move |sample| SubflowSample { subflow, path, ..sample })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Class, Endpoint, Protocol};
+    use alloc::collections::VecDeque;
+    use skybraid_units::Duration;
+
+    /// A hand-made pair of ends over two wires of 10 ms; what leaves on `dead` is lost.
+    struct Pair {
+        ends: [Endpoint; 2],
+        wires: VecDeque<(Instant, usize, Transmit)>,
+        dead: Option<PathId>,
+        now: Instant,
+        /// Messages with their paths, in the order of their arrival.
+        arrived: Vec<(u32, u8)>,
+    }
+
+    impl Pair {
+        fn new(config: &TransportConfig) -> Self {
+            let paths = [PathInfo::default(); 2];
+            let ends = [Role::Client, Role::Server].map(|role| Endpoint::new(config, &paths, role));
+            let (wires, arrived) = (VecDeque::new(), Vec::new());
+            Self { ends, wires, dead: None, now: Instant::ZERO, arrived }
+        }
+
+        fn write(&mut self, id: u32, bytes: u32) {
+            let message = Message { stream: 0, id, class: Class::Data, bytes, deadline: None };
+            self.ends[0].write(self.now, message);
+        }
+
+        fn settle(&mut self) {
+            for side in [0, 1] {
+                while let Some(transmit) = self.ends[side].poll_send(self.now) {
+                    if self.dead != Some(transmit.path) {
+                        let arrives = self.now + Duration::from_millis(10);
+                        self.wires.push_back((arrives, side, transmit));
+                    }
+                }
+                while let Some(message) = self.ends[side].poll_delivered() {
+                    self.arrived.push((message.id, message.path.0));
+                }
+            }
+        }
+
+        fn run_until(&mut self, end: Instant) {
+            loop {
+                self.settle();
+                let arrival = self.wires.front().map_or(Instant::FAR_FUTURE, |(at, ..)| *at);
+                let due = self.ends.iter().map(Endpoint::next_wakeup).fold(arrival, Instant::min);
+                if due > end {
+                    break;
+                }
+                self.now = due;
+                while self.wires.front().is_some_and(|(at, ..)| *at <= due) {
+                    let (_, side, transmit) = self.wires.pop_front().unwrap();
+                    self.ends[1 - side].receive(due, transmit.path, &transmit.segment);
+                }
+                self.ends.iter_mut().for_each(|end| end.wake(due));
+            }
+            self.now = end;
+        }
+    }
+
+    fn config() -> TransportConfig {
+        TransportConfig { protocol: Protocol::ParallelTcp, ..TransportConfig::default() }
+    }
+
+    #[test]
+    fn messages_take_turns_and_each_connection_keeps_its_own_order() {
+        let mut pair = Pair::new(&config());
+        for id in 0..1000 {
+            pair.write(id, 100 + id % 3000);
+        }
+        pair.run_until(Instant::from_millis(5_000));
+        for path in [0, 1] {
+            let own: Vec<u32> =
+                pair.arrived.iter().filter(|(_, by)| *by == path).map(|(id, _)| *id).collect();
+            let expected: Vec<u32> = (0..1000).filter(|id| id % 2 == u32::from(path)).collect();
+            assert_eq!(own, expected, "path {path}");
+        }
+    }
+
+    #[test]
+    fn a_connection_whose_path_is_dead_keeps_its_messages_and_delays_no_other() {
+        let mut pair = Pair::new(&config());
+        pair.dead = Some(PathId(1));
+        (0..10).for_each(|id| pair.write(id, 500));
+        pair.run_until(Instant::from_millis(1_000));
+        assert_eq!(pair.arrived, [0, 2, 4, 6, 8].map(|id| (id, 0)));
+        // The SYN that is repeated after 1 s is lost too; the one after 3 s opens the connection.
+        pair.dead = None;
+        pair.run_until(Instant::from_millis(2_900));
+        assert_eq!(pair.arrived.len(), 5);
+        pair.run_until(Instant::from_millis(3_100));
+        assert_eq!(pair.arrived.get(5..).unwrap(), [1, 3, 5, 7, 9].map(|id| (id, 1)));
+    }
+
+    #[test]
+    fn a_connection_with_a_full_send_buffer_is_passed_over_while_another_has_room() {
+        let config = TransportConfig { send_buffer: Bytes::new(3_000), ..config() };
+        let mut pair = Pair::new(&config);
+        pair.dead = Some(PathId(1));
+        for id in 0..6 {
+            pair.write(id, 1_000);
+        }
+        assert_eq!(pair.ends[0].unacknowledged(), Bytes::new(3_000), "both are full");
+        pair.run_until(Instant::from_millis(500));
+        assert_eq!(pair.ends[0].unacknowledged(), Bytes::ZERO, "of the connection on path 0");
+        (6..9).for_each(|id| pair.write(id, 1_000));
+        pair.run_until(Instant::from_millis(900));
+        assert_eq!(pair.arrived, [0, 2, 4, 6, 7, 8].map(|id| (id, 0)));
+    }
+}
