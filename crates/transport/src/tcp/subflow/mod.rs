@@ -267,7 +267,7 @@ impl Subflow {
     pub fn has_room(&self, bytes: u32) -> bool {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog_bytes;
         ahead == 0
-            || self.tail_due
+            || (self.tail_due && self.backlog.is_empty())
             || (ahead + u64::from(bytes) <= self.window && !self.pace_is_full())
     }
 
@@ -500,7 +500,7 @@ impl Subflow {
         if self.state != State::Established {
             return None;
         }
-        if self.pace.is_some() && self.pace_at > now {
+        if self.pace.is_some() && self.pace_at > now && !self.tail_due {
             self.pace_holds = self.board.lost() > 0 || !self.backlog.is_empty();
             return None;
         }
