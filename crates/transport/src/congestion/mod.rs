@@ -11,7 +11,14 @@ use skybraid_units::{Bytes, Duration, Instant, Rate};
 use crate::registry::algorithms;
 
 pub mod cubic;
+mod cubic_linux;
+mod eligible_rate;
+pub mod hystart;
 pub mod reno;
+mod rounds;
+pub mod vegas;
+pub mod westwood;
+pub mod westwood_plus;
 
 /// What an acknowledgement brought.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,5 +181,8 @@ algorithms! {
     fn build(self) (&self, path: &PathBasics) -> Box<dyn Congestion> => (path), {
         Reno => reno,
         Cubic => cubic,
+        Vegas => vegas,
+        Westwood => westwood,
+        WestwoodPlus => westwood_plus,
     }
 }
