@@ -44,7 +44,7 @@ pub(super) fn build(
     let initial_window = (path.initial_window.get() / segment).max(1);
     Box::new(Cubic {
         beta: (libm::round(beta * 1024.0) as u64).clamp(1, 1023),
-        c: (libm::round(c * 102.4) as u64).max(1) * 10,
+        c: (libm::round(c * 102.4) as u64).clamp(1, 1 << 30) * 10,
         fast_convergence,
         slow_start,
         segment,

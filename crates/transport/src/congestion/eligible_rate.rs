@@ -24,7 +24,8 @@ pub(super) struct Rules {
     pub(super) u_window: usize,
 }
 
-/// Weight of the past in the throughput that tells congestion from its absence.
+/// Weight of the past in the throughput that tells congestion from its absence, as in the paper of 2002.
+/// (Texts that restate it use the estimate itself there, which sees no congestion once it is too high.)
 const THROUGHPUT_MEMORY: f64 = 0.6;
 
 /// How much of the old estimate remains after `delta` with a filter of time constant `tau`: the bilinear
@@ -274,6 +275,19 @@ mod tests {
         assert_eq!(interval(0.2, 0.1, 20.0, 0.0), 0.2);
         let spans = [180.0, 120.0, 60.0, 1.0].map(|rate| interval(0.2, 0.1, 20.0, rate));
         assert!(spans.is_sorted());
+    }
+
+    // By hand: rounds of 100 kB in 100 ms and of 200 kB in 100 ms: 0.6·1 + 0.4·2 = 1.4 MB/s.
+    #[test]
+    fn the_throughput_keeps_six_tenths_of_the_past_per_round() {
+        let mut rate = EligibleRate::new(RULES);
+        for (now, delivered) in [(0, 1), (100_000, 100_001), (200_000, 300_001)] {
+            rate.measure_throughput(&Acked {
+                in_flight_after: Bytes::ZERO,
+                ..acked(now, delivered)
+            });
+        }
+        assert_near(rate.throughput.unwrap(), 1.4e6);
     }
 
     #[test]

@@ -66,7 +66,13 @@ impl SlowStart {
         match self {
             Self::Plain => false,
             Self::Classic(classic) => classic.ends_with(acked, segments),
-            Self::Plus(plus) => plus.ends_with(acked),
+            Self::Plus(plus) => {
+                let ends = plus.ends_with(acked);
+                if ends {
+                    *self = Self::Plain;
+                }
+                ends
+            }
         }
     }
 
@@ -275,6 +281,8 @@ mod tests {
             assert!(!sender.round(126, WIDE));
         }
         assert!(sender.round(126, WIDE));
+        // A later slow start knows its threshold and grows at full speed.
+        assert_eq!(sender.growth(), 1000);
     }
 
     #[test]
