@@ -1,9 +1,10 @@
-//! What single-path congestion controls do on a path of known rate, delay, buffer and loss, against the
-//! theory of each.
+//! What single-path congestion controls do on a path of known rate, delay, buffer and loss, against
+//! the theory of each.
 //!
-//! Two endpoints are joined by a wire that drops every n-th data segment (the deterministic loss model
-//! under which the response functions were derived) or segments at random, and where there is a rate,
-//! those that find its buffer full. Segments carry 1460 bytes, and rates count nothing else.
+//! Two endpoints are joined by a wire that drops every n-th data segment (the deterministic loss
+//! model under which the response functions were derived) or segments at random, and where there is
+//! a rate, those that find its buffer full. Segments carry 1460 bytes, and rates count nothing
+//! else.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::collections::VecDeque;
@@ -210,7 +211,8 @@ impl Pair {
         self.now.as_secs_f64()
     }
 
-    /// Runs on and returns the mean window in segments and the rate of what was carried, in segments/s.
+    /// Runs on and returns the mean window in segments and the rate of what was carried, in
+    /// segments/s.
     fn measure(&mut self, mut go_on: impl FnMut(&Self) -> bool) -> (f64, f64) {
         let (began, carried) = (self.now, self.sent - self.dropped);
         let mut area = 0.0;
@@ -266,8 +268,8 @@ fn westwoods() -> [(&'static str, CongestionConfig); 4] {
     ]
 }
 
-/// The average congestion window in segments with one loss every `period` segments: of 80 losses the first 30
-/// are left out, in which the window comes down from slow start.
+/// The average congestion window in segments with one loss every `period` segments: of 80 losses
+/// the first 30 are left out, in which the window comes down from slow start.
 fn average_window(congestion: CongestionConfig, ack_every: u32, rtt: Duration, period: u64) -> f64 {
     let wire = Wire::delaying(rtt, Drops::Every(period));
     let mut pair = Pair::busy(congestion, ack_every, wire, None);
@@ -295,8 +297,9 @@ fn cubic_keeps_the_average_windows_of_rfc_9438() {
     }
 }
 
-/// The average window of CUBIC with a loss every `period` segments that comes `early` seconds before the
-/// plateau, from the curve itself (RFC 9438 §4.2): with W at the plateau, K seconds of climbing from 0.7 W.
+/// The average window of CUBIC with a loss every `period` segments that comes `early` seconds
+/// before the plateau, from the curve itself (RFC 9438 §4.2): with W at the plateau, K seconds of
+/// climbing from 0.7 W.
 fn average_of_curve(rtt: f64, period: f64, early: f64) -> f64 {
     let carried = |w: f64| {
         let k = (0.3 * w / 0.4).cbrt();
@@ -310,11 +313,12 @@ fn average_of_curve(rtt: f64, period: f64, early: f64) -> f64 {
     period * rtt / ((0.3 * low / 0.4_f64).cbrt() - early)
 }
 
-// The curve is flat at its plateau. Linux counts whole segments, so that a loss up to cbrt(1 / C) = 1.36 s before
-// the plateau comes at the same window as one on it, and the sawtooth repeats: theory gives the two ends of a range,
-// the lower of which is the response function. From there a tenth downwards is for fast convergence, which
-// theory leaves out and which now and then lowers the plateau. Below some 50 segments Reno's floor rules, for
-// which theory has no answer in Linux, because it never steepens.
+// The curve is flat at its plateau. Linux counts whole segments, so that a loss up to
+// cbrt(1 / C) = 1.36 s before the plateau comes at the same window as one on it, and the sawtooth repeats: theory
+// gives the two ends of a range, the lower of which is the response function. From there a tenth
+// downwards is for fast convergence, which theory leaves out and which now and then lowers the
+// plateau. Below some 50 segments Reno's floor rules, for which theory has no answer in Linux,
+// because it never steepens.
 #[test]
 fn cubic_of_linux_keeps_an_average_window_between_those_of_a_loss_on_the_plateau_and_just_before() {
     for period in [10_000, 100_000] {
@@ -328,10 +332,11 @@ fn cubic_of_linux_keeps_an_average_window_between_those_of_a_loss_on_the_plateau
     }
 }
 
-// Slow start by itself only ends with a loss, whatever the buffer. The classic HyStart leaves it after half a path of
-// acknowledgements in a row, in the first round that began with so many: at 1 to 1.5 times the path. HyStart++ sees the queue in the round after it has arisen, by when the window has doubled once more, and
-// then grows by a quarter in each of five rounds (RFC 9406 §4.2): up to 2 · 2 · 1.25^5 = 12 times the path. Theory gives
-// no more than these bounds.
+// Slow start by itself only ends with a loss, whatever the buffer. The classic HyStart leaves it
+// after half a path of acknowledgements in a row, in the first round that began with so many: at 1
+// to 1.5 times the path. HyStart++ sees the queue in the round after it has arisen, by when the
+// window has doubled once more, and then grows by a quarter in each of five rounds (RFC 9406 §4.2):
+// up to 2 · 2 · 1.25^5 = 12 times the path. Theory gives no more than these bounds.
 #[test]
 fn hystart_ends_slow_start_before_the_queue_overflows() {
     for hystart in [HyStart::None, HyStart::Classic, HyStart::Plus] {
@@ -352,8 +357,8 @@ fn hystart_ends_slow_start_before_the_queue_overflows() {
     }
 }
 
-// Source: Mathis, Semke, Mahdavi, Ott 1997: W = sqrt(3 / (2 b p)). Linux counts what is acknowledged, so that
-// b is 1 whatever the acknowledgements.
+// Source: Mathis, Semke, Mahdavi, Ott 1997: W = sqrt(3 / (2 b p)). Linux counts what is
+// acknowledged, so that b is 1 whatever the acknowledgements.
 #[test]
 fn reno_keeps_the_average_window_of_its_sawtooth() {
     for ack_every in [1, 2] {
@@ -367,8 +372,8 @@ fn reno_keeps_the_average_window_of_its_sawtooth() {
     }
 }
 
-// Source: the algorithm reference, §9.3: with 10 segments first and no delayed acknowledgements 100 kB are
-// 69 segments in rounds of 10, 20 and 40, and 1 MB are 685 in seven.
+// Source: the algorithm reference, §9.3: with 10 segments first and no delayed acknowledgements 100
+// kB are 69 segments in rounds of 10, 20 and 40, and 1 MB are 685 in seven.
 #[test]
 fn slow_start_carries_100_kb_in_three_rounds_and_1_mb_in_seven() {
     for congestion in [reno(), reno_of_linux(), cubic(), cubic_of_linux()] {
@@ -390,9 +395,9 @@ fn slow_start_carries_100_kb_in_three_rounds_and_1_mb_in_seven() {
     }
 }
 
-// Source: the algorithm reference, §9.3: a sawtooth between half of what path and buffer hold and all of it.
-// With no buffer at all the second segment of each pair that growth sends would be lost although the path is not
-// full, which the formula leaves out; hence a place for two.
+// Source: the algorithm reference, §9.3: a sawtooth between half of what path and buffer hold and
+// all of it. With no buffer at all the second segment of each pair that growth sends would be lost
+// although the path is not full, which the formula leaves out; hence a place for two.
 #[test]
 fn reno_uses_a_clean_bottleneck_as_its_buffer_allows() {
     for (buffer, utilisation) in
@@ -410,8 +415,8 @@ fn reno_uses_a_clean_bottleneck_as_its_buffer_allows() {
     }
 }
 
-// Source: the algorithm reference, §9.3: after a loss 0.7 (1 + b) of the path are still in flight, which fills
-// it from b = 3/7 on.
+// Source: the algorithm reference, §9.3: after a loss 0.7 (1 + b) of the path are still in flight,
+// which fills it from b = 3/7 on.
 #[test]
 fn cubic_fills_a_clean_bottleneck_from_a_buffer_of_three_sevenths_on() {
     let pipe = 700;
@@ -424,11 +429,11 @@ fn cubic_fills_a_clean_bottleneck_from_a_buffer_of_three_sevenths_on() {
     }
 }
 
-// Source: RFC 9438 §4.2, K = cbrt(W (1 - beta) / C); the algorithm reference, §9.3: on the way there the mean window
-// is 92.5 % of W. Fast convergence is left out: alone on its path a flow takes it for a newcomer whenever it
-// loses a segment earlier than the last time. In whole segments, as Linux counts, the plateau is reached
-// cbrt(1 / C) = 1.36 s before K. The first sawteeth are left out too, because a loss before the plateau
-// moves the next plateau but little.
+// Source: RFC 9438 §4.2, K = cbrt(W (1 - beta) / C); the algorithm reference, §9.3: on the way
+// there the mean window is 92.5 % of W. Fast convergence is left out: alone on its path a flow
+// takes it for a newcomer whenever it loses a segment earlier than the last time. In whole
+// segments, as Linux counts, the plateau is reached cbrt(1 / C) = 1.36 s before K. The first
+// sawteeth are left out too, because a loss before the plateau moves the next plateau but little.
 #[test]
 fn the_sawtooth_of_cubic_takes_k_seconds_whatever_the_round_trip_time() {
     for compat in [Compat::Paper, Compat::Linux] {
@@ -453,9 +458,10 @@ fn the_sawtooth_of_cubic_takes_k_seconds_whatever_the_round_trip_time() {
     }
 }
 
-// Source: Brakmo and Peterson 1995: between alpha = 2 and beta = 4 packets in the queue. Slow start of the paper
-// grows in every other round and so meets the queue it made; that of Linux looks for it with the least
-// round-trip time of a round in which the window doubles, and finds it a doubling later.
+// Source: Brakmo and Peterson 1995: between alpha = 2 and beta = 4 packets in the queue. Slow start
+// of the paper grows in every other round and so meets the queue it made; that of Linux looks for
+// it with the least round-trip time of a round in which the window doubles, and finds it a doubling
+// later.
 #[test]
 fn vegas_holds_two_to_four_packets_in_the_queue_and_loses_none() {
     let pipe = 86;
@@ -472,8 +478,8 @@ fn vegas_holds_two_to_four_packets_in_the_queue_and_loses_none() {
     }
 }
 
-// Source: the algorithm reference, §2.4.3: 10 Mbit/s times 100 ms are 85.6 segments of 1460 bytes. Twenty
-// segments wait in the queue when the loss comes, and go.
+// Source: the algorithm reference, §2.4.3: 10 Mbit/s times 100 ms are 85.6 segments of 1460 bytes.
+// Twenty segments wait in the queue when the loss comes, and go.
 #[test]
 fn after_a_random_loss_westwood_keeps_what_the_path_holds() {
     for (name, congestion) in westwoods() {
@@ -493,9 +499,9 @@ fn after_a_random_loss_westwood_keeps_what_the_path_holds() {
     }
 }
 
-// Source: Mathis et al. 1997 and the algorithm reference, §9.2 (1.33 / sqrt(p) segments with independent losses)
-// for Reno. For Westwood theory only says that such a loss costs nothing as long as the estimate is right: at least
-// nine tenths of the path.
+// Source: Mathis et al. 1997 and the algorithm reference, §9.2 (1.33 / sqrt(p) segments with
+// independent losses) for Reno. For Westwood theory only says that such a loss costs nothing as
+// long as the estimate is right: at least nine tenths of the path.
 #[test]
 fn random_losses_hold_reno_to_its_formula_and_leave_westwood_the_path() {
     let pipe = 100;

@@ -69,8 +69,8 @@ pub struct Config {
     pub beta: f64,
     /// RFC 9438 §4.7.
     pub fast_convergence: bool,
-    /// What ends slow start beside a loss. Where none is named, HyStart++ as RFC 9438 §4.10 recommends,
-    /// and the classic HyStart with `compat = "linux"`.
+    /// What ends slow start beside a loss. Where none is named, HyStart++ as RFC 9438 §4.10
+    /// recommends, and the classic HyStart with `compat = "linux"`.
     pub hystart: Option<HyStart>,
 }
 

@@ -1,9 +1,9 @@
 //! CUBIC as Linux computes it, in integers.
 //!
-//! Source: Linux `tcp_cubic.c`, generation 4.14. Windows are in whole segments and times in ticks of
-//! 1/1024 s. Linux finds its cube root from a table refined by hand and one step of Newton's method,
-//! with a mean error of 0.195 %; the table cannot be derived, so the root is exact here, rounded to
-//! the nearest integer. Linux's clock also moves in jiffies, here it does not.
+//! Source: Linux `tcp_cubic.c`, generation 4.14. Windows are in whole segments and times in ticks
+//! of 1/1024 s. Linux finds its cube root from a table refined by hand and one step of Newton's
+//! method, with a mean error of 0.195 %; the table cannot be derived, so the root is exact here,
+//! rounded to the nearest integer. Linux's clock also moves in jiffies, here it does not.
 
 use alloc::boxed::Box;
 
@@ -94,7 +94,8 @@ struct Epoch {
     /// What Reno's window would be, and the acknowledged segments that it has not used.
     reno: u64,
     reno_credit: u64,
-    /// Acknowledged segments for one segment of growth, with the window and time of its computation.
+    /// Acknowledged segments for one segment of growth, with the window and time of its
+    /// computation.
     per_growth: u64,
     computed: (u64, Instant),
 }
@@ -311,7 +312,7 @@ mod tests {
     fn the_curve_is_asked_one_least_round_trip_time_ahead() {
         let control = cubic(70, 100);
         let mut epoch = Epoch::new(&control, Instant::ZERO);
-        // 0.1 s ahead the curve is at 100 - 0.4·(4.2158 - 0.1)³ = 72.1; whole segments below 100: 73.
+        // 0.1 s ahead the curve is 0.4·(4.2158 - 0.1)³ = 27.9 below 100, in whole segments 27.
         assert_eq!(control.per_growth(&mut epoch, Instant::ZERO), 70 / 3);
     }
 

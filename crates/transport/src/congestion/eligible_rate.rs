@@ -1,7 +1,7 @@
 //! The eligible rate of Westwood: what the path would carry, from the acknowledgements that return.
 //!
-//! Source: Mascolo et al., TCP Westwood (2001; the filter of Tustin's rule); Wang, Valla, Sanadidi, Gerla,
-//! Adaptive bandwidth share estimation (2002). Rates are in bytes/s and times in seconds.
+//! Source: Mascolo et al., TCP Westwood (2001; the filter of Tustin's rule); Wang, Valla, Sanadidi,
+//! Gerla, Adaptive bandwidth share estimation (2002). Rates are in bytes/s and times in seconds.
 
 use alloc::collections::VecDeque;
 
@@ -24,18 +24,19 @@ pub(super) struct Rules {
     pub(super) u_window: usize,
 }
 
-/// Weight of the past in the throughput that tells congestion from its absence, as in the paper of 2002.
-/// (Texts that restate it use the estimate itself there, which sees no congestion once it is too high.)
+/// Weight of the past in the throughput that tells congestion from its absence, as in the paper of
+/// 2002. (Texts that restate it use the estimate itself there, which sees no congestion once it is
+/// too high.)
 const THROUGHPUT_MEMORY: f64 = 0.6;
 
-/// How much of the old estimate remains after `delta` with a filter of time constant `tau`: the bilinear
-/// form, which falls to zero where `delta` is twice `tau` and would be negative beyond.
+/// How much of the old estimate remains after `delta` with a filter of time constant `tau`: the
+/// bilinear form, which falls to zero where `delta` is twice `tau` and would be negative beyond.
 pub(super) fn alpha(tau: f64, delta: f64) -> f64 {
     ((2.0 * tau - delta) / (2.0 * tau + delta)).max(0.0)
 }
 
-/// The interval that a sample should cover, from zero where the throughput fills the window without a queue
-/// up to the round-trip time.
+/// The interval that a sample should cover, from zero where the throughput fills the window without
+/// a queue up to the round-trip time.
 pub(super) fn interval(rtt: f64, rtt_min: f64, window: f64, throughput: f64) -> f64 {
     (rtt * (window - throughput * rtt_min) / window).clamp(0.0, rtt)
 }
@@ -84,7 +85,8 @@ impl EligibleRate {
         };
         let delta = now.since(last).as_secs_f64();
         if delta <= 0.0 {
-            // Two acknowledgements at once make one sample: the next one counts what this one brought.
+            // Two acknowledgements at once make one sample: the next one counts what this one
+            // brought.
             return;
         }
         let rtt = acked.srtt.as_secs_f64();
@@ -243,8 +245,8 @@ mod tests {
         assert_near(stepped(tustin, 10_000), 1e6 + (1.0 - 19.0 / 21.0) * 0.5e6);
     }
 
-    // By hand: tau 0.1 s, silence 0.05 s, alpha 0.6. 1 MB/s meets one empty sample: 0.6 + 0.4·0.5 = 0.8; then a
-    // sample of 0.2 MB in 0.05 s: 0.6·0.8 + 0.4·(4 + 0)/2 = 1.28.
+    // By hand: tau 0.1 s, silence 0.05 s, alpha 0.6. 1 MB/s meets one empty sample: 0.6 + 0.4·0.5 =
+    // 0.8; then a sample of 0.2 MB in 0.05 s: 0.6·0.8 + 0.4·(4 + 0)/2 = 1.28.
     #[test]
     fn tustins_rule_takes_a_silence_for_an_empty_sample() {
         assert_near(stepped(Rules { tustin: true, ..RULES }, 100_000), 1.28e6);

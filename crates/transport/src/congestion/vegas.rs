@@ -248,7 +248,8 @@ mod tests {
 
     const MS: fn(i64) -> Duration = Duration::from_millis;
 
-    /// Vegas at the end of a round, with a least round-trip time of 100 ms and segments of one byte.
+    /// Vegas at the end of a round, with a least round-trip time of 100 ms and segments of one
+    /// byte.
     fn vegas(compat: Compat, window: u64, threshold: u64, rtt_ms: i64) -> Vegas {
         let path = PathBasics {
             segment: Bytes::new(1),

@@ -1,10 +1,10 @@
-//! Westwood with adaptive bandwidth share estimation: after a loss the window falls to what the path
-//! has been seen to carry, so that losses of a radio link do not slow it down.
+//! Westwood with adaptive bandwidth share estimation: after a loss the window falls to what the
+//! path has been seen to carry, so that losses of a radio link do not slow it down.
 //!
 //! Source: Mascolo et al., TCP Westwood (2001); Wang, Valla, Sanadidi, Gerla, Adaptive bandwidth
-//! share estimation in TCP Westwood (2002). What selective acknowledgements report counts as delivered;
-//! without them a duplicate acknowledgement says nothing of how much has arrived, and the estimate
-//! waits for the hole to be filled.
+//! share estimation in TCP Westwood (2002). What selective acknowledgements report counts as
+//! delivered; without them a duplicate acknowledgement says nothing of how much has arrived, and
+//! the estimate waits for the hole to be filled.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -229,7 +229,7 @@ impl Congestion for Westwood {
 mod tests {
     use super::*;
 
-    /// A flow whose acknowledgements return at 10 segments per 10 ms, with a least round-trip time of `rtt_ms`.
+    /// A flow to which a segment per millisecond is acknowledged, with a round-trip time of `rtt_ms`.
     fn measured(window: u64, rtt_ms: i64) -> Box<dyn Congestion> {
         let mut control = Config::default().build(&PathBasics {
             segment: Bytes::new(1000),

@@ -1,9 +1,9 @@
 //! Westwood+: Westwood with one sample of the rate per round-trip time, which bunched
 //! acknowledgements do not mislead.
 //!
-//! Source: Grieco and Mascolo, Performance evaluation and comparison of Westwood+, New Reno, and Vegas
-//! TCP congestion control (2004); Linux `tcp_westwood.c`. What selective acknowledgements report counts
-//! as delivered; without them the rate waits for the hole to be filled.
+//! Source: Grieco and Mascolo, Performance evaluation and comparison of Westwood+, New Reno, and
+//! Vegas TCP congestion control (2004); Linux `tcp_westwood.c`. What selective acknowledgements
+//! report counts as delivered; without them the rate waits for the hole to be filled.
 
 use alloc::boxed::Box;
 
@@ -228,8 +228,8 @@ mod tests {
         assert!((rate - 1.05e6).abs() < 1e-3);
     }
 
-    /// A flow with a window of 80 segments on a path that delivers a segment per millisecond and holds 40, after
-    /// ten samples.
+    /// A flow with a window of 80 segments on a path that delivers a segment per millisecond and
+    /// holds 40, after ten samples.
     fn measured(compat: Compat) -> Box<dyn Congestion> {
         let mut control = Config { compat }.build(&PathBasics {
             segment: Bytes::new(1000),
