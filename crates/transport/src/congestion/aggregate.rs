@@ -389,7 +389,8 @@ pub(super) mod testing {
 
     /// Where no sibling counts, a coupled control is Reno to the byte (RFC 6356 §3).
     pub fn assert_reno_alone(config: &CongestionConfig) {
-        let reno = CongestionConfig::Reno(reno::Config { byte_counting: true });
+        let reno =
+            CongestionConfig::Reno(reno::Config { byte_counting: true, ..reno::Config::default() });
         let mut failed = sibling((50, 20, 9));
         failed.counts = false;
         let own = sibling((10, 100, 9));

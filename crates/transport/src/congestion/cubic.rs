@@ -7,8 +7,9 @@ use alloc::string::ToString;
 
 use skybraid_units::{Bytes, Instant};
 
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Parameter, Wrong};
+use super::hystart::{HyStart, SlowStart};
+use super::{Acked, Congestion, Lost, PathBasics, Siblings, cubic_linux};
+use crate::registry::{About, Check, Compat, Parameter, Wrong};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -16,9 +17,18 @@ pub const ABOUT: About = About {
     summary: "CUBIC: after a loss the window climbs steeply, levels off at the window where the loss \
               happened, then probes beyond it, in real time rather than in round trips; never slower \
               than Reno would be.",
-    source: "RFC 9438",
-    linux: "",
+    source: "RFC 9438, RFC 9406",
+    linux: "Integers: whole segments, times in 1/1024 s, beta 717/1024, C 410/1024. The curve is \
+            asked one least (not smoothed) round-trip time ahead; the threshold follows the window \
+            rather than what is in flight; Reno's floor never steepens; a timeout forgets all; an \
+            idle time moves the curve on.",
     parameters: &[
+        Parameter {
+            name: "compat",
+            unit: "paper or linux",
+            default: "paper",
+            summary: "the RFC, or what Linux does",
+        },
         Parameter {
             name: "c",
             unit: "segments/s³",
@@ -37,6 +47,13 @@ pub const ABOUT: About = About {
             default: "true",
             summary: "give way faster when the window at loss shrinks from one loss to the next",
         },
+        Parameter {
+            name: "hystart",
+            unit: "none, classic or plus",
+            default: "plus; with compat linux classic",
+            summary: "what ends slow start beside a loss: nothing, a rising round-trip time as in \
+                      Linux, or HyStart++, which RFC 9438 §4.10 recommends",
+        },
     ],
 };
 
@@ -44,17 +61,22 @@ pub const ABOUT: About = About {
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// The RFC, or Linux.
+    pub compat: Compat,
     /// Steepness in segments/s³, above 0.
     pub c: f64,
     /// What is left of the window after a loss, between 0 and 1.
     pub beta: f64,
     /// RFC 9438 §4.7.
     pub fast_convergence: bool,
+    /// What ends slow start beside a loss. Where none is named, HyStart++ as RFC 9438 §4.10
+    /// recommends, and the classic HyStart with `compat = "linux"`.
+    pub hystart: Option<HyStart>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { c: 0.4, beta: 0.7, fast_convergence: true }
+        Self { compat: Compat::Paper, c: 0.4, beta: 0.7, fast_convergence: true, hystart: None }
     }
 }
 
@@ -74,12 +96,20 @@ impl Config {
     /// A fresh instance. Parameters outside their range are replaced by the defaults.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let usual = Self::default();
+        let c = if self.c > 0.0 { self.c } else { usual.c };
+        let beta = if self.beta > 0.0 && self.beta < 1.0 { self.beta } else { usual.beta };
+        let slow_start = |usual| SlowStart::new(self.hystart.unwrap_or(usual));
+        if self.compat == Compat::Linux {
+            let slow_start = slow_start(HyStart::Classic);
+            return cubic_linux::build(c, beta, self.fast_convergence, slow_start, path);
+        }
         let segment = path.segment.get().max(1) as f64;
         let initial = (path.initial_window.get() as f64 / segment).max(1.0);
         Box::new(Cubic {
-            c: if self.c > 0.0 { self.c } else { usual.c },
-            beta: if self.beta > 0.0 && self.beta < 1.0 { self.beta } else { usual.beta },
+            c,
+            beta,
             fast_convergence: self.fast_convergence,
+            slow_start: slow_start(HyStart::Plus),
             segment,
             initial_window: initial,
             window: initial,
@@ -100,6 +130,7 @@ struct Cubic {
     c: f64,
     beta: f64,
     fast_convergence: bool,
+    slow_start: SlowStart,
     segment: f64,
     initial_window: f64,
     window: f64,
@@ -153,6 +184,9 @@ impl Cubic {
 
 impl Congestion for Cubic {
     fn on_ack(&mut self, acked: &Acked, _: Siblings<'_>) {
+        if self.window < self.threshold && self.slow_start.ends_with(acked, self.window as u64) {
+            self.threshold = self.window;
+        }
         let segments = acked.bytes.get() as f64 / self.segment;
         if !acked.window_limited {
             if let Some(epoch) = &mut self.epoch {
@@ -162,7 +196,8 @@ impl Congestion for Cubic {
             return;
         }
         if self.window < self.threshold {
-            self.window += segments;
+            let growth = self.slow_start.growth(acked.bytes.get(), self.segment as u64);
+            self.window += growth as f64 / self.segment;
             return;
         }
         let mut epoch = match self.epoch {
@@ -192,6 +227,7 @@ impl Congestion for Cubic {
         let in_flight = lost.in_flight.get() as f64 / self.segment;
         self.threshold = (in_flight * self.beta).max(2.0);
         self.window = self.threshold;
+        self.slow_start.on_loss();
     }
 
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, _: Siblings<'_>) {
@@ -204,10 +240,20 @@ impl Congestion for Cubic {
         self.w_max = 0.0;
         self.epoch = None;
         self.window = 1.0;
+        self.slow_start.on_timeout();
     }
 
     fn on_idle(&mut self, _now: Instant) {
         self.window = self.window.min(self.initial_window);
+        self.epoch = None;
+    }
+
+    fn on_penalty(&mut self) {
+        if self.window >= self.threshold {
+            self.threshold = (self.threshold / 2.0).max(2.0);
+        }
+        self.window = (self.window / 2.0).max(1.0);
+        // From here the window climbs back along a new curve; on the old one it would jump back.
         self.epoch = None;
     }
 
@@ -230,6 +276,7 @@ mod tests {
             c: 0.4,
             beta: 0.7,
             fast_convergence: true,
+            slow_start: SlowStart::new(HyStart::None),
             segment: 1000.0,
             initial_window: 10.0,
             window,
@@ -251,6 +298,21 @@ mod tests {
         for (t, window) in points {
             assert!((control.curve(&epoch, t) - window).abs() < 1e-4, "at {t} s");
         }
+        let larger = cubic(700.0, 1000.0);
+        let epoch = larger.begin_epoch(Instant::ZERO);
+        assert!((epoch.k - 9.085_603).abs() < 1e-6);
+        for (t, window) in [(1.0, 788.5551), (4.0, 947.3877), (8.0, 999.4882)] {
+            assert!((larger.curve(&epoch, t) - window).abs() < 1e-4, "at {t} s");
+        }
+    }
+
+    #[test]
+    fn a_penalty_halves_the_window_and_a_new_curve_begins_there() {
+        let mut control = cubic(70.0, 100.0);
+        control.on_penalty();
+        assert_eq!((control.window, control.threshold), (35.0, 35.0));
+        let expected = libm::cbrt(65.0 / 0.4);
+        assert!((control.begin_epoch(Instant::ZERO).k - expected).abs() < 1e-9);
     }
 
     #[test]

@@ -14,10 +14,17 @@ mod aggregate;
 pub mod balia;
 pub mod coupled;
 pub mod cubic;
+mod cubic_linux;
+mod eligible_rate;
 pub mod ewtcp;
+pub mod hystart;
 pub mod lia;
 pub mod olia;
 pub mod reno;
+mod rounds;
+pub mod vegas;
+pub mod westwood;
+pub mod westwood_plus;
 pub mod wvegas;
 
 /// What an acknowledgement brought.
@@ -187,5 +194,8 @@ algorithms! {
         Wvegas => wvegas,
         Ewtcp => ewtcp,
         Coupled => coupled,
+        Vegas => vegas,
+        Westwood => westwood,
+        WestwoodPlus => westwood_plus,
     }
 }

@@ -6,8 +6,9 @@ use alloc::boxed::Box;
 
 use skybraid_units::{Bytes, Instant};
 
+use super::hystart::{HyStart, SlowStart};
 use super::{Acked, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Parameter};
+use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,22 +16,50 @@ pub const ABOUT: About = About {
     summary: "New Reno: the window grows by a segment per acknowledgement in slow start and by about \
               a segment per round trip after it, and halves once per window with a loss.",
     source: "RFC 5681, RFC 6582, RFC 3465",
-    linux: "",
-    parameters: &[Parameter {
-        name: "byte_counting",
-        unit: "true or false",
-        default: "false",
-        summary: "grow by what was acknowledged (as Linux does) rather than by the number of \
-                  acknowledgements, so that delayed acknowledgements do not slow growth",
-    }],
+    linux: "The window is counted in whole segments and grows by all that is acknowledged; after a \
+            loss the threshold is half of the window rather than of what is in flight.",
+    parameters: &[
+        Parameter {
+            name: "compat",
+            unit: "paper or linux",
+            default: "paper",
+            summary: "the RFC, or what Linux does",
+        },
+        Parameter {
+            name: "byte_counting",
+            unit: "true or false",
+            default: "false",
+            summary: "grow by what was acknowledged (RFC 3465; at most two segments at once in slow \
+                      start) rather than by the number of acknowledgements, so that delayed \
+                      acknowledgements do not slow growth",
+        },
+        Parameter {
+            name: "hystart",
+            unit: "none, classic or plus",
+            default: "none",
+            summary: "what ends slow start beside a loss: nothing, a rising round-trip time as in \
+                      Linux's CUBIC, or HyStart++ (RFC 9406)",
+        },
+    ],
 };
 
 /// How growth is counted.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Grow by what was acknowledged rather than by the number of acknowledgements.
+    /// The RFC, or Linux.
+    pub compat: Compat,
+    /// Grow by what was acknowledged rather than by the number of acknowledgements. Linux always
+    /// does.
     pub byte_counting: bool,
+    /// What ends slow start beside a loss.
+    pub hystart: HyStart,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { compat: Compat::Paper, byte_counting: false, hystart: HyStart::None }
+    }
 }
 
 impl Check for Config {}
@@ -38,72 +67,139 @@ impl Check for Config {}
 impl Config {
     /// A fresh instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
-        Box::new(Reno {
-            byte_counting: self.byte_counting,
-            segment: path.segment.get().max(1),
-            initial_window: path.initial_window.get().max(1),
-            window: path.initial_window.get().max(1),
-            threshold: path.initial_threshold.get(),
-            credit: 0,
-        })
+        Box::new(Reno::new(self, path))
     }
 }
 
+/// New Reno, also where others grow and fall as it does.
 #[derive(Debug)]
-struct Reno {
+pub(super) struct Reno {
+    compat: Compat,
     byte_counting: bool,
-    segment: u64,
+    slow_start: SlowStart,
+    pub(super) segment: u64,
     initial_window: u64,
-    window: u64,
-    threshold: u64,
+    pub(super) window: u64,
+    pub(super) threshold: u64,
     /// Bytes acknowledged in congestion avoidance and not yet turned into growth.
     credit: u64,
 }
 
 impl Reno {
+    pub(super) fn new(config: &Config, path: &PathBasics) -> Self {
+        Self {
+            compat: config.compat,
+            byte_counting: config.byte_counting,
+            slow_start: SlowStart::new(config.hystart),
+            segment: path.segment.get().max(1),
+            initial_window: path.initial_window.get().max(1),
+            window: path.initial_window.get().max(1),
+            threshold: path.initial_threshold.get(),
+            credit: 0,
+        }
+    }
+
+    /// After a loss slow start ends at `threshold` bytes, or two segments if that is more.
+    pub(super) fn reduce_to(&mut self, threshold: u64) {
+        self.threshold = self.whole(threshold).max(2 * self.segment);
+        self.window = self.window.min(self.threshold);
+        self.credit = 0;
+        self.slow_start.on_loss();
+    }
+
+    /// After a timeout one segment is sent, and slow start ends at `threshold` bytes, or two
+    /// segments if that is more.
+    pub(super) fn restart_towards(&mut self, threshold: u64) {
+        self.reduce_to(threshold);
+        self.window = self.segment;
+        self.slow_start.on_timeout();
+    }
+
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.window < self.threshold
+    }
+
     fn halved(&self, in_flight: Bytes) -> u64 {
-        (in_flight.get() / 2).max(2 * self.segment)
+        match self.compat {
+            Compat::Paper => in_flight.get() / 2,
+            Compat::Linux => self.window / 2,
+        }
+    }
+
+    /// Linux counts whole segments.
+    fn whole(&self, bytes: u64) -> u64 {
+        match self.compat {
+            Compat::Paper => bytes,
+            Compat::Linux => bytes - bytes % self.segment,
+        }
+    }
+
+    /// What an acknowledgement counts for.
+    fn counted(&self, acked: &Acked) -> u64 {
+        let bytes = acked.bytes.get();
+        match self.compat {
+            Compat::Linux => bytes,
+            Compat::Paper if !self.byte_counting => bytes.min(self.segment),
+            // RFC 3465 §2.2, §2.3: two segments, but one while a timeout is repaired.
+            Compat::Paper if self.in_slow_start() => {
+                bytes.min(if acked.recovering { 1 } else { 2 } * self.segment)
+            }
+            Compat::Paper => bytes,
+        }
     }
 }
 
 impl Congestion for Reno {
     fn on_ack(&mut self, acked: &Acked, _: Siblings<'_>) {
+        if self.in_slow_start() && self.slow_start.ends_with(acked, self.window / self.segment) {
+            self.threshold = self.window;
+        }
         if !acked.window_limited {
             return;
         }
-        let bytes = acked.bytes.get();
-        if self.window < self.threshold {
-            let most = if self.byte_counting { bytes } else { bytes.min(self.segment) };
-            self.window += most;
-            return;
+        let mut bytes = self.counted(acked);
+        if self.in_slow_start() {
+            let growth = self.slow_start.growth(bytes, self.segment);
+            let needed = match self.compat {
+                Compat::Paper => growth,
+                Compat::Linux => growth.min(self.threshold - self.window),
+            };
+            self.window += needed;
+            if needed == growth {
+                return;
+            }
+            // In Linux what slow start does not need counts in congestion avoidance.
+            bytes = growth - needed;
         }
-        self.credit += if self.byte_counting { bytes } else { bytes.min(self.segment) };
-        if self.credit >= self.window {
-            self.credit -= self.window;
-            self.window += self.segment;
-        }
+        self.credit += bytes;
+        let grown = self.credit / self.window;
+        self.credit -= grown * self.window;
+        self.window += grown * self.segment;
     }
 
     fn on_loss(&mut self, lost: &Lost, _: Siblings<'_>) {
-        self.threshold = self.halved(lost.in_flight);
+        self.reduce_to(self.halved(lost.in_flight));
         self.window = self.threshold;
-        self.credit = 0;
     }
 
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, _: Siblings<'_>) {
-        if !repeated {
-            self.threshold = self.halved(lost.in_flight);
-        }
-        self.window = self.segment;
-        self.credit = 0;
+        let threshold = if repeated { self.threshold } else { self.halved(lost.in_flight) };
+        self.restart_towards(threshold);
     }
 
     fn on_idle(&mut self, _now: Instant) {
         self.window = self.window.min(self.initial_window);
     }
 
+    fn on_penalty(&mut self) {
+        if !self.in_slow_start() {
+            self.threshold = self.whole(self.threshold / 2).max(2 * self.segment);
+        }
+        self.window = self.whole(self.window / 2).max(self.segment);
+    }
+
     fn window(&self) -> Bytes {
-        Bytes::new(self.window)
+        Bytes::new(self.whole(self.window))
     }
 
     fn slow_start_threshold(&self) -> Bytes {
@@ -117,16 +213,22 @@ mod tests {
     use skybraid_units::Duration;
 
     const SEGMENT: u64 = 1000;
+    const LINUX: Config =
+        Config { compat: Compat::Linux, byte_counting: false, hystart: HyStart::None };
 
-    fn reno(byte_counting: bool, window: u64, threshold: u64) -> Box<dyn Congestion> {
-        Config { byte_counting }.build(&PathBasics {
+    fn reno(config: &Config, window: u64, threshold: u64) -> Box<dyn Congestion> {
+        config.build(&PathBasics {
             segment: Bytes::new(SEGMENT),
             initial_window: Bytes::new(window * SEGMENT),
             initial_threshold: Bytes::new(threshold.saturating_mul(SEGMENT)),
         })
     }
 
-    fn acknowledge(control: &mut dyn Congestion, segments: u64) {
+    fn counting(byte_counting: bool) -> Config {
+        Config { byte_counting, ..Config::default() }
+    }
+
+    fn acknowledge(control: &mut dyn Congestion, segments: u64, recovering: bool) {
         control.on_ack(
             &Acked {
                 now: Instant::ZERO,
@@ -134,46 +236,105 @@ mod tests {
                 srtt: Duration::from_millis(100),
                 in_flight: control.window(),
                 window_limited: true,
+                recovering,
                 ..Acked::default()
             },
             Siblings::default(),
         );
     }
 
+    fn segments(control: &dyn Congestion) -> u64 {
+        control.window().get() / SEGMENT
+    }
+
     // Source: the vectors of the algorithm reference, §1.1.
     #[test]
     fn ten_segments_in_delayed_acks_grow_a_window_of_ten_to_15_or_with_byte_counting_to_20() {
-        for (byte_counting, grown) in [(false, 15), (true, 20)] {
-            let mut control = reno(byte_counting, 10, u64::MAX);
+        for (config, grown) in [(counting(false), 15), (counting(true), 20), (LINUX, 20)] {
+            let mut control = reno(&config, 10, u64::MAX);
             for _ in 0..5 {
-                acknowledge(&mut *control, 2);
+                acknowledge(&mut *control, 2, false);
             }
-            assert_eq!(control.window().get(), grown * SEGMENT);
+            assert_eq!(segments(&*control), grown);
         }
     }
 
+    // Source: RFC 3465 §2.2, §2.3; Linux counts all.
+    #[test]
+    fn an_acknowledgement_of_eight_counts_for_two_or_after_a_timeout_for_one() {
+        for (config, recovering, grown) in
+            [(counting(true), false, 12), (counting(true), true, 11), (LINUX, true, 18)]
+        {
+            let mut control = reno(&config, 10, u64::MAX);
+            acknowledge(&mut *control, 8, recovering);
+            assert_eq!(segments(&*control), grown);
+        }
+    }
+
+    // The reference's 10.95 belongs to the other formula of RFC 5681, equation 3; counting what is
+    // acknowledged, which the RFC recommends, gives 11 as in Linux.
     #[test]
     fn a_window_of_acknowledgements_adds_one_segment_in_congestion_avoidance() {
-        let mut control = reno(true, 10, 10);
-        for _ in 0..10 {
-            acknowledge(&mut *control, 1);
+        for config in [counting(false), counting(true), LINUX] {
+            let mut control = reno(&config, 10, 10);
+            for _ in 0..10 {
+                assert_eq!(segments(&*control), 10);
+                acknowledge(&mut *control, 1, false);
+            }
+            assert_eq!(segments(&*control), 11);
         }
-        assert_eq!(control.window().get(), 11 * SEGMENT);
     }
 
     #[test]
-    fn a_loss_with_seven_segments_in_flight_sets_the_threshold_to_three_and_a_half() {
-        let mut control = reno(false, 7, 7);
-        let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(7 * SEGMENT) };
-        control.on_loss(&lost, Siblings::default());
-        assert_eq!(control.slow_start_threshold().get(), 3500);
-        control.on_timeout(&lost, false, Siblings::default());
-        assert_eq!(control.window().get(), SEGMENT);
+    fn in_linux_what_slow_start_does_not_need_counts_in_congestion_avoidance() {
+        let mut control = reno(&LINUX, 9, 10);
+        for _ in 0..3 {
+            acknowledge(&mut *control, 3, false);
+        }
+        assert_eq!(segments(&*control), 10);
+        acknowledge(&mut *control, 2, false);
+        assert_eq!(segments(&*control), 11);
+    }
+
+    #[test]
+    fn a_loss_with_seven_segments_in_flight_sets_the_threshold_to_3500_or_in_linux_to_3_segments() {
+        for (config, threshold) in [(counting(false), 3500), (LINUX, 3000)] {
+            let mut control = reno(&config, 7, 7);
+            let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(7 * SEGMENT) };
+            control.on_loss(&lost, Siblings::default());
+            assert_eq!(control.slow_start_threshold().get(), threshold);
+            assert_eq!(control.window().get(), threshold);
+            control.on_timeout(&lost, false, Siblings::default());
+            assert_eq!(control.window().get(), SEGMENT);
+        }
+    }
+
+    #[test]
+    fn the_threshold_follows_what_is_in_flight_or_in_linux_the_window() {
+        for (config, threshold) in [(counting(false), 4), (LINUX, 10)] {
+            let mut control = reno(&config, 20, u64::MAX);
+            let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(8 * SEGMENT) };
+            control.on_loss(&lost, Siblings::default());
+            assert_eq!(control.slow_start_threshold().get(), threshold * SEGMENT);
+        }
+    }
+
+    // Source: the algorithm reference, §5.1.
+    #[test]
+    fn a_penalty_halves_the_window_and_the_threshold_unless_in_slow_start() {
+        for (window, threshold, halved) in
+            [(40, 30, (20, 15)), (40, 100, (20, 100)), (3, 3, (1, 2)), (1, 2, (1, 2))]
+        {
+            let mut control = reno(&LINUX, window, threshold);
+            control.on_penalty();
+            let found = (segments(&*control), control.slow_start_threshold().get() / SEGMENT);
+            assert_eq!(found, halved);
+        }
     }
 
     #[test]
     fn the_window_does_not_grow_when_the_application_does_not_fill_it() {
-        let mut control = reno(false, 10, u64::MAX);
+        let mut control = reno(&counting(false), 10, u64::MAX);
         control.on_ack(
             &Acked {
                 now: Instant::ZERO,

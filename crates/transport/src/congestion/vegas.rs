@@ -1,0 +1,334 @@
+//! Vegas: keeps a few packets in the queue, as told by the round-trip time.
+//!
+//! Source: Brakmo and Peterson, TCP Vegas (1995); Linux `tcp_vegas.c`, generation 4.14.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use skybraid_units::{Bytes, Duration, Instant};
+
+use super::reno::{self, Reno};
+use super::rounds::Rounds;
+use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use crate::registry::{About, Check, Compat, Parameter, Wrong};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "vegas",
+    summary: "Vegas: compares the round-trip time with the least one once per round, works out how \
+              many packets the flow keeps in the queue, and grows or shrinks by a segment to hold \
+              them between alpha and beta. Falls as New Reno does after a loss.",
+    source: "Brakmo and Peterson, IEEE JSAC 13(8), 1995",
+    linux: "The queue is counted in whole packets against the least round-trip time rather than \
+            against the present one; a round with at most two samples grows as Reno; slow start \
+            doubles in every round rather than in every other; an idle time forgets the least \
+            round-trip time.",
+    parameters: &[
+        Parameter {
+            name: "compat",
+            unit: "paper or linux",
+            default: "paper",
+            summary: "the paper, or what Linux does",
+        },
+        Parameter {
+            name: "alpha",
+            unit: "packets",
+            default: "2",
+            summary: "grow while fewer are queued",
+        },
+        Parameter {
+            name: "beta",
+            unit: "packets",
+            default: "4",
+            summary: "shrink while more are queued",
+        },
+        Parameter {
+            name: "gamma",
+            unit: "packets",
+            default: "1",
+            summary: "slow start ends when more are queued",
+        },
+    ],
+};
+
+/// How many packets Vegas keeps in the queue.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The paper, or Linux.
+    pub compat: Compat,
+    /// Least packets in the queue.
+    pub alpha: u32,
+    /// Most packets in the queue, at least `alpha`.
+    pub beta: u32,
+    /// Most packets in the queue in slow start.
+    pub gamma: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { compat: Compat::Paper, alpha: 2, beta: 4, gamma: 1 }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.beta < self.alpha {
+            return Err(("beta", "expected at least alpha".to_string()));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
+        Box::new(Vegas::new(self, path))
+    }
+}
+
+#[derive(Debug)]
+struct Vegas {
+    config: Config,
+    reno: Reno,
+    /// Least round-trip time.
+    base_rtt: Duration,
+    rounds: Rounds,
+    /// Least round-trip time of this round, and how many samples it has.
+    rtt: Duration,
+    samples: u32,
+    /// Slow start grows in this round.
+    doubles: bool,
+    /// From a loss on until all is repaired Vegas is off.
+    repairing: bool,
+}
+
+/// What a round has shown, in packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Queue {
+    /// Packets of the window that wait in the queue.
+    queued: f64,
+    /// The window that would leave the queue empty.
+    target: f64,
+}
+
+impl Queue {
+    fn of(compat: Compat, window: u64, base: Duration, rtt: Duration) -> Self {
+        match compat {
+            Compat::Paper => {
+                let target = window as f64 * (base.as_secs_f64() / rtt.as_secs_f64());
+                Self { queued: window as f64 - target, target }
+            }
+            Compat::Linux => {
+                let micros = |span: Duration| (span.as_nanos() as u64 / 1000).max(1);
+                let (base, rtt) = (micros(base), micros(rtt));
+                let queued = window * (rtt - base) / base;
+                Self { queued: queued as f64, target: (window * base / rtt) as f64 }
+            }
+        }
+    }
+}
+
+impl Vegas {
+    fn new(config: &Config, path: &PathBasics) -> Self {
+        let growth = reno::Config { compat: config.compat, ..reno::Config::default() };
+        Self {
+            config: config.clone(),
+            reno: Reno::new(&growth, path),
+            base_rtt: Duration::MAX,
+            rounds: Rounds::default(),
+            rtt: Duration::MAX,
+            samples: 0,
+            doubles: true,
+            repairing: false,
+        }
+    }
+
+    fn begin_round(&mut self) {
+        self.rtt = Duration::MAX;
+        self.samples = 0;
+    }
+
+    fn end_round(&mut self, acked: &Acked, siblings: Siblings<'_>) {
+        let needed = if self.config.compat == Compat::Linux { 3 } else { 1 };
+        if self.samples < needed {
+            self.reno.on_ack(acked, siblings);
+            return;
+        }
+        let segment = self.reno.segment;
+        let window = self.reno.window / segment;
+        let queue = Queue::of(self.config.compat, window, self.base_rtt, self.rtt);
+        if self.reno.in_slow_start() {
+            if queue.queued > f64::from(self.config.gamma) {
+                let most = (queue.target as u64 + 1) * segment;
+                self.reno.window = self.reno.window.min(most);
+                self.reno.threshold = self.reno.threshold.min(self.reno.window);
+            } else {
+                self.doubles = !self.doubles || self.config.compat == Compat::Linux;
+                self.slow_start(acked, siblings);
+            }
+        } else if queue.queued > f64::from(self.config.beta) {
+            self.reno.window -= segment.min(self.reno.window);
+            // Below the window, lest it slip back into slow start.
+            self.reno.threshold = self.reno.threshold.min(self.reno.window.saturating_sub(segment));
+        } else if queue.queued < f64::from(self.config.alpha) && acked.window_limited {
+            self.reno.window += segment;
+        }
+        self.reno.window = self.reno.window.max(2 * segment);
+    }
+
+    fn slow_start(&mut self, acked: &Acked, siblings: Siblings<'_>) {
+        if self.doubles {
+            self.reno.on_ack(acked, siblings);
+        }
+    }
+}
+
+impl Congestion for Vegas {
+    fn on_delivery(&mut self, acked: &Acked, _: Siblings<'_>) {
+        if let Some(rtt) = acked.rtt {
+            // As in Linux, lest a round-trip time be zero.
+            let rtt = rtt + Duration::from_micros(1);
+            self.base_rtt = self.base_rtt.min(rtt);
+            self.rtt = self.rtt.min(rtt);
+            self.samples += 1;
+        }
+    }
+
+    fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>) {
+        if self.repairing {
+            self.reno.on_ack(acked, siblings);
+        } else if self.rounds.end_with(acked) {
+            self.end_round(acked, siblings);
+            self.begin_round();
+        } else if self.reno.in_slow_start() {
+            self.slow_start(acked, siblings);
+        }
+    }
+
+    fn on_recovered(&mut self, _now: Instant) {
+        self.repairing = false;
+        self.begin_round();
+    }
+
+    fn on_loss(&mut self, lost: &Lost, siblings: Siblings<'_>) {
+        self.repairing = true;
+        self.reno.on_loss(lost, siblings);
+    }
+
+    fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>) {
+        self.repairing = true;
+        self.reno.on_timeout(lost, repeated, siblings);
+    }
+
+    fn on_idle(&mut self, now: Instant) {
+        self.reno.on_idle(now);
+        if self.config.compat == Compat::Linux {
+            self.base_rtt = Duration::MAX;
+        }
+        self.begin_round();
+    }
+
+    fn on_penalty(&mut self) {
+        self.reno.on_penalty();
+    }
+
+    fn window(&self) -> Bytes {
+        self.reno.window()
+    }
+
+    fn slow_start_threshold(&self) -> Bytes {
+        self.reno.slow_start_threshold()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(i64) -> Duration = Duration::from_millis;
+
+    /// Vegas at the end of a round, with a least round-trip time of 100 ms and segments of one
+    /// byte.
+    fn vegas(compat: Compat, window: u64, threshold: u64, rtt_ms: i64) -> Vegas {
+        let path = PathBasics {
+            segment: Bytes::new(1),
+            initial_window: Bytes::new(window),
+            initial_threshold: Bytes::new(threshold),
+        };
+        let fresh = Vegas::new(&Config { compat, ..Config::default() }, &path);
+        Vegas { base_rtt: MS(100), rtt: MS(rtt_ms), samples: 3, ..fresh }
+    }
+
+    /// Threshold and window afterwards.
+    fn ended(mut vegas: Vegas) -> (u64, u64) {
+        let acked = Acked { bytes: Bytes::new(1), window_limited: true, ..Acked::default() };
+        vegas.end_round(&acked, Siblings::default());
+        (vegas.slow_start_threshold().get(), vegas.window().get())
+    }
+
+    // Source: the vectors of the algorithm reference, §2.3.
+    #[test]
+    fn the_queue_of_a_window_of_20_follows_from_its_round_trip_time() {
+        let queue = |compat, rtt_ms| Queue::of(compat, 20, MS(100), MS(rtt_ms));
+        let linux = queue(Compat::Linux, 120);
+        assert_eq!((linux.queued, linux.target), (4.0, 16.0));
+        assert_eq!(queue(Compat::Linux, 125).queued, 5.0);
+        let paper = queue(Compat::Paper, 120);
+        assert!((paper.queued - 10.0 / 3.0).abs() < 1e-9);
+        assert!((queue(Compat::Paper, 125).queued - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_window_of_20_grows_without_a_queue_and_holds_between_two_and_four_packets() {
+        for compat in [Compat::Paper, Compat::Linux] {
+            assert_eq!(ended(vegas(compat, 20, 20, 100)), (20, 21));
+            assert_eq!(ended(vegas(compat, 20, 20, 120)), (20, 20));
+        }
+    }
+
+    #[test]
+    fn at_125_ms_the_paper_holds_and_linux_shrinks() {
+        assert_eq!(ended(vegas(Compat::Paper, 20, 20, 125)), (20, 20));
+        assert_eq!(ended(vegas(Compat::Linux, 20, 20, 125)), (18, 19));
+        assert_eq!(ended(vegas(Compat::Paper, 20, 20, 130)), (18, 19));
+    }
+
+    #[test]
+    fn slow_start_ends_one_packet_above_the_window_that_leaves_the_queue_empty() {
+        for compat in [Compat::Paper, Compat::Linux] {
+            assert_eq!(ended(vegas(compat, 20, u64::MAX, 200)), (11, 11));
+        }
+    }
+
+    #[test]
+    fn in_the_paper_slow_start_grows_in_every_other_round() {
+        let mut paper = vegas(Compat::Paper, 20, u64::MAX, 100);
+        let acked = Acked { bytes: Bytes::new(1), window_limited: true, ..Acked::default() };
+        for (doubles, window) in [(false, 20), (true, 21), (false, 21)] {
+            paper.end_round(&acked, Siblings::default());
+            assert_eq!((paper.doubles, paper.window().get()), (doubles, window));
+        }
+    }
+
+    #[test]
+    fn in_linux_a_round_with_two_samples_grows_as_reno_does() {
+        let two = Vegas { samples: 2, ..vegas(Compat::Linux, 20, 20, 200) };
+        assert_eq!(ended(two), (20, 20));
+    }
+
+    #[test]
+    fn the_window_never_falls_below_two_segments() {
+        assert_eq!(ended(vegas(Compat::Linux, 2, 0, 1000)).1, 2);
+    }
+
+    // Source: the algorithm reference, §12, case 4.
+    #[test]
+    fn a_round_trip_time_of_zero_counts_a_microsecond() {
+        let mut linux = vegas(Compat::Linux, 20, 20, 100);
+        let acked = Acked { rtt: Some(Duration::ZERO), ..Acked::default() };
+        linux.on_delivery(&acked, Siblings::default());
+        assert_eq!((linux.base_rtt, linux.rtt), (MS(1) / 1000, MS(1) / 1000));
+        assert_eq!(ended(linux), (20, 21));
+    }
+}

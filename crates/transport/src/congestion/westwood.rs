@@ -1,0 +1,289 @@
+//! Westwood with adaptive bandwidth share estimation: after a loss the window falls to what the
+//! path has been seen to carry, so that losses of a radio link do not slow it down.
+//!
+//! Source: Mascolo et al., TCP Westwood (2001); Wang, Valla, Sanadidi, Gerla, Adaptive bandwidth
+//! share estimation in TCP Westwood (2002). What selective acknowledgements report counts as
+//! delivered; without them a duplicate acknowledgement says nothing of how much has arrived, and
+//! the estimate waits for the hole to be filled.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use skybraid_units::{Bytes, Duration, Instant};
+
+use super::eligible_rate::{EligibleRate, Rules};
+use super::reno::{self, Reno};
+use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use crate::registry::{About, Check, Parameter, Wrong};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "westwood",
+    summary: "Westwood (ABSE): measures the rate at which acknowledgements return and, after a loss, \
+              sets the window to that rate times the least round-trip time instead of halving it. \
+              Grows as New Reno does.",
+    source: "Mascolo et al., MobiCom 2001; Wang, Valla, Sanadidi and Gerla, GLOBECOM 2002",
+    linux: "",
+    parameters: &[
+        Parameter {
+            name: "filter",
+            unit: "abse or tustin",
+            default: "abse",
+            summary: "adaptive estimation, or the filter of 2001: every sample averaged with the one \
+                      before, over a fixed time constant, and empty samples in a silence of half of it",
+        },
+        Parameter {
+            name: "adaptive_interval",
+            unit: "true or false",
+            default: "true",
+            summary: "sample over up to a round-trip time when there is congestion (abse)",
+        },
+        Parameter {
+            name: "adaptive_gain",
+            unit: "true or false",
+            default: "true",
+            summary: "follow an unstable rate more slowly (abse)",
+        },
+        Parameter {
+            name: "t_min",
+            unit: "time",
+            default: "0s",
+            summary: "shortest sample; the time since the last acknowledgement if that is longer",
+        },
+        Parameter {
+            name: "tau",
+            unit: "time",
+            default: "500ms",
+            summary: "time constant of the filter where the gain is not adaptive",
+        },
+        Parameter {
+            name: "n",
+            unit: "round-trip times",
+            default: "10",
+            summary: "how many the instability may add to the adaptive time constant of one",
+        },
+        Parameter {
+            name: "beta",
+            unit: "ratio",
+            default: "0.6",
+            summary: "memory of the instability",
+        },
+        Parameter {
+            name: "u_window",
+            unit: "samples",
+            default: "10",
+            summary: "how many the largest instability is taken from",
+        },
+    ],
+};
+
+/// Which filter smooths the rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Filter {
+    /// Adaptive bandwidth share estimation (2002).
+    #[default]
+    Abse,
+    /// The first one, discretised by Tustin's rule (2001).
+    Tustin,
+}
+
+/// How the rate is estimated.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Which filter.
+    pub filter: Filter,
+    /// Sample over up to a round-trip time when there is congestion.
+    pub adaptive_interval: bool,
+    /// Follow an unstable rate more slowly.
+    pub adaptive_gain: bool,
+    /// Shortest sample.
+    pub t_min: Duration,
+    /// Time constant where the gain is not adaptive, above 0.
+    pub tau: Duration,
+    /// Round-trip times that instability adds to the time constant at most, 0 or more.
+    pub n: f64,
+    /// Memory of the instability, from 0 to below 1.
+    pub beta: f64,
+    /// Samples from which the largest instability is taken, 1 or more.
+    pub u_window: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            filter: Filter::Abse,
+            adaptive_interval: true,
+            adaptive_gain: true,
+            t_min: Duration::ZERO,
+            tau: Duration::from_millis(500),
+            n: 10.0,
+            beta: 0.6,
+            u_window: 10,
+        }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        if !self.tau.is_positive() {
+            return Err(("tau", "expected a time above zero".to_string()));
+        }
+        if !(self.n >= 0.0 && self.n.is_finite()) {
+            return Err(("n", "expected a number of at least zero".to_string()));
+        }
+        if !(self.beta >= 0.0 && self.beta < 1.0) {
+            return Err(("beta", "expected a number from 0 to below 1".to_string()));
+        }
+        if self.u_window == 0 {
+            return Err(("u_window", "expected at least 1".to_string()));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// A fresh instance. Parameters outside their range are replaced by the defaults.
+    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
+        let usual = Self::default();
+        let config = if self.check().is_ok() { self } else { &usual };
+        let abse = config.filter == Filter::Abse;
+        Box::new(Westwood {
+            reno: Reno::new(&reno::Config::default(), path),
+            rate: EligibleRate::new(Rules {
+                tustin: !abse,
+                adaptive_interval: abse && config.adaptive_interval,
+                adaptive_gain: abse && config.adaptive_gain,
+                t_min: config.t_min.as_secs_f64(),
+                tau: config.tau.as_secs_f64(),
+                n: config.n,
+                beta: config.beta,
+                u_window: config.u_window as usize,
+            }),
+            least_rtt: None,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Westwood {
+    reno: Reno,
+    rate: EligibleRate,
+    least_rtt: Option<Duration>,
+}
+
+impl Westwood {
+    /// What the path holds without a queue, in bytes.
+    fn pipe(&self) -> Option<u64> {
+        let rate = self.rate.get()?;
+        Some((rate * self.least_rtt?.as_secs_f64()) as u64)
+    }
+}
+
+impl Congestion for Westwood {
+    fn on_delivery(&mut self, acked: &Acked, _: Siblings<'_>) {
+        if let Some(rtt) = acked.rtt {
+            self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        let least = self.least_rtt.unwrap_or(acked.srtt).as_secs_f64();
+        self.rate.on_delivery(acked, least, self.reno.window as f64);
+    }
+
+    fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>) {
+        self.reno.on_ack(acked, siblings);
+    }
+
+    fn on_loss(&mut self, lost: &Lost, siblings: Siblings<'_>) {
+        match self.pipe() {
+            Some(pipe) => self.reno.reduce_to(pipe),
+            None => self.reno.on_loss(lost, siblings),
+        }
+    }
+
+    fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>) {
+        match self.pipe() {
+            Some(pipe) => self.reno.restart_towards(pipe),
+            None => self.reno.on_timeout(lost, repeated, siblings),
+        }
+    }
+
+    fn on_idle(&mut self, now: Instant) {
+        self.reno.on_idle(now);
+    }
+
+    fn on_penalty(&mut self) {
+        self.reno.on_penalty();
+    }
+
+    fn window(&self) -> Bytes {
+        self.reno.window()
+    }
+
+    fn slow_start_threshold(&self) -> Bytes {
+        self.reno.slow_start_threshold()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flow to which a segment per millisecond is acknowledged, with a round-trip time of `rtt_ms`.
+    fn measured(window: u64, rtt_ms: i64) -> Box<dyn Congestion> {
+        let mut control = Config::default().build(&PathBasics {
+            segment: Bytes::new(1000),
+            initial_window: Bytes::new(window * 1000),
+            initial_threshold: Bytes::new(0),
+        });
+        for step in 1..100 {
+            let acked = Acked {
+                now: Instant::from_millis(step),
+                bytes: Bytes::new(1000),
+                delivered: Bytes::new(1000 * step as u64),
+                srtt: Duration::from_millis(rtt_ms),
+                rtt: Some(Duration::from_millis(rtt_ms)),
+                ..Acked::default()
+            };
+            control.on_delivery(&acked, Siblings::default());
+        }
+        control
+    }
+
+    const LOST: Lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(10_000) };
+
+    /// Threshold and window in bytes.
+    fn state(control: &dyn Congestion) -> (u64, u64) {
+        (control.slow_start_threshold().get(), control.window().get())
+    }
+
+    // Source: palazzi2007 PAL-T3.
+    #[test]
+    fn a_loss_leaves_what_the_path_holds_and_never_grows_the_window() {
+        for (window, after) in [(80, (40_000, 40_000)), (30, (40_000, 30_000))] {
+            let mut control = measured(window, 40);
+            control.on_loss(&LOST, Siblings::default());
+            assert_eq!(state(&*control), after);
+        }
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_segment_and_a_threshold_of_what_the_path_holds() {
+        for (rtt_ms, threshold) in [(40, 40_000), (1, 2_000)] {
+            let mut control = measured(80, rtt_ms);
+            control.on_timeout(&LOST, false, Siblings::default());
+            assert_eq!(state(&*control), (threshold, 1000));
+        }
+    }
+
+    #[test]
+    fn before_anything_was_measured_a_loss_halves() {
+        let mut control = Config::default().build(&PathBasics {
+            segment: Bytes::new(1000),
+            initial_window: Bytes::new(10_000),
+            initial_threshold: Bytes::new(u64::MAX),
+        });
+        control.on_loss(&LOST, Siblings::default());
+        assert_eq!(state(&*control), (5000, 5000));
+    }
+}
