@@ -294,6 +294,7 @@ impl Connection {
             carried_by: chunk.carried_by,
             backlog: Bytes::new(self.write_end.saturating_sub(chunk.end())),
             window_room: Bytes::new(self.send_limit.saturating_sub(chunk.dsn)),
+            window: Bytes::new(self.send_limit.saturating_sub(self.data_una)),
             blocked: 0,
         };
         let choice = self.scheduler.choose(now, &unit, &self.views);
