@@ -11,7 +11,9 @@ use skybraid_units::{Bytes, Duration, Instant};
 use crate::registry::algorithms;
 use crate::{Class, PathId, PathSet, PathView};
 
+pub mod adaptive_cheapest_path;
 pub mod cheapest_path;
+pub mod handover;
 pub mod low_rtt;
 pub mod redundant;
 pub mod round_robin;
@@ -266,6 +268,8 @@ algorithms! {
         LowRtt => low_rtt,
         CheapestPath => cheapest_path,
         Redundant => redundant,
+        AdaptiveCheapestPath => adaptive_cheapest_path,
+        Handover => handover,
     }
 }
 
