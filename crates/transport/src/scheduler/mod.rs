@@ -12,9 +12,13 @@ use crate::registry::algorithms;
 use crate::{Class, PathId, PathSet, PathView};
 
 pub mod adaptive_cheapest_path;
+pub mod blest;
 pub mod cheapest_path;
+pub mod ecf;
 pub mod handover;
 pub mod low_rtt;
+pub mod low_rtt_wait;
+pub mod otias;
 pub mod redundant;
 pub mod round_robin;
 pub mod single;
@@ -268,6 +272,10 @@ algorithms! {
         LowRtt => low_rtt,
         CheapestPath => cheapest_path,
         Redundant => redundant,
+        LowRttWait => low_rtt_wait,
+        Blest => blest,
+        Ecf => ecf,
+        Otias => otias,
         AdaptiveCheapestPath => adaptive_cheapest_path,
         Handover => handover,
     }
