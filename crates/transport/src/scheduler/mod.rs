@@ -4,6 +4,8 @@
 //! "wait", so that holding data back for a better path is one too.
 
 use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use skybraid_units::{Bytes, Duration, Instant};
@@ -13,11 +15,14 @@ use crate::{Class, PathId, PathSet, PathView};
 
 pub mod adaptive_cheapest_path;
 pub mod blest;
+pub mod by_class;
 pub mod cheapest_path;
 pub mod ecf;
 pub mod handover;
+pub mod linux_upstream;
 pub mod low_rtt;
 pub mod low_rtt_wait;
+pub mod mutran;
 pub mod otias;
 pub mod redundant;
 pub mod round_robin;
@@ -276,15 +281,28 @@ algorithms! {
         Blest => blest,
         Ecf => ecf,
         Otias => otias,
+        LinuxUpstream => linux_upstream,
+        Mutran => mutran,
+        ByClass => by_class,
         AdaptiveCheapestPath => adaptive_cheapest_path,
         Handover => handover,
+    }
+}
+
+impl SchedulerConfig {
+    /// The parameters that name paths by their position, with their keys; each must exist.
+    pub fn positions(&self) -> Vec<(&'static str, u8)> {
+        match self {
+            Self::Single(config) => vec![("path", config.path)],
+            Self::ByClass(config) => vec![("control", config.control), ("data", config.data)],
+            _ => Vec::new(),
+        }
     }
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
-    use alloc::vec::Vec;
 
     /// Usable paths with room, with these round-trip times in milliseconds.
     pub fn paths(rtt_ms: &[i64]) -> Vec<PathView> {
