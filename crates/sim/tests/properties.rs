@@ -32,13 +32,16 @@ fn any_path() -> impl Strategy<Value = PathSetup> {
     )
 }
 
+fn any_scheduler() -> impl Strategy<Value = SchedulerConfig> {
+    let names: Vec<&str> = SchedulerConfig::ALL.iter().map(|about| about.name).collect();
+    proptest::sample::select(names).prop_map(|name| SchedulerConfig::by_name(name).unwrap())
+}
+
 fn any_stream() -> impl Strategy<Value = TransportConfig> {
-    let schedulers =
-        prop_oneof![Just("low_rtt"), Just("round_robin"), Just("redundant"), Just("cheapest_path")];
     let congestion = prop_oneof![Just("reno"), Just("cubic")];
-    (schedulers, congestion, 4_000u64..400_000, any::<bool>(), 1u32..4).prop_map(
+    (any_scheduler(), congestion, 4_000u64..400_000, any::<bool>(), 1u32..4).prop_map(
         |(scheduler, congestion, receive_buffer, sack, ack_every)| TransportConfig {
-            scheduler: SchedulerConfig::by_name(scheduler).unwrap(),
+            scheduler,
             congestion: CongestionConfig::by_name(congestion).unwrap(),
             receive_buffer: Bytes::new(receive_buffer),
             sack,
@@ -99,14 +102,11 @@ proptest! {
     #[test]
     fn an_unreliable_message_is_delivered_once_or_lost_or_on_its_way(
         paths in proptest::collection::vec(any_path(), 1..4),
-        scheduler in prop_oneof![Just("redundant"), Just("round_robin"), Just("low_rtt"), Just("cheapest_path")],
+        scheduler in any_scheduler(),
         packet in 50u64..4000,
         seed in 0u64..1000,
     ) {
-        let transport = TransportConfig {
-            scheduler: SchedulerConfig::by_name(scheduler).unwrap(),
-            ..transport(Protocol::Udp)
-        };
+        let transport = TransportConfig { scheduler, ..transport(Protocol::Udp) };
         let count = paths.len();
         let flows = vec![flow("f", cbr(0.5, packet), transport, count)];
         let outcome = simulate(30, seed, named(paths), flows);
