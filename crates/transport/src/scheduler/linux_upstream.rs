@@ -13,7 +13,7 @@ use crate::{PathId, PathView};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "linux",
-    summary: "The scheduler of MPTCP in Linux since 5.10: the path whose bytes, queued and in flight, \
+    summary: "The scheduler of MPTCP in upstream Linux: the path whose bytes, queued and in flight, \
               are through first at its average pacing rate, for a burst at a time. A full window does \
               not keep data from a path, it queues there until the path's send buffer is full.",
     source: "Linux net/mptcp/protocol.c; pacing rates tcp_update_pacing_rate",
