@@ -1,7 +1,6 @@
 //! What a transport must not be, and what is allowed but probably not meant.
 
 use skybraid_link::{DelayConfig, Shape};
-use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::{PathSet, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration};
 
@@ -53,12 +52,12 @@ pub(crate) fn use_of_paths(
         );
         return Err(("paths".to_string(), problem));
     }
-    if let SchedulerConfig::Single(single) = &config.scheduler
-        && usize::from(single.path) >= used.len()
-    {
-        let last = used.len().saturating_sub(1);
-        let problem = format!("found path {}, expected a position from 0 to {last}", single.path);
-        return Err(("scheduler.path".to_string(), problem));
+    for (key, position) in config.scheduler.positions() {
+        if usize::from(position) >= used.len() {
+            let last = used.len().saturating_sub(1);
+            let problem = format!("found path {position}, expected a position from 0 to {last}");
+            return Err((format!("scheduler.{key}"), problem));
+        }
     }
     Ok(())
 }

@@ -105,12 +105,12 @@ fn an_unknown_name_is_named_with_those_there_are() {
     refused_at_line(
         12,
         r#"transport = { scheduler = "low-rtt" }"#,
-        "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `low-rtt`; did you mean `low_rtt`? (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`)",
+        "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `low-rtt`; did you mean `low_rtt`? (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`, `low_rtt_wait`, `blest`, `ecf`, `otias`, `linux`, `mutran`, `by_class`, `adaptive_cheapest_path`, `handover`)",
     );
     refused_at_line(
         12,
-        r#"transport = { scheduler = "blest" }"#,
-        "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `blest` (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`)",
+        r#"transport = { scheduler = "psychic" }"#,
+        "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `psychic` (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`, `low_rtt_wait`, `blest`, `ecf`, `otias`, `linux`, `mutran`, `by_class`, `adaptive_cheapest_path`, `handover`)",
     );
     refused_at_line(
         12,
@@ -483,8 +483,8 @@ fn a_wrong_override_is_named_by_its_key() {
     );
     refused_override(
         "flow.video.transport.scheduler",
-        "blest",
-        "override `flow.video.transport.scheduler`: unknown scheduler `blest` (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`)",
+        "psychic",
+        "override `flow.video.transport.scheduler`: unknown scheduler `psychic` (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`, `low_rtt_wait`, `blest`, `ecf`, `otias`, `linux`, `mutran`, `by_class`, `adaptive_cheapest_path`, `handover`)",
     );
     refused_override(
         "seed",

@@ -335,6 +335,7 @@ impl Datagrams {
             carried_by: PathSet::EMPTY,
             backlog: Bytes::new(self.unsent.saturating_sub(u64::from(len))),
             window_room: Bytes::new(u64::MAX),
+            window: Bytes::new(u64::MAX),
             blocked: 0,
         };
         let choice = self.scheduler.choose(now, &unit, &self.views);

@@ -70,6 +70,7 @@ impl Connection {
             deadline: head.and_then(|message| message.deadline),
             carried_by: chunk.carried_by,
             backlog: Bytes::new(self.write_end.saturating_sub(chunk.end())),
+            window: Bytes::new(self.send_limit.saturating_sub(self.data_una)),
             window_room: Bytes::new(self.send_limit.saturating_sub(chunk.dsn)),
             blocked: self.blocked,
         };

@@ -1,46 +1,57 @@
 //! The cheapest path that has room.
 
 use alloc::boxed::Box;
+use core::cmp::Reverse;
 
 use skybraid_units::{Duration, Instant};
 
-use super::{Choice, Reason, Scheduler, Unit, candidates, send_on};
+use super::{Choice, Reason, Scheduler, Unit, send_on, untried, wait_for_room};
 use crate::PathView;
-use crate::registry::{About, Check};
+use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "cheapest_path",
-    summary: "Cheapest path first: the usable path of the lowest cost whose window has room; ties go \
-              to the lower round-trip time. Traffic spills to the next-cheapest path when the window \
-              of the cheaper one is full.",
-    source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.4 (priorities)",
-    linux: "",
-    parameters: &[],
+    summary: "Cheapest path first: the usable path of the highest priority whose window has room; \
+              among equals the lowest cost, then the lower round-trip time. Traffic spills to the \
+              next path when the window of the better one is full, but to a standby path only when \
+              no other is usable; a path of priority 0 is never used.",
+    source: "baltaci2023 §2.4 (CPF of MP-DCCP); RFC 9897 §3.2.9 and §3.4 (priorities)",
+    linux: "The form of Telekom's MP-DCCP kernel: a standby path carries what spills like any other, \
+            and cost does not count.",
+    parameters: &[Parameter {
+        name: "compat",
+        unit: "paper or linux",
+        default: "paper",
+        summary: "whether standby paths wait for all others to be gone",
+    }],
 };
 
-/// No parameters; the costs stand with the paths.
+/// The rule; priorities and costs stand with the paths.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// Whether standby paths wait for all others to be gone.
+    pub compat: Compat,
+}
 
 impl Check for Config {}
 
 impl Config {
     /// A fresh instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(CheapestPath)
+        Box::new(CheapestPath { compat: self.compat })
     }
 }
 
 #[derive(Debug)]
-struct CheapestPath;
+struct CheapestPath {
+    compat: Compat,
+}
 
 impl Scheduler for CheapestPath {
-    fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
-        let order = |path: &&PathView| (path.cost, path.srtt.unwrap_or(Duration::MAX));
-        let best = candidates(paths).filter(|path| path.has_room).min_by_key(order);
-        send_on(best, Reason::Cheapest, paths)
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        cheapest(self.compat, unit, paths, |path| path.has_room)
     }
 
     fn needs_rtt(&self) -> bool {
@@ -48,15 +59,70 @@ impl Scheduler for CheapestPath {
     }
 }
 
+/// The usable paths that priorities admit: none of priority 0, those on standby only if there is no
+/// other, and backup paths last.
+pub(super) fn by_priority(
+    compat: Compat,
+    paths: &[PathView],
+) -> impl Iterator<Item = &PathView> + Clone {
+    let last_resort = move |path: &PathView| match (path.backup, compat) {
+        (true, _) => 2,
+        (false, Compat::Paper) => u8::from(path.priority == STANDBY),
+        (false, Compat::Linux) => 0,
+    };
+    let open = paths.iter().filter(|path| path.usable && path.priority != NEVER);
+    let least = open.clone().map(last_resort).min();
+    open.filter(move |path| Some(last_resort(path)) == least)
+}
+
+/// Priorities of RFC 9897 §3.2.9.
+const NEVER: u8 = 0;
+const STANDBY: u8 = 1;
+
+/// The best path of those with `room`.
+pub(super) fn cheapest(
+    compat: Compat,
+    unit: &Unit,
+    paths: &[PathView],
+    room: impl Fn(&PathView) -> bool,
+) -> Choice {
+    let open = untried(unit, by_priority(compat, paths));
+    let order = |path: &&PathView| {
+        let cost = match compat {
+            Compat::Paper => path.cost,
+            Compat::Linux => 0,
+        };
+        (Reverse(path.priority), cost, path.srtt.unwrap_or(Duration::MAX))
+    };
+    match open.clone().filter(|path| room(path)).min_by_key(order) {
+        Some(best) => {
+            let ranked = open.into_iter().any(|path| path.priority != best.priority);
+            let reason = if ranked { Reason::Priority } else { Reason::Cheapest };
+            send_on(Some(best), reason, paths)
+        }
+        None if open.into_iter().next().is_none() => Choice::wait(Reason::NoPath),
+        None => wait_for_room(paths),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{chosen, paths};
+    use super::super::testing::{UNIT, chosen, paths};
     use super::*;
+    use crate::{PathId, PathSet};
     use alloc::vec;
+    use alloc::vec::Vec;
+
+    /// Paths with these priorities and round-trip times in milliseconds.
+    fn ranked(of: &[(u8, i64)]) -> Vec<PathView> {
+        let mut views = paths(&of.iter().map(|(_, rtt)| *rtt).collect::<Vec<_>>());
+        views.iter_mut().zip(of).for_each(|(view, (priority, _))| view.priority = *priority);
+        views
+    }
 
     #[test]
     fn the_cheap_path_is_taken_until_its_window_is_full_then_traffic_spills() {
-        let mut scheduler = Config {}.build();
+        let mut scheduler = Config::default().build();
         let mut two = paths(&[20, 100]);
         two[0].cost = 5;
         assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
@@ -66,7 +132,50 @@ mod tests {
 
     #[test]
     fn among_equally_cheap_paths_the_lower_round_trip_time_wins() {
-        let mut scheduler = Config {}.build();
+        let mut scheduler = Config::default().build();
         assert_eq!(chosen(&mut *scheduler, &paths(&[80, 20, 40])), Some(vec![1]));
+    }
+
+    // Source: the CPF vectors of the algorithm reference, §7.2.
+    #[test]
+    fn the_higher_priority_wins_until_its_window_is_full_and_ties_go_by_round_trip_time() {
+        for compat in [Compat::Paper, Compat::Linux] {
+            let mut scheduler = Config { compat }.build();
+            let mut two = ranked(&[(3, 50), (5, 100)]);
+            let answer = scheduler.choose(Instant::ZERO, &UNIT, &two);
+            assert_eq!(answer, Choice::Send(PathSet::only(PathId(1)), Reason::Priority));
+            two[1].has_room = false;
+            assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+            assert_eq!(chosen(&mut *scheduler, &ranked(&[(3, 50), (3, 30)])), Some(vec![1]));
+        }
+    }
+
+    #[test]
+    fn priority_counts_before_cost_and_cost_before_round_trip_time() {
+        let mut three = ranked(&[(4, 90), (4, 20), (3, 10)]);
+        (three[0].cost, three[1].cost, three[2].cost) = (2, 3, 1);
+        let on = |compat| chosen(&mut *Config { compat }.build(), &three);
+        assert_eq!(on(Compat::Paper), Some(vec![0]));
+        assert_eq!(on(Compat::Linux), Some(vec![1]));
+    }
+
+    // Source: RFC 9897 §3.2.9: 0 never, 1 standby, 2 secondary; the algorithm reference, §7.2, on
+    // what Telekom's kernel does.
+    #[test]
+    fn a_standby_path_waits_for_all_others_to_be_gone_except_in_telekoms_kernel() {
+        let mut four = ranked(&[(3, 50), (2, 50), (1, 10), (0, 5)]);
+        let on = |compat, four: &[PathView]| chosen(&mut *Config { compat }.build(), four);
+        four[0].has_room = false;
+        assert_eq!(on(Compat::Paper, &four), Some(vec![1]));
+        four[1].has_room = false;
+        assert_eq!(on(Compat::Paper, &four), None);
+        assert_eq!(on(Compat::Linux, &four), Some(vec![2]));
+        (four[0].usable, four[1].usable) = (false, false);
+        assert_eq!(on(Compat::Paper, &four), Some(vec![2]));
+        four[2].usable = false;
+        assert_eq!(on(Compat::Paper, &four), None);
+        assert_eq!(on(Compat::Linux, &four), None);
+        let answer = Config::default().build().choose(Instant::ZERO, &UNIT, &four);
+        assert_eq!(answer, Choice::wait(Reason::NoPath));
     }
 }

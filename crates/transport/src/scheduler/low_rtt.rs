@@ -2,9 +2,9 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::Instant;
 
-use super::{Choice, Reason, Scheduler, Unit, candidates, send_on};
+use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
 use crate::PathView;
 use crate::registry::{About, Check};
 
@@ -38,21 +38,18 @@ struct LowRtt;
 
 impl Scheduler for LowRtt {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        let fresh = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
-        let every_path_tried = fresh.clone().next().is_none();
-        // A path without a sample comes last: nothing speaks for it yet.
-        let rtt = |path: &&PathView| path.srtt.unwrap_or(Duration::MAX);
-        let best = if every_path_tried {
-            candidates(paths).filter(|path| path.has_room).min_by_key(rtt)
-        } else {
-            fresh.filter(|path| path.has_room).min_by_key(rtt)
-        };
-        send_on(best, Reason::LowestRtt, paths)
+        lowest_rtt(unit, paths)
     }
 
     fn needs_rtt(&self) -> bool {
         true
     }
+}
+
+/// The default choice of MPTCP, which other schedulers take for data that is sent again.
+pub(super) fn lowest_rtt(unit: &Unit, paths: &[PathView]) -> Choice {
+    let free = untried(unit, candidates(paths)).filter(|path| path.has_room);
+    send_on(fastest(free), Reason::LowestRtt, paths)
 }
 
 #[cfg(test)]

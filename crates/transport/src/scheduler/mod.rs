@@ -4,15 +4,26 @@
 //! "wait", so that holding data back for a better path is one too.
 
 use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::registry::algorithms;
 use crate::{Class, PathId, PathSet, PathView};
 
+pub mod adaptive_cheapest_path;
+pub mod blest;
+pub mod by_class;
 pub mod cheapest_path;
+pub mod ecf;
+pub mod handover;
+pub mod linux_upstream;
 pub mod low_rtt;
+pub mod low_rtt_wait;
+pub mod mutran;
+pub mod otias;
 pub mod redundant;
 pub mod round_robin;
 pub mod single;
@@ -33,6 +44,9 @@ pub struct Unit {
     /// Bytes that the peer's window still admits, this unit included; the largest size where there
     /// is no flow control.
     pub window_room: Bytes,
+    /// The peer's window as a whole, from the oldest byte that it lacks; the largest size where there
+    /// is no flow control.
+    pub window: Bytes,
     /// How often so far the peer's window kept back data while a path had room, each time anew.
     pub blocked: u64,
 }
@@ -186,6 +200,56 @@ pub fn candidates(paths: &[PathView]) -> impl Iterator<Item = &PathView> + Clone
     paths.iter().filter(move |path| path.usable && path.backup != regular)
 }
 
+/// Those of `open` that have not carried `unit` yet; all of them once each has, since then the round
+/// of MPTCP's path mask starts over. A path without room is kept: it may be worth waiting for.
+pub fn untried<'a, Open>(unit: &Unit, open: Open) -> impl Iterator<Item = &'a PathView> + Clone
+where
+    Open: Iterator<Item = &'a PathView> + Clone,
+{
+    let carried_by = unit.carried_by;
+    let some_left = open.clone().any(|path| !carried_by.contains(path.id));
+    open.filter(move |path| !some_left || !carried_by.contains(path.id))
+}
+
+/// The path of the lowest smoothed round-trip time; the first of several. A path without a sample
+/// comes last: nothing speaks for it yet.
+pub fn fastest<'a>(paths: impl Iterator<Item = &'a PathView>) -> Option<&'a PathView> {
+    paths.min_by_key(|path| path.srtt.unwrap_or(Duration::MAX))
+}
+
+/// A full fast path and a slower one that has room: what BLEST and ECF weigh.
+#[derive(Clone, Copy, Debug)]
+pub struct FastOrSlow<'a> {
+    /// The path of the lowest round-trip time of all. It has no room.
+    pub fast: &'a PathView,
+    /// The path of the lowest round-trip time among those with room.
+    pub slow: &'a PathView,
+    /// Of the fast path, above zero.
+    pub fast_rtt: Duration,
+    /// Of the slow path, longer than that of the fast one.
+    pub slow_rtt: Duration,
+}
+
+impl<'a> FastOrSlow<'a> {
+    /// The paths to weigh for `unit`.
+    ///
+    /// # Errors
+    /// The answer, where there is nothing to weigh: the fastest path has room, or no path has, or
+    /// the round-trip times do not differ or are not known.
+    pub fn of(unit: &Unit, paths: &'a [PathView]) -> Result<Self, Choice> {
+        let open = untried(unit, candidates(paths));
+        let free = fastest(open.clone().filter(|path| path.has_room));
+        let lowest_rtt = send_on(free, Reason::LowestRtt, paths);
+        let (Some(fast), Some(slow)) = (fastest(open), free) else { return Err(lowest_rtt) };
+        match (fast.srtt, slow.srtt) {
+            (Some(fast_rtt), Some(slow_rtt)) if fast_rtt.is_positive() && fast_rtt < slow_rtt => {
+                Ok(Self { fast, slow, fast_rtt, slow_rtt })
+            }
+            _ => Err(lowest_rtt),
+        }
+    }
+}
+
 /// The answer of a scheduler that takes one path: `best` for `reason`, or none yet.
 pub fn send_on(best: Option<&PathView>, reason: Reason, paths: &[PathView]) -> Choice {
     match best {
@@ -213,15 +277,32 @@ algorithms! {
         LowRtt => low_rtt,
         CheapestPath => cheapest_path,
         Redundant => redundant,
+        LowRttWait => low_rtt_wait,
+        Blest => blest,
+        Ecf => ecf,
+        Otias => otias,
+        LinuxUpstream => linux_upstream,
+        Mutran => mutran,
+        ByClass => by_class,
+        AdaptiveCheapestPath => adaptive_cheapest_path,
+        Handover => handover,
+    }
+}
+
+impl SchedulerConfig {
+    /// The parameters that name paths by their position, with their keys; each must exist.
+    pub fn positions(&self) -> Vec<(&'static str, u8)> {
+        match self {
+            Self::Single(config) => vec![("path", config.path)],
+            Self::ByClass(config) => vec![("control", config.control), ("data", config.data)],
+            _ => Vec::new(),
+        }
     }
 }
 
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
-    use crate::PathId;
-    use alloc::vec::Vec;
-    use skybraid_units::Duration;
 
     /// Usable paths with room, with these round-trip times in milliseconds.
     pub fn paths(rtt_ms: &[i64]) -> Vec<PathView> {
@@ -256,6 +337,7 @@ pub(crate) mod testing {
         carried_by: PathSet::EMPTY,
         backlog: Bytes::ZERO,
         window_room: Bytes::new(u64::MAX),
+        window: Bytes::new(u64::MAX),
         blocked: 0,
     };
 

@@ -4,41 +4,57 @@ use alloc::boxed::Box;
 
 use skybraid_units::Instant;
 
+use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::PathView;
-use crate::registry::{About, Check};
+use crate::registry::{About, Check, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "redundant",
     summary: "One copy on every usable path; the first to arrive counts. Under full windows each path \
               goes through the stream at its own pace and skips what the peer already has, as \
-              MPTCP's redundant scheduler does.",
+              MPTCP's redundant scheduler does; with `strict` every path carries everything, at the \
+              pace of the slowest. Data that is sent again goes to one path, as with `low_rtt`.",
     source: "Linux out-of-tree MPTCP, mptcp_redundant.c; chavali2022 §4",
     linux: "",
-    parameters: &[],
+    parameters: &[Parameter {
+        name: "strict",
+        unit: "true or false",
+        default: "false",
+        summary: "wait until every usable path has room",
+    }],
 };
 
-/// No parameters.
+/// What a full window means.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// Wait until every usable path has room.
+    pub strict: bool,
+}
 
 impl Check for Config {}
 
 impl Config {
     /// A fresh instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Redundant)
+        Box::new(Redundant { strict: self.strict })
     }
 }
 
 #[derive(Debug)]
-struct Redundant;
+struct Redundant {
+    strict: bool,
+}
 
 impl Scheduler for Redundant {
-    fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
-        if candidates(paths).any(|path| path.has_room) {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        if !unit.carried_by.is_empty() {
+            return lowest_rtt(unit, paths);
+        }
+        let full = candidates(paths).any(|path| !path.has_room);
+        if candidates(paths).any(|path| path.has_room) && !(self.strict && full) {
             Choice::Send(candidates(paths).map(|path| path.id).collect(), Reason::EveryPath)
         } else {
             wait_for_room(paths)
@@ -48,18 +64,39 @@ impl Scheduler for Redundant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{chosen, paths};
+    use super::super::testing::{UNIT, chosen, paths};
     use super::*;
+    use crate::{PathId, PathSet};
     use alloc::vec;
 
     #[test]
     fn every_usable_path_gets_a_copy_even_if_its_window_is_full() {
-        let mut scheduler = Config {}.build();
+        let mut scheduler = Config::default().build();
         let mut three = paths(&[20, 100, 50]);
         three[1].has_room = false;
         three[2].usable = false;
         assert_eq!(chosen(&mut *scheduler, &three), Some(vec![0, 1]));
         three[0].has_room = false;
         assert_eq!(chosen(&mut *scheduler, &three), None);
+    }
+
+    #[test]
+    fn strict_copies_wait_for_room_on_every_usable_path() {
+        let mut scheduler = Config { strict: true }.build();
+        let mut three = paths(&[20, 100, 50]);
+        assert_eq!(chosen(&mut *scheduler, &three), Some(vec![0, 1, 2]));
+        three[1].has_room = false;
+        assert_eq!(chosen(&mut *scheduler, &three), None);
+        three[1].usable = false;
+        assert_eq!(chosen(&mut *scheduler, &three), Some(vec![0, 2]));
+    }
+
+    // Source: the algorithm reference, §5.3: reinjections use the default choice.
+    #[test]
+    fn data_that_is_sent_again_goes_to_the_fastest_path_that_has_not_carried_it() {
+        let unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
+        let three = paths(&[20, 100, 50]);
+        let again = Config::default().build().choose(Instant::ZERO, &unit, &three);
+        assert_eq!(again, Choice::Send(PathSet::only(PathId(2)), Reason::LowestRtt));
     }
 }

@@ -2,12 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use alloc::vec::Vec;
 
 use skybraid_units::Instant;
 
-use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
-use crate::registry::{About, Check, Parameter, Wrong};
-use crate::{PathId, PathSet, PathView};
+use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
+use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::{PathId, PathView};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -15,8 +16,15 @@ pub const ABOUT: About = About {
     summary: "Takes the paths in turn. With `cwnd_limited` a path whose window is full is skipped, so \
               that the split follows the windows; without, the turn waits for that path.",
     source: "Linux out-of-tree MPTCP, mptcp_rr.c",
-    linux: "",
+    linux: "Rounds of quotas: a path that was skipped while full keeps its turn of the round, a burst \
+            that was interrupted goes on first, and the last path of the list begins.",
     parameters: &[
+        Parameter {
+            name: "compat",
+            unit: "paper or linux",
+            default: "paper",
+            summary: "plain turns, or rounds of quotas",
+        },
         Parameter {
             name: "segments",
             unit: "segments",
@@ -36,6 +44,8 @@ pub const ABOUT: About = About {
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// Plain turns, or Linux's rounds of quotas.
+    pub compat: Compat,
     /// Segments in a row on one path, at least 1.
     pub segments: u32,
     /// Skip a path whose window is full rather than wait for it.
@@ -44,7 +54,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { segments: 1, cwnd_limited: true }
+        Self { compat: Compat::Paper, segments: 1, cwnd_limited: true }
     }
 }
 
@@ -64,6 +74,7 @@ impl Config {
             config: Self { segments: self.segments.max(1), ..*self },
             current: None,
             taken: 0,
+            quotas: Vec::new(),
         })
     }
 }
@@ -71,14 +82,18 @@ impl Config {
 #[derive(Debug)]
 struct RoundRobin {
     config: Config,
+    /// Whose turn it is, and the segments of its burst so far.
     current: Option<PathId>,
     taken: u32,
+    /// Of each path, the segments that it has had in the round, where rounds are counted.
+    quotas: Vec<u32>,
 }
 
-impl Scheduler for RoundRobin {
-    fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
+impl RoundRobin {
+    /// The path whose burst goes on, else the next one behind it, else the first.
+    fn turn<'a>(&mut self, open: impl Iterator<Item = &'a PathView>) -> Option<&'a PathView> {
         let (mut unfinished, mut behind, mut first) = (None, None, None);
-        for path in candidates(paths).filter(|path| path.has_room || !self.config.cwnd_limited) {
+        for path in open {
             if Some(path.id) == self.current && self.taken < self.config.segments {
                 unfinished = Some(path);
             }
@@ -88,21 +103,64 @@ impl Scheduler for RoundRobin {
             first = first.or(Some(path));
         }
         let next = unfinished.or(behind).or(first);
-        match next {
-            Some(path) if path.has_room => {
-                self.taken = if unfinished.is_some() { self.taken + 1 } else { 1 };
-                self.current = Some(path.id);
-                Choice::Send(PathSet::only(path.id), Reason::Turn)
-            }
-            _ => wait_for_room(paths),
+        if let Some(path) = next.filter(|path| path.has_room) {
+            self.taken = if unfinished.is_some() { self.taken + 1 } else { 1 };
+            self.current = Some(path.id);
         }
+        next
+    }
+
+    /// The path whose burst goes on, else the last one that has had nothing in the round.
+    fn turn_of_quotas<'a, Open>(&mut self, open: Open) -> Option<&'a PathView>
+    where
+        Open: Iterator<Item = &'a PathView> + Clone,
+    {
+        let segments = self.config.segments;
+        let quota = |path: &PathView| self.quotas.get(path.id.index()).copied().unwrap_or(0);
+        let unfinished = open.clone().find(|path| (1..segments).contains(&quota(path)));
+        let untouched = open.clone().filter(|path| quota(path) == 0).last();
+        let mut next = unfinished.or(untouched);
+        if next.is_none() {
+            for path in open {
+                if let Some(quota) = self.quotas.get_mut(path.id.index()) {
+                    *quota = 0;
+                }
+                next = Some(path);
+            }
+        }
+        if let Some(path) = next.filter(|path| path.has_room) {
+            let least = self.quotas.len().max(path.id.index() + 1);
+            self.quotas.resize(least, 0);
+            if let Some(quota) = self.quotas.get_mut(path.id.index()) {
+                *quota += 1;
+            }
+        }
+        next
+    }
+}
+
+impl Scheduler for RoundRobin {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let skip_full = self.config.cwnd_limited;
+        let open = untried(unit, candidates(paths)).filter(|path| path.has_room || !skip_full);
+        let next = match self.config.compat {
+            Compat::Paper => self.turn(open),
+            Compat::Linux => self.turn_of_quotas(open),
+        };
+        send_on(next.filter(|path| path.has_room), Reason::Turn, paths)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{chosen, paths};
+    use super::super::testing::{UNIT, chosen, paths};
     use super::*;
+    use crate::PathSet;
+
+    /// The paths of the next `segments`.
+    fn turns(scheduler: &mut dyn Scheduler, paths: &[PathView], segments: u32) -> Vec<u8> {
+        (0..segments).filter_map(|_| chosen(scheduler, paths)).map(|on| on[0]).collect()
+    }
 
     /// How many of `segments` go to each of two paths with these windows, none acknowledged.
     fn split(config: &Config, windows: [u32; 2], segments: u32) -> [u32; 2] {
@@ -123,8 +181,11 @@ mod tests {
     // Source: the scheduler golden tests of the algorithm reference, §9.8.
     #[test]
     fn equal_windows_share_equally_and_a_full_window_is_skipped() {
-        assert_eq!(split(&Config::default(), [5, 5], 8), [4, 4]);
-        assert_eq!(split(&Config::default(), [2, 10], 8), [2, 6]);
+        for compat in [Compat::Paper, Compat::Linux] {
+            let config = Config { compat, ..Config::default() };
+            assert_eq!(split(&config, [5, 5], 8), [4, 4]);
+            assert_eq!(split(&config, [2, 10], 8), [2, 6]);
+        }
     }
 
     #[test]
@@ -135,10 +196,45 @@ mod tests {
 
     #[test]
     fn several_segments_in_a_row_stay_on_a_path() {
-        let mut scheduler = Config { segments: 3, cwnd_limited: true }.build();
+        let mut scheduler = Config { segments: 3, ..Config::default() }.build();
         let two = paths(&[20, 100]);
-        let order: alloc::vec::Vec<u8> =
-            (0..7).filter_map(|_| chosen(&mut *scheduler, &two)).map(|on| on[0]).collect();
-        assert_eq!(order, [0, 0, 0, 1, 1, 1, 0]);
+        assert_eq!(turns(&mut *scheduler, &two, 7), [0, 0, 0, 1, 1, 1, 0]);
+    }
+
+    // Source: the algorithm reference, §5.2: the last iterated of those with zero quota.
+    #[test]
+    fn a_path_that_was_full_keeps_its_turn_in_a_round_of_quotas() {
+        let mut three = paths(&[20, 100, 50]);
+        for (compat, order) in [(Compat::Paper, [0, 2, 0]), (Compat::Linux, [2, 0, 1])] {
+            let mut scheduler = Config { compat, ..Config::default() }.build();
+            three[1].has_room = false;
+            let mut on = turns(&mut *scheduler, &three, 2);
+            three[1].has_room = true;
+            on.extend(turns(&mut *scheduler, &three, 1));
+            assert_eq!(on, order, "{compat:?}");
+        }
+    }
+
+    // Source: the algorithm reference, §5.2: a quota that is left partially used comes first.
+    #[test]
+    fn an_interrupted_burst_goes_on_first_in_a_round_of_quotas() {
+        let config = Config { compat: Compat::Linux, segments: 3, ..Config::default() };
+        let mut scheduler = config.build();
+        let mut two = paths(&[20, 100]);
+        assert_eq!(turns(&mut *scheduler, &two, 1), [1]);
+        two[1].has_room = false;
+        assert_eq!(turns(&mut *scheduler, &two, 3), [0, 0, 0]);
+        two[1].has_room = true;
+        assert_eq!(turns(&mut *scheduler, &two, 6), [1, 1, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn data_that_is_sent_again_goes_to_the_path_that_has_not_carried_it() {
+        let unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
+        let two = paths(&[20, 100]);
+        for _ in 0..2 {
+            let again = Config::default().build().choose(Instant::ZERO, &unit, &two);
+            assert_eq!(again, Choice::Send(PathSet::only(PathId(1)), Reason::Turn));
+        }
     }
 }

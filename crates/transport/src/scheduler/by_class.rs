@@ -1,0 +1,103 @@
+//! Control on one path, the rest on another.
+
+use alloc::boxed::Box;
+
+use skybraid_units::Instant;
+
+use super::{Choice, Reason, Scheduler, Unit, wait_for_room};
+use crate::registry::{About, Check, Parameter};
+use crate::{Class, PathSet, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "by_class",
+    summary: "Separate paths for control and for everything else: neither waits behind the other, and \
+              neither spills over when its path is full or fails.",
+    source: "lee2021mutran §1.3, the system compared as [16]",
+    linux: "",
+    parameters: &[
+        Parameter {
+            name: "control",
+            unit: "position",
+            default: "0",
+            summary: "which of the connection's paths carries control, counted from 0",
+        },
+        Parameter {
+            name: "data",
+            unit: "position",
+            default: "1",
+            summary: "which of them carries video and data",
+        },
+    ],
+};
+
+/// Which paths.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Position of the path of control among the connection's paths, from 0.
+    pub control: u8,
+    /// Position of the path of everything else.
+    pub data: u8,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { control: 0, data: 1 }
+    }
+}
+
+impl Check for Config {}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(ByClass { control: self.control, data: self.data })
+    }
+}
+
+#[derive(Debug)]
+struct ByClass {
+    control: u8,
+    data: u8,
+}
+
+impl Scheduler for ByClass {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let position = match unit.class {
+            Class::Control => self.control,
+            Class::Video | Class::Data => self.data,
+        };
+        match paths.get(usize::from(position)) {
+            Some(path) if path.usable && path.has_room => {
+                Choice::Send(PathSet::only(path.id), Reason::ByClass)
+            }
+            Some(path) if path.usable => Choice::wait_for(path.id, Reason::WindowFull),
+            Some(_) => Choice::wait(Reason::NoPath),
+            None => wait_for_room(paths),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, paths};
+    use super::*;
+    use crate::PathId;
+
+    // Source: lee2021mutran §1.3: separate interfaces for data and control.
+    #[test]
+    fn control_and_data_keep_to_their_paths_even_if_the_other_is_idle() {
+        let mut scheduler = Config { control: 1, data: 0 }.build();
+        let control = Unit { class: Class::Control, ..UNIT };
+        let mut two = paths(&[20, 100]);
+        let mut answer = |unit, two: &[PathView]| scheduler.choose(Instant::ZERO, unit, two);
+        let send_on = |path| Choice::Send(PathSet::only(PathId(path)), Reason::ByClass);
+        assert_eq!(answer(&control, &two), send_on(1));
+        assert_eq!(answer(&UNIT, &two), send_on(0));
+        two[0].has_room = false;
+        assert_eq!(answer(&UNIT, &two), Choice::wait_for(PathId(0), Reason::WindowFull));
+        two[1].usable = false;
+        assert_eq!(answer(&control, &two), Choice::wait(Reason::NoPath));
+    }
+}

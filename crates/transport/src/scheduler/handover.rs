@@ -1,0 +1,109 @@
+//! One active path at a time.
+
+use alloc::boxed::Box;
+use core::cmp::Reverse;
+
+use skybraid_units::Instant;
+
+use super::cheapest_path::{by_priority, cheapest};
+use super::{Choice, Reason, Scheduler, Unit, send_on};
+use crate::PathView;
+use crate::registry::{About, Check, Compat, Parameter};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "handover",
+    summary: "One active path, the usable one of the highest priority (the first of several), and no \
+              spill when it is full; another takes over only when it is gone. A path of priority 0 is \
+              never used.",
+    source: "Telekom MP-DCCP kernel, handover scheduler: what was meant; RFC 9897 §3.2.9",
+    linux: "As it is coded: nothing is sent while a path of priority 0 is usable and has room, and \
+            otherwise it is `cheapest_path` with linux, spill included.",
+    parameters: &[Parameter {
+        name: "compat",
+        unit: "paper or linux",
+        default: "paper",
+        summary: "what was meant, or as it is coded",
+    }],
+};
+
+/// Which rule.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What was meant, or as it is coded.
+    pub compat: Compat,
+}
+
+impl Check for Config {}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Handover { compat: self.compat })
+    }
+}
+
+#[derive(Debug)]
+struct Handover {
+    compat: Compat,
+}
+
+impl Scheduler for Handover {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        if self.compat == Compat::Linux {
+            let stalls =
+                paths.iter().any(|path| path.usable && path.has_room && path.priority == 0);
+            return if stalls {
+                Choice::wait(Reason::Priority)
+            } else {
+                cheapest(self.compat, unit, paths, |path| path.has_room)
+            };
+        }
+        match by_priority(self.compat, paths).min_by_key(|path| Reverse(path.priority)) {
+            Some(active) if active.has_room => send_on(Some(active), Reason::Priority, paths),
+            Some(active) => Choice::wait_for(active.id, Reason::WindowFull),
+            None => Choice::wait(Reason::NoPath),
+        }
+    }
+
+    fn needs_rtt(&self) -> bool {
+        self.compat == Compat::Linux
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, chosen, paths};
+    use super::*;
+    use crate::PathId;
+    use alloc::vec;
+
+    #[test]
+    fn the_active_path_is_waited_for_and_another_takes_over_when_it_is_gone() {
+        let mut scheduler = Config::default().build();
+        let mut two = paths(&[20, 100]);
+        two[1].priority = 5;
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
+        two[1].has_room = false;
+        let answer = scheduler.choose(Instant::ZERO, &UNIT, &two);
+        assert_eq!(answer, Choice::wait_for(PathId(1), Reason::WindowFull));
+        two[1].usable = false;
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+        two[0].priority = 0;
+        assert_eq!(chosen(&mut *scheduler, &two), None);
+    }
+
+    // Source: the algorithm reference, §7.2 and §10 item 16b.
+    #[test]
+    fn as_coded_it_stalls_on_a_path_of_priority_0_and_else_spills() {
+        let mut scheduler = Config { compat: Compat::Linux }.build();
+        let mut two = paths(&[20, 100]);
+        two[1].priority = 5;
+        two[1].has_room = false;
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+        two[1].has_room = true;
+        two[0].priority = 0;
+        assert_eq!(chosen(&mut *scheduler, &two), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! The scheduler of upstream Linux: the queue that empties first, in bursts.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use skybraid_units::{Bytes, Instant};
+
+use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
+use crate::registry::{About, Check, Parameter, Wrong};
+use crate::{PathId, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "linux",
+    summary: "The scheduler of MPTCP in upstream Linux: the path whose bytes, queued and in flight, \
+              are through first at its average pacing rate, for a burst at a time. A full window does \
+              not keep data from a path, it queues there until the path's send buffer is full.",
+    source: "Linux net/mptcp/protocol.c; pacing rates tcp_update_pacing_rate",
+    linux: "",
+    parameters: &[
+        Parameter {
+            name: "burst",
+            unit: "bytes",
+            default: "65428",
+            summary: "what goes to a path before the queues are compared again",
+        },
+        Parameter {
+            name: "buffer",
+            unit: "windows",
+            default: "2",
+            summary: "what a path holds, queued and in flight; Linux sizes send buffers for two",
+        },
+    ],
+};
+
+/// Bursts and buffers.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Bytes to a path before the queues are compared again, at least 1. The default is a maximal IP
+    /// packet without its headers: 65536 − 20 − 40 − 40 − 8.
+    pub burst: u64,
+    /// Windows that a path holds, queued and in flight, at least 1.
+    pub buffer: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { burst: 65_428, buffer: 2 }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        for (key, value) in [("burst", self.burst), ("buffer", self.buffer)] {
+            if value == 0 {
+                return Err((key, "expected at least 1".to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        let config = Self { burst: self.burst.max(1), buffer: self.buffer.max(1) };
+        Box::new(LinuxUpstream { config, current: None, averages: Vec::new() })
+    }
+}
+
+#[derive(Debug)]
+struct LinuxUpstream {
+    config: Config,
+    /// Where the burst goes, and the bytes that are left of it.
+    current: Option<(PathId, u64)>,
+    /// Average pacing rate of each path in bytes per second; zero before the path was looked at.
+    averages: Vec<u64>,
+}
+
+/// Pacing rate in bytes per second. Where the congestion control gives none, Linux's: twice the
+/// window per round trip up to half the slow start threshold, then 1.2 times; without a round-trip
+/// time there is no limit yet.
+fn pacing(path: &PathView) -> u64 {
+    if let Some(rate) = path.pacing {
+        return rate.as_bps() / 8;
+    }
+    let Some(srtt) = path.srtt.filter(|srtt| srtt.is_positive()) else { return u64::MAX };
+    let starting = path.window.get() < path.threshold.get() / 2;
+    let percent = if starting { 200 } else { 120 };
+    let per_second = u128::from(path.window.get()) * 1_000_000_000 * percent
+        / 100
+        / srtt.as_nanos().unsigned_abs() as u128;
+    u64::try_from(per_second).unwrap_or(u64::MAX)
+}
+
+/// The average of a rate that held for `held` bytes and one for the `burst` to come.
+fn averaged(average: u64, held: u64, pacing: u64, burst: u64) -> u64 {
+    let weighted = u128::from(average) * u128::from(held) + u128::from(pacing) * u128::from(burst);
+    let mean = weighted.checked_div(u128::from(held) + u128::from(burst));
+    mean.and_then(|mean| u64::try_from(mean).ok()).unwrap_or(average)
+}
+
+/// Bytes queued and in flight.
+fn held(path: &PathView) -> Bytes {
+    path.queued + path.in_flight
+}
+
+impl LinuxUpstream {
+    fn has_buffer(&self, path: &PathView) -> bool {
+        held(path).get() < path.window.get().saturating_mul(self.config.buffer)
+    }
+
+    /// How long what the path holds takes, in units of 2⁻³² s.
+    fn linger(&self, path: &PathView) -> u128 {
+        let average = self.averages.get(path.id.index()).copied().unwrap_or(0).max(1);
+        (u128::from(held(path).get()) << 32) / u128::from(average)
+    }
+
+    /// Makes sure that each path has an average.
+    fn look_at(&mut self, paths: &[PathView]) {
+        for path in paths {
+            if self.averages.len() <= path.id.index() {
+                self.averages.resize(path.id.index() + 1, 0);
+            }
+            if let Some(average @ 0) = self.averages.get_mut(path.id.index()) {
+                *average = pacing(path);
+            }
+        }
+    }
+}
+
+impl Scheduler for LinuxUpstream {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        self.look_at(paths);
+        let open = untried(unit, candidates(paths));
+        if let Some((current, left @ 1..)) = self.current
+            && unit.carried_by.is_empty()
+            && let Some(path) = open.clone().find(|path| path.id == current)
+            && self.has_buffer(path)
+        {
+            self.current = Some((current, left.saturating_sub(unit.bytes.get())));
+            return send_on(Some(path), Reason::Burst, paths);
+        }
+        let Some(path) = open.min_by_key(|path| self.linger(path)) else {
+            return Choice::wait(Reason::NoPath);
+        };
+        if !self.has_buffer(path) {
+            return Choice::wait_for(path.id, Reason::WindowFull);
+        }
+        let burst = self.config.burst.min(unit.window_room.get());
+        if let Some(average) = self.averages.get_mut(path.id.index()) {
+            *average = averaged(*average, held(path).get(), pacing(path), burst);
+        }
+        self.current = Some((path.id, burst.saturating_sub(unit.bytes.get())));
+        send_on(Some(path), Reason::ShortestQueue, paths)
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, paths};
+    use super::*;
+    use crate::PathSet;
+    use skybraid_units::{Duration, Rate};
+
+    /// 30 000 B at 1 MB/s, and 5 000 B at 100 kB/s.
+    fn two_queues() -> Vec<PathView> {
+        let mut two = paths(&[20, 20]);
+        for (path, (queued, bps)) in two.iter_mut().zip([(30_000, 8_000_000), (5_000, 800_000)]) {
+            path.window = Bytes::new(100_000);
+            path.queued = Bytes::new(queued);
+            path.pacing = Some(Rate::from_bps(bps));
+        }
+        two
+    }
+
+    // Source: the vectors of the algorithm reference, §5.6: 30 ms against 50 ms.
+    #[test]
+    fn the_queue_that_empties_first_is_chosen_even_if_it_is_longer() {
+        let mut scheduler = Config::default().build();
+        let answer = scheduler.choose(Instant::ZERO, &UNIT, &two_queues());
+        assert_eq!(answer, Choice::Send(PathSet::only(PathId(0)), Reason::ShortestQueue));
+    }
+
+    // Source: the vectors of the algorithm reference, §5.6.
+    #[test]
+    fn the_average_rate_follows_the_bytes() {
+        assert_eq!(averaged(1_000_000, 30_000, 2_000_000, 10_000), 1_250_000);
+        assert_eq!(averaged(7, 0, 9, 0), 7);
+    }
+
+    // Source: the algorithm reference, §5.6. 46 segments of 1400 B are 64 400 B, one more begins
+    // within the burst.
+    #[test]
+    fn a_burst_of_65428_bytes_stays_on_its_path() {
+        let mut scheduler = Config::default().build();
+        let mut two = two_queues();
+        let mut on_first = 0;
+        loop {
+            let answer = scheduler.choose(Instant::ZERO, &UNIT, &two);
+            if answer == Choice::Send(PathSet::only(PathId(1)), Reason::ShortestQueue) {
+                break;
+            }
+            let reason = if on_first == 0 { Reason::ShortestQueue } else { Reason::Burst };
+            assert_eq!(answer, Choice::Send(PathSet::only(PathId(0)), reason));
+            on_first += 1;
+            two[0].queued += UNIT.bytes;
+        }
+        assert_eq!(on_first, 47);
+    }
+
+    #[test]
+    fn a_burst_is_no_longer_than_what_the_peer_admits() {
+        let mut scheduler = Config::default().build();
+        let mut two = two_queues();
+        let unit = Unit { window_room: Bytes::new(2800), ..UNIT };
+        for reason in [Reason::ShortestQueue, Reason::Burst] {
+            let answer = scheduler.choose(Instant::ZERO, &unit, &two);
+            assert_eq!(answer, Choice::Send(PathSet::only(PathId(0)), reason));
+        }
+        two[0].queued = Bytes::new(60_000);
+        let answer = scheduler.choose(Instant::ZERO, &unit, &two);
+        assert_eq!(answer, Choice::Send(PathSet::only(PathId(1)), Reason::ShortestQueue));
+    }
+
+    // 14 kB per 20 ms are 700 kB/s. Source: Linux tcp_update_pacing_rate.
+    #[test]
+    fn a_window_is_paced_twofold_in_slow_start_and_at_1_2_after() {
+        let mut path = paths(&[20])[0];
+        assert_eq!(pacing(&path), 840_000);
+        path.threshold = Bytes::new(u64::MAX);
+        assert_eq!(pacing(&path), 1_400_000);
+        path.pacing = Some(Rate::from_bps(8));
+        assert_eq!(pacing(&path), 1);
+        path.pacing = None;
+        path.srtt = Some(Duration::ZERO);
+        assert_eq!(pacing(&path), u64::MAX);
+    }
+
+    #[test]
+    fn a_full_send_buffer_is_waited_for() {
+        let mut scheduler = Config::default().build();
+        let mut two = two_queues();
+        two[0].window = Bytes::new(15_000);
+        two[0].has_room = false;
+        let answer = scheduler.choose(Instant::ZERO, &UNIT, &two);
+        assert_eq!(answer, Choice::wait_for(PathId(0), Reason::WindowFull));
+    }
+}

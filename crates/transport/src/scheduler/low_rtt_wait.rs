@@ -1,0 +1,87 @@
+//! The path with the lowest round-trip time, waited for if it is full.
+
+use alloc::boxed::Box;
+
+use skybraid_units::Instant;
+
+use super::{
+    Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried, wait_for_room,
+};
+use crate::PathView;
+use crate::registry::{About, Check};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "low_rtt_wait",
+    summary: "MP-DCCP's lowest RTT as the studies of remote piloting met it: the usable path with the \
+              lowest smoothed round-trip time, and while its window is full nothing leaves. A slower \
+              path is used only when every faster one is gone. Telekom's kernel compares only the \
+              links with room, which is `low_rtt`.",
+    source: "baltaci2023 §2.4 (LowRTT of MP-DCCP waits rather than spills over)",
+    linux: "",
+    parameters: &[],
+};
+
+/// No parameters.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Check for Config {}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(LowRttWait)
+    }
+}
+
+#[derive(Debug)]
+struct LowRttWait;
+
+impl Scheduler for LowRttWait {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let open = untried(unit, candidates(paths));
+        match fastest(open.clone()) {
+            Some(best) if best.has_room => send_on(Some(best), Reason::LowestRtt, paths),
+            Some(best) if open.into_iter().any(|path| path.has_room) => {
+                Choice::wait_for(best.id, Reason::Patience)
+            }
+            _ => wait_for_room(paths),
+        }
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, chosen, paths};
+    use super::*;
+    use crate::PathId;
+    use alloc::vec;
+
+    // Source: baltaci2023 §2.4.
+    #[test]
+    fn a_full_fast_path_is_waited_for_although_a_slow_one_is_free() {
+        let mut scheduler = Config {}.build();
+        let mut two = paths(&[100, 20]);
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
+        two[1].has_room = false;
+        let answer = scheduler.choose(Instant::ZERO, &UNIT, &two);
+        assert_eq!(answer, Choice::wait_for(PathId(1), Reason::Patience));
+    }
+
+    #[test]
+    fn the_slow_path_takes_over_when_the_fast_one_is_gone() {
+        let mut scheduler = Config {}.build();
+        let mut two = paths(&[100, 20]);
+        two[1].usable = false;
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+        two[0].has_room = false;
+        let answer = scheduler.choose(Instant::ZERO, &UNIT, &two);
+        assert_eq!(answer, Choice::wait(Reason::WindowFull));
+    }
+}

@@ -1,0 +1,156 @@
+//! MuTran's assignor: control messages on every interface, the rest by another scheduler.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use skybraid_units::Instant;
+
+use super::{Choice, Reason, Scheduler, Unit, candidates, low_rtt, round_robin};
+use crate::registry::{About, Check, Parameter};
+use crate::{Class, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "mutran",
+    summary: "MuTran: a control message leaves on the path that the scheduler of data would take, with \
+              a copy on every other path, and the first to arrive counts; everything else goes by \
+              that scheduler alone. A copy on a path without room waits there.",
+    source: "lee2021mutran §1.1",
+    linux: "",
+    parameters: &[
+        Parameter {
+            name: "data",
+            unit: "low_rtt or round_robin",
+            default: "low_rtt",
+            summary: "the scheduler of everything else",
+        },
+        Parameter {
+            name: "duplicate",
+            unit: "list of classes",
+            default: "[\"control\"]",
+            summary: "the classes of which every path gets a copy: control, video, data",
+        },
+    ],
+};
+
+/// The scheduler of what is not duplicated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Data {
+    /// The default of MPTCP.
+    #[default]
+    LowRtt,
+    /// Each path in turn.
+    RoundRobin,
+}
+
+/// What is duplicated, and what becomes of the rest.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The scheduler of what is not duplicated.
+    pub data: Data,
+    /// The classes of which every path gets a copy.
+    pub duplicate: Vec<Class>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { data: Data::LowRtt, duplicate: vec![Class::Control] }
+    }
+}
+
+impl Check for Config {}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        let data = match self.data {
+            Data::LowRtt => low_rtt::Config::default().build(),
+            Data::RoundRobin => round_robin::Config::default().build(),
+        };
+        Box::new(Mutran { data, duplicate: self.duplicate.clone() })
+    }
+}
+
+#[derive(Debug)]
+struct Mutran {
+    data: Box<dyn Scheduler>,
+    duplicate: Vec<Class>,
+}
+
+impl Scheduler for Mutran {
+    fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        // The original takes its turn like any data. What is sent again is sent once.
+        let original = self.data.choose(now, unit, paths);
+        let copies = self.duplicate.contains(&unit.class) && unit.carried_by.is_empty();
+        match original {
+            Choice::Send(..) if copies => {
+                let every = candidates(paths).map(|path| path.id).collect();
+                Choice::Send(every, Reason::ControlCopies)
+            }
+            answer => answer,
+        }
+    }
+
+    fn needs_rtt(&self) -> bool {
+        self.data.needs_rtt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, chosen, paths};
+    use super::*;
+    use crate::{PathId, PathSet};
+
+    const CONTROL: Unit = Unit { class: Class::Control, ..UNIT };
+
+    // Source: lee2021mutran §1.1 and figure 1d.
+    #[test]
+    fn control_leaves_on_every_interface_and_data_on_the_fastest() {
+        let mut scheduler = Config::default().build();
+        let mut three = paths(&[50, 20, 100]);
+        three[2].has_room = false;
+        let every = three.iter().map(|path| path.id).collect();
+        let control = scheduler.choose(Instant::ZERO, &CONTROL, &three);
+        assert_eq!(control, Choice::Send(every, Reason::ControlCopies));
+        let data = scheduler.choose(Instant::ZERO, &UNIT, &three);
+        assert_eq!(data, Choice::Send(PathSet::only(PathId(1)), Reason::LowestRtt));
+    }
+
+    #[test]
+    fn no_copy_goes_to_a_failed_interface_and_none_is_sent_while_all_are_full() {
+        let mut scheduler = Config::default().build();
+        let mut two = paths(&[50, 20]);
+        two[1].usable = false;
+        let control = scheduler.choose(Instant::ZERO, &CONTROL, &two);
+        assert_eq!(control, Choice::Send(PathSet::only(PathId(0)), Reason::ControlCopies));
+        two[0].has_room = false;
+        let control = scheduler.choose(Instant::ZERO, &CONTROL, &two);
+        assert_eq!(control, Choice::wait(Reason::WindowFull));
+    }
+
+    #[test]
+    fn a_control_message_that_is_sent_again_is_sent_once() {
+        let unit = Unit { carried_by: PathSet::only(PathId(1)), ..CONTROL };
+        let again = Config::default().build().choose(Instant::ZERO, &unit, &paths(&[50, 20]));
+        assert_eq!(again, Choice::Send(PathSet::only(PathId(0)), Reason::LowestRtt));
+    }
+
+    #[test]
+    fn data_may_go_in_turns_and_other_classes_may_be_duplicated() {
+        let config = Config { data: Data::RoundRobin, duplicate: vec![Class::Video] };
+        let mut scheduler = config.build();
+        let two = paths(&[50, 20]);
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
+        let control = scheduler.choose(Instant::ZERO, &CONTROL, &two);
+        assert_eq!(control, Choice::Send(PathSet::only(PathId(0)), Reason::Turn));
+        let video = Unit { class: Class::Video, ..UNIT };
+        let every = two.iter().map(|path| path.id).collect();
+        let video = scheduler.choose(Instant::ZERO, &video, &two);
+        assert_eq!(video, Choice::Send(every, Reason::ControlCopies));
+    }
+}

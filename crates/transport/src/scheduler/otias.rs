@@ -1,0 +1,160 @@
+//! OTIAS: out-of-order transmission for in-order arrival.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use skybraid_units::{Duration, Instant};
+
+use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
+use crate::PathView;
+use crate::registry::{About, Check, Compat, Parameter, Wrong};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "otias",
+    summary: "Sends each unit on the path where it is expected to arrive first, counting the round \
+              trips that it waits there for room: a full window does not keep it from the path, it \
+              queues.",
+    source: "Yang, Wang, Amer 2014 (OTIAS); Telekom MP-DCCP kernel, sched_otias.c",
+    linux: "The form of Telekom's MP-DCCP kernel: round trips are whole, rounded down. It bounds the \
+            queues by the sockets' `tx_qlen`: set `queue` to the same.",
+    parameters: &[
+        Parameter {
+            name: "compat",
+            unit: "paper or linux",
+            default: "paper",
+            summary: "round trips of waiting as they are, or rounded down",
+        },
+        Parameter {
+            name: "queue",
+            unit: "segments",
+            default: "no bound",
+            summary: "a path on which that many wait is not used",
+        },
+    ],
+};
+
+/// The form of the estimate, and the bound of the queues.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Which form of the estimate.
+    pub compat: Compat,
+    /// Segments that may wait on a path, at least 1; `None` for no bound.
+    pub queue: Option<u64>,
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.queue == Some(0) {
+            return Err(("queue", "expected at least 1".to_string()));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Otias { compat: self.compat, queue: self.queue })
+    }
+}
+
+#[derive(Debug)]
+struct Otias {
+    compat: Compat,
+    queue: Option<u64>,
+}
+
+impl Otias {
+    /// How long a unit takes to arrive from now on, waiting included.
+    fn arrival(&self, path: &PathView) -> Duration {
+        let Some(srtt) = path.srtt else { return Duration::MAX };
+        let excess = (path.queued + path.in_flight - path.window).get();
+        let window = path.window.get().max(1);
+        let rounds = match self.compat {
+            Compat::Paper => excess as f64 / window as f64,
+            Compat::Linux => (excess / window) as f64,
+        };
+        srtt.mul_f64(rounds + 0.5)
+    }
+
+    fn takes(&self, path: &PathView) -> bool {
+        let waiting = path.queued.get().div_ceil(path.segment.get().max(1));
+        self.queue.is_none_or(|most| waiting < most)
+    }
+}
+
+impl Scheduler for Otias {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let open = untried(unit, candidates(paths)).filter(|path| self.takes(path));
+        send_on(open.min_by_key(|path| self.arrival(path)), Reason::EarliestArrival, paths)
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{chosen, paths};
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use skybraid_units::Bytes;
+
+    /// A path with 15 segments queued behind a full window of 10, and an idle one: windows, then
+    /// in flight, then queued, in segments.
+    fn queued_fast_and_idle_slow() -> Vec<PathView> {
+        let mut two = paths(&[20, 60]);
+        for (path, (window, in_flight, queued)) in two.iter_mut().zip([(10, 10, 15), (20, 5, 3)]) {
+            path.window = Bytes::new(window * 1400);
+            path.in_flight = Bytes::new(in_flight * 1400);
+            path.queued = Bytes::new(queued * 1400);
+            path.has_room = path.queued < path.room();
+        }
+        two
+    }
+
+    fn otias(compat: Compat) -> Otias {
+        Otias { compat, queue: None }
+    }
+
+    // Source: the vectors of the algorithm reference, §5.7.
+    #[test]
+    fn a_unit_behind_one_and_a_half_windows_arrives_after_two_round_trips() {
+        let two = queued_fast_and_idle_slow();
+        let arrival = |compat, path: usize| otias(compat).arrival(&two[path]);
+        assert_eq!(arrival(Compat::Paper, 0), Duration::from_millis(40));
+        assert_eq!(arrival(Compat::Paper, 1), Duration::from_millis(30));
+        assert_eq!(arrival(Compat::Linux, 0), Duration::from_millis(30));
+        assert_eq!(arrival(Compat::Linux, 1), Duration::from_millis(30));
+    }
+
+    // Source: the vectors of the algorithm reference, §5.7.
+    #[test]
+    fn the_paper_takes_the_idle_path_where_the_kernel_sees_a_tie() {
+        let two = queued_fast_and_idle_slow();
+        let build = |compat| Config { compat, ..Config::default() }.build();
+        assert_eq!(chosen(&mut *build(Compat::Paper), &two), Some(vec![1]));
+        assert_eq!(chosen(&mut *build(Compat::Linux), &two), Some(vec![0]));
+    }
+
+    #[test]
+    fn a_full_path_is_used_if_waiting_there_is_shorter() {
+        let mut two = queued_fast_and_idle_slow();
+        two[0].queued = Bytes::new(5 * 1400);
+        assert!(!two[0].has_room);
+        assert_eq!(chosen(&mut *Config::default().build(), &two), Some(vec![0]));
+    }
+
+    #[test]
+    fn a_path_with_a_full_queue_is_left_out() {
+        let mut two = queued_fast_and_idle_slow();
+        let mut scheduler = Config { queue: Some(15), compat: Compat::Linux }.build();
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
+        two[1].queued = Bytes::new(15 * 1400);
+        assert_eq!(chosen(&mut *scheduler, &two), None);
+    }
+}
