@@ -1,5 +1,6 @@
 //! The event loop.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use skybraid_link::{Fate, Link};
@@ -8,8 +9,9 @@ use skybraid_transport::scheduler::Choice;
 use skybraid_transport::segment::Flags;
 use skybraid_transport::{
     Body, Delivered, Endpoint, Message, PathInfo, Protocol, Role, Segment, Transmit,
+    TransportConfig,
 };
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Instant, Seed};
 
 use crate::agenda::Agenda;
 use crate::record::samples::SAMPLE_INTERVAL;
@@ -182,10 +184,12 @@ impl<'a> Simulation<'a> {
                 outcome.flows.push(record_of(flow));
                 outcome.flows.len() - 1
             });
+            let seed = setup.seed.stream(&format!("{}.transport", flow.name)).next_u64();
+            let transport = TransportConfig { seed: Seed(seed), ..flow.transport.clone() };
             for (host, role) in [(Host::Vehicle, Role::Client), (Host::Ground, Role::Server)] {
                 let sends = flow.from == host;
                 let back = answer.unwrap_or(index);
-                let mut endpoint = Endpoint::new(&flow.transport, &infos, role);
+                let mut endpoint = Endpoint::new(&transport, &infos, role);
                 if setup.record.decisions {
                     endpoint.record_decisions();
                 }

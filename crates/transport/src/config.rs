@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration};
+use skybraid_units::{Bytes, Duration, Seed};
 
 use crate::congestion::{CongestionConfig, cubic};
 use crate::reordering::ReorderingConfig;
@@ -90,6 +90,10 @@ pub struct TransportConfig {
     /// How often the receiver of datagrams reports what arrives, for schedulers that need to know
     /// round-trip times. Default 100 ms.
     pub report_every: Duration,
+    /// What the random draws of congestion controls derive from, together with the end's role and the
+    /// path's number. Set by the driver, never read from a scenario. Default zero.
+    #[serde(skip)]
+    pub seed: Seed,
 }
 
 impl Default for TransportConfig {
@@ -111,6 +115,7 @@ impl Default for TransportConfig {
             rto_min: Duration::from_millis(200),
             rto_rule: RtoRule::Linux,
             report_every: Duration::from_millis(100),
+            seed: Seed::default(),
         }
     }
 }

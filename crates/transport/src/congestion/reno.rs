@@ -114,7 +114,7 @@ impl Congestion for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skybraid_units::Duration;
+    use skybraid_units::{Duration, Seed};
 
     const SEGMENT: u64 = 1000;
 
@@ -123,6 +123,8 @@ mod tests {
             segment: Bytes::new(SEGMENT),
             initial_window: Bytes::new(window * SEGMENT),
             initial_threshold: Bytes::new(threshold.saturating_mul(SEGMENT)),
+            sack: true,
+            seed: Seed::default(),
         })
     }
 

@@ -2,9 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 use super::reassembly::Reassembly;
 use crate::congestion::{Sibling, Siblings};
@@ -66,7 +67,9 @@ impl Connection {
             .iter()
             .enumerate()
             .map(|(index, info)| {
-                Subflow::new(config, PathId(index as u8), *info, multipath, segment)
+                // One stream of draws for each path and end of the connection.
+                let seed = config.seed.stream(&format!("{role:?} {index}")).next_u64();
+                Subflow::new(config, PathId(index as u8), *info, multipath, segment, Seed(seed))
             })
             .collect();
         if role == Role::Client
@@ -218,6 +221,10 @@ impl Connection {
             if !self.schedule(now) {
                 break;
             }
+        }
+        // With several paths the scheduler may leave one without data while there is some to send.
+        if self.write_end == self.next_dsn || self.subflows.len() > 1 {
+            self.subflows.iter_mut().for_each(Subflow::note_starved);
         }
         if self.subflows.iter().any(Subflow::owes_ack) {
             let stamp = self.stamp();

@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate};
+use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::congestion::{Acked, Congestion, Lost, PathBasics, Sibling, Siblings};
 use crate::rtt::RttEstimator;
@@ -133,13 +133,14 @@ pub struct Subflow {
 }
 
 impl Subflow {
-    /// A subflow that has not been opened.
+    /// A subflow that has not been opened. Its congestion control draws from `seed`.
     pub fn new(
         config: &TransportConfig,
         id: PathId,
         info: PathInfo,
         multipath: bool,
         segment: u32,
+        seed: Seed,
     ) -> Self {
         let basics = PathBasics {
             segment: Bytes::new(u64::from(segment)),
@@ -147,6 +148,8 @@ impl Subflow {
                 u64::from(segment) * u64::from(config.initial_window.max(1)),
             ),
             initial_threshold: config.initial_threshold.unwrap_or(Bytes::new(u64::MAX)),
+            sack: config.sack,
+            seed,
         };
         let control = config.congestion.build(&basics);
         Self {
@@ -370,6 +373,10 @@ impl Subflow {
         } else if tcp.seq < self.receiver.next() {
             self.receiver.acknowledge_now();
         }
+        if event == Some(Event::Established) {
+            self.control.on_established(now, self.rtt.srtt());
+            self.ask_control();
+        }
         event
     }
 
@@ -440,6 +447,7 @@ impl Subflow {
             delivered: Bytes::new(self.board.delivered()),
             srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
             rtt: progress.rtt,
+            latest_rtt: progress.latest_rtt,
             in_flight: Bytes::new(in_flight),
             in_flight_after: Bytes::new(self.board.in_flight()),
             lost: Bytes::new(progress.lost),
@@ -552,6 +560,10 @@ impl Subflow {
             }
             self.backlog.pop_front();
             self.backlog_bytes -= u64::from(chunk.len);
+            if self.board.is_empty() && self.board.is_app_limited() {
+                self.control.on_restart(now);
+                self.ask_control();
+            }
             if self.board.is_empty() && now.since(self.last_sent) > self.rtt.timeout() {
                 self.control.on_idle(now);
                 self.ask_control();
