@@ -130,7 +130,7 @@ fn a_lossy_round_trip_while_cruising_takes_at_most_three_tenths() {
     control.note_delivery(&acked(150, 120, 60), &quarter);
     control.end_loss_round();
     assert_eq!(control.bounds.bandwidth, Rate::from_mbps(7.0));
-    assert_eq!(control.bounds.short_term, (83.0 * 0.7 * SEGMENT as f64) as u64);
+    assert_eq!(control.bounds.short_term, 87_150);
     control.bounds.forget_short_term();
     assert_eq!(control.bounds.short_term, u64::MAX);
 }
