@@ -55,20 +55,19 @@ fn narrow_times(bench: &Bench, segments: f64) -> Vec<(f64, f64)> {
     times
 }
 
-/// Round trips, counted in packets, until the pace first falls.
+/// Round trips, counted in packets, until the pace first falls, and when that is.
 fn startup_rounds(bench: &Bench) -> (u32, f64) {
     let (mut rounds, mut end, mut fastest) = (0, 0, 0.0);
-    for sample in bench.log.iter().skip_while(|sample| sample.acked == 0) {
-        if sample.pace < fastest {
-            return (rounds, sample.at);
-        }
-        fastest = sample.pace;
+    let mut samples = bench.log.iter().skip_while(|sample| sample.acked == 0);
+    let slower = samples.find(|sample| {
         if sample.acked >= end {
             rounds += 1;
             end = sample.acked + (sample.in_flight * SEGMENT).round() as u64;
         }
-    }
-    panic!("the start never ended");
+        fastest = sample.pace.max(fastest);
+        sample.pace < fastest
+    });
+    (rounds, slower.unwrap().at)
 }
 
 // Source: the algorithm reference, §9.5.

@@ -137,8 +137,9 @@ impl Bench {
 
     /// Takes departed packets out of the buffer.
     fn settle(&mut self) {
-        while let Some((_, size)) = self.buffer.pop_front_if(|(at, _)| *at <= self.now) {
+        while let Some((_, size)) = self.buffer.front().filter(|(at, _)| *at <= self.now) {
             self.queued -= size;
+            self.buffer.pop_front();
         }
     }
 

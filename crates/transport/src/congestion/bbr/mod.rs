@@ -13,9 +13,11 @@ use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pa
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Siblings};
 use crate::registry::{About, Check, Compat, Parameter, Wrong};
 
+mod cycle;
 mod policer;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use policer::Policer;
 
@@ -125,13 +127,7 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const WINDOW_GAIN: f64 = 2.0;
 /// The least window, and the window while probing for the round-trip time.
 const MIN_SEGMENTS: u64 = 4;
-const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
-/// The pipe is full when the bandwidth grew less than this in so many rounds.
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
 const AGGREGATION_ROUNDS: u64 = 10;
-/// Aggregation explains at most so much time of the bandwidth.
-const AGGREGATION_MOST: Duration = Duration::from_millis(100);
 /// Segments after which aggregation is counted anew.
 const AGGREGATION_EPOCH: u64 = 1 << 20;
 
@@ -242,31 +238,6 @@ impl Bbr {
         }
     }
 
-    /// What should be in flight for `gain` bandwidth-delay products and `extra`, in bytes.
-    fn target(&self, bandwidth: Rate, gain: f64, extra: Bytes) -> u64 {
-        let Some(rtt) = self.min_rtt.value else {
-            return self.initial_window;
-        };
-        if !self.linux() {
-            let segments = (bdp(bandwidth, rtt, gain) + extra.get() as f64) / self.segment as f64;
-            return libm::ceil(segments - 1e-9) as u64 * self.segment;
-        }
-        // Rates in segments per 2^24 µs and gains in 1/256, each product rounded down but the last.
-        let scaled = u128::from(bandwidth.as_bps()) * (1 << 24) / 8_000_000;
-        let scaled = scaled / u128::from(self.segment) * (rtt.as_nanos() / 1000).max(0) as u128;
-        let product = (scaled * ((gain * 256.0) as u128)) >> 8;
-        let segments = product.div_ceil(1 << 24) as u64 + extra.get() / self.segment;
-        let probing = matches!(self.mode, Mode::ProbeBw { phase: 0, .. });
-        let even = (segments + 3 * self.transmission_unit()).next_multiple_of(2);
-        (even + 2 * u64::from(probing)) * self.segment
-    }
-
-    /// Segments that Linux sends in one go: those of a millisecond.
-    fn transmission_unit(&self) -> u64 {
-        let least = if self.pace < Rate::from_bps(1_200_000) { 1 } else { 2 };
-        (self.pace.as_bps() / 8 / 1024 / self.segment).clamp(least, 127)
-    }
-
     /// Takes a delivery rate into the model. Answers whether it tells of the network.
     fn measure(&mut self, acked: &Acked, sample: &RateSample) -> bool {
         self.rounds.update(sample.prior_delivered, acked.delivered);
@@ -276,20 +247,7 @@ impl Bbr {
             let window = u64::from(self.rules.bandwidth_rounds.max(1));
             self.bandwidth.update(self.rounds.count, sample.rate, window);
         }
-        if self.rules.policer {
-            let steady = matches!(self.mode, Mode::ProbeBw { .. });
-            let seen = policer::Seen {
-                at: acked.now,
-                delivered: acked.delivered,
-                lost: self.lost,
-                losing: acked.lost > Bytes::ZERO,
-                round_started: self.rounds.started,
-                app_limited,
-            };
-            if self.policer.update(&seen, steady) {
-                self.probe_bandwidth(acked.now);
-            }
-        }
+        self.watch_policer(acked.now, acked.lost > Bytes::ZERO, app_limited);
         if self.rules.aggregation {
             let most = Bytes::new(AGGREGATION_EPOCH * self.segment);
             let extra = self.aggregation.update(acked.now, acked.bytes, self.rate(), most);
@@ -299,125 +257,18 @@ impl Bbr {
         !app_limited
     }
 
-    fn check_full_pipe(&mut self) {
-        if self.bandwidth.max() >= times(self.full_bandwidth, FULL_GROWTH) {
-            self.full_bandwidth = self.bandwidth.max();
-            self.full_rounds = 0;
-            return;
-        }
-        self.full_rounds += 1;
-        self.filled = self.full_rounds >= FULL_ROUNDS;
-    }
-
-    /// Starts to probe for bandwidth in any phase but the one that drains.
-    fn probe_bandwidth(&mut self, now: Instant) {
-        let drawn = self.draws.below(CYCLE.len() as u64 - 1) as usize;
-        let phase = if drawn == 0 { 0 } else { drawn + 1 };
-        self.mode = Mode::ProbeBw { phase, since: now };
-    }
-
-    /// Goes on to the next phase of probing for bandwidth once this one has done its work.
-    fn advance_cycle(&mut self, acked: &Acked) {
-        let Mode::ProbeBw { phase, since } = self.mode else { return };
-        let whole = acked.now.since(since) > self.min_rtt.value.unwrap_or(Duration::ZERO);
-        let in_flight = acked.in_flight.get();
-        let aim = |gain| self.target(self.bandwidth.max(), gain, Bytes::ZERO);
-        let gain = self.pacing_gain();
-        let over = if gain > 1.0 {
-            whole && (acked.lost > Bytes::ZERO || in_flight >= aim(gain))
-        } else if gain < 1.0 {
-            whole || in_flight <= aim(1.0)
-        } else {
-            whole
+    fn watch_policer(&mut self, now: Instant, losing: bool, app_limited: bool) {
+        let seen = policer::Seen {
+            at: now,
+            delivered: self.delivered,
+            lost: self.lost,
+            losing,
+            round_started: self.rounds.started,
+            app_limited,
         };
-        if over {
-            self.mode = Mode::ProbeBw { phase: (phase + 1) % CYCLE.len(), since: acked.now };
-        }
-    }
-
-    fn leave_start(&mut self, acked: &Acked) {
-        if self.mode == Mode::Startup && self.filled {
-            self.mode = Mode::Drain;
-        }
-        let drained = self.target(self.bandwidth.max(), 1.0, Bytes::ZERO);
-        if self.mode == Mode::Drain && acked.in_flight_after.get() <= drained {
-            self.probe_bandwidth(acked.now);
-        }
-    }
-
-    /// Keeps the least round-trip time, and probes for it once it has become old.
-    fn watch_min_rtt(&mut self, acked: &Acked) {
-        let rtt = acked.latest_rtt.or(acked.rtt);
-        let expired = self.min_rtt.update(acked.now, rtt, self.rules.min_rtt_window);
-        if expired && !self.idle_restart && !matches!(self.mode, Mode::ProbeRtt { .. }) {
-            self.save_window();
-            self.mode = Mode::ProbeRtt { until: None, round_over: false };
-        }
-        if let Mode::ProbeRtt { until, round_over } = self.mode {
-            self.lull.note(acked.delivered, acked.in_flight_after);
-            if until.is_some() {
-                self.mode = Mode::ProbeRtt { until, round_over: round_over | self.rounds.started };
-                self.end_probe_rtt(acked.now);
-            } else if acked.in_flight_after.get() <= MIN_SEGMENTS * self.segment {
-                self.rounds.restart(acked.delivered);
-                let until = Some(acked.now + PROBE_RTT_TIME);
-                self.mode = Mode::ProbeRtt { until, round_over: false };
-            }
-        }
-        self.idle_restart &= acked.bytes == Bytes::ZERO;
-    }
-
-    fn end_probe_rtt(&mut self, now: Instant) {
-        if let Mode::ProbeRtt { until: Some(until), round_over: true } = self.mode
-            && now > until
-        {
-            self.min_rtt.at = now;
-            self.window = self.window.max(self.prior_window);
-            self.mode = Mode::Startup;
-            if self.filled {
-                self.probe_bandwidth(now);
-            }
-        }
-    }
-
-    fn save_window(&mut self) {
-        let undisturbed = !self.recovering && !matches!(self.mode, Mode::ProbeRtt { .. });
-        self.prior_window =
-            if undisturbed { self.window } else { self.prior_window.max(self.window) };
-    }
-
-    fn set_pace(&mut self, gain: f64) {
-        let margin = if self.linux() { 0.99 } else { 1.0 };
-        let pace = times(self.rate(), gain * margin);
-        if pace > Rate::ZERO && (self.filled || pace > self.pace) {
-            self.pace = pace;
-        }
-    }
-
-    fn set_window(&mut self, acked: &Acked) {
-        let bytes = acked.bytes.get();
-        if self.recovering {
-            self.window = self.window.saturating_sub(acked.lost.get()).max(self.segment);
-        }
-        if self.conserving {
-            self.window = self.window.max(self.conserved.get());
-        } else if bytes > 0 {
-            let most = Bytes::new(self.rate().bits_in(AGGREGATION_MOST) / 8);
-            let extra = if self.filled { self.extra.max().min(most) } else { Bytes::ZERO };
-            let target = self.target(self.rate(), self.window_gain(), extra);
-            if self.filled {
-                self.window = (self.window + bytes).min(target);
-            } else if self.window < target || acked.delivered.get() < self.initial_window {
-                self.window += bytes;
-            }
-            self.window = self.window.max(MIN_SEGMENTS * self.segment);
-        }
-        self.bound_window();
-    }
-
-    fn bound_window(&mut self) {
-        if matches!(self.mode, Mode::ProbeRtt { .. }) {
-            self.window = self.window.min(MIN_SEGMENTS * self.segment);
+        let steady = matches!(self.mode, Mode::ProbeBw { .. });
+        if self.rules.policer && self.policer.update(&seen, steady) {
+            self.probe_bandwidth(now);
         }
     }
 }
@@ -463,7 +314,8 @@ impl Congestion for Bbr {
         self.conserving = false;
         self.lost += lost.in_flight;
         self.full_bandwidth = Rate::ZERO;
-        self.rounds.restart(self.delivered);
+        self.rounds.started = true;
+        self.watch_policer(lost.now, true, false);
         self.window = self.segment;
     }
 

@@ -130,7 +130,7 @@ mod tests {
     /// Rounds of 100 ms, in each of which `delivered` and `lost` bytes are added.
     fn rounds(policer: &mut Policer, seen: &mut Seen, count: u32, delivered: u64, lost: u64) {
         for _ in 0..count {
-            seen.at = seen.at + skybraid_units::Duration::from_millis(100);
+            seen.at += skybraid_units::Duration::from_millis(100);
             seen.delivered += Bytes::new(delivered);
             seen.lost += Bytes::new(lost);
             policer.update(seen, true);

@@ -14,8 +14,10 @@ use crate::registry::{About, Check, Parameter, Wrong};
 
 mod bounds;
 mod probe;
+mod round_trip;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use bounds::Bounds;
 use probe::Probe;
@@ -119,10 +121,6 @@ impl Config {
 }
 
 const STARTUP_PACING_GAIN: f64 = 2.77;
-const MIN_SEGMENTS: u64 = 4;
-const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
-/// The pace stays this far below the bandwidth.
-const PACING_MARGIN: f64 = 0.01;
 /// The bandwidth is the largest rate of so many cycles of probing.
 const BANDWIDTH_CYCLES: u64 = 2;
 const AGGREGATION_ROUNDS: u64 = 10;
@@ -130,8 +128,6 @@ const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 const DRAIN_ROUNDS: u64 = 3;
 const STARTUP_LOSS_EVENTS: u32 = 6;
-/// Most that is sent in one go.
-const MOST_QUANTUM: u64 = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -269,31 +265,6 @@ impl Bbr3 {
         }
     }
 
-    /// `BDPMultiple`, in bytes.
-    fn bdp(&self, gain: f64) -> u64 {
-        let Some(rtt) = self.min_rtt.value else {
-            return self.initial_window;
-        };
-        bdp(self.bandwidth, rtt, gain) as u64
-    }
-
-    fn least_window(&self) -> u64 {
-        MIN_SEGMENTS * self.segment
-    }
-
-    /// `QuantizationBudget`: what `bytes` in flight need at least to keep a host busy.
-    fn with_budget(&self, bytes: u64) -> u64 {
-        let quantum = self.pace.bits_in(Duration::from_millis(1)) / 8;
-        let quantum = quantum.min(MOST_QUANTUM).max(2 * self.segment);
-        let probing = if self.state == State::Up { 2 * self.segment } else { 0 };
-        bytes.max(3 * quantum).max(self.least_window()) + probing
-    }
-
-    /// `TargetInflight`.
-    fn aim(&self) -> u64 {
-        self.bdp(1.0).min(self.window)
-    }
-
     /// A delivery rate came in: the model and the states other than `ProbeRTT`.
     fn measure(&mut self, acked: &Acked, sample: &RateSample) {
         self.note_delivery(acked, sample);
@@ -323,92 +294,6 @@ impl Bbr3 {
         if self.full.ever {
             self.advance_cycle(acked, sample);
         }
-    }
-
-    /// Keeps the least round-trip time, and probes for it in time (§5.3.4.3).
-    fn watch_min_rtt(&mut self, acked: &Acked) {
-        let (now, rtt) = (acked.now, acked.latest_rtt.or(acked.rtt));
-        let due = self.probed_rtt.update(now, rtt, self.rules.probe_rtt_interval);
-        let expired = self.min_rtt.has_expired(now, self.rules.min_rtt_window);
-        if expired || self.min_rtt.value.is_none() || self.probed_rtt.value < self.min_rtt.value {
-            self.min_rtt = self.probed_rtt;
-        }
-        if due && !self.idle_restart && !matches!(self.state, State::ProbeRtt { .. }) {
-            self.save_window();
-            self.state = State::ProbeRtt { until: None, round_over: false };
-            self.probe.stop(&mut self.rounds, acked.delivered);
-        }
-        if let State::ProbeRtt { until, round_over } = self.state {
-            self.lull.note(acked.delivered, acked.in_flight_after);
-            if until.is_some() {
-                let round_over = round_over | self.rounds.started;
-                self.state = State::ProbeRtt { until, round_over };
-                self.end_probe_rtt(now, acked.delivered);
-            } else if acked.in_flight_after.get() <= self.probe_rtt_window() {
-                self.rounds.restart(acked.delivered);
-                let until = Some(now + PROBE_RTT_TIME);
-                self.state = State::ProbeRtt { until, round_over: false };
-            }
-        }
-        self.idle_restart &= acked.bytes == Bytes::ZERO;
-    }
-
-    fn probe_rtt_window(&self) -> u64 {
-        self.bdp(State::ProbeRtt { until: None, round_over: false }.window_gain())
-            .max(self.least_window())
-    }
-
-    fn end_probe_rtt(&mut self, now: Instant, delivered: Bytes) {
-        if let State::ProbeRtt { until: Some(until), round_over: true } = self.state
-            && now > until
-        {
-            self.probed_rtt.at = now;
-            self.window = self.window.max(self.prior_window);
-            self.bounds.forget_short_term();
-            self.state = State::Startup;
-            if self.full.ever {
-                self.begin_down(now, delivered);
-                self.state = State::Cruise;
-            }
-        }
-    }
-
-    fn save_window(&mut self) {
-        let undisturbed = !self.recovering && !matches!(self.state, State::ProbeRtt { .. });
-        self.prior_window =
-            if undisturbed { self.window } else { self.prior_window.max(self.window) };
-    }
-
-    fn set_pace(&mut self, gain: f64) {
-        let pace = times(self.bandwidth, gain * (1.0 - PACING_MARGIN));
-        if pace > Rate::ZERO && (self.full.ever || pace > self.pace) {
-            self.pace = pace;
-        }
-    }
-
-    fn set_window(&mut self, acked: &Acked) {
-        let target = self.bdp(self.state.window_gain()) + self.extra.max().get();
-        let target = self.with_budget(target);
-        let grown = self.window + acked.bytes.get();
-        if self.full.ever {
-            self.window = grown.min(target);
-        } else if self.window < target || acked.delivered.get() < self.initial_window {
-            self.window = grown;
-        }
-        self.window = self.window.max(self.least_window());
-        self.bound_window();
-    }
-
-    /// `BoundCwndForProbeRTT` and `BoundCwndForModel`.
-    fn bound_window(&mut self) {
-        let bound = match self.state {
-            State::Startup | State::Drain(_) => u64::MAX,
-            State::Down | State::Refill | State::Up => self.bounds.long_term,
-            State::Cruise => self.with_headroom(),
-            State::ProbeRtt { .. } => self.with_headroom().min(self.probe_rtt_window()),
-        };
-        let bound = bound.min(self.bounds.short_term).max(self.least_window());
-        self.window = self.window.min(bound);
     }
 }
 
