@@ -115,7 +115,7 @@ fn an_unknown_name_is_named_with_those_there_are() {
     refused_at_line(
         12,
         r#"transport = { congestion = "cubik" }"#,
-        "scenarios/x.toml:12: flow.video.transport.congestion: unknown congestion control `cubik`; did you mean `cubic`? (expected one of `reno`, `cubic`)",
+        "scenarios/x.toml:12: flow.video.transport.congestion: unknown congestion control `cubik`; did you mean `cubic`? (expected one of `reno`, `cubic`, `bbr`, `bbr3`)",
     );
     refused_at_line(
         12,

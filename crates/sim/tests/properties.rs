@@ -35,7 +35,7 @@ fn any_path() -> impl Strategy<Value = PathSetup> {
 fn any_stream() -> impl Strategy<Value = TransportConfig> {
     let schedulers =
         prop_oneof![Just("low_rtt"), Just("round_robin"), Just("redundant"), Just("cheapest_path")];
-    let congestion = prop_oneof![Just("reno"), Just("cubic")];
+    let congestion = prop_oneof![Just("reno"), Just("cubic"), Just("bbr"), Just("bbr3")];
     (schedulers, congestion, 4_000u64..400_000, any::<bool>(), 1u32..4).prop_map(
         |(scheduler, congestion, receive_buffer, sack, ack_every)| TransportConfig {
             scheduler: SchedulerConfig::by_name(scheduler).unwrap(),
