@@ -593,7 +593,9 @@ impl Subflow {
 
     /// The earliest instant at which [`wake`](Self::wake) has something to do.
     pub fn next_wakeup(&self) -> Instant {
-        let pace = if self.pace_holds { self.pace_at } else { Instant::FAR_FUTURE };
+        // What waited may have been acknowledged or taken back in the meantime.
+        let paced = self.pace_holds && self.may_send();
+        let pace = if paced { self.pace_at } else { Instant::FAR_FUTURE };
         self.rto_at.min(self.receiver.next_wakeup()).min(pace)
     }
 
