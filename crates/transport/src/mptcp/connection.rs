@@ -198,9 +198,16 @@ impl Connection {
         chunks.extend(
             subflow
                 .outstanding()
-                .chain(waiting)
                 .filter(needed)
                 .map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk }),
+        );
+        // What only waited was never carried here, nor need it have been where it waited before.
+        let held = |dsn| self.subflows.iter().any(|it| it.is_usable() && it.holds(dsn));
+        chunks.extend(
+            waiting
+                .into_iter()
+                .filter(|chunk| chunk.end() > self.data_una && !held(chunk.dsn))
+                .map(|chunk| Chunk { carried_by: chunk.carried_by.without(id), ..chunk }),
         );
         chunks.sort_by_key(|chunk| chunk.dsn);
         chunks.dedup_by_key(|chunk| chunk.dsn);

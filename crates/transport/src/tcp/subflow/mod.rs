@@ -318,6 +318,11 @@ impl Subflow {
         self.board.outstanding()
     }
 
+    /// The chunk that begins at `dsn` is outstanding here or in line.
+    pub fn holds(&self, dsn: u64) -> bool {
+        self.outstanding().chain(self.backlog.iter().copied()).any(|chunk| chunk.dsn == dsn)
+    }
+
     /// The application has more to send than the window lets out.
     pub fn note_limited(&mut self) {
         self.limited_mark = self.board.next();
