@@ -1,10 +1,11 @@
 //! Who takes part in a run: the sides of each connection, and the applications that write into them.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use skybraid_traffic::{Source, TrafficConfig};
-use skybraid_transport::{Endpoint, Message, PathInfo, Role};
-use skybraid_units::{Bytes, Instant};
+use skybraid_transport::{Endpoint, Message, PathInfo, Role, TransportConfig};
+use skybraid_units::{Bytes, Instant, Seed};
 
 use crate::record::FlowRecord;
 use crate::setup::{FlowSetup, Host, Setup};
@@ -140,8 +141,10 @@ fn carrier_of<'a>(setup: &'a Setup, flow: &'a FlowSetup) -> &'a FlowSetup {
 fn connection(setup: &Setup, index: usize, flow: &FlowSetup) -> [Side; 2] {
     let paths = flow.paths.iter().filter_map(|path| setup.paths.get(*path));
     let infos: Vec<PathInfo> = paths.map(|path| path.info).collect();
+    let seed = setup.seed.stream(&format!("{}.transport", flow.name)).next_u64();
+    let transport = TransportConfig { seed: Seed(seed), ..flow.transport.clone() };
     [(Host::Vehicle, Role::Client), (Host::Ground, Role::Server)].map(|(host, role)| {
-        let mut endpoint = Endpoint::new(&flow.transport, &infos, role);
+        let mut endpoint = Endpoint::new(&transport, &infos, role);
         if setup.record.decisions {
             endpoint.record_decisions();
         }

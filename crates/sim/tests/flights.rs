@@ -3,10 +3,11 @@
 
 mod support;
 
-use skybraid_link::LossSource;
+use skybraid_link::{LossSource, QueueConfig};
 use skybraid_sim::record::SubflowRow;
 use skybraid_sim::{Host, Outcome};
 use skybraid_traffic::TrafficConfig;
+use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::tcp::scoreboard::LossDetection;
@@ -291,4 +292,28 @@ fn the_same_seed_gives_the_same_tables_and_another_seed_others() {
     };
     assert_eq!(run(4), run(4));
     assert_ne!(run(4), run(5));
+}
+
+// What waits on a failing path goes to another; should that fail too, the first has never carried it.
+#[test]
+fn data_that_waits_for_its_pace_is_not_lost_when_its_path_fails() {
+    let mut paths = vec![lossy(path("a", 2.8, 381), 0.05), path("b", 0.2, 238)];
+    paths[0].downlink.losses = paths[0].uplink.losses.clone();
+    for path in &mut paths {
+        path.uplink.queue = QueueConfig::Packets(1);
+        path.downlink.queue = QueueConfig::Packets(1);
+    }
+    let transport = TransportConfig {
+        congestion: CongestionConfig::by_name("bbr").unwrap(),
+        receive_buffer: Bytes::new(14_240),
+        loss_detection: LossDetection::NewReno,
+        ack_every: 1,
+        ..with_scheduler(Protocol::Mptcp, "low_rtt")
+    };
+    let traffic = TrafficConfig::File { size: Bytes::new(12_817) };
+    let delivered = (0..40).map(|seed| {
+        let flows = vec![flow("f", traffic.clone(), transport.clone(), 2)];
+        simulate(120, seed, paths.clone(), flows).flows[0].summary.delivered
+    });
+    assert_eq!(delivered.sum::<u64>(), 40);
 }

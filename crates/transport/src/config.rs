@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration};
+use skybraid_units::{Bytes, Duration, Seed};
 
 use crate::congestion::{CongestionConfig, cubic, reno};
 use crate::mptcp::path_manager::PathManager;
@@ -147,6 +147,9 @@ pub struct TransportConfig {
     /// The window of a subflow whose round-trip time has more than doubled is capped to two
     /// bandwidth-delay products of the unloaded path (Raiciu et al. 2012). Default off.
     pub bufferbloat_mitigation: bool,
+    /// What the random draws of congestion controls derive from, together with the end's role and the
+    /// path's number. Set by the driver, never read from a scenario. Default zero.
+    pub seed: Seed,
 }
 
 impl Default for TransportConfig {
@@ -176,6 +179,7 @@ impl Default for TransportConfig {
             opportunistic_retransmission: true,
             penalisation: true,
             bufferbloat_mitigation: false,
+            seed: Seed::default(),
         }
     }
 }
@@ -228,6 +232,7 @@ macro_rules! given {
                     paths: given.paths,
                     initial_threshold: given.initial_threshold,
                     segment: given.segment,
+                    seed: base.seed,
                     $($key: given.$key.unwrap_or(base.$key),)+
                 };
                 if given.profile == Some(Profile::Linux) {

@@ -61,6 +61,8 @@ impl Controls {
                 segment: Bytes::new(FINE as u64),
                 initial_window: bytes(window),
                 initial_threshold: Bytes::ZERO,
+                sack: true,
+                seed: Seed::default(),
             })
         };
         let sibling = |(rtt_ms, window): (&i64, &f64)| Sibling {

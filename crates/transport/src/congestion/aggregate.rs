@@ -335,6 +335,8 @@ pub(super) mod testing {
                 segment: path.segment,
                 initial_window: path.window,
                 initial_threshold: path.window,
+                sack: true,
+                seed: skybraid_units::Seed::default(),
             })
         };
         paths.iter().map(build).collect()
@@ -400,6 +402,8 @@ pub(super) mod testing {
                 segment: Bytes::new(1448),
                 initial_window: Bytes::new(14_480),
                 initial_threshold: Bytes::new(30_001),
+                sack: true,
+                seed: skybraid_units::Seed::default(),
             };
             let mut pair = [config.build(&path), reno.build(&path)];
             for step in 0..400 {
@@ -459,6 +463,8 @@ mod tests {
                 segment: Bytes::new(SEGMENT),
                 initial_window: Bytes::new(10 * SEGMENT),
                 initial_threshold: Bytes::new(u64::MAX),
+                sack: true,
+                seed: skybraid_units::Seed::default(),
             });
             control.on_ack(&acked(2), siblings);
             assert_eq!(control.window().get(), 12 * SEGMENT, "{}", config.name());
@@ -492,6 +498,8 @@ mod tests {
                         segment: Bytes::new(SEGMENT),
                         initial_window: Bytes::new(window * SEGMENT),
                         initial_threshold: Bytes::new(threshold * SEGMENT),
+                        sack: true,
+                        seed: skybraid_units::Seed::default(),
                     })
                 });
             let state = |control: &mut Box<dyn Congestion>| {

@@ -162,6 +162,8 @@ mod tests {
                     segment: paths[own].segment,
                     initial_window: paths[own].window,
                     initial_threshold: paths[own].window,
+                    sack: true,
+                    seed: skybraid_units::Seed::default(),
                 });
                 let lost = Lost { now: Instant::ZERO, in_flight: paths[own].window };
                 control.on_loss(&lost, Siblings { all: &paths, own });

@@ -6,12 +6,14 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate};
+use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::registry::algorithms;
 
 mod aggregate;
 pub mod balia;
+pub mod bbr;
+pub mod bbr3;
 pub mod coupled;
 pub mod cubic;
 mod cubic_linux;
@@ -19,6 +21,7 @@ mod eligible_rate;
 pub mod ewtcp;
 pub mod hystart;
 pub mod lia;
+mod model;
 pub mod olia;
 pub mod reno;
 mod rounds;
@@ -40,6 +43,9 @@ pub struct Acked {
     pub srtt: Duration,
     /// The round-trip time that this acknowledgement measured, if it measured one.
     pub rtt: Option<Duration>,
+    /// The same of the segment that was sent last of those acknowledged, where [`rtt`](Self::rtt) is
+    /// that of the first: without the time that the acknowledgement was delayed.
+    pub latest_rtt: Option<Duration>,
     /// Bytes in flight before the acknowledgement.
     pub in_flight: Bytes,
     /// Bytes in flight after it.
@@ -138,6 +144,16 @@ pub trait Congestion: Debug + Send {
     /// progress between.
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>);
 
+    /// The handshake is over; it measured `rtt`, unless its segments were sent again.
+    fn on_established(&mut self, now: Instant, rtt: Option<Duration>) {
+        let _ = (now, rtt);
+    }
+
+    /// Data is about to leave while nothing is in flight, because the application had nothing to send.
+    fn on_restart(&mut self, now: Instant) {
+        let _ = now;
+    }
+
     /// The connection sends again after having been idle for a retransmission timeout (RFC 5681
     /// §4.1).
     fn on_idle(&mut self, now: Instant) {
@@ -180,6 +196,10 @@ pub struct PathBasics {
     pub initial_window: Bytes,
     /// Initial slow start threshold; the largest size for none.
     pub initial_threshold: Bytes,
+    /// The peer acknowledges selectively, so that several losses in a round trip can be told apart.
+    pub sack: bool,
+    /// What random draws derive from; of its own for each path and direction.
+    pub seed: Seed,
 }
 
 algorithms! {
@@ -197,5 +217,7 @@ algorithms! {
         Vegas => vegas,
         Westwood => westwood,
         WestwoodPlus => westwood_plus,
+        Bbr => bbr,
+        Bbr3 => bbr3,
     }
 }

@@ -210,7 +210,7 @@ impl Congestion for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skybraid_units::Duration;
+    use skybraid_units::{Duration, Seed};
 
     const SEGMENT: u64 = 1000;
     const LINUX: Config =
@@ -221,6 +221,8 @@ mod tests {
             segment: Bytes::new(SEGMENT),
             initial_window: Bytes::new(window * SEGMENT),
             initial_threshold: Bytes::new(threshold.saturating_mul(SEGMENT)),
+            sack: true,
+            seed: Seed::default(),
         })
     }
 

@@ -255,6 +255,8 @@ mod tests {
             segment: Bytes::new(1),
             initial_window: Bytes::new(window),
             initial_threshold: Bytes::new(threshold),
+            sack: true,
+            seed: skybraid_units::Seed::default(),
         };
         let fresh = Vegas::new(&Config { compat, ..Config::default() }, &path);
         Vegas { base_rtt: MS(100), rtt: MS(rtt_ms), samples: 3, ..fresh }

@@ -235,6 +235,8 @@ mod tests {
             segment: Bytes::new(1000),
             initial_window: Bytes::new(window * 1000),
             initial_threshold: Bytes::new(0),
+            sack: true,
+            seed: skybraid_units::Seed::default(),
         });
         for step in 1..100 {
             let acked = Acked {
@@ -282,6 +284,8 @@ mod tests {
             segment: Bytes::new(1000),
             initial_window: Bytes::new(10_000),
             initial_threshold: Bytes::new(u64::MAX),
+            sack: true,
+            seed: skybraid_units::Seed::default(),
         });
         control.on_loss(&LOST, Siblings::default());
         assert_eq!(state(&*control), (5000, 5000));

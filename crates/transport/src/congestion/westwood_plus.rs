@@ -235,6 +235,8 @@ mod tests {
             segment: Bytes::new(1000),
             initial_window: Bytes::new(80_000),
             initial_threshold: Bytes::new(0),
+            sack: true,
+            seed: skybraid_units::Seed::default(),
         });
         for step in 0..510 {
             let acked = Acked {

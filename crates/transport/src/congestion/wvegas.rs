@@ -280,6 +280,8 @@ mod tests {
             segment: Bytes::new(SEGMENT),
             initial_window: Bytes::new(window * SEGMENT),
             initial_threshold: Bytes::new(threshold * SEGMENT),
+            sack: true,
+            seed: skybraid_units::Seed::default(),
         });
         control.on_delivery(&sampled(0, BASE_MS), Siblings::default());
         let begin = Acked { in_flight_after: Bytes::new(1), ..Acked::default() };
@@ -331,6 +333,8 @@ mod tests {
                     segment: Bytes::new(SEGMENT),
                     initial_window: paths[own].window,
                     initial_threshold: paths[own].window,
+                    sack: true,
+                    seed: skybraid_units::Seed::default(),
                 };
                 let control = Wvegas {
                     total_alpha: 10.0,

@@ -2,9 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 use super::addresses::Addresses;
 use super::close::Closing;
@@ -133,7 +134,11 @@ impl Connection {
         let Some(info) = self.paths.get(path.index()).copied() else { return };
         let id = PathId(self.subflows.len() as u8);
         let multipath = self.is_multipath();
-        self.subflows.push(Subflow::new(&self.config, id, path, info, multipath, self.segment));
+        // One stream of draws for each subflow and end of the connection.
+        let name = format!("{:?} {}", self.role, id.0);
+        let seed = Seed(self.config.seed.stream(&name).next_u64());
+        let segment = self.segment;
+        self.subflows.push(Subflow::new(&self.config, id, path, info, multipath, segment, seed));
     }
 
     /// Keeps scheduling decisions for [`take_decisions`](Self::take_decisions).
@@ -254,9 +259,16 @@ impl Connection {
         chunks.extend(
             subflow
                 .outstanding()
-                .chain(waiting)
                 .filter(needed)
                 .map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk }),
+        );
+        // What only waited was never carried here, nor need it have been where it waited before.
+        let held = |dsn| self.subflows.iter().any(|it| it.is_usable() && it.holds(dsn));
+        chunks.extend(
+            waiting
+                .into_iter()
+                .filter(|chunk| chunk.end() > self.data_una && !held(chunk.dsn))
+                .map(|chunk| Chunk { carried_by: chunk.carried_by.without(id), ..chunk }),
         );
         chunks.sort_by_key(|chunk| chunk.dsn);
         chunks.dedup_by_key(|chunk| chunk.dsn);
@@ -276,6 +288,10 @@ impl Connection {
             if !self.schedule(now) {
                 break;
             }
+        }
+        // With several paths the scheduler may leave one without data while there is some to send.
+        if self.write_end == self.next_dsn || self.subflows.len() > 1 {
+            self.subflows.iter_mut().for_each(Subflow::note_starved);
         }
         if self.subflows.iter().any(Subflow::owes_tail_probe) {
             let sent = self.poll_subflows(|subflow, stamp| subflow.poll_tail_probe(now, stamp));

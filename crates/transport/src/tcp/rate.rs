@@ -52,13 +52,18 @@ impl RateSampler {
             first_sent: self.first_sent,
             in_flight,
             lost,
-            app_limited: self.app_limited_until > 0,
+            app_limited: self.is_app_limited(),
         }
     }
 
     /// The application has nothing to send although the window is open.
     pub fn note_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
+    }
+
+    /// The flow counts as limited by the application.
+    pub const fn is_app_limited(&self) -> bool {
+        self.app_limited_until > 0
     }
 
     /// A segment of `bytes`, sent at `sent_at`, is acknowledged for the first time.

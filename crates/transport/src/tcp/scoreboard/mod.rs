@@ -115,6 +115,8 @@ pub struct Progress {
     pub advanced: u64,
     /// Round-trip time of the earliest segment newly acknowledged that was sent only once.
     pub rtt: Option<Duration>,
+    /// The same of the latest such segment.
+    pub latest_rtt: Option<Duration>,
     /// At least one segment was newly taken for lost.
     pub found_loss: bool,
     /// Bytes newly taken for lost.
@@ -231,6 +233,11 @@ impl Scoreboard {
     /// The application has nothing to send although the window is open.
     pub fn note_app_limited(&mut self) {
         self.rate.note_app_limited(self.pipe);
+    }
+
+    /// The application held data back when the segments were sent that would leave now.
+    pub const fn is_app_limited(&self) -> bool {
+        self.rate.is_app_limited()
     }
 
     /// Chunks that are not acknowledged, oldest first.
@@ -375,6 +382,7 @@ impl Scoreboard {
             // What lay behind the hole may have arrived long ago, with its acknowledgements lost: no
             // sample (Karn's rule; Linux's FLAG_RETRANS_DATA_ACKED).
             progress.rtt = None;
+            progress.latest_rtt = None;
         }
         self.una += progress.advanced;
         if self.sent.is_empty() {
@@ -398,6 +406,7 @@ impl Scoreboard {
         let rtt = now.since(sent.at);
         if !sent.retransmitted {
             progress.rtt = progress.rtt.or(Some(rtt));
+            progress.latest_rtt = Some(progress.latest_rtt.map_or(rtt, |least| least.min(rtt)));
             self.least_rtt = self.least_rtt.min(rtt);
         } else if rtt < self.least_rtt {
             // Too early for the retransmission: the first copy had arrived after all.

@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate};
+use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::congestion::{Congestion, PathBasics, Sibling, Siblings};
 use crate::rtt::RttEstimator;
@@ -152,7 +152,7 @@ pub struct Subflow {
 }
 
 impl Subflow {
-    /// A subflow that has not been opened.
+    /// A subflow that has not been opened. Its congestion control draws from `seed`.
     pub fn new(
         config: &TransportConfig,
         id: PathId,
@@ -160,6 +160,7 @@ impl Subflow {
         info: PathInfo,
         multipath: bool,
         segment: u32,
+        seed: Seed,
     ) -> Self {
         let basics = PathBasics {
             segment: Bytes::new(u64::from(segment)),
@@ -167,6 +168,8 @@ impl Subflow {
                 u64::from(segment) * u64::from(config.initial_window.max(1)),
             ),
             initial_threshold: config.initial_threshold.unwrap_or(Bytes::new(u64::MAX)),
+            sack: config.loss_detection != LossDetection::NewReno,
+            seed,
         };
         let control = config.congestion.build(&basics);
         Self {
@@ -386,6 +389,11 @@ impl Subflow {
         self.board.outstanding()
     }
 
+    /// The chunk that begins at `dsn` is outstanding here or in line.
+    pub fn holds(&self, dsn: u64) -> bool {
+        self.outstanding().chain(self.backlog.iter().copied()).any(|chunk| chunk.dsn == dsn)
+    }
+
     /// The application has more to send than the window lets out.
     pub fn note_limited(&mut self) {
         self.limited_mark = self.board.next();
@@ -444,6 +452,10 @@ impl Subflow {
             self.receiver.receive(now, tcp.seq, chunk, segment.sent_at, hand_over);
         } else if tcp.seq < self.receiver.next() {
             self.receiver.acknowledge_now();
+        }
+        if event == Some(Event::Established) {
+            self.control.on_established(now, self.rtt.srtt());
+            self.ask_control();
         }
         event
     }
@@ -533,6 +545,10 @@ impl Subflow {
             }
             self.backlog.pop_front();
             self.backlog_bytes -= u64::from(chunk.len);
+            if self.board.is_empty() && self.board.is_app_limited() {
+                self.control.on_restart(now);
+                self.ask_control();
+            }
             let idle = self.idle_restart && self.board.is_empty();
             if idle && now.since(self.last_sent) > self.rtt.timeout() {
                 self.control.on_idle(now);

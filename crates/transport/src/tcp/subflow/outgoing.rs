@@ -34,6 +34,16 @@ impl Subflow {
         u32::try_from(mtu.get()).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
     }
 
+    /// There is nothing to send on this subflow for now. Where the window would have let more out, the
+    /// delivery rate says nothing of the network until what is in flight has arrived
+    /// (draft-ietf-ccwg-bbr-06 §4.1.2.4, `CheckIfApplicationLimited`).
+    pub fn note_starved(&mut self) {
+        let waiting = !self.backlog.is_empty() || self.board.lost() > 0;
+        if !waiting && self.board.in_flight() + u64::from(self.segment) <= self.window {
+            self.board.note_app_limited();
+        }
+    }
+
     pub(super) fn send_syn(&mut self, now: Instant, stamp: &Stamp) -> Segment {
         self.syn_due = false;
         self.syn_at = now;

@@ -50,6 +50,7 @@ impl Subflow {
             delivered: Bytes::new(self.board.delivered()),
             srtt: self.srtt(),
             rtt: progress.rtt,
+            latest_rtt: progress.latest_rtt,
             in_flight: Bytes::new(in_flight),
             in_flight_after: Bytes::new(self.board.in_flight()),
             lost: Bytes::new(progress.lost),
@@ -196,7 +197,9 @@ impl Subflow {
 
     /// The earliest instant at which [`wake`](Self::wake) has something to do.
     pub fn next_wakeup(&self) -> Instant {
-        let pace = if self.pace_holds { self.pace_at } else { Instant::FAR_FUTURE };
+        // What waited may have been acknowledged or taken back in the meantime.
+        let paced = self.pace_holds && self.may_send();
+        let pace = if paced { self.pace_at } else { Instant::FAR_FUTURE };
         self.rto_at
             .min(self.receiver.next_wakeup())
             .min(pace)

@@ -1,0 +1,352 @@
+//! BBR, version 1: send at the rate at which the network delivers, with about two bandwidth-delay
+//! products in flight, both measured.
+//!
+//! Source: draft-cardwell-iccrg-bbr-congestion-control-00; Linux `tcp_bbr.c` for what the draft leaves
+//! out (recovery, policers, aggregation).
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use skybraid_units::{Bytes, Duration, Instant, Rate, Stream};
+
+use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
+use super::{Acked, Congestion, Lost, PathBasics, RateSample, Siblings};
+use crate::registry::{About, Check, Compat, Parameter, Wrong};
+
+mod cycle;
+mod policer;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use policer::Policer;
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "bbr",
+    summary: "BBR version 1: measures the bottleneck's bandwidth and the least round-trip time, paces \
+              at that bandwidth and keeps two bandwidth-delay products in flight; probes for more \
+              bandwidth every eighth round trip and for a lower round-trip time every ten seconds. \
+              Loss does not slow it down below about 20 %.",
+    source: "draft-cardwell-iccrg-bbr-congestion-control-00; Cardwell et al., ACM Queue 14(5), 2016",
+    linux: "gains of 739/256 and 88/256 in the start in place of 2/ln 2 and ln 2/2, integer \
+            bandwidth-delay products, a pace 1 % below the bandwidth, and a window with three \
+            transmission units more, rounded up to an even number of segments, and two more while \
+            probing",
+    parameters: &[
+        Parameter {
+            name: "compat",
+            unit: "paper or linux",
+            default: "paper",
+            summary: "gains and rounding of the draft, or those of Linux",
+        },
+        Parameter {
+            name: "bandwidth_rounds",
+            unit: "round trips",
+            default: "10",
+            summary: "how long the largest delivery rate counts as the bandwidth",
+        },
+        Parameter {
+            name: "min_rtt_window",
+            unit: "time",
+            default: "10s",
+            summary: "how long the least round-trip time counts before it is measured anew",
+        },
+        Parameter {
+            name: "aggregation",
+            unit: "true or false",
+            default: "true",
+            summary: "widen the window by what acknowledgements bring in clumps",
+        },
+        Parameter {
+            name: "policer",
+            unit: "true or false",
+            default: "true",
+            summary: "hold the rate that a token-bucket policer seems to allow",
+        },
+    ],
+};
+
+/// Which rules, and how long measurements count.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The draft or Linux.
+    pub compat: Compat,
+    /// Round trips for which the largest delivery rate counts as the bandwidth, at least 1.
+    pub bandwidth_rounds: u32,
+    /// How long the least round-trip time counts, above zero.
+    pub min_rtt_window: Duration,
+    /// Widen the window by what acknowledgements bring in clumps.
+    pub aggregation: bool,
+    /// Look out for policers.
+    pub policer: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            compat: Compat::Paper,
+            bandwidth_rounds: 10,
+            min_rtt_window: Duration::from_secs(10),
+            aggregation: true,
+            policer: true,
+        }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        if self.bandwidth_rounds == 0 {
+            return Err(("bandwidth_rounds", "expected at least 1".to_string()));
+        }
+        if !self.min_rtt_window.is_positive() {
+            return Err(("min_rtt_window", "expected a time above zero".to_string()));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
+        Box::new(Bbr::new(self, path))
+    }
+
+    /// Pacing gain of the start, and of draining what the start has queued.
+    fn start_gains(&self) -> (f64, f64) {
+        match self.compat {
+            Compat::Paper => (2.0 / core::f64::consts::LN_2, core::f64::consts::LN_2 / 2.0),
+            Compat::Linux => (739.0 / 256.0, 88.0 / 256.0),
+        }
+    }
+}
+
+/// Pacing gains of the phases of probing for bandwidth.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+const WINDOW_GAIN: f64 = 2.0;
+/// The least window, and the window while probing for the round-trip time.
+const MIN_SEGMENTS: u64 = 4;
+const AGGREGATION_ROUNDS: u64 = 10;
+/// Segments after which aggregation is counted anew.
+const AGGREGATION_EPOCH: u64 = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw {
+        phase: usize,
+        since: Instant,
+    },
+    /// `until` is known once no more than the least window is in flight.
+    ProbeRtt {
+        until: Option<Instant>,
+        round_over: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Bbr {
+    rules: Config,
+    segment: u64,
+    initial_window: u64,
+    draws: Stream,
+    mode: Mode,
+    rounds: Rounds,
+    bandwidth: MaxFilter<Rate>,
+    min_rtt: MinRtt,
+    /// The bandwidth that growth is measured against, and for how many rounds there was none.
+    full_bandwidth: Rate,
+    full_rounds: u32,
+    filled: bool,
+    aggregation: Aggregation,
+    extra: MaxFilter<Bytes>,
+    policer: Policer,
+    lull: Lull,
+    idle_restart: bool,
+    window: u64,
+    /// The window before recovery or before probing for the round-trip time.
+    prior_window: u64,
+    pace: Rate,
+    recovering: bool,
+    /// First round of a recovery: what leaves is what arrives.
+    conserving: bool,
+    /// Bytes delivered and lost since the start.
+    delivered: Bytes,
+    lost: Bytes,
+    /// What is in flight once each byte just acknowledged has let one out.
+    conserved: Bytes,
+}
+
+impl Bbr {
+    fn new(rules: &Config, path: &PathBasics) -> Self {
+        let window = path.initial_window.get().max(1);
+        Self {
+            rules: rules.clone(),
+            segment: path.segment.get().max(1),
+            initial_window: window,
+            draws: path.seed.stream("bbr"),
+            mode: Mode::Startup,
+            rounds: Rounds::default(),
+            bandwidth: MaxFilter::new(),
+            min_rtt: MinRtt::default(),
+            full_bandwidth: Rate::ZERO,
+            full_rounds: 0,
+            filled: false,
+            aggregation: Aggregation::default(),
+            extra: MaxFilter::new(),
+            policer: Policer::default(),
+            lull: Lull::default(),
+            idle_restart: false,
+            window,
+            prior_window: 0,
+            pace: initial_pace(window, None, rules.start_gains().0),
+            recovering: false,
+            conserving: false,
+            delivered: Bytes::ZERO,
+            conserved: Bytes::ZERO,
+            lost: Bytes::ZERO,
+        }
+    }
+
+    fn linux(&self) -> bool {
+        self.rules.compat == Compat::Linux
+    }
+
+    /// The bandwidth to send at.
+    fn rate(&self) -> Rate {
+        self.policer.rate().unwrap_or(self.bandwidth.max())
+    }
+
+    fn pacing_gain(&self) -> f64 {
+        let (start, drain) = self.rules.start_gains();
+        match self.mode {
+            Mode::Startup => start,
+            Mode::Drain => drain,
+            Mode::ProbeBw { .. } if self.policer.rate().is_some() => 1.0,
+            Mode::ProbeBw { phase, .. } => CYCLE.get(phase).copied().unwrap_or(1.0),
+            Mode::ProbeRtt { .. } => 1.0,
+        }
+    }
+
+    fn window_gain(&self) -> f64 {
+        match self.mode {
+            Mode::Startup | Mode::Drain => self.rules.start_gains().0,
+            Mode::ProbeBw { .. } => WINDOW_GAIN,
+            Mode::ProbeRtt { .. } => 1.0,
+        }
+    }
+
+    /// Takes a delivery rate into the model. Answers whether it tells of the network.
+    fn measure(&mut self, acked: &Acked, sample: &RateSample) -> bool {
+        self.rounds.update(sample.prior_delivered, acked.delivered);
+        self.conserving &= !self.rounds.started;
+        let app_limited = sample.app_limited || self.lull.covers(sample.prior_delivered);
+        if !app_limited || sample.rate >= self.bandwidth.max() {
+            let window = u64::from(self.rules.bandwidth_rounds.max(1));
+            self.bandwidth.update(self.rounds.count, sample.rate, window);
+        }
+        self.watch_policer(acked.now, acked.lost > Bytes::ZERO, app_limited);
+        if self.rules.aggregation {
+            let most = Bytes::new(AGGREGATION_EPOCH * self.segment);
+            let extra = self.aggregation.update(acked.now, acked.bytes, self.rate(), most);
+            let extra = extra.min(Bytes::new(self.window));
+            self.extra.update(self.rounds.count, extra, AGGREGATION_ROUNDS);
+        }
+        !app_limited
+    }
+
+    fn watch_policer(&mut self, now: Instant, losing: bool, app_limited: bool) {
+        let seen = policer::Seen {
+            at: now,
+            delivered: self.delivered,
+            lost: self.lost,
+            losing,
+            round_started: self.rounds.started,
+            app_limited,
+        };
+        let steady = matches!(self.mode, Mode::ProbeBw { .. });
+        if self.rules.policer && self.policer.update(&seen, steady) {
+            self.probe_bandwidth(now);
+        }
+    }
+}
+
+impl Congestion for Bbr {
+    fn on_ack(&mut self, _: &Acked, _: Siblings<'_>) {}
+
+    fn on_delivery(&mut self, acked: &Acked, _: Siblings<'_>) {
+        self.delivered = acked.delivered;
+        self.conserved = acked.in_flight_after + acked.bytes;
+        self.lost += acked.lost;
+        self.rounds.started = false;
+        let telling = acked.rate.is_some_and(|sample| self.measure(acked, &sample));
+        self.advance_cycle(acked);
+        if telling && self.rounds.started && !self.filled {
+            self.check_full_pipe();
+        }
+        self.leave_start(acked);
+        self.watch_min_rtt(acked);
+        self.set_pace(self.pacing_gain());
+        self.set_window(acked);
+    }
+
+    fn on_loss(&mut self, _: &Lost, _: Siblings<'_>) {
+        self.save_window();
+        self.recovering = true;
+        self.conserving = true;
+        self.rounds.restart(self.delivered);
+        self.window = self.conserved.get().max(self.segment);
+        self.bound_window();
+    }
+
+    fn on_recovered(&mut self, _: Instant) {
+        self.recovering = false;
+        self.conserving = false;
+        self.window = self.window.max(self.prior_window);
+        self.bound_window();
+    }
+
+    fn on_timeout(&mut self, lost: &Lost, _: bool, _: Siblings<'_>) {
+        self.save_window();
+        self.recovering = true;
+        self.conserving = false;
+        self.lost += lost.in_flight;
+        self.full_bandwidth = Rate::ZERO;
+        self.rounds.started = true;
+        self.watch_policer(lost.now, true, false);
+        self.window = self.segment;
+    }
+
+    fn on_established(&mut self, now: Instant, rtt: Option<Duration>) {
+        self.min_rtt = MinRtt { value: rtt, at: now };
+        self.aggregation.restart(now);
+        self.pace = initial_pace(self.window, rtt, self.rules.start_gains().0);
+    }
+
+    fn on_restart(&mut self, now: Instant) {
+        self.idle_restart = true;
+        self.aggregation.restart(now);
+        if matches!(self.mode, Mode::ProbeBw { .. }) {
+            self.set_pace(1.0);
+        }
+        self.end_probe_rtt(now);
+    }
+
+    fn window(&self) -> Bytes {
+        Bytes::new(self.window.max(self.segment))
+    }
+
+    fn slow_start_threshold(&self) -> Bytes {
+        if self.filled { self.window() } else { Bytes::new(u64::MAX) }
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        Some(self.pace)
+    }
+
+    fn governs_recovery(&self) -> bool {
+        true
+    }
+}
