@@ -143,7 +143,7 @@ fn every_message_arrives_once_and_in_order_through_any_number_of_proxies() {
     };
     for proxies in 0..4 {
         for seed in 1..6 {
-            let hop = Hop { loss: 0.02, jitter: Duration::from_millis(8), ..Hop::default() };
+            let hop = Hop { loss: 0.02, jitter: Duration::from_millis(40), ..Hop::default() };
             let cache = Cache::Packets(40);
             let mut chain =
                 Chain::new(config, &vec![hop; proxies + 1], &vec![true; proxies], cache, seed);

@@ -29,9 +29,9 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The window when `free` bytes of receive memory hold nothing. A proxy gives half of what is free,
-    /// so that the edge `next + free / 2` never asks for more memory than there is, even when nothing
-    /// leaves.
+    /// The window when `free` bytes of receive memory hold nothing. A proxy gives half of what is free.
+    /// The edge is then half of the memory plus what has arrived plus what the next hop has
+    /// acknowledged, and neither of these falls: only data beyond a hole would pull it back.
     pub(super) const fn window(&self, free: u64) -> u64 {
         if self.here { free.saturating_sub(self.stored) / 2 } else { free }
     }

@@ -42,6 +42,8 @@ struct Wire {
     down: (Instant, Instant),
     /// Segments with data that were handed to it.
     data: u64,
+    /// The right edge of the window that a proxy last told over it.
+    edge: u64,
     random: Stream,
     /// When the packets of the queue have been sent.
     queue: VecDeque<Instant>,
@@ -64,7 +66,7 @@ impl Wire {
         let lost = self.random.chance(Probability::new(self.hop.loss).unwrap());
         let jitter = self.hop.jitter.mul_f64(self.random.unit());
         let (from, to) = self.down;
-        if !lost && !(from <= now && now < to) {
+        if !lost && !(from..to).contains(&now) {
             let arrival = sent + self.hop.delay + jitter;
             let place = self.flying.partition_point(|(at, _)| *at <= arrival);
             self.flying.insert(place, (arrival, segment));
@@ -73,9 +75,9 @@ impl Wire {
 }
 
 enum Node {
-    End(Endpoint),
+    End(Box<Endpoint>),
     Router,
-    Proxy(Proxy),
+    Proxy(Box<Proxy>),
 }
 
 /// Ends with proxies and routers between them. Wire 2 i leads from node i to the next one, wire 2 i + 1
@@ -102,10 +104,11 @@ impl Chain {
     ) -> Self {
         assert_eq!(proxies.len() + 1, hops.len());
         let paths = [PathInfo::default()];
-        let end = |hop, role| Node::End(Endpoint::new(&config(hop), &paths, role));
+        let end = |hop, role| Node::End(Endpoint::new(&config(hop), &paths, role).into());
         let between = proxies.iter().enumerate().map(|(hop, proxy)| match proxy {
             true => {
-                Node::Proxy(Proxy::new((&config(hop), &paths), (&config(hop + 1), &paths), cache))
+                let (upstream, downstream) = (config(hop), config(hop + 1));
+                Node::Proxy(Proxy::new((&upstream, &paths), (&downstream, &paths), cache).into())
             }
             false => Node::Router,
         });
@@ -116,6 +119,7 @@ impl Chain {
             hop: hops[index / 2],
             down: hops[index / 2].down[index % 2],
             data: 0,
+            edge: 0,
             random: Seed(seed).stream(&format!("wire {index}")),
             queue: VecDeque::new(),
             flying: VecDeque::new(),
@@ -192,6 +196,10 @@ impl Chain {
             Node::Proxy(proxy) => {
                 while let Some((side, transmit)) = proxy.poll_send(self.now) {
                     let wire = if side == Side::Upstream { left } else { right };
+                    if let Body::Tcp(tcp) = &transmit.segment.body {
+                        assert!(tcp.window_end >= self.wires[wire].edge, "the edge moved left");
+                        self.wires[wire].edge = tcp.window_end;
+                    }
                     self.wires[wire].send(self.now, transmit.segment);
                 }
                 for side in Side::BOTH {
