@@ -36,7 +36,10 @@ impl Default for Hop {
     }
 }
 
-/// One direction of a hop.
+/// Wires that lie side by side on each hop; TCP uses the first one.
+const PATHS: usize = 2;
+
+/// One direction of a hop on one path.
 struct Wire {
     hop: Hop,
     down: (Instant, Instant),
@@ -80,8 +83,8 @@ enum Node {
     Proxy(Box<Proxy>),
 }
 
-/// Ends with proxies and routers between them. Wire 2 i leads from node i to the next one, wire 2 i + 1
-/// back.
+/// Ends with proxies and routers between them. Lane 2 i leads from node i to the next one, lane 2 i + 1
+/// back; each has a wire for each path, of which the second is twice as long.
 pub struct Chain {
     pub now: Instant,
     nodes: Vec<Node>,
@@ -103,7 +106,7 @@ impl Chain {
         seed: u64,
     ) -> Self {
         assert_eq!(proxies.len() + 1, hops.len());
-        let paths = [PathInfo::default()];
+        let paths = [PathInfo::default(); PATHS];
         let end = |hop, role| Node::End(Endpoint::new(&config(hop), &paths, role).into());
         let between = proxies.iter().enumerate().map(|(hop, proxy)| match proxy {
             true => {
@@ -115,14 +118,18 @@ impl Chain {
         let mut nodes = vec![end(0, Role::Client)];
         nodes.extend(between);
         nodes.push(end(hops.len() - 1, Role::Server));
-        let wires = (0..2 * hops.len()).map(|index| Wire {
-            hop: hops[index / 2],
-            down: hops[index / 2].down[index % 2],
-            data: 0,
-            edge: 0,
-            random: Seed(seed).stream(&format!("wire {index}")),
-            queue: VecDeque::new(),
-            flying: VecDeque::new(),
+        let wires = (0..2 * hops.len() * PATHS).map(|index| {
+            let (lane, path) = (index / PATHS, index % PATHS);
+            let hop = hops[lane / 2];
+            Wire {
+                hop: Hop { delay: hop.delay * (1 + path as i64), ..hop },
+                down: hop.down[lane % 2],
+                data: 0,
+                edge: 0,
+                random: Seed(seed).stream(&format!("lane {lane} path {path}")),
+                queue: VecDeque::new(),
+                flying: VecDeque::new(),
+            }
         });
         let wires = wires.collect();
         let delivered = Default::default();
@@ -176,7 +183,7 @@ impl Chain {
 
     /// Segments with data that were sent on a hop away from end 0.
     pub fn data_sent(&self, hop: usize) -> u64 {
-        self.wires[2 * hop].data
+        self.wires[2 * hop * PATHS].data
     }
 
     fn drain(&mut self, index: usize) {
@@ -185,7 +192,8 @@ impl Chain {
         match &mut self.nodes[index] {
             Node::End(end) => {
                 while let Some(transmit) = end.poll_send(self.now) {
-                    let wire = if index == 0 { right } else { left };
+                    let lane = if index == 0 { right } else { left };
+                    let wire = lane * PATHS + transmit.path.index();
                     self.wires[wire].send(self.now, transmit.segment);
                 }
                 while let Some(it) = end.poll_delivered() {
@@ -195,7 +203,8 @@ impl Chain {
             }
             Node::Proxy(proxy) => {
                 while let Some((side, transmit)) = proxy.poll_send(self.now) {
-                    let wire = if side == Side::Upstream { left } else { right };
+                    let lane = if side == Side::Upstream { left } else { right };
+                    let wire = lane * PATHS + transmit.path.index();
                     if let Body::Tcp(tcp) = &transmit.segment.body {
                         assert!(tcp.window_end >= self.wires[wire].edge, "the edge moved left");
                         self.wires[wire].edge = tcp.window_end;
@@ -213,16 +222,19 @@ impl Chain {
 
     fn arrive(&mut self, wire: usize) {
         let (_, segment) = self.wires[wire].flying.pop_front().unwrap();
-        let rightward = wire.is_multiple_of(2);
-        let index = if rightward { wire / 2 + 1 } else { wire / 2 };
+        let (lane, path) = (wire / PATHS, PathId((wire % PATHS) as u8));
+        let rightward = lane.is_multiple_of(2);
+        let index = if rightward { lane / 2 + 1 } else { lane / 2 };
         match &mut self.nodes[index] {
-            Node::End(end) => end.receive(self.now, PathId(0), &segment),
+            Node::End(end) => end.receive(self.now, path, &segment),
             Node::Proxy(proxy) => {
                 let side = if rightward { Side::Upstream } else { Side::Downstream };
-                proxy.receive(self.now, side, PathId(0), &segment);
+                proxy.receive(self.now, side, path, &segment);
             }
-            Node::Router if rightward => return self.wires[wire + 2].send(self.now, segment),
-            Node::Router => return self.wires[wire - 2].send(self.now, segment),
+            Node::Router => {
+                let next = if rightward { wire + 2 * PATHS } else { wire - 2 * PATHS };
+                return self.wires[next].send(self.now, segment);
+            }
         }
         self.drain(index);
     }
