@@ -230,6 +230,15 @@ impl Endpoint {
         }
     }
 
+    /// The connection ends at a proxy: what the peer acknowledges may still be lost on its way to the
+    /// far end.
+    pub const fn is_split(&self) -> bool {
+        match self {
+            Self::Datagrams(_) => false,
+            Self::Stream(connection) => connection.is_split(),
+        }
+    }
+
     /// What the connection as a whole has come to.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
         match self {

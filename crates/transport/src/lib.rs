@@ -26,6 +26,7 @@ pub mod reordering;
 pub mod rtt;
 pub mod scheduler;
 pub mod segment;
+pub mod split;
 pub mod tcp;
 pub mod wire;
 

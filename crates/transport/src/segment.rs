@@ -103,7 +103,7 @@ pub struct Tcp {
 
 /// The flags of a TCP segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags(u8);
+pub struct Flags(u16);
 
 impl Flags {
     /// An ordinary segment: data, acknowledgement or both.
@@ -123,6 +123,11 @@ impl Flags {
     pub const REMOVE_ADDRESS: Self = Self(32);
     /// The sender has sent all its data, which ends at `dsn` (FIN, DATA_FIN).
     pub const FIN: Self = Self(64);
+    /// On a SYN: the end that sends it is a proxy, and what it acknowledges it may still lose.
+    pub const PROXY: Self = Self(128);
+    /// Sent because the window has moved; it repeats no acknowledgement that counts as a duplicate
+    /// (RFC 5681 §2).
+    pub const WINDOW: Self = Self(256);
 
     /// Both sets of flags together.
     #[must_use]

@@ -119,6 +119,11 @@ impl Connection {
             }
         }
         let len = end - self.next_dsn;
+        // Only a proxy knows a message in part. Its bytes may as well wait for more of it while
+        // something is outstanding (Nagle's rule, RFC 9293 §3.7.4).
+        if tail && len < u64::from(self.segment) && self.data_una < self.next_dsn {
+            return None;
+        }
         if end > self.send_limit {
             self.note_blocked(now, first.id);
             return None;

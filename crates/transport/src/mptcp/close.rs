@@ -84,6 +84,11 @@ impl Connection {
         }
     }
 
+    /// The peer will send no more, and all that it sent has arrived.
+    pub const fn peer_has_closed(&self) -> bool {
+        self.closing.peer_done
+    }
+
     /// Both sides have closed, and each knows it of the other.
     pub const fn is_closed(&self) -> bool {
         self.closing.acknowledged && self.closing.peer_done

@@ -10,6 +10,7 @@ use skybraid_units::{Bytes, Duration, Instant, Seed};
 use super::addresses::Addresses;
 use super::close::Closing;
 use super::reassembly::{Arrived, Reassembly};
+use super::relay::Relay;
 use crate::congestion::{Sibling, Siblings};
 use crate::endpoint::{ConnectionTotals, Decision, Role, SubflowSample, Transmit};
 use crate::scheduler::Scheduler;
@@ -38,7 +39,7 @@ pub struct Connection {
     pub(super) subflows: Vec<Subflow>,
     pub(super) scheduler: Box<dyn Scheduler>,
     pub(super) segment: u32,
-    receive_buffer: u64,
+    pub(super) receive_buffer: u64,
     /// Messages whose end has not been cut into a chunk.
     pub(super) written: VecDeque<Written>,
     pub(super) write_end: u64,
@@ -48,7 +49,8 @@ pub struct Connection {
     pub(super) send_limit: u64,
     pub(super) reinject: VecDeque<Chunk>,
     pub(super) reassembly: Reassembly,
-    advertised: u64,
+    pub(super) advertised: u64,
+    pub(super) relay: Relay,
     delivered: VecDeque<Delivered>,
     pub(super) persist_at: Instant,
     pub(super) wait_until: Instant,
@@ -98,6 +100,7 @@ impl Connection {
             reinject: VecDeque::new(),
             reassembly: Reassembly::default(),
             advertised: receive_buffer,
+            relay: Relay::default(),
             delivered: VecDeque::new(),
             persist_at: Instant::FAR_FUTURE,
             wait_until: Instant::FAR_FUTURE,
@@ -208,6 +211,7 @@ impl Connection {
             self.persist_at = Instant::FAR_FUTURE;
             self.unblock(now);
         }
+        self.relay.note_peer(tcp.flags);
         if tcp.flags.has(Flags::FIN) {
             self.closing.peer_closes(tcp.dsn);
         }
@@ -318,12 +322,16 @@ impl Connection {
         })
     }
 
+    /// Bytes in the receive memory.
+    pub(super) fn held(&self) -> u64 {
+        self.reassembly.held() + self.subflows.iter().map(Subflow::held).sum::<u64>()
+    }
+
     pub(super) fn stamp(&mut self) -> Stamp {
-        let held: u64 =
-            self.reassembly.held() + self.subflows.iter().map(Subflow::held).sum::<u64>();
-        let free = self.receive_buffer.saturating_sub(held);
+        let free = self.receive_buffer.saturating_sub(self.held());
+        let window = self.relay.window(free);
         // The right edge of the window never moves left (RFC 8684 §3.3.4).
-        self.advertised = self.advertised.max(self.reassembly.next() + free);
+        self.advertised = self.advertised.max(self.reassembly.next() + window);
         Stamp {
             data_ack: self.reassembly.next(),
             window_end: self.advertised,

@@ -9,5 +9,7 @@ mod close;
 pub mod connection;
 pub mod path_manager;
 pub mod reassembly;
+mod relay;
 
 pub use connection::Connection;
+pub use relay::full_segment;

@@ -32,9 +32,23 @@ pub struct Reassembly {
     /// Since when something has been held, and for how long in all before.
     holding_since: Option<Instant>,
     holding: Duration,
+    /// Chunks in order that a proxy has not taken yet, in place of messages.
+    relayed: Option<VecDeque<Chunk>>,
 }
 
 impl Reassembly {
+    /// From now on hands over chunks instead of messages.
+    pub fn relay(&mut self) {
+        self.relayed.get_or_insert_default();
+    }
+
+    /// The next chunk in order.
+    pub fn take_chunk(&mut self) -> Option<Chunk> {
+        let chunk = self.relayed.as_mut()?.pop_front()?;
+        self.held -= u64::from(chunk.len);
+        Some(chunk)
+    }
+
     /// Next data sequence number expected (the data ACK).
     pub const fn next(&self) -> u64 {
         self.next
@@ -45,7 +59,7 @@ impl Reassembly {
         self.next += 1;
     }
 
-    /// Bytes held beyond a hole.
+    /// Bytes held: beyond a hole, and in chunks that have not been taken.
     pub const fn held(&self) -> u64 {
         self.held
     }
@@ -90,7 +104,13 @@ impl Reassembly {
 
     fn hand_over(&mut self, now: Instant, it: &Arrived, deliver: &mut impl FnMut(Delivered)) {
         let chunk = &it.chunk;
-        self.next = chunk.end();
+        let dsn = core::mem::replace(&mut self.next, chunk.end());
+        if let Some(relayed) = &mut self.relayed {
+            let len = (chunk.end() - dsn) as u32;
+            self.held += u64::from(len);
+            relayed.push_back(Chunk { dsn, len, ..*chunk });
+            return;
+        }
         let mut whole_at = self.whole_at.take().map_or(it.at, |before| before.max(it.at));
         for offset in 0..u32::from(chunk.messages) {
             deliver(Delivered {

@@ -131,7 +131,7 @@ impl Subflow {
             ADD_ADDRESS_OPTION
         } else if flags.has(Flags::REMOVE_ADDRESS) {
             REMOVE_ADDRESS_OPTION
-        } else if self.multipath {
+        } else if self.multipath && flags.has(Flags::FIN) {
             DSS_MAPPING_OPTION - DSS_ACK_OPTION
         } else {
             0

@@ -23,14 +23,16 @@ impl Subflow {
         let undelivered = in_flight + self.board.lost();
         let limited = tcp.ack <= self.limited_mark
             || (self.window < self.threshold && self.window < 2 * self.peak[0].max(self.peak[1]));
-        let bare = tcp.len == 0 && tcp.sacks.is_empty() && tcp.ack == self.board.una();
+        let may_be_duplicate = tcp.flags == Flags::ACK;
+        let empty = tcp.len == 0 && tcp.sacks.is_empty();
+        let bare = may_be_duplicate && empty && tcp.ack == self.board.una();
         let progress = if tcp.len == 0 || tcp.ack > self.board.una() || !tcp.sacks.is_empty() {
             self.board.acknowledge(&Acknowledgement {
                 now,
                 ack: tcp.ack,
                 sacks: &tcp.sacks,
                 echo: tcp.echo,
-                may_be_duplicate: tcp.flags == Flags::ACK,
+                may_be_duplicate,
                 recovering: self.is_recovering(),
                 srtt: self.srtt(),
             })
