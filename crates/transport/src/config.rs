@@ -21,11 +21,16 @@ pub enum Protocol {
     Tcp,
     /// One MPTCP connection over several paths.
     Mptcp,
+    /// One DCCP connection over one path.
+    Dccp,
+    /// One MP-DCCP connection over several paths.
+    #[serde(alias = "mp-dccp")]
+    MpDccp,
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 3] = [Self::Udp, Self::Tcp, Self::Mptcp];
+    pub const ALL: [Self; 5] = [Self::Udp, Self::Tcp, Self::Mptcp, Self::Dccp, Self::MpDccp];
 
     /// The name used in scenarios.
     pub const fn name(self) -> &'static str {
@@ -33,7 +38,19 @@ impl Protocol {
             Self::Udp => "udp",
             Self::Tcp => "tcp",
             Self::Mptcp => "mptcp",
+            Self::Dccp => "dccp",
+            Self::MpDccp => "mp_dccp",
         }
+    }
+
+    /// Every message arrives, sooner or later.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Tcp | Self::Mptcp)
+    }
+
+    /// It uses one path and no more.
+    pub const fn is_single_path(self) -> bool {
+        matches!(self, Self::Tcp | Self::Dccp)
     }
 
     /// What it is, in one line, and where it is specified.
@@ -47,6 +64,14 @@ impl Protocol {
             Self::Mptcp => {
                 ("A reliable stream over several paths, with one TCP subflow on each.", "RFC 8684")
             }
+            Self::Dccp => {
+                ("Unreliable datagrams under congestion control over one path.", "RFC 4340")
+            }
+            Self::MpDccp => (
+                "Unreliable datagrams over several paths, with congestion control on each; the \
+                 receiver drops second copies.",
+                "RFC 9897, RFC 4340",
+            ),
         }
     }
 }
@@ -90,6 +115,15 @@ pub struct TransportConfig {
     /// How often the receiver of datagrams reports what arrives, for schedulers that need to know
     /// round-trip times. Default 100 ms.
     pub report_every: Duration,
+    /// Datagrams that may wait for room in a window (DCCP and MP-DCCP); the newest message is refused
+    /// beyond that. Default 5, as in Linux.
+    pub tx_queue: u32,
+    /// Messages whose deadline has passed leave that queue unsent. Default off.
+    pub drop_expired: bool,
+    /// A sign of life on an idle path (MP-DCCP). Default 20 s, as in MP-DCCP for Linux.
+    pub keep_alive: Duration,
+    /// Longest time between probes of a failed path (MP-DCCP). Default 1 s.
+    pub probe_every: Duration,
 }
 
 impl Default for TransportConfig {
@@ -99,7 +133,7 @@ impl Default for TransportConfig {
             paths: None,
             scheduler: SchedulerConfig::Single(single::Config::default()),
             congestion: CongestionConfig::Cubic(cubic::Config::default()),
-            reordering: ReorderingConfig::None,
+            reordering: ReorderingConfig::none(),
             receive_buffer: Bytes::new(6_000_000),
             send_buffer: Bytes::new(4_000_000),
             initial_window: 10,
@@ -111,6 +145,10 @@ impl Default for TransportConfig {
             rto_min: Duration::from_millis(200),
             rto_rule: RtoRule::Linux,
             report_every: Duration::from_millis(100),
+            tx_queue: 5,
+            drop_expired: false,
+            keep_alive: Duration::from_secs(20),
+            probe_every: Duration::from_secs(1),
         }
     }
 }

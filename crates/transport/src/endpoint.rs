@@ -3,6 +3,7 @@
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::datagram::Datagrams;
+use crate::mpdccp;
 use crate::mptcp::Connection;
 use crate::scheduler::Choice;
 use crate::segment::{Body, Segment};
@@ -66,6 +67,8 @@ pub enum Endpoint {
     Datagrams(Datagrams),
     /// A reliable stream.
     Stream(Connection),
+    /// Unreliable datagrams under congestion control.
+    Dccp(mpdccp::Connection),
 }
 
 impl Endpoint {
@@ -78,6 +81,11 @@ impl Endpoint {
                 Self::Stream(Connection::new(config, first, role))
             }
             Protocol::Mptcp => Self::Stream(Connection::new(config, paths, role)),
+            Protocol::Dccp => {
+                let first = paths.get(..1).unwrap_or(paths);
+                Self::Dccp(mpdccp::Connection::new(config, first, role))
+            }
+            Protocol::MpDccp => Self::Dccp(mpdccp::Connection::new(config, paths, role)),
         }
     }
 
@@ -86,6 +94,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.write(now, message),
             Self::Stream(connection) => connection.write(message),
+            Self::Dccp(connection) => connection.write(message),
         }
     }
 
@@ -94,6 +103,15 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.unsent(),
             Self::Stream(connection) => connection.unacknowledged(),
+            Self::Dccp(connection) => connection.unsent(),
+        }
+    }
+
+    /// Hands over the numbers of the messages that the endpoint has given up unsent since the last
+    /// call.
+    pub fn take_refused(&mut self, take: &mut impl FnMut(u32)) {
+        if let Self::Dccp(connection) = self {
+            connection.take_refused().for_each(take);
         }
     }
 
@@ -109,6 +127,7 @@ impl Endpoint {
             (Self::Stream(connection), Body::Tcp(tcp)) => {
                 connection.receive(now, path, segment, tcp);
             }
+            (Self::Dccp(connection), Body::Dccp(dccp)) => connection.receive(now, path, dccp),
             _ => {}
         }
     }
@@ -118,6 +137,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_send(now),
             Self::Stream(connection) => connection.poll_send(now),
+            Self::Dccp(connection) => connection.poll_send(now),
         }
     }
 
@@ -126,6 +146,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_delivered(),
             Self::Stream(connection) => connection.poll_delivered(),
+            Self::Dccp(connection) => connection.poll_delivered(),
         }
     }
 
@@ -134,6 +155,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.next_wakeup(),
             Self::Stream(connection) => connection.next_wakeup(),
+            Self::Dccp(connection) => connection.next_wakeup(),
         }
     }
 
@@ -142,6 +164,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.wake(now),
             Self::Stream(connection) => connection.wake(now),
+            Self::Dccp(connection) => connection.wake(now),
         }
     }
 
@@ -150,6 +173,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.record_decisions(),
             Self::Stream(connection) => connection.record_decisions(),
+            Self::Dccp(connection) => connection.record_decisions(),
         }
     }
 
@@ -158,6 +182,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.take_decisions().for_each(take),
             Self::Stream(connection) => connection.take_decisions().for_each(take),
+            Self::Dccp(connection) => connection.take_decisions().for_each(take),
         }
     }
 
@@ -166,6 +191,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(_) => {}
             Self::Stream(connection) => connection.samples().for_each(take),
+            Self::Dccp(connection) => connection.samples().for_each(take),
         }
     }
 }

@@ -10,6 +10,7 @@ use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::registry::algorithms;
 
+pub mod ccid2;
 pub mod cubic;
 pub mod reno;
 
@@ -151,6 +152,12 @@ pub trait Congestion: Debug + Send {
         false
     }
 
+    /// An acknowledgement stands for about this many packets, where the transport negotiates it (the
+    /// Ack Ratio of RFC 4340 §11.3).
+    fn set_ack_ratio(&mut self, ratio: u32) {
+        let _ = ratio;
+    }
+
     /// `siblings` are read, so they must be filled in.
     fn is_coupled(&self) -> bool {
         false
@@ -174,5 +181,6 @@ algorithms! {
     fn build(self) (&self, path: &PathBasics) -> Box<dyn Congestion> => (path), {
         Reno => reno,
         Cubic => cubic,
+        Ccid2 => ccid2,
     }
 }
