@@ -5,10 +5,8 @@ use alloc::vec::Vec;
 use skybraid_link::{Fate, Link};
 use skybraid_traffic::{Source, TrafficConfig};
 use skybraid_transport::scheduler::Choice;
-use skybraid_transport::segment::Flags;
-use skybraid_transport::{
-    Body, Delivered, Endpoint, Message, PathInfo, Protocol, Role, Segment, Transmit,
-};
+use skybraid_transport::segment::{Dccp, DccpKind, Flags};
+use skybraid_transport::{Body, Delivered, Endpoint, Message, PathInfo, Role, Segment, Transmit};
 use skybraid_units::{Bytes, Instant};
 
 use crate::agenda::Agenda;
@@ -164,7 +162,7 @@ impl<'a> Simulation<'a> {
             packet_hops: 0,
         };
         let record_of = |flow: &FlowSetup| {
-            let reliable = flow.transport.protocol != Protocol::Udp;
+            let reliable = flow.transport.protocol.is_reliable();
             let keep = setup.record.messages;
             FlowRecord::new(keep, reliable, end, flow.paths.len(), &flow.judged_by)
         };
@@ -314,6 +312,9 @@ impl<'a> Simulation<'a> {
             while let Some(transmit) = side.endpoint.poll_send(now) {
                 self.world.transmit(now, index, side, &transmit);
             }
+            if let Some(record) = self.world.outcome.flows.get_mut(side.writes) {
+                side.endpoint.take_refused(&mut |message| record.refused(message));
+            }
             let mut wrote = false;
             while let Some(message) = side.endpoint.poll_delivered() {
                 let sent = self.world.deliver(now, side, message);
@@ -429,7 +430,9 @@ impl<'a> Simulation<'a> {
     fn finish(&mut self) {
         let mut on_the_way: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.world.outcome.flows.len()];
         for packet in self.world.wires.iter().flat_map(Wire::on_the_way) {
-            let Body::Datagram(datagram) = packet.segment.body else {
+            let (Body::Datagram(datagram) | Body::Dccp(Dccp { data: datagram, .. })) =
+                packet.segment.body
+            else {
                 continue;
             };
             if let Some(messages) = on_the_way.get_mut(usize::from(packet.address.flow))
@@ -556,6 +559,7 @@ fn payload_bytes(segment: &Segment) -> u32 {
         Body::Datagram(datagram) => datagram.len,
         Body::Report(_) => 0,
         Body::Tcp(tcp) => tcp.len,
+        Body::Dccp(dccp) => dccp.data.len,
     }
 }
 
@@ -566,5 +570,11 @@ fn kind_of(segment: &Segment) -> PacketKind {
         Body::Tcp(tcp) if tcp.flags.has(Flags::SYN) => PacketKind::Handshake,
         Body::Tcp(tcp) if tcp.len > 0 => PacketKind::Data,
         Body::Tcp(_) => PacketKind::Ack,
+        Body::Dccp(dccp) => match dccp.kind {
+            DccpKind::Request | DccpKind::Response => PacketKind::Handshake,
+            DccpKind::Data | DccpKind::DataAck => PacketKind::Data,
+            DccpKind::Ack => PacketKind::Ack,
+            DccpKind::Sync | DccpKind::SyncAck => PacketKind::Report,
+        },
     }
 }

@@ -9,6 +9,7 @@ use skybraid_link::{LossSource, QueueConfig};
 use skybraid_sim::PathSetup;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::reordering::{EngineConfig, ReorderingConfig};
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::{Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Probability};
@@ -99,13 +100,20 @@ proptest! {
     #[test]
     fn an_unreliable_message_is_delivered_once_or_lost_or_on_its_way(
         paths in proptest::collection::vec(any_path(), 1..4),
+        protocol in prop_oneof![Just(Protocol::Udp), Just(Protocol::MpDccp)],
         scheduler in prop_oneof![Just("redundant"), Just("round_robin"), Just("low_rtt"), Just("cheapest_path")],
+        congestion in prop_oneof![Just("ccid2"), Just("cubic"), Just("reno")],
+        reordering in prop_oneof![Just("none"), Just("fixed"), Just("adaptive"), Just("equalised")],
         packet in 50u64..4000,
+        ack_every in 1u32..6,
         seed in 0u64..1000,
     ) {
         let transport = TransportConfig {
             scheduler: SchedulerConfig::by_name(scheduler).unwrap(),
-            ..transport(Protocol::Udp)
+            congestion: CongestionConfig::by_name(congestion).unwrap(),
+            reordering: ReorderingConfig(EngineConfig::by_name(reordering).unwrap()),
+            ack_every,
+            ..transport(protocol)
         };
         let count = paths.len();
         let flows = vec![flow("f", cbr(0.5, packet), transport, count)];
@@ -113,5 +121,9 @@ proptest! {
         let summary = &outcome.flows[0].summary;
         prop_assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);
         prop_assert_eq!(summary.delays.total(), summary.delivered);
+        prop_assert!(summary.refused <= summary.lost);
+        for row in &outcome.subflows {
+            prop_assert!(row.window >= 1, "a window never closes");
+        }
     }
 }

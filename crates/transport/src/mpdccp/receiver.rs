@@ -84,6 +84,11 @@ impl Receiver {
         self.ack_now
     }
 
+    /// Data has arrived that has not been acknowledged.
+    pub const fn has_news(&self) -> bool {
+        self.unacknowledged > 0
+    }
+
     /// An acknowledgement leaves; alone, so that it can confirm a ratio, or with data.
     pub const fn acknowledged(&mut self, alone: bool) {
         self.unacknowledged = 0;

@@ -63,10 +63,8 @@ pub struct Subflow {
     joins: bool,
     segment: u32,
     state: State,
-    /// A packet of the handshake is to be sent; when the last one was, and whether more than once.
+    /// A packet of the handshake is to be sent.
     handshake_due: bool,
-    handshake_at: Instant,
-    handshake_repeated: bool,
     /// Number of the packet that told a client that the server is open.
     opened_with: u64,
     flight: Flight,
@@ -92,7 +90,7 @@ pub struct Subflow {
     recovering: bool,
     /// Packets below this were outstanding when the window last held data back.
     limited_mark: u64,
-    /// A Sync on its way: its number, and when it was sent.
+    /// The last packet of the handshake, or a Sync on its way: its number, and when it was sent.
     probe: Option<(u64, Instant)>,
     sync_due: bool,
     sync_ack_due: bool,
@@ -142,8 +140,6 @@ impl Subflow {
             segment,
             state: State::Closed,
             handshake_due: false,
-            handshake_at: Instant::ZERO,
-            handshake_repeated: false,
             opened_with: 0,
             flight: Flight::new(segment),
             receiver: Receiver::new(config.ack_every, config.ack_delay),
@@ -322,7 +318,11 @@ impl Subflow {
         let event = self.advance_handshake(now, dccp);
         match dccp.kind {
             DccpKind::Sync => self.sync_ack_due = true,
-            DccpKind::SyncAck => self.end_probe(now, dccp.acks.newest()),
+            DccpKind::SyncAck => {
+                if self.end_probe(now, dccp) {
+                    self.note_progress(now);
+                }
+            }
             DccpKind::Ack | DccpKind::DataAck => self.process_acks(now, dccp, siblings),
             DccpKind::Request | DccpKind::Response | DccpKind::Data => {}
         }
@@ -340,21 +340,20 @@ impl Subflow {
         match (self.state, dccp.kind) {
             (State::Closed | State::Responding, DccpKind::Request) => {
                 self.joins = dccp.options.has(DccpOptions::JOIN);
-                self.handshake_repeated |= self.state == State::Responding;
                 self.state = State::Responding;
                 self.handshake_due = true;
             }
             (State::Requesting, DccpKind::Response) => {
-                self.sample_handshake(now);
+                self.end_probe(now, dccp);
+                self.rtt.end_back_off();
                 self.state = State::PartOpen;
                 self.handshake_due = true;
-                self.handshake_repeated = false;
                 return (!self.multipath).then_some(Event::Established);
             }
             // The acknowledgement was lost.
             (State::PartOpen, DccpKind::Response) => self.handshake_due = true,
             (State::Responding, DccpKind::Ack | DccpKind::DataAck) => {
-                self.sample_handshake(now);
+                self.end_probe(now, dccp);
                 self.state = State::Open;
                 self.opened_with = self.flight.next();
                 self.receiver.acknowledge_now();
@@ -362,6 +361,10 @@ impl Subflow {
                 return Some(Event::Established);
             }
             (State::PartOpen, _) => {
+                if dccp.kind.answers() {
+                    self.end_probe(now, dccp);
+                }
+                self.probe = None;
                 self.rtt.end_back_off();
                 self.state = State::Open;
                 self.handshake_due = false;
@@ -379,29 +382,21 @@ impl Subflow {
         None
     }
 
-    fn sample_handshake(&mut self, now: Instant) {
-        // A packet that was sent more than once tells no round-trip time (Karn).
-        if !self.handshake_repeated {
-            self.sample_rtt(now.since(self.handshake_at));
-        }
-        self.rtt.end_back_off();
-    }
-
     fn sample_rtt(&mut self, rtt: Duration) {
         self.last_rtt = rtt;
         self.most_rtt = self.most_rtt.max(rtt);
         self.rtt.sample(rtt, true);
     }
 
-    /// A SyncAck answers the packet `number`.
-    fn end_probe(&mut self, now: Instant, number: u64) {
-        if let Some((sent, at)) = self.probe
-            && sent == number
-        {
-            self.probe = None;
-            self.sample_rtt(now.since(at));
-            self.note_progress(now);
-        }
+    /// Takes the round-trip time if the packet answers the probe: every packet has a number of its
+    /// own, so a repeated one is not mistaken for the first (Karn).
+    fn end_probe(&mut self, now: Instant, dccp: &Dccp) -> bool {
+        let Some((_, at)) = self.probe.filter(|probe| probe.0 == dccp.acks.newest()) else {
+            return false;
+        };
+        self.probe = None;
+        self.sample_rtt(now.since(at) - dccp.elapsed);
+        true
     }
 
     fn note_progress(&mut self, now: Instant) {
@@ -552,7 +547,7 @@ impl Subflow {
             State::PartOpen => DccpKind::Ack,
             State::Closed | State::Open => return None,
         };
-        self.handshake_at = now;
+        self.probe = Some((self.flight.next(), now));
         if kind == DccpKind::Ack {
             self.receiver.acknowledged(true);
         }
@@ -587,9 +582,9 @@ impl Subflow {
         if dccp.rtt_us > 0 {
             self.tell_at = now + self.rtt.srtt().unwrap_or(Duration::ZERO);
         }
-        // An acknowledgement rides along if one is due and fits in; a confirmation goes alone.
+        // An acknowledgement rides along if it fits in; a confirmation goes alone.
         let (_, confirms) = self.receiver.ratio();
-        if self.receiver.must_acknowledge() && !confirms || self.state == State::PartOpen {
+        if self.receiver.has_news() && !confirms || self.state == State::PartOpen {
             let with = Dccp { kind: DccpKind::DataAck, ..dccp };
             if u64::from(IPV4_HEADER + wire::header_bytes(&with) + datagram.len)
                 <= self.info.mtu.get()
@@ -671,7 +666,6 @@ impl Subflow {
             State::Requesting | State::PartOpen => {
                 self.rtt.back_off();
                 self.handshake_due = true;
-                self.handshake_repeated = true;
                 let unanswered = self.state == State::Requesting;
                 return unanswered.then_some(Event::Unanswered);
             }
