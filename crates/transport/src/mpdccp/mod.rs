@@ -1,6 +1,6 @@
 //! Multipath DCCP: unreliable datagrams with congestion control on each path.
 //!
-//! A [`Connection`] cuts messages into datagrams and spreads them over [`Subflow`]s; the receiver
+//! A [`Connection`] cuts messages into datagrams and spreads them over subflows; the receiver
 //! drops second copies and, if asked, restores order. Nothing is sent again. With one path it is
 //! plain DCCP.
 //!

@@ -131,8 +131,8 @@ fn number(value: u64) -> impl Iterator<Item = u8> {
     value.to_be_bytes().into_iter().skip(2)
 }
 
-/// A packet's DCCP header as bytes. `ports` are source and destination; `pseudo` is the sum over the
-/// pseudo-header's addresses; the payload is taken for `dccp.data.len` zeros.
+/// A packet's DCCP header as bytes, with the checksum of a payload of zeros. `ports` and `addresses`
+/// are source and destination.
 pub fn header(dccp: &Dccp, ports: (u16, u16), addresses: ([u8; 4], [u8; 4])) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.extend(ports.0.to_be_bytes());

@@ -11,7 +11,7 @@ use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind, Rules};
 use crate::PathId;
 use crate::registry::{About, Check, Compat, Parameter, Wrong};
 
-/// What can be set, here and in the [equalised](super::equalised) engine.
+/// What can be set, here and in the `equalised` engine.
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "offset",

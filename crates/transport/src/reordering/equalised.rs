@@ -19,7 +19,7 @@ pub const ABOUT: About = About {
     parameters: adaptive::PARAMETERS,
 };
 
-/// The parameters of the [adaptive](super::adaptive) engine.
+/// The parameters of the [`adaptive`] engine.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Config(pub adaptive::Config);
