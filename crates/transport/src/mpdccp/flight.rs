@@ -258,6 +258,15 @@ mod tests {
         assert!(late.news && late.delivered == 0);
     }
 
+    // The known limit: RFC 4340's vectors may be longer, these are not.
+    #[test]
+    fn what_a_vector_of_256_packets_no_longer_tells_of_counts_as_lost() {
+        let mut flight = flight(300);
+        let all: alloc::vec::Vec<u64> = (1..=300).collect();
+        let progress = flight.acknowledge(at(400), &vector(&all));
+        assert_eq!((progress.delivered, progress.lost), (256, 44));
+    }
+
     #[test]
     fn packets_without_data_take_numbers_but_no_room() {
         let mut flight = Flight::new(1000);
