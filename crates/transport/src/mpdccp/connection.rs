@@ -40,7 +40,7 @@ impl Connection {
         let multipath = config.protocol == Protocol::MpDccp;
         let inbox = Inbox::new(config);
         let tells = inbox.wants_rtt().filter(|_| multipath);
-        // One size for all subflows, so that the scheduler may choose freely (RFC 9897 §3.7).
+        // One size for all subflows, so that the scheduler may choose freely (RFC 9897).
         let size_for = |path: &PathInfo| Subflow::segment_for(path.mtu, multipath, tells.is_some());
         let room = u64::from(paths.iter().map(size_for).min().unwrap_or(1));
         let segment = config.segment.map_or(room, Bytes::get).clamp(1, room) as u32;

@@ -46,7 +46,7 @@ pub const ABOUT: About = About {
     name: "adaptive",
     summary: "Hands over in order; a missing datagram is waited for as long as the slowest path is \
               behind the fastest, and a little longer.",
-    source: "RFC 9897 §3.9; the reordering module of MP-DCCP for Linux",
+    source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
     linux: LINUX,
     parameters: PARAMETERS,
 };
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(limit_ms(linux, &[60, 20]), 65.0);
     }
 
-    // Source: RFC 9897 §3.9 by way of the algorithm reference, §7.1: half the difference of the
+    // Source: RFC 9897 by way of the algorithm reference, §7.1: half the difference of the
     // round-trip times, here 100 and 40 ms.
     #[test]
     fn without_an_offset_it_is_the_loss_inference_of_the_rfc() {

@@ -32,14 +32,14 @@ pub trait Engine: Debug + Send {
         let _ = (path, latency);
     }
 
-    /// Which round-trip time the peer should tell of each path (MP_RTT of RFC 9897 §3.2.6), for an
+    /// Which round-trip time the peer should tell of each path (MP_RTT of RFC 9897 §3.2.7), for an
     /// engine that needs latencies.
     fn wants_rtt(&self) -> Option<RttKind> {
         None
     }
 }
 
-/// Which round-trip time MP_RTT tells (RFC 9897 §3.2.6).
+/// Which round-trip time MP_RTT tells (RFC 9897 §3.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RttKind {

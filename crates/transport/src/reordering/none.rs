@@ -7,7 +7,7 @@ use crate::registry::{About, Check};
 pub const ABOUT: About = About {
     name: "none",
     summary: "Each datagram is handed over as it arrives. Also called `default`, as MP-DCCP does.",
-    source: "RFC 9897 §3.9 leaves reordering to the receiver",
+    source: "RFC 9897, which leaves reordering to the receiver",
     linux: "",
     parameters: &[],
 };
