@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MET, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-KINDS = ("schedulers", "congestion", "protocols", "links", "traffic")
+KINDS = ("schedulers", "congestion", "reordering", "protocols", "links", "traffic")
 
 app = typer.Typer(
     help="Simulates a remotely piloted flight over several networks and says whether the connection is good enough.",

@@ -6,6 +6,7 @@ use skybraid_link::presets;
 use skybraid_transport::Protocol;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::registry::About;
+use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
 
 use crate::error::bad_input;
@@ -40,6 +41,7 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
     match kind {
         "schedulers" => SchedulerConfig::ALL.iter().try_for_each(&mut add_about)?,
         "congestion" => CongestionConfig::ALL.iter().try_for_each(&mut add_about)?,
+        "reordering" => ReorderingConfig::ALL.iter().try_for_each(&mut add_about)?,
         "protocols" => {
             for protocol in Protocol::ALL {
                 let (summary, source) = protocol.about();
@@ -64,7 +66,7 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
         }
         _ => {
             return Err(bad_input(format!(
-                "kind: found `{kind}`, expected one of schedulers, congestion, protocols, links, traffic"
+                "kind: found `{kind}`, expected one of schedulers, congestion, reordering, protocols, links, traffic"
             )));
         }
     }

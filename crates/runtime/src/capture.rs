@@ -10,13 +10,14 @@ use std::io::{self, BufWriter, Error};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use etherparse::PacketBuilder;
+use etherparse::{IpNumber, PacketBuilder};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::{DataLink, PcapError};
+use skybraid_transport::mpdccp::wire::header as dccp_header;
 use skybraid_transport::segment::Flags;
 use skybraid_transport::wire::tcp_options;
 use skybraid_transport::{Body, Segment};
@@ -186,6 +187,12 @@ fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
             let builder = builder.options_raw(&options).map_err(Error::other)?;
             let payload = vec![0; tcp.len as usize];
             (payload.len(), builder.write(&mut bytes, &payload))
+        }
+        Body::Dccp(dccp) => {
+            let header = dccp_header(dccp, (source, target), (from.octets(), to.octets()));
+            let payload = dccp.data.len as usize;
+            let content = [header, vec![0; payload]].concat();
+            (payload, ip.write(&mut bytes, IpNumber::DCCP, &content))
         }
         Body::Datagram(_) | Body::Report(_) => {
             let payload = vec![0; entry.segment.size.saturating_sub(28) as usize];

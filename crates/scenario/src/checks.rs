@@ -20,6 +20,9 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
         ("ack_every", config.ack_every > 0),
         ("rto_min", config.rto_min.is_positive()),
         ("report_every", config.report_every.is_positive()),
+        ("tx_queue", config.tx_queue > 0),
+        ("keep_alive", config.keep_alive.is_positive()),
+        ("probe_every", config.probe_every.is_positive()),
     ];
     for (key, sound) in above_zero {
         if !sound {
@@ -28,6 +31,7 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
     }
     config.scheduler.check().map_err(|(key, problem)| (format!("scheduler.{key}"), problem))?;
     config.congestion.check().map_err(|(key, problem)| (format!("congestion.{key}"), problem))?;
+    config.reordering.check().map_err(|(key, problem)| (format!("reordering.{key}"), problem))?;
     Ok(())
 }
 
@@ -41,14 +45,16 @@ pub(crate) fn use_of_paths(
         let (count, most) = (used.len(), PathSet::CAPACITY);
         return Err(("paths".to_string(), format!("found {count} paths, expected at most {most}")));
     }
-    if config.protocol == Protocol::Tcp && used.len() > 1 {
+    if config.protocol.is_single_path() && used.len() > 1 {
         let names: Vec<&str> =
             used.iter().filter_map(|index| paths.get(*index)).map(|it| it.name.as_str()).collect();
         let problem = format!(
-            "tcp uses one path, found {} ({}); name one with `paths`, or use protocol \
-             `mptcp` or `parallel_tcp`",
+            "{} uses one path, found {} ({}); name one with `paths`, or use protocol `{}`",
+            config.protocol.name(),
             used.len(),
-            names.join(", ")
+            names.join(", "),
+            if config.protocol == Protocol::Tcp { Protocol::Mptcp } else { Protocol::MpDccp }
+                .name()
         );
         return Err(("paths".to_string(), problem));
     }

@@ -58,6 +58,7 @@ pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
             Some("from") => "host",
             Some("kind") => "kind of traffic",
             Some("congestion") => "congestion control",
+            Some("reordering") => "reordering engine",
             other => other.unwrap_or("value"),
         };
         return unknown(what, found, &known);

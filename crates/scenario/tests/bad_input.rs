@@ -76,7 +76,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         12,
         r#"transport = { congestion_control = "reno" }"#,
-        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `protocol`, `paths`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `initial_window`, `initial_threshold`, `segment`, `sack`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `report_every`)",
+        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `protocol`, `paths`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `initial_window`, `initial_threshold`, `segment`, `sack`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `report_every`, `tx_queue`, `drop_expired`, `keep_alive`, `probe_every`)",
     );
 }
 
@@ -115,7 +115,17 @@ fn an_unknown_name_is_named_with_those_there_are() {
     refused_at_line(
         12,
         r#"transport = { congestion = "cubik" }"#,
-        "scenarios/x.toml:12: flow.video.transport.congestion: unknown congestion control `cubik`; did you mean `cubic`? (expected one of `reno`, `cubic`, `vegas`, `westwood`, `westwood_plus`)",
+        "scenarios/x.toml:12: flow.video.transport.congestion: unknown congestion control `cubik`; did you mean `cubic`? (expected one of `reno`, `cubic`, `ccid2`)",
+    );
+    refused_at_line(
+        12,
+        r#"transport = { reordering = "fixd" }"#,
+        "scenarios/x.toml:12: flow.video.transport.reordering: unknown reordering engine `fixd`; did you mean `fixed`? (expected one of `none`, `fixed`, `adaptive`, `equalised`)",
+    );
+    refused_at_line(
+        12,
+        r#"transport = { reordering = { name = "fixd" } }"#,
+        "scenarios/x.toml:12: flow.video.transport.reordering.name: unknown name `fixd`; did you mean `fixed`? (expected one of `none`, `fixed`, `adaptive`, `equalised`)",
     );
     refused_at_line(
         12,
@@ -309,6 +319,16 @@ fn what_contradicts_itself_is_refused() {
         12,
         r#"transport = { protocol = "tcp", paths = ["lte", "leo"] }"#,
         "scenarios/x.toml:12: flow.video.transport.paths: tcp uses one path, found 2 (lte, leo); name one with `paths`, or use protocol `mptcp` or `parallel_tcp`",
+    );
+    refused_at_line(
+        12,
+        r#"transport = { protocol = "dccp" }"#,
+        "scenarios/x.toml:12: flow.video.transport.paths: dccp uses one path, found 2 (lte, leo); name one with `paths`, or use protocol `mp_dccp`",
+    );
+    refused_at_line(
+        12,
+        r#"transport = { reordering = { name = "adaptive", loss_inference = 4 } }"#,
+        "scenarios/x.toml:12: flow.video.transport.reordering.loss_inference: found `4`, expected 0 to 3",
     );
     refused_at_line(
         12,

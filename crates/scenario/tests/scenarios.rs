@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use skybraid_link::{Change, RateSource, presets};
 use skybraid_scenario::{Host, Requirement, Scenario, ScenarioError};
+use skybraid_transport::reordering::{EngineConfig, ReorderingConfig};
 use skybraid_transport::{Class, Protocol};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
@@ -111,6 +112,33 @@ fn events_become_outages_and_changes_of_their_paths() {
     let slow = Change::Rate(RateSource::Constant(Rate::from_mbps(5.0)));
     assert_eq!(lte.uplink.changes, [(at(11), slow)]);
     assert!(lte.downlink.changes.is_empty());
+}
+
+#[test]
+fn an_mp_dccp_transport_and_its_reordering_are_read_in_every_form() {
+    let transport = |keys: &str| {
+        let text = format!(
+            "duration = '1s'\n[path.a]\nuplink.rate = '1Mbit/s'\ndownlink.rate = '1Mbit/s'\n\
+             [flow.x]\nfrom = 'ground'\ntraffic = {{ kind = 'bulk' }}\ntransport = {{ {keys} }}"
+        );
+        parse(&text).flows[0].transport.clone()
+    };
+    for name in ["mp_dccp", "mp-dccp"] {
+        let read = transport(&format!("protocol = '{name}', congestion = 'ccid2', tx_queue = 20"));
+        assert_eq!((read.protocol, read.tx_queue), (Protocol::MpDccp, 20));
+    }
+    let reordering = |form: &str| transport(&format!("reordering = {form}")).reordering;
+    let fifteen = ReorderingConfig::fixed(Duration::from_millis(15));
+    for form in ["'fixed'", "{ fixed = '15ms' }", "{ name = 'fixed', timeout = '15ms' }"] {
+        assert_eq!(reordering(form), fifteen, "{form}");
+    }
+    for form in ["'none'", "'default'", "{ name = 'none' }"] {
+        assert_eq!(reordering(form), ReorderingConfig::none(), "{form}");
+    }
+    let EngineConfig::Equalised(read) = reordering("{ name = 'equalised', max = '80ms' }").0 else {
+        panic!("another engine");
+    };
+    assert_eq!(read.0.max, Duration::from_millis(80));
 }
 
 #[test]

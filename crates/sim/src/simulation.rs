@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use skybraid_link::{Fate, Link};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::Choice;
-use skybraid_transport::segment::Flags;
+use skybraid_transport::segment::{Dccp, DccpKind, Flags};
 use skybraid_transport::{Body, ConnectionTotals, Delivered, Message, Segment, Transmit};
 use skybraid_units::{Duration, Instant};
 
@@ -272,6 +272,11 @@ impl<'a> Simulation<'a> {
             while let Some(transmit) = side.endpoint.poll_send(now) {
                 self.world.transmit(now, index, side, &transmit);
             }
+            if let Some(stream) = side.streams.first()
+                && let Some(record) = self.world.outcome.flows.get_mut(stream.writes)
+            {
+                side.endpoint.take_refused(&mut |message| record.refused(message));
+            }
             let mut wrote = false;
             while let Some(message) = side.endpoint.poll_delivered() {
                 let Some(stream) = side.streams.get(usize::from(message.stream)).copied() else {
@@ -396,7 +401,9 @@ impl<'a> Simulation<'a> {
     fn finish(&mut self) {
         let mut on_the_way: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.world.outcome.flows.len()];
         for packet in self.world.wires.iter().flat_map(Wire::on_the_way) {
-            let Body::Datagram(datagram) = packet.segment.body else {
+            let (Body::Datagram(datagram) | Body::Dccp(Dccp { data: datagram, .. })) =
+                packet.segment.body
+            else {
                 continue;
             };
             if let Some(messages) = on_the_way.get_mut(usize::from(packet.address.flow))
@@ -538,6 +545,7 @@ fn payload_bytes(segment: &Segment) -> u32 {
         Body::Datagram(datagram) => datagram.len,
         Body::Report(_) => 0,
         Body::Tcp(tcp) => tcp.len,
+        Body::Dccp(dccp) => dccp.data.len,
     }
 }
 
@@ -548,5 +556,11 @@ fn kind_of(segment: &Segment) -> PacketKind {
         Body::Tcp(tcp) if tcp.flags.has(Flags::SYN) => PacketKind::Handshake,
         Body::Tcp(tcp) if tcp.len > 0 => PacketKind::Data,
         Body::Tcp(_) => PacketKind::Ack,
+        Body::Dccp(dccp) => match dccp.kind {
+            DccpKind::Request | DccpKind::Response => PacketKind::Handshake,
+            DccpKind::Data | DccpKind::DataAck => PacketKind::Data,
+            DccpKind::Ack => PacketKind::Ack,
+            DccpKind::Sync | DccpKind::SyncAck => PacketKind::Report,
+        },
     }
 }

@@ -90,9 +90,9 @@ fn messages_that_took_turns_on_unequal_paths_are_put_back_in_order_within_the_li
             outcome.flows[0].blocks().flatten().filter_map(|row| row.delivered()).collect();
         arrivals.is_sorted()
     };
-    assert!(!order_kept(ReorderingConfig::None));
-    assert!(order_kept(ReorderingConfig::Fixed(Duration::from_millis(50))));
-    assert!(!order_kept(ReorderingConfig::Fixed(Duration::from_millis(20))));
+    assert!(!order_kept(ReorderingConfig::none()));
+    assert!(order_kept(ReorderingConfig::fixed(Duration::from_millis(50))));
+    assert!(!order_kept(ReorderingConfig::fixed(Duration::from_millis(20))));
 }
 
 #[test]

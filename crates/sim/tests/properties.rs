@@ -10,6 +10,7 @@ use skybraid_sim::{Observer, PacketEvent, PathSetup, run};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::mptcp::path_manager::PathManager;
+use skybraid_transport::reordering::{EngineConfig, ReorderingConfig};
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_transport::{Body, Protocol, TransportConfig};
@@ -176,16 +177,30 @@ proptest! {
     #[test]
     fn an_unreliable_message_is_delivered_once_or_lost_or_on_its_way(
         paths in proptest::collection::vec(any_path(), 1..4),
+        protocol in prop_oneof![Just(Protocol::Udp), Just(Protocol::MpDccp)],
         scheduler in any_scheduler(),
+        congestion in any_congestion(),
+        reordering in proptest::sample::select(ReorderingConfig::ALL),
         packet in 50u64..4000,
+        ack_every in 1u32..6,
         seed in 0u64..1000,
     ) {
-        let transport = TransportConfig { scheduler, ..transport(Protocol::Udp) };
+        let transport = TransportConfig {
+            scheduler,
+            congestion,
+            reordering: ReorderingConfig(EngineConfig::by_name(reordering.name).unwrap()),
+            ack_every,
+            ..transport(protocol)
+        };
         let count = paths.len();
         let flows = vec![flow("f", cbr(0.5, packet), transport, count)];
         let outcome = simulate(30, seed, named(paths), flows);
         let summary = &outcome.flows[0].summary;
         prop_assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);
         prop_assert_eq!(summary.delays.total(), summary.delivered);
+        prop_assert!(summary.refused <= summary.lost);
+        for row in &outcome.subflows {
+            prop_assert!(row.window >= 1, "a window never closes");
+        }
     }
 }

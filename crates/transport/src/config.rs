@@ -25,11 +25,17 @@ pub enum Protocol {
     Mptcp,
     /// Several TCP connections, one on each path.
     ParallelTcp,
+    /// One DCCP connection over one path.
+    Dccp,
+    /// One MP-DCCP connection over several paths.
+    #[serde(alias = "mp-dccp")]
+    MpDccp,
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 4] = [Self::Udp, Self::Tcp, Self::Mptcp, Self::ParallelTcp];
+    pub const ALL: [Self; 6] =
+        [Self::Udp, Self::Tcp, Self::Mptcp, Self::ParallelTcp, Self::Dccp, Self::MpDccp];
 
     /// The name used in scenarios.
     pub const fn name(self) -> &'static str {
@@ -38,15 +44,19 @@ impl Protocol {
             Self::Tcp => "tcp",
             Self::Mptcp => "mptcp",
             Self::ParallelTcp => "parallel_tcp",
+            Self::Dccp => "dccp",
+            Self::MpDccp => "mp_dccp",
         }
     }
 
-    /// Every message arrives, however late.
+    /// Every message arrives, sooner or later.
     pub const fn is_reliable(self) -> bool {
-        match self {
-            Self::Udp => false,
-            Self::Tcp | Self::Mptcp | Self::ParallelTcp => true,
-        }
+        matches!(self, Self::Tcp | Self::Mptcp)
+    }
+
+    /// It uses one path and no more.
+    pub const fn is_single_path(self) -> bool {
+        matches!(self, Self::Tcp | Self::Dccp)
     }
 
     /// What it is, in one line, and where it is specified.
@@ -64,6 +74,14 @@ impl Protocol {
                 "Independent TCP connections, one on each path, that carry the messages in turn; each \
                  keeps its own order and there is none between them.",
                 "Pedrazzi 2020, the TCP case",
+            ),
+            Self::Dccp => {
+                ("Unreliable datagrams under congestion control over one path.", "RFC 4340")
+            }
+            Self::MpDccp => (
+                "Unreliable datagrams over several paths, with congestion control on each; the \
+                 receiver drops second copies.",
+                "RFC 9897, RFC 4340",
             ),
         }
     }
@@ -150,6 +168,15 @@ pub struct TransportConfig {
     /// What the random draws of congestion controls derive from, together with the end's role and the
     /// path's number. Set by the driver, never read from a scenario. Default zero.
     pub seed: Seed,
+    /// Datagrams that may wait for room in a window (DCCP and MP-DCCP); the newest message is refused
+    /// beyond that. Default 5, as in Linux.
+    pub tx_queue: u32,
+    /// Messages whose deadline has passed leave that queue unsent. Default off.
+    pub drop_expired: bool,
+    /// A sign of life on an idle path (MP-DCCP). Default 20 s, as in MP-DCCP for Linux.
+    pub keep_alive: Duration,
+    /// Longest time between probes of a failed path (MP-DCCP). Default 1 s.
+    pub probe_every: Duration,
 }
 
 impl Default for TransportConfig {
@@ -159,7 +186,7 @@ impl Default for TransportConfig {
             paths: None,
             scheduler: SchedulerConfig::Single(single::Config::default()),
             congestion: CongestionConfig::Cubic(cubic::Config::default()),
-            reordering: ReorderingConfig::None,
+            reordering: ReorderingConfig::none(),
             receive_buffer: Bytes::new(6_000_000),
             send_buffer: Bytes::new(4_000_000),
             initial_window: 10,
@@ -180,6 +207,10 @@ impl Default for TransportConfig {
             penalisation: true,
             bufferbloat_mitigation: false,
             seed: Seed::default(),
+            tx_queue: 5,
+            drop_expired: false,
+            keep_alive: Duration::from_secs(20),
+            probe_every: Duration::from_secs(1),
         }
     }
 }
@@ -267,6 +298,10 @@ given! {
     opportunistic_retransmission: bool,
     penalisation: bool,
     bufferbloat_mitigation: bool,
+    tx_queue: u32,
+    drop_expired: bool,
+    keep_alive: Duration,
+    probe_every: Duration,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::datagram::Datagrams;
+use crate::mpdccp;
 use crate::mptcp::Connection;
 use crate::parallel::Parallel;
 use crate::scheduler::Choice;
@@ -96,6 +97,8 @@ pub enum Endpoint {
     Stream(Connection),
     /// Several independent streams.
     Parallel(Parallel),
+    /// Unreliable datagrams under congestion control.
+    Dccp(mpdccp::Connection),
 }
 
 impl Endpoint {
@@ -109,6 +112,11 @@ impl Endpoint {
             }
             Protocol::Mptcp => Self::Stream(Connection::new(config, paths, role)),
             Protocol::ParallelTcp => Self::Parallel(Parallel::new(config, paths, role)),
+            Protocol::Dccp => {
+                let first = paths.get(..1).unwrap_or(paths);
+                Self::Dccp(mpdccp::Connection::new(config, first, role))
+            }
+            Protocol::MpDccp => Self::Dccp(mpdccp::Connection::new(config, paths, role)),
         }
     }
 
@@ -118,6 +126,7 @@ impl Endpoint {
             Self::Datagrams(datagrams) => datagrams.write(now, message),
             Self::Stream(connection) => connection.write(message),
             Self::Parallel(connections) => connections.write(message),
+            Self::Dccp(connection) => connection.write(message),
         }
     }
 
@@ -128,6 +137,15 @@ impl Endpoint {
             Self::Datagrams(datagrams) => datagrams.unsent(),
             Self::Stream(connection) => connection.unacknowledged(),
             Self::Parallel(connections) => connections.unacknowledged(),
+            Self::Dccp(connection) => connection.unsent(),
+        }
+    }
+
+    /// Hands over the numbers of the messages that the endpoint has given up unsent since the last
+    /// call.
+    pub fn take_refused(&mut self, take: &mut impl FnMut(u32)) {
+        if let Self::Dccp(connection) = self {
+            connection.take_refused().for_each(take);
         }
     }
 
@@ -146,6 +164,7 @@ impl Endpoint {
             (Self::Parallel(connections), Body::Tcp(tcp)) => {
                 connections.receive(now, path, segment, tcp);
             }
+            (Self::Dccp(connection), Body::Dccp(dccp)) => connection.receive(now, path, dccp),
             _ => {}
         }
     }
@@ -156,6 +175,7 @@ impl Endpoint {
             Self::Datagrams(datagrams) => datagrams.poll_send(now),
             Self::Stream(connection) => connection.poll_send(now),
             Self::Parallel(connections) => connections.poll_send(now),
+            Self::Dccp(connection) => connection.poll_send(now),
         }
     }
 
@@ -165,6 +185,7 @@ impl Endpoint {
             Self::Datagrams(datagrams) => datagrams.poll_delivered(),
             Self::Stream(connection) => connection.poll_delivered(),
             Self::Parallel(connections) => connections.poll_delivered(),
+            Self::Dccp(connection) => connection.poll_delivered(),
         }
     }
 
@@ -174,6 +195,7 @@ impl Endpoint {
             Self::Datagrams(datagrams) => datagrams.next_wakeup(),
             Self::Stream(connection) => connection.next_wakeup(),
             Self::Parallel(connections) => connections.next_wakeup(),
+            Self::Dccp(connection) => connection.next_wakeup(),
         }
     }
 
@@ -183,6 +205,7 @@ impl Endpoint {
             Self::Datagrams(datagrams) => datagrams.wake(now),
             Self::Stream(connection) => connection.wake(now),
             Self::Parallel(connections) => connections.wake(now),
+            Self::Dccp(connection) => connection.wake(now),
         }
     }
 
@@ -193,6 +216,7 @@ impl Endpoint {
             Self::Stream(connection) => connection.record_decisions(),
             // There is nothing to decide: messages take turns.
             Self::Parallel(_) => {}
+            Self::Dccp(connection) => connection.record_decisions(),
         }
     }
 
@@ -201,6 +225,7 @@ impl Endpoint {
         match self {
             Self::Datagrams(datagrams) => datagrams.take_decisions().for_each(take),
             Self::Stream(connection) => connection.take_decisions().for_each(take),
+            Self::Dccp(connection) => connection.take_decisions().for_each(take),
             Self::Parallel(_) => {}
         }
     }
@@ -208,7 +233,7 @@ impl Endpoint {
     /// The application will write no more; what has been written is still delivered.
     pub fn close(&mut self) {
         match self {
-            Self::Datagrams(_) => {}
+            Self::Datagrams(_) | Self::Dccp(_) => {}
             Self::Stream(connection) => connection.close(),
             Self::Parallel(parallel) => parallel.close(),
         }
@@ -217,7 +242,7 @@ impl Endpoint {
     /// An address has become available: `path` may be used.
     pub fn add_path(&mut self, now: Instant, path: PathId) {
         match self {
-            Self::Datagrams(_) | Self::Parallel(_) => {}
+            Self::Datagrams(_) | Self::Parallel(_) | Self::Dccp(_) => {}
             Self::Stream(connection) => connection.add_path(now, path),
         }
     }
@@ -225,7 +250,7 @@ impl Endpoint {
     /// An address has gone: `path` can no longer be used.
     pub fn remove_path(&mut self, path: PathId) {
         match self {
-            Self::Datagrams(_) | Self::Parallel(_) => {}
+            Self::Datagrams(_) | Self::Parallel(_) | Self::Dccp(_) => {}
             Self::Stream(connection) => connection.remove_path(path),
         }
     }
@@ -234,7 +259,7 @@ impl Endpoint {
     /// far end.
     pub const fn is_split(&self) -> bool {
         match self {
-            Self::Datagrams(_) => false,
+            Self::Datagrams(_) | Self::Parallel(_) | Self::Dccp(_) => false,
             Self::Stream(connection) => connection.is_split(),
         }
     }
@@ -242,7 +267,7 @@ impl Endpoint {
     /// What the connection as a whole has come to.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
         match self {
-            Self::Datagrams(_) => ConnectionTotals::default(),
+            Self::Datagrams(_) | Self::Dccp(_) => ConnectionTotals::default(),
             Self::Stream(connection) => connection.totals(now),
             Self::Parallel(parallel) => parallel.totals(now),
         }
@@ -254,6 +279,7 @@ impl Endpoint {
             Self::Datagrams(_) => {}
             Self::Stream(connection) => connection.samples().for_each(take),
             Self::Parallel(connections) => connections.samples().for_each(take),
+            Self::Dccp(connection) => connection.samples().for_each(take),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod congestion;
 pub mod datagram;
 pub mod endpoint;
 pub mod message;
+pub mod mpdccp;
 pub mod mptcp;
 pub mod mutran;
 pub mod parallel;

@@ -2,7 +2,9 @@
 //!
 //! Segments are small copyable records. Payload bytes are never copied in virtual time.
 
-use skybraid_units::Instant;
+use skybraid_units::{Duration, Instant};
+
+use crate::mpdccp::AckVector;
 
 /// Bytes of an IPv4 header without options.
 pub const IPV4_HEADER: u32 = 20;
@@ -46,6 +48,8 @@ pub enum Body {
     Report(Report),
     /// A TCP segment, with its MPTCP options where there are any.
     Tcp(Tcp),
+    /// A DCCP packet, with its MP-DCCP options where there are any.
+    Dccp(Dccp),
 }
 
 /// Part of a message over UDP.
@@ -99,6 +103,97 @@ pub struct Tcp {
     pub echo: Instant,
     /// Selective acknowledgements.
     pub sacks: Sacks,
+}
+
+/// A DCCP packet (RFC 4340 §5). Sequence numbers start at 1; on the wire they have 48 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dccp {
+    /// Number of the packet on its path: every packet takes one.
+    pub sequence: u64,
+    /// Which of the peer's packets have arrived, the newest and up to 255 before it.
+    pub acks: AckVector,
+    /// How long the newest one had been here when this packet left (Elapsed Time option).
+    pub elapsed: Duration,
+    /// What it carries; `fragments` is 0 for nothing. Its `sequence` is the connection's (MP_SEQ).
+    pub data: Datagram,
+    /// The round-trip time that MP_RTT tells, in microseconds; 0 where the option is absent.
+    pub rtt_us: u32,
+    /// What kind of packet.
+    pub kind: DccpKind,
+    /// Which options it carries beyond those of its kind.
+    pub options: DccpOptions,
+    /// The sender's priority for the path (MP_PRIO).
+    pub priority: u8,
+    /// Packets an acknowledgement is asked to stand for: in data as a request, in an
+    /// acknowledgement as its confirmation.
+    pub ack_ratio: u8,
+}
+
+/// The kind of a DCCP packet (RFC 4340 §5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DccpKind {
+    /// Opens a subflow.
+    Request,
+    /// Answers a Request.
+    Response,
+    /// Data alone.
+    Data,
+    /// An acknowledgement alone.
+    Ack,
+    /// Data with an acknowledgement.
+    DataAck,
+    /// Asks for a SyncAck.
+    Sync,
+    /// Answers a Sync.
+    SyncAck,
+}
+
+impl DccpKind {
+    /// It has an acknowledgement number.
+    pub const fn answers(self) -> bool {
+        !matches!(self, Self::Request | Self::Data)
+    }
+
+    /// It carries an ack vector.
+    pub const fn acknowledges(self) -> bool {
+        matches!(self, Self::Ack | Self::DataAck)
+    }
+}
+
+/// Options of a DCCP packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DccpOptions(u8);
+
+impl DccpOptions {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Those of RFC 9897 that belong to the packet's kind.
+    pub const MULTIPATH: Self = Self(1);
+    /// In a handshake: the subflow joins a connection (MP_JOIN, MP_HMAC).
+    pub const JOIN: Self = Self(2);
+    /// MP_PRIO.
+    pub const PRIORITY: Self = Self(4);
+    /// The Ack Ratio feature is changed, or the change confirmed.
+    pub const RATIO: Self = Self(8);
+    /// The packet belongs to the handshake.
+    pub const HANDSHAKE: Self = Self(16);
+
+    /// Both sets of options together.
+    #[must_use]
+    pub const fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    /// `options` if `condition` holds, or none.
+    #[must_use]
+    pub const fn only_if(self, condition: bool) -> Self {
+        if condition { self } else { Self::NONE }
+    }
+
+    /// True when all of `options` are set.
+    pub const fn has(self, options: Self) -> bool {
+        self.0 & options.0 == options.0
+    }
 }
 
 /// The flags of a TCP segment.

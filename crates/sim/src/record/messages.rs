@@ -11,6 +11,8 @@ use super::Histogram;
 
 /// Marks a message that has not arrived.
 const NOT_DELIVERED: i64 = i64::MIN;
+/// Marks a message that its sender has given up.
+const REFUSED: i64 = i64::MIN + 1;
 /// Rows are kept in blocks, so that memory grows by blocks and never moves.
 const BLOCK: usize = 1 << 14;
 /// Without the table, a message over an unreliable transport that has not arrived by then is
@@ -42,7 +44,7 @@ impl MessageRow {
 
     /// When it had arrived whole and, where order is kept, in its turn.
     pub fn delivered(&self) -> Option<Instant> {
-        (self.delivered_ns != NOT_DELIVERED).then(|| Instant::from_nanos(self.delivered_ns))
+        (self.delivered_ns > REFUSED).then(|| Instant::from_nanos(self.delivered_ns))
     }
 }
 
@@ -57,6 +59,8 @@ pub struct Summary {
     pub in_flight: u64,
     /// Messages that will never arrive.
     pub lost: u64,
+    /// Of these, the ones that were not sent for want of room or time.
+    pub refused: u64,
     /// Payload bytes of the messages that have arrived.
     pub delivered_bytes: u64,
     /// One-way delays of the messages that have arrived.
@@ -103,6 +107,7 @@ impl Summary {
         self.delivered += other.delivered;
         self.in_flight += other.in_flight;
         self.lost += other.lost;
+        self.refused += other.refused;
         self.delivered_bytes += other.delivered_bytes;
         self.delays.merge(&other.delays);
         for (deadline, more) in self.deadlines.iter_mut().zip(&other.deadlines) {
@@ -154,7 +159,8 @@ pub struct FlowRecord {
 #[derive(Debug)]
 struct Block {
     rows: Vec<MessageRow>,
-    delivered: usize,
+    /// Messages delivered or given up.
+    decided: usize,
 }
 
 impl FlowRecord {
@@ -200,7 +206,7 @@ impl FlowRecord {
                 self.forget(now);
             }
             let rows = self.spare.take().unwrap_or_else(|| Vec::with_capacity(BLOCK));
-            let block = Block { rows, delivered: 0 };
+            let block = Block { rows, decided: 0 };
             self.blocks.push_back(block);
         }
         if let Some(block) = self.blocks.back_mut() {
@@ -224,7 +230,7 @@ impl FlowRecord {
     /// Drops blocks whose messages are all decided.
     fn forget(&mut self, now: Instant) {
         while let Some(block) = self.blocks.front() {
-            let missing = block.rows.len() - block.delivered;
+            let missing = block.rows.len() - block.decided;
             let newest = block.rows.last().map_or(now, MessageRow::sent);
             let given_up = !self.reliable && now.since(newest) > FORGET_AFTER;
             if missing > 0 && !given_up {
@@ -261,6 +267,19 @@ impl FlowRecord {
         }
     }
 
+    /// The sender has given the message up before all of it was sent.
+    pub fn refused(&mut self, id: u32) {
+        let Some(offset) = id.checked_sub(self.first) else { return };
+        let Some(block) = self.blocks.get_mut(offset as usize / BLOCK) else { return };
+        let Some(row) = block.rows.get_mut(offset as usize % BLOCK) else { return };
+        if row.delivered_ns == NOT_DELIVERED {
+            row.delivered_ns = REFUSED;
+            block.decided += 1;
+            self.summary.lost += 1;
+            self.summary.refused += 1;
+        }
+    }
+
     /// The message has arrived. Returns when it was sent, unless it is unknown or has arrived before.
     #[inline]
     pub fn delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
@@ -271,7 +290,7 @@ impl FlowRecord {
         if row.delivered_ns != NOT_DELIVERED {
             return None;
         }
-        block.delivered += 1;
+        block.decided += 1;
         row.delivered_ns = now.as_nanos();
         row.path = path.0;
         row.held_us = u32::try_from(held.as_nanos() / 1000).unwrap_or(u32::MAX);

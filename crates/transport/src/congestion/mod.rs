@@ -14,6 +14,8 @@ mod aggregate;
 pub mod balia;
 pub mod bbr;
 pub mod bbr3;
+pub mod ccid2;
+pub mod ccid5;
 pub mod coupled;
 pub mod cubic;
 mod cubic_linux;
@@ -181,6 +183,12 @@ pub trait Congestion: Debug + Send {
         false
     }
 
+    /// An acknowledgement stands for about this many packets, where the transport negotiates it (the
+    /// Ack Ratio of RFC 4340 §11.3).
+    fn set_ack_ratio(&mut self, ratio: u32) {
+        let _ = ratio;
+    }
+
     /// `siblings` are read, so they must be filled in.
     fn is_coupled(&self) -> bool {
         false
@@ -219,5 +227,7 @@ algorithms! {
         WestwoodPlus => westwood_plus,
         Bbr => bbr,
         Bbr3 => bbr3,
+        Ccid2 => ccid2,
+        Ccid5 => ccid5,
     }
 }

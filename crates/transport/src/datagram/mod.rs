@@ -5,20 +5,21 @@
 //! reports on each path what it sees, and idle paths are probed.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::endpoint::{Decision, Transmit};
-use crate::reordering::{Reorderer, ReorderingConfig};
 use crate::rtt::{RtoRule, RttEstimator};
 use crate::scheduler::{Choice, Scheduler, Unit};
 use crate::segment::{Body, Datagram, IPV4_HEADER, Report, Segment, UDP_HEADER};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
 
 mod duplicates;
-use duplicates::Duplicates;
+mod inbox;
+mod outbox;
+pub use inbox::Inbox;
+pub use outbox::Outbox;
 
 /// Bytes of a report's payload: sequence, two timestamps, count.
 const REPORT_PAYLOAD: u32 = 28;
@@ -30,32 +31,17 @@ const MISSING_REPORTS: i64 = 3;
 pub struct Datagrams {
     scheduler: Box<dyn Scheduler>,
     paths: Vec<Path>,
-    payload: u32,
     reports: bool,
     report_every: Duration,
-    queue: VecDeque<Message>,
-    unsent: u64,
-    fragment: u16,
-    sequence: u64,
+    outbox: Outbox,
     /// A datagram whose copies are leaving, and the paths that still lack one.
     leaving: Option<(Datagram, PathSet)>,
-    duplicates: Duplicates,
-    partial: VecDeque<Partial>,
-    reorderer: Option<Reorderer>,
-    delivered: VecDeque<Delivered>,
+    inbox: Inbox,
+    /// The reordering engine reads one-way latencies.
+    learns: bool,
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
 }
-
-/// A message of which some parts have arrived.
-#[derive(Clone, Copy, Debug)]
-struct Partial {
-    message: u32,
-    missing: u16,
-}
-
-/// Messages that may be incomplete at the same time; the oldest is given up beyond that.
-const PARTIAL_MESSAGES: usize = 256;
 
 /// A path of which nothing has been measured.
 fn view(index: usize, info: &PathInfo, payload: u32) -> PathView {
@@ -98,6 +84,7 @@ impl Datagrams {
         let room = u32::try_from(mtu).unwrap_or(u32::MAX).saturating_sub(IPV4_HEADER + UDP_HEADER);
         let scheduler = config.scheduler.build();
         let wanted = config.segment.map_or(room, |size| size.get().min(u64::from(room)) as u32);
+        let inbox = Inbox::new(config);
         Self {
             reports: scheduler.needs_rtt() && paths.len() > 1,
             scheduler,
@@ -116,20 +103,11 @@ impl Datagrams {
                     report: None,
                 })
                 .collect(),
-            payload: wanted.max(1),
             report_every: config.report_every,
-            queue: VecDeque::new(),
-            unsent: 0,
-            fragment: 0,
-            sequence: 0,
+            outbox: Outbox::new(wanted),
             leaving: None,
-            duplicates: Duplicates::default(),
-            partial: VecDeque::new(),
-            reorderer: match config.reordering {
-                ReorderingConfig::None => None,
-                ReorderingConfig::Fixed(limit) => Some(Reorderer::new(limit)),
-            },
-            delivered: VecDeque::new(),
+            learns: inbox.wants_rtt().is_some(),
+            inbox,
             views: paths
                 .iter()
                 .enumerate()
@@ -151,18 +129,17 @@ impl Datagrams {
 
     /// Writes a message. It leaves with the next calls of [`poll_send`](Self::poll_send).
     pub fn write(&mut self, _now: Instant, message: Message) {
-        self.unsent += u64::from(message.bytes.max(1));
-        self.queue.push_back(message);
+        self.outbox.write(message);
     }
 
     /// Bytes written and not yet sent.
     pub fn unsent(&self) -> Bytes {
-        Bytes::new(self.unsent)
+        self.outbox.unsent()
     }
 
     /// The next message that has arrived whole.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
-        self.delivered.pop_front()
+        self.inbox.poll_delivered()
     }
 
     /// Takes a datagram that arrived on `path`.
@@ -176,46 +153,11 @@ impl Datagrams {
             state.reported = Some(now);
             state.report = Some(Report { echo: sent_at, arrived: now, received: state.received });
         }
-        if datagram.fragments == 0 || !self.duplicates.is_new(datagram.sequence) {
-            return;
+        if self.learns {
+            // Clocks that differ shift all paths alike, and only differences between paths count.
+            self.inbox.learn(path, now.since(sent_at));
         }
-        if datagram.fragments == 1 || self.completes(datagram) {
-            self.hand_over(
-                now,
-                Delivered { stream: 0, id: datagram.message, held: Duration::ZERO, path },
-            );
-        }
-    }
-
-    fn completes(&mut self, datagram: &Datagram) -> bool {
-        let known = self.partial.iter().position(|part| part.message == datagram.message);
-        let Some(index) = known else {
-            if self.partial.len() >= PARTIAL_MESSAGES {
-                self.partial.pop_front();
-            }
-            self.partial
-                .push_back(Partial { message: datagram.message, missing: datagram.fragments - 1 });
-            return false;
-        };
-        let Some(part) = self.partial.get_mut(index) else {
-            return false;
-        };
-        part.missing -= 1;
-        let complete = part.missing == 0;
-        if complete {
-            self.partial.remove(index);
-        }
-        complete
-    }
-
-    fn hand_over(&mut self, now: Instant, message: Delivered) {
-        let delivered = &mut self.delivered;
-        match &mut self.reorderer {
-            None => delivered.push_back(message),
-            Some(reorderer) => {
-                reorderer.insert(now, message, &mut |message| delivered.push_back(message));
-            }
-        }
+        self.inbox.receive(now, path, datagram);
     }
 
     /// Takes the peer's report on what arrived on `path`.
@@ -235,30 +177,9 @@ impl Datagrams {
         if let Some(transmit) = self.poll_reports(now) {
             return Some(transmit);
         }
-        let message = *self.queue.front()?;
-        let size = message.bytes.max(1);
-        let fragments = if size <= self.payload {
-            1
-        } else {
-            size.div_ceil(self.payload).min(u32::from(u16::MAX)) as u16
-        };
-        let len = self.payload.min(size - self.payload * u32::from(self.fragment));
-        let paths = self.choose(now, &message, len)?;
-        let last = self.fragment + 1 == fragments;
-        let datagram = Datagram {
-            sequence: self.sequence,
-            message: message.id,
-            len,
-            fragment: self.fragment,
-            fragments,
-        };
-        self.sequence += 1;
-        self.fragment += 1;
-        if last {
-            self.fragment = 0;
-            self.queue.pop_front();
-            self.unsent -= u64::from(size);
-        }
+        let (message, datagram) = self.outbox.peek()?;
+        let paths = self.choose(now, &message, datagram.len)?;
+        self.outbox.advance();
         self.leave(now, datagram, paths)
     }
 
@@ -293,7 +214,7 @@ impl Datagrams {
             let path = PathId(index as u8);
             let body = if let Some(report) = state.report.take() {
                 Body::Report(report)
-            } else if now.since(state.last_sent) >= self.report_every && !self.queue.is_empty() {
+            } else if now.since(state.last_sent) >= self.report_every && !self.outbox.is_empty() {
                 state.last_sent = now;
                 state.unanswered_since.get_or_insert(now);
                 Body::Datagram(Datagram {
@@ -333,7 +254,7 @@ impl Datagrams {
             class: message.class,
             deadline: message.deadline,
             carried_by: PathSet::EMPTY,
-            backlog: Bytes::new(self.unsent.saturating_sub(u64::from(len))),
+            backlog: self.outbox.unsent() - Bytes::new(u64::from(len)),
             window_room: Bytes::new(u64::MAX),
             window: Bytes::new(u64::MAX),
             blocked: 0,
@@ -367,14 +288,11 @@ impl Datagrams {
 
     /// When to call [`wake`](Self::wake).
     pub fn next_wakeup(&self) -> Instant {
-        self.reorderer.as_ref().and_then(Reorderer::next_wakeup).unwrap_or(Instant::FAR_FUTURE)
+        self.inbox.next_wakeup()
     }
 
     /// Lets waits end.
     pub fn wake(&mut self, now: Instant) {
-        let delivered = &mut self.delivered;
-        if let Some(reorderer) = &mut self.reorderer {
-            reorderer.poll(now, &mut |message| delivered.push_back(message));
-        }
+        self.inbox.wake(now);
     }
 }

@@ -1,109 +1,157 @@
-//! Reordering: does the receiver of an unreliable flow put messages back in order, and how long
+//! Reordering: does the receiver of an unreliable flow put datagrams back in order, and how long
 //! does it wait for a missing one?
+//!
+//! An engine says how long a datagram that came early may be held back; the [`Reorderer`] holds it,
+//! and gives up a missing datagram by that time or as soon as its loss can be inferred.
 
-use alloc::vec::Vec;
+use alloc::string::String;
+use core::fmt::Debug;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::Duration;
 
-use crate::Delivered;
+use crate::PathId;
+use crate::registry::{About, Wrong, algorithms};
 
-/// How messages of an unreliable flow are put back in order.
+pub mod adaptive;
+mod buffer;
+pub mod equalised;
+pub mod fixed;
+mod latency;
+pub mod none;
+
+pub use buffer::{Arrival, Reorderer, Rules};
+pub use latency::{Estimate, Filter, Latencies, LatencyRules};
+
+/// How long a datagram that came early may be held back.
+pub trait Engine: Debug + Send {
+    /// The longest wait of a datagram that has just arrived on `path`.
+    fn limit(&self, path: PathId) -> Duration;
+
+    /// A path's one-way latency was measured.
+    fn learn(&mut self, path: PathId, latency: Duration) {
+        let _ = (path, latency);
+    }
+
+    /// Which round-trip time the peer should tell of each path (MP_RTT of RFC 9897 §3.2.7), for an
+    /// engine that needs latencies.
+    fn wants_rtt(&self) -> Option<RttKind> {
+        None
+    }
+}
+
+/// Which round-trip time MP_RTT tells (RFC 9897 §3.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReorderingConfig {
-    /// Each message is handed over as it arrives.
+pub enum RttKind {
+    /// The last sample.
     #[default]
-    None,
-    /// Messages are handed over in order; a missing one is waited for at most this long.
-    Fixed(Duration),
+    Raw,
+    /// The lowest sample.
+    Min,
+    /// The highest sample.
+    Max,
+    /// The smoothed time.
+    Smoothed,
 }
 
-/// Messages that wait for an earlier one.
-#[derive(Debug, Default)]
-pub struct Reorderer {
-    limit: Duration,
-    next: u32,
-    /// Ascending by message number.
-    held: Vec<Held>,
+algorithms! {
+    /// A reordering engine and its parameters.
+    EngineConfig, "reordering engine",
+    fn build(self) (&self) -> Option<Reorderer> => (), {
+        None => none,
+        Fixed => fixed,
+        Adaptive => adaptive,
+        Equalised => equalised,
+    }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    message: Delivered,
-    expires: Instant,
-}
+/// How an unreliable flow is put back in order: the name of an engine, a table with `name` and
+/// parameters, or `{ fixed = "15ms" }` for the fixed engine with that timeout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReorderingConfig(pub EngineConfig);
 
-impl Reorderer {
-    /// A reorderer that waits at most `limit` for a missing message. The first message is number 0.
-    pub fn new(limit: Duration) -> Self {
-        Self { limit, next: 0, held: Vec::new() }
+impl ReorderingConfig {
+    /// What there is to choose from.
+    pub const ALL: &'static [About] = EngineConfig::ALL;
+
+    /// Each datagram is handed over as it arrives.
+    pub const fn none() -> Self {
+        Self(EngineConfig::None(none::Config {}))
     }
 
-    /// Takes a whole message, once. Hands over what is due.
-    pub fn insert(
-        &mut self,
-        now: Instant,
-        message: Delivered,
-        release: &mut impl FnMut(Delivered),
-    ) {
-        if message.id < self.next {
-            // Its turn has passed; late is better than never for an application that can tell.
-            release(message);
-            return;
-        }
-        let place = self.held.partition_point(|held| held.message.id < message.id);
-        self.held.insert(place, Held { message, expires: now + self.limit });
-        self.poll(now, release);
+    /// Datagrams are handed over in order; a missing one is waited for at most this long.
+    pub fn fixed(timeout: Duration) -> Self {
+        Self(EngineConfig::Fixed(fixed::Config { timeout, ..fixed::Config::default() }))
     }
 
-    /// Hands over what is due at `now`.
-    pub fn poll(&mut self, now: Instant, release: &mut impl FnMut(Delivered)) {
-        let mut due = 0;
-        for (index, held) in self.held.iter().enumerate() {
-            // A message whose wait has ended takes along all that stand before it.
-            if held.message.id == self.next || held.expires <= now {
-                due = index + 1;
-                self.next = held.message.id + 1;
+    /// Checks the ranges of the parameters.
+    ///
+    /// # Errors
+    /// The first parameter that is out of its range.
+    pub fn check(&self) -> Result<(), Wrong> {
+        self.0.check()
+    }
+
+    /// Makes a fresh instance; `None` where order is not restored.
+    pub fn build(&self) -> Option<Reorderer> {
+        self.0.build()
+    }
+}
+
+impl Default for ReorderingConfig {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for ReorderingConfig {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        use serde::Deserialize;
+        use serde::de::value::MapAccessDeserializer;
+        use serde::de::{Error, MapAccess, Visitor};
+
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = ReorderingConfig;
+
+            fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(
+                    "the name of a reordering engine, a table whose first key is `name`, or \
+                     `{ fixed = \"15ms\" }`",
+                )
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<ReorderingConfig, E> {
+                // The module that MP-DCCP calls `default` hands over at once.
+                let name = if name == "default" { "none" } else { name };
+                EngineConfig::by_name(name)
+                    .map(ReorderingConfig)
+                    .ok_or_else(|| E::unknown_variant(name, EngineConfig::NAMES))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<ReorderingConfig, A::Error> {
+                let key: Option<String> = map.next_key()?;
+                if key.as_deref() == Some("fixed") {
+                    return map.next_value().map(ReorderingConfig::fixed);
+                }
+                if key.as_deref() != Some("name") {
+                    return Err(A::Error::missing_field("name"));
+                }
+                let name: String = map.next_value()?;
+                let rest = MapAccessDeserializer::new(map);
+                match name.as_str() {
+                    "none" | "default" => Deserialize::deserialize(rest).map(EngineConfig::None),
+                    "fixed" => Deserialize::deserialize(rest).map(EngineConfig::Fixed),
+                    "adaptive" => Deserialize::deserialize(rest).map(EngineConfig::Adaptive),
+                    "equalised" => Deserialize::deserialize(rest).map(EngineConfig::Equalised),
+                    _ => Err(A::Error::unknown_variant(&name, EngineConfig::NAMES)),
+                }
+                .map(ReorderingConfig)
             }
         }
-        for held in self.held.drain(..due) {
-            release(held.message);
-        }
-    }
-
-    /// When the next wait ends.
-    pub fn next_wakeup(&self) -> Option<Instant> {
-        self.held.iter().map(|held| held.expires).min()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::PathId;
-
-    fn handed_over(reorderer: &mut Reorderer, at_ms: i64, id: u32) -> Vec<u32> {
-        let mut out = Vec::new();
-        reorderer.insert(
-            Instant::from_millis(at_ms),
-            Delivered { stream: 0, id, held: Duration::ZERO, path: PathId(0) },
-            &mut |message| out.push(message.id),
-        );
-        out
-    }
-
-    // Source: the MP-DCCP golden tests of the algorithm reference, §9.9 (fixed, 15 ms).
-    #[test]
-    fn a_hole_that_fills_in_time_releases_all_and_one_that_does_not_is_given_up_at_the_limit() {
-        let mut reorderer = Reorderer::new(Duration::from_millis(15));
-        assert_eq!(handed_over(&mut reorderer, 0, 0), [0]);
-        assert_eq!(handed_over(&mut reorderer, 1, 2), []);
-        assert_eq!(handed_over(&mut reorderer, 9, 1), [1, 2]);
-        assert_eq!(handed_over(&mut reorderer, 20, 4), []);
-        assert_eq!(reorderer.next_wakeup(), Some(Instant::from_millis(35)));
-        let mut out = Vec::new();
-        reorderer.poll(Instant::from_millis(35), &mut |message| out.push(message.id));
-        assert_eq!(out, [4]);
-        assert_eq!(handed_over(&mut reorderer, 40, 3), [3]);
+        from.deserialize_any(Either)
     }
 }

@@ -1,0 +1,65 @@
+//! CCID 5: BBR version 1 as a congestion control of DCCP.
+//!
+//! Source: MP-DCCP for Linux, `ccid5.c`; draft-romo-iccrg-ccid5. The window model is that of
+//! [`bbr`](super::bbr), fed with the packets that acknowledgement vectors report.
+
+use alloc::boxed::Box;
+
+use super::{Congestion, PathBasics, bbr};
+use crate::registry::{About, Check, Compat, Parameter};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "ccid5",
+    summary: "BBR version 1 over DCCP: the gains, filters and probing of `bbr`, without its detection \
+              of policers, which few packets and an unreliable flow's own gaps would set off.",
+    source: "draft-romo-iccrg-ccid5; MP-DCCP for Linux, ccid5.c",
+    linux: "the gains and the rounding of Linux's BBR, see `bbr`",
+    parameters: &[Parameter {
+        name: "compat",
+        unit: "paper or linux",
+        default: "paper",
+        summary: "gains and rounding of the draft, or those of Linux",
+    }],
+};
+
+/// Which rules.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The draft or Linux.
+    pub compat: Compat,
+}
+
+impl Check for Config {
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
+}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
+        bbr::Config { compat: self.compat, policer: false, ..bbr::Config::default() }.build(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skybraid_units::{Bytes, Seed};
+
+    // Source: the algorithm reference, §6.4: an initial window of ten packets.
+    #[test]
+    fn it_begins_with_ten_packets_and_paces_from_the_start() {
+        let control = Config::default().build(&PathBasics {
+            segment: Bytes::new(1400),
+            initial_window: Bytes::new(14_000),
+            initial_threshold: Bytes::new(u64::MAX),
+            sack: true,
+            seed: Seed::default(),
+        });
+        assert_eq!(control.window(), Bytes::new(14_000));
+        assert!(control.governs_recovery());
+    }
+}

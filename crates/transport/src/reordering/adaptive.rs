@@ -1,0 +1,204 @@
+//! A time that follows the paths' latencies.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+
+use skybraid_units::Duration;
+
+use super::buffer::{CAPACITY, COMPAT, DROP_LATE, LINUX, LOSS_INFERENCE};
+use super::latency::{FILTER, KALMAN_Q, KALMAN_R, WINDOW};
+use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind, Rules};
+use crate::PathId;
+use crate::registry::{About, Check, Compat, Parameter, Wrong};
+
+/// What can be set, here and in the `equalised` engine.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "offset",
+        unit: "time",
+        default: "5ms",
+        summary: "added to the difference of latencies",
+    },
+    Parameter {
+        name: "max",
+        unit: "time",
+        default: "100ms",
+        summary: "longest wait whatever the latencies",
+    },
+    Parameter {
+        name: "rtt",
+        unit: "raw, min, max or smoothed",
+        default: "raw",
+        summary: "which round-trip time the sender tells (MP_RTT); a path's latency is half of it",
+    },
+    FILTER,
+    KALMAN_Q,
+    KALMAN_R,
+    WINDOW,
+    LOSS_INFERENCE,
+    DROP_LATE,
+    CAPACITY,
+    COMPAT,
+];
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "adaptive",
+    summary: "Hands over in order; a missing datagram is waited for as long as the slowest path is \
+              behind the fastest, and a little longer.",
+    source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
+    linux: LINUX,
+    parameters: PARAMETERS,
+};
+
+/// How latencies become a time, and what all engines have in common.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Added to the difference of latencies.
+    pub offset: Duration,
+    /// Longest wait whatever the latencies.
+    pub max: Duration,
+    /// Which round-trip time the sender tells.
+    pub rtt: RttKind,
+    /// How samples of latency are filtered.
+    pub filter: Filter,
+    /// See [`LatencyRules::kalman_q`].
+    pub kalman_q: f64,
+    /// See [`LatencyRules::kalman_r`].
+    pub kalman_r: f64,
+    /// See [`LatencyRules::window`].
+    pub window: usize,
+    /// See [`Rules::loss_inference`].
+    pub loss_inference: u8,
+    /// See [`Rules::drop_late`].
+    pub drop_late: bool,
+    /// See [`Rules::capacity`].
+    pub capacity: usize,
+    /// Which text is followed.
+    pub compat: Compat,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let (rules, latency) = (Rules::default(), LatencyRules::default());
+        Self {
+            offset: Duration::from_millis(5),
+            max: Duration::from_millis(100),
+            rtt: RttKind::Raw,
+            filter: latency.filter,
+            kalman_q: latency.kalman_q,
+            kalman_r: latency.kalman_r,
+            window: latency.window,
+            loss_inference: rules.loss_inference,
+            drop_late: rules.drop_late,
+            capacity: rules.capacity,
+            compat: rules.compat,
+        }
+    }
+}
+
+impl Config {
+    pub(super) fn latencies(&self) -> Latencies {
+        Latencies::new(LatencyRules {
+            filter: self.filter,
+            kalman_q: self.kalman_q,
+            kalman_r: self.kalman_r,
+            window: self.window,
+        })
+    }
+
+    pub(super) fn rules(&self) -> Rules {
+        Rules {
+            loss_inference: self.loss_inference,
+            drop_late: self.drop_late,
+            capacity: self.capacity,
+            compat: self.compat,
+        }
+    }
+
+    /// The wait for a difference of latencies.
+    pub(super) fn wait(&self, difference: Duration) -> Duration {
+        (difference + self.offset).min(self.max)
+    }
+
+    /// A fresh instance.
+    pub fn build(&self) -> Option<Reorderer> {
+        let engine = Adaptive { latencies: self.latencies(), config: self.clone() };
+        Some(Reorderer::new(Box::new(engine), self.rules()))
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        let above_zero = |value: f64| value > 0.0 && value.is_finite();
+        if !above_zero(self.kalman_q) {
+            return Err(("kalman_q", "expected a number above zero".to_string()));
+        }
+        if !above_zero(self.kalman_r) {
+            return Err(("kalman_r", "expected a number above zero".to_string()));
+        }
+        if !(1..=1000).contains(&self.window) {
+            return Err(("window", "expected 1 to 1000".to_string()));
+        }
+        self.rules().check()
+    }
+}
+
+#[derive(Debug)]
+struct Adaptive {
+    config: Config,
+    latencies: Latencies,
+}
+
+impl Engine for Adaptive {
+    fn limit(&self, _path: PathId) -> Duration {
+        let Some((least, most)) = self.latencies.range() else { return self.config.max };
+        // The deployed module starts its least latency at zero, where it stays.
+        let least = if self.config.compat == Compat::Linux { Duration::ZERO } else { least };
+        self.config.wait(most - least)
+    }
+
+    fn learn(&mut self, path: PathId, latency: Duration) {
+        self.latencies.learn(path, latency);
+    }
+
+    fn wants_rtt(&self) -> Option<RttKind> {
+        Some(self.config.rtt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit_ms(config: Config, latencies_ms: &[i64]) -> f64 {
+        let mut engine = Adaptive { latencies: config.latencies(), config };
+        for (path, ms) in latencies_ms.iter().enumerate() {
+            engine.learn(PathId(path as u8), Duration::from_millis(*ms));
+        }
+        engine.limit(PathId(0)).as_millis_f64()
+    }
+
+    // Source: the vectors of the algorithm reference, §7.3 and §9.9.
+    #[test]
+    fn the_wait_is_the_difference_of_latencies_and_five_milliseconds_but_at_most_a_hundred() {
+        assert_eq!(limit_ms(Config::default(), &[60, 20]), 45.0);
+        assert_eq!(limit_ms(Config::default(), &[150, 20]), 100.0);
+        let linux = Config { compat: Compat::Linux, ..Config::default() };
+        assert_eq!(limit_ms(linux, &[60, 20]), 65.0);
+    }
+
+    // Source: RFC 9897 by way of the algorithm reference, §7.1: half the difference of the
+    // round-trip times, here 100 and 40 ms.
+    #[test]
+    fn without_an_offset_it_is_the_loss_inference_of_the_rfc() {
+        let config = Config { offset: Duration::ZERO, ..Config::default() };
+        assert_eq!(limit_ms(config, &[50, 20]), 30.0);
+    }
+
+    #[test]
+    fn with_no_latency_known_the_wait_is_the_longest() {
+        assert_eq!(limit_ms(Config::default(), &[]), 100.0);
+    }
+}

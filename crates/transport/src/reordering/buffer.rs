@@ -1,0 +1,387 @@
+//! Datagrams that wait for an earlier one.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use skybraid_units::{Duration, Instant};
+
+use super::{Engine, RttKind};
+use crate::PathId;
+use crate::registry::{Compat, Parameter, Wrong};
+use crate::segment::Datagram;
+
+pub(super) const LINUX: &str = "waits end at multiples of 50 ms only, and the adaptive engine takes the least latency for zero";
+
+pub(super) const LOSS_INFERENCE: Parameter = Parameter {
+    name: "loss_inference",
+    unit: "0 to 3",
+    default: "0",
+    summary: "when a missing datagram is given up before its time: 0 never, 1 when every path has \
+              brought a later one, 2 when gaps in the paths' own numbers explain all that is \
+              missing (not for udp), 3 either",
+};
+pub(super) const DROP_LATE: Parameter = Parameter {
+    name: "drop_late",
+    unit: "true or false",
+    default: "false",
+    summary: "drop what arrives after it was given up, rather than hand it over out of order",
+};
+pub(super) const CAPACITY: Parameter = Parameter {
+    name: "capacity",
+    unit: "datagrams",
+    default: "2048",
+    summary: "how many are held at most",
+};
+pub(super) const COMPAT: Parameter = Parameter {
+    name: "compat",
+    unit: "paper or linux",
+    default: "paper",
+    summary: "what is meant, or what is deployed",
+};
+
+/// How often the deployed module looks for waits that have ended.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What all engines have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// When a missing datagram is given up before its time: 0 never; 1 when every path has brought a
+    /// later one; 2 when the gaps in the paths' own packet numbers explain all that is missing; 3
+    /// either.
+    pub loss_inference: u8,
+    /// What arrives after it was given up is dropped rather than handed over out of order.
+    pub drop_late: bool,
+    /// How many are held at most.
+    pub capacity: usize,
+    /// Which text is followed.
+    pub compat: Compat,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { loss_inference: 0, drop_late: false, capacity: 2048, compat: Compat::Paper }
+    }
+}
+
+impl Rules {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        if self.loss_inference > 3 {
+            return Err(("loss_inference", "expected 0 to 3".to_string()));
+        }
+        if self.capacity == 0 {
+            return Err(("capacity", "expected above zero".to_string()));
+        }
+        Ok(())
+    }
+}
+
+/// A datagram and the path that brought it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Which path.
+    pub path: PathId,
+    /// What.
+    pub datagram: Datagram,
+    /// When it arrived.
+    pub at: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    arrival: Arrival,
+    expires: Instant,
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Track {
+    /// One more than the highest datagram number that it has brought; 0 before the first.
+    passed: u64,
+    /// The next of the path's own packet numbers, once one was heard.
+    next: Option<u64>,
+    /// Packet numbers missed since all was last in order.
+    missed: u64,
+}
+
+/// Puts datagrams back in order. The first one is number 0.
+#[derive(Debug)]
+pub struct Reorderer {
+    engine: Box<dyn Engine>,
+    rules: Rules,
+    next: u64,
+    /// Ascending by number.
+    held: VecDeque<Held>,
+    /// When the first wait ends.
+    wake_at: Instant,
+    paths: Vec<Track>,
+}
+
+impl Reorderer {
+    /// Waits as `engine` says.
+    pub fn new(engine: Box<dyn Engine>, rules: Rules) -> Self {
+        Self {
+            engine,
+            rules,
+            next: 0,
+            held: VecDeque::new(),
+            wake_at: Instant::FAR_FUTURE,
+            paths: Vec::new(),
+        }
+    }
+
+    /// See [`Engine::learn`].
+    pub fn learn(&mut self, path: PathId, latency: Duration) {
+        self.engine.learn(path, latency);
+    }
+
+    /// See [`Engine::wants_rtt`].
+    pub fn wants_rtt(&self) -> Option<RttKind> {
+        self.engine.wants_rtt()
+    }
+
+    fn track(&mut self, path: PathId) -> Option<&mut Track> {
+        if self.paths.len() <= path.index() {
+            self.paths.resize(path.index() + 1, Track::default());
+        }
+        self.paths.get_mut(path.index())
+    }
+
+    /// A packet arrived whose number among all packets of its path is `number`.
+    pub fn heard(&mut self, path: PathId, number: u64) {
+        let Some(track) = self.track(path) else { return };
+        let next = track.next.unwrap_or(number);
+        if number >= next {
+            track.missed += number - next;
+            track.next = Some(number + 1);
+        } else {
+            track.missed = track.missed.saturating_sub(1);
+        }
+    }
+
+    /// The path has come as far as the datagram `sequence`.
+    pub fn passed(&mut self, path: PathId, sequence: u64) {
+        if let Some(track) = self.track(path) {
+            track.passed = track.passed.max(sequence + 1);
+        }
+    }
+
+    /// Takes a datagram that has not been seen before, if one arrived, and hands over what is due.
+    pub fn insert(
+        &mut self,
+        now: Instant,
+        arrival: Option<Arrival>,
+        release: &mut impl FnMut(Arrival),
+    ) {
+        if let Some(arrival) = arrival {
+            let sequence = arrival.datagram.sequence;
+            if sequence < self.next {
+                // For an application that can tell, late is better than never.
+                if !self.rules.drop_late {
+                    release(arrival);
+                }
+                return;
+            }
+            let mut expires = now + self.engine.limit(arrival.path);
+            if self.rules.compat == Compat::Linux {
+                let ticks = expires.since(Instant::ZERO).as_nanos().max(0) as u64;
+                let whole = ticks.div_ceil(TICK.as_nanos() as u64) as i64;
+                expires = Instant::ZERO + TICK * whole;
+            }
+            let place = self.held.partition_point(|held| held.arrival.datagram.sequence < sequence);
+            self.held.insert(place, Held { arrival, expires });
+            self.wake_at = self.wake_at.min(expires);
+        }
+        self.poll(now, release);
+    }
+
+    /// Hands over what is due at `now`.
+    pub fn poll(&mut self, now: Instant, release: &mut impl FnMut(Arrival)) {
+        if self.wake_at <= now {
+            // A datagram whose wait has ended takes along all that stand before it.
+            let due = self.held.iter().rposition(|held| held.expires <= now);
+            self.release_first(due.map_or(0, |index| index + 1), release);
+        }
+        self.release_first(self.held.len().saturating_sub(self.rules.capacity), release);
+        loop {
+            while self.held.front().is_some_and(|it| it.arrival.datagram.sequence == self.next) {
+                self.release_first(1, release);
+            }
+            if self.held.is_empty() || !self.hole_is_lost() {
+                break;
+            }
+            self.release_first(1, release);
+        }
+        let first = self.held.iter().map(|held| held.expires).min();
+        self.wake_at = first.unwrap_or(Instant::FAR_FUTURE);
+        if self.held.is_empty() {
+            self.paths.iter_mut().for_each(|track| track.missed = 0);
+        }
+    }
+
+    fn release_first(&mut self, count: usize, release: &mut impl FnMut(Arrival)) {
+        for held in self.held.drain(..count) {
+            self.next = held.arrival.datagram.sequence + 1;
+            release(held.arrival);
+        }
+    }
+
+    /// Nothing can bring any more what is missing before the first that is held.
+    fn hole_is_lost(&self) -> bool {
+        let every_path_is_past_it = || {
+            let mut heard = self.paths.iter().filter(|track| track.passed > 0).peekable();
+            heard.peek().is_some() && heard.all(|track| track.passed > self.next + 1)
+        };
+        let gaps_explain_all = || {
+            let Some(last) = self.held.back() else { return false };
+            let span = last.arrival.datagram.sequence + 1 - self.next;
+            let missing = span - self.held.len() as u64;
+            self.paths.iter().map(|track| track.missed).sum::<u64>() == missing
+        };
+        match self.rules.loss_inference {
+            0 => false,
+            1 => every_path_is_past_it(),
+            2 => gaps_explain_all(),
+            _ => every_path_is_past_it() || gaps_explain_all(),
+        }
+    }
+
+    /// When the next wait ends.
+    pub const fn next_wakeup(&self) -> Instant {
+        self.wake_at
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// Hands datagrams to a reorderer and tells which come out.
+    pub struct Bench(Reorderer);
+
+    impl Bench {
+        pub fn new(reorderer: Reorderer) -> Self {
+            Self(reorderer)
+        }
+
+        pub fn arrive(&mut self, at_ms: i64, path: u8, sequence: u64) -> Vec<u64> {
+            let path = PathId(path);
+            let datagram = Datagram { sequence, message: 0, len: 100, fragment: 0, fragments: 1 };
+            let mut out = Vec::new();
+            self.0.passed(path, sequence);
+            let arrival = Some(Arrival { path, datagram, at: Instant::from_millis(at_ms) });
+            let release = &mut |it: Arrival| out.push(it.datagram.sequence);
+            self.0.insert(Instant::from_millis(at_ms), arrival, release);
+            out
+        }
+
+        pub fn heard(&mut self, path: u8, number: u64) {
+            self.0.heard(PathId(path), number);
+        }
+
+        pub fn wake(&mut self, at_ms: i64) -> Vec<u64> {
+            let mut out = Vec::new();
+            let release = &mut |it: Arrival| out.push(it.datagram.sequence);
+            self.0.poll(Instant::from_millis(at_ms), release);
+            out
+        }
+
+        pub fn wakeup_ms(&self) -> Option<i64> {
+            let at = self.0.next_wakeup();
+            (at != Instant::FAR_FUTURE).then(|| at.as_nanos() / 1_000_000)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixed;
+    use super::testing::Bench;
+    use super::*;
+
+    fn bench(config: fixed::Config) -> Bench {
+        Bench::new(config.build().unwrap())
+    }
+
+    // Source: the MP-DCCP golden tests of the algorithm reference, §9.9.
+    #[test]
+    fn a_hole_is_given_up_as_soon_as_every_path_has_brought_a_later_datagram() {
+        let mut bench = bench(fixed::Config { loss_inference: 1, ..fixed::Config::default() });
+        assert_eq!(bench.arrive(0, 0, 0), [0]);
+        assert_eq!(bench.arrive(1, 1, 1), [1]);
+        assert_eq!(bench.arrive(2, 0, 3), []);
+        assert_eq!(bench.arrive(3, 0, 4), []);
+        assert_eq!(bench.arrive(5, 1, 5), [3, 4, 5]);
+    }
+
+    // Source: the algorithm reference, §7.3, loss detection 2.
+    #[test]
+    fn a_hole_is_given_up_when_the_gaps_of_the_paths_add_up_to_it() {
+        let mut bench = bench(fixed::Config { loss_inference: 2, ..fixed::Config::default() });
+        let mut arrive = |path, number, sequence| {
+            bench.heard(path, number);
+            bench.arrive(0, path, sequence)
+        };
+        assert_eq!(arrive(0, 10, 0), [0]);
+        assert_eq!(arrive(1, 50, 1), [1]);
+        // Path 0 lost its packet 11 with datagram 2, but datagram 3 may still come on path 1.
+        assert_eq!(arrive(0, 12, 4), []);
+        assert_eq!(arrive(1, 51, 3), [3, 4]);
+        // Both paths in step again: a datagram that is merely late is waited for.
+        assert_eq!(arrive(0, 13, 6), []);
+        assert_eq!(arrive(1, 52, 5), [5, 6]);
+    }
+
+    #[test]
+    fn what_comes_after_it_was_given_up_is_late_or_dropped() {
+        for (drop_late, expected) in [(false, &[1_u64][..]), (true, &[][..])] {
+            let mut bench = bench(fixed::Config { drop_late, ..fixed::Config::default() });
+            bench.arrive(0, 0, 0);
+            bench.arrive(1, 0, 2);
+            assert_eq!(bench.wake(16), [2]);
+            assert_eq!(bench.arrive(17, 1, 1), expected);
+        }
+    }
+
+    #[test]
+    fn a_full_buffer_lets_its_first_datagram_go() {
+        let mut bench = bench(fixed::Config { capacity: 2, ..fixed::Config::default() });
+        assert_eq!(bench.arrive(0, 0, 1), []);
+        assert_eq!(bench.arrive(0, 0, 5), []);
+        assert_eq!(bench.arrive(0, 0, 7), [1]);
+    }
+
+    #[test]
+    fn the_deployed_module_looks_every_fifty_milliseconds() {
+        let compat = Compat::Linux;
+        let mut bench = bench(fixed::Config { compat, ..fixed::Config::default() });
+        assert_eq!(bench.arrive(40, 0, 1), []);
+        assert_eq!(bench.wakeup_ms(), Some(100));
+        assert_eq!(bench.arrive(60, 0, 2), []);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_datagram_comes_out_once_whatever_the_order_and_the_rules(
+            order in proptest::collection::vec(0u64..60, 1..60),
+            loss_inference in 0u8..4,
+            capacity in 1usize..20,
+        ) {
+            let config = fixed::Config { loss_inference, capacity, ..fixed::Config::default() };
+            let mut bench = bench(config);
+            let (mut seen, mut out) = (alloc::collections::BTreeSet::new(), Vec::new());
+            for (index, sequence) in order.iter().enumerate() {
+                if seen.insert(*sequence) {
+                    let path = (sequence % 3) as u8;
+                    bench.heard(path, index as u64);
+                    out.extend(bench.arrive(4 * index as i64, path, *sequence));
+                }
+            }
+            out.extend(bench.wake(1_000_000));
+            out.sort_unstable();
+            proptest::prop_assert_eq!(out, seen.into_iter().collect::<Vec<_>>());
+            proptest::prop_assert_eq!(bench.wakeup_ms(), None);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A fixed time for a missing datagram.
+
+use alloc::boxed::Box;
+
+use skybraid_units::Duration;
+
+use super::{Engine, Reorderer, Rules};
+use crate::PathId;
+use crate::registry::{About, Check, Compat, Parameter, Wrong};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "fixed",
+    summary: "Hands over in order; a missing datagram is waited for at most a fixed time.",
+    source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
+    linux: super::buffer::LINUX,
+    parameters: &[
+        Parameter {
+            name: "timeout",
+            unit: "time",
+            default: "15ms",
+            summary: "how long a datagram that came early waits at most",
+        },
+        super::buffer::LOSS_INFERENCE,
+        super::buffer::DROP_LATE,
+        super::buffer::CAPACITY,
+        super::buffer::COMPAT,
+    ],
+};
+
+/// The time, and what all engines have in common.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How long a datagram that came early waits at most.
+    pub timeout: Duration,
+    /// See [`Rules::loss_inference`].
+    pub loss_inference: u8,
+    /// See [`Rules::drop_late`].
+    pub drop_late: bool,
+    /// See [`Rules::capacity`].
+    pub capacity: usize,
+    /// Which text is followed.
+    pub compat: Compat,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let rules = Rules::default();
+        Self {
+            timeout: Duration::from_millis(15),
+            loss_inference: rules.loss_inference,
+            drop_late: rules.drop_late,
+            capacity: rules.capacity,
+            compat: rules.compat,
+        }
+    }
+}
+
+impl Config {
+    fn rules(&self) -> Rules {
+        Rules {
+            loss_inference: self.loss_inference,
+            drop_late: self.drop_late,
+            capacity: self.capacity,
+            compat: self.compat,
+        }
+    }
+
+    /// A fresh instance.
+    pub fn build(&self) -> Option<Reorderer> {
+        Some(Reorderer::new(Box::new(Fixed { timeout: self.timeout }), self.rules()))
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), Wrong> {
+        self.rules().check()
+    }
+}
+
+#[derive(Debug)]
+struct Fixed {
+    timeout: Duration,
+}
+
+impl Engine for Fixed {
+    fn limit(&self, _path: PathId) -> Duration {
+        self.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::buffer::testing::Bench;
+    use super::*;
+
+    fn bench() -> Bench {
+        Bench::new(Config::default().build().unwrap())
+    }
+
+    // Source: the MP-DCCP golden tests of the algorithm reference, §9.9 (fixed, 15 ms).
+    #[test]
+    fn a_hole_that_persists_holds_the_rest_until_fifteen_milliseconds_after_it_was_seen() {
+        let mut bench = bench();
+        for ms in 0..15 {
+            assert_eq!(bench.arrive(ms, 0, ms as u64 + 1), []);
+        }
+        assert_eq!(bench.wakeup_ms(), Some(15));
+        assert_eq!(bench.wake(15), (1..=15).collect::<alloc::vec::Vec<_>>());
+    }
+
+    #[test]
+    fn a_hole_that_fills_after_nine_milliseconds_releases_the_rest_there_and_then() {
+        let mut bench = bench();
+        for ms in 0..9 {
+            assert_eq!(bench.arrive(ms, 0, ms as u64 + 1), []);
+        }
+        assert_eq!(bench.arrive(9, 1, 0), (0..10).collect::<alloc::vec::Vec<_>>());
+        assert_eq!(bench.wakeup_ms(), None);
+    }
+}
