@@ -13,7 +13,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 use crate::endpoint::{Decision, Transmit};
 use crate::reordering::{Reorderer, ReorderingConfig};
 use crate::rtt::{RtoRule, RttEstimator};
-use crate::scheduler::{Choice, Scheduler, Unit};
+use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{Body, Datagram, IPV4_HEADER, Report, Segment, UDP_HEADER};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
 
@@ -43,6 +43,8 @@ pub struct Datagrams {
     partial: VecDeque<Partial>,
     reorderer: Option<Reorderer>,
     delivered: VecDeque<Delivered>,
+    /// When to ask a scheduler again that waits.
+    wait_until: Instant,
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
 }
@@ -130,6 +132,7 @@ impl Datagrams {
                 ReorderingConfig::Fixed(limit) => Some(Reorderer::new(limit)),
             },
             delivered: VecDeque::new(),
+            wait_until: Instant::FAR_FUTURE,
             views: paths
                 .iter()
                 .enumerate()
@@ -310,7 +313,8 @@ impl Datagrams {
 
     fn choose(&mut self, now: Instant, message: &Message, len: u32) -> Option<PathSet> {
         if let [_] = self.paths.as_slice() {
-            return Some(PathSet::only(PathId(0)));
+            let only = PathSet::only(PathId(0));
+            return self.follow(now, message.id, Choice::Send(only, Reason::OnlyPath));
         }
         if self.reports {
             self.refresh_views(now);
@@ -324,13 +328,22 @@ impl Datagrams {
             window_room: Bytes::new(u64::MAX),
             blocked: 0,
         };
+        self.wait_until = Instant::FAR_FUTURE;
         let choice = self.scheduler.choose(now, &unit, &self.views);
+        self.follow(now, message.id, choice)
+    }
+
+    /// Notes a decision and gives the paths to send on, if any.
+    fn follow(&mut self, now: Instant, first_message: u32, choice: Choice) -> Option<PathSet> {
         if let Some(decisions) = &mut self.decisions {
-            decisions.push(Decision { at: now, first_message: message.id, choice });
+            decisions.push(Decision { at: now, first_message, choice });
         }
         match choice {
             Choice::Send(paths, _) => (!paths.is_empty()).then_some(paths),
-            Choice::Wait { .. } => None,
+            Choice::Wait { until, .. } => {
+                self.wait_until = until.unwrap_or(Instant::FAR_FUTURE);
+                None
+            }
         }
     }
 
@@ -353,7 +366,8 @@ impl Datagrams {
 
     /// When to call [`wake`](Self::wake).
     pub fn next_wakeup(&self) -> Instant {
-        self.reorderer.as_ref().and_then(Reorderer::next_wakeup).unwrap_or(Instant::FAR_FUTURE)
+        let released = self.reorderer.as_ref().and_then(Reorderer::next_wakeup);
+        self.wait_until.min(released.unwrap_or(Instant::FAR_FUTURE))
     }
 
     /// Lets waits end.

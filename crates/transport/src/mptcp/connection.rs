@@ -9,7 +9,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 use super::reassembly::Reassembly;
 use crate::congestion::{Sibling, Siblings};
 use crate::endpoint::{Decision, Role, SubflowSample, Transmit};
-use crate::scheduler::{Choice, Scheduler, Unit};
+use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{Segment, Tcp};
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::{Event, Stamp, Subflow};
@@ -48,6 +48,10 @@ pub struct Connection {
     wait_until: Instant,
     views: Vec<PathView>,
     siblings: Vec<Sibling>,
+    /// The peer's window keeps back data that a path has room for.
+    peer_blocks: bool,
+    /// How often that began.
+    blocked: u64,
     decisions: Option<Vec<Decision>>,
 }
 
@@ -94,6 +98,8 @@ impl Connection {
             wait_until: Instant::FAR_FUTURE,
             views: Vec::with_capacity(paths.len()),
             siblings: Vec::new(),
+            peer_blocks: false,
+            blocked: 0,
             decisions: None,
         }
     }
@@ -272,11 +278,17 @@ impl Connection {
 
     fn choose(&mut self, now: Instant, chunk: &Chunk) -> Option<PathSet> {
         if let [only] = self.subflows.as_mut_slice() {
-            if only.is_established() && only.has_room(chunk.len) {
-                return Some(PathSet::only(only.id));
+            let choice = if !only.is_established() {
+                Choice::wait(Reason::NoPath)
+            } else if only.has_room(chunk.len) {
+                Choice::Send(PathSet::only(only.id), Reason::OnlyPath)
+            } else {
+                Choice::wait(Reason::WindowFull)
+            };
+            if matches!(choice, Choice::Wait { .. }) {
+                only.note_limited();
             }
-            only.note_limited();
-            return None;
+            return self.follow(now, chunk.first_message, choice);
         }
         self.views.clear();
         self.views.extend(self.subflows.iter().map(|subflow| subflow.view(chunk.len)));
@@ -294,11 +306,16 @@ impl Connection {
             carried_by: chunk.carried_by,
             backlog: Bytes::new(self.write_end.saturating_sub(chunk.end())),
             window_room: Bytes::new(self.send_limit.saturating_sub(chunk.dsn)),
-            blocked: 0,
+            blocked: self.blocked,
         };
         let choice = self.scheduler.choose(now, &unit, &self.views);
+        self.follow(now, chunk.first_message, choice)
+    }
+
+    /// Notes a decision and gives the paths to send on, if any.
+    fn follow(&mut self, now: Instant, first_message: u32, choice: Choice) -> Option<PathSet> {
         if let Some(decisions) = &mut self.decisions {
-            decisions.push(Decision { at: now, first_message: chunk.first_message, choice });
+            decisions.push(Decision { at: now, first_message, choice });
         }
         match choice {
             Choice::Send(paths, _) if !paths.is_empty() => Some(paths),
@@ -323,8 +340,10 @@ impl Connection {
             if stalled && self.persist_at == Instant::FAR_FUTURE {
                 self.persist_at = now + self.probe_interval();
             }
+            self.note_blocked(now, len as u32);
             return None;
         }
+        self.peer_blocks = false;
         let end = self.next_dsn + len;
         let first_message = self.written.front().map_or(0, |message| message.id);
         let messages = self.written.iter().take_while(|message| message.end <= end).count();
@@ -335,6 +354,21 @@ impl Connection {
             messages: messages.min(usize::from(u16::MAX)) as u16,
             carried_by: PathSet::EMPTY,
         })
+    }
+
+    /// The peer's window does not admit the next `len` bytes.
+    fn note_blocked(&mut self, now: Instant, len: u32) {
+        let has_room = |subflow: &Subflow| subflow.is_usable() && subflow.has_room(len);
+        if self.peer_blocks || !self.subflows.iter().any(has_room) {
+            return;
+        }
+        self.peer_blocks = true;
+        self.blocked += 1;
+        let first_message = self.written.front().map_or(0, |message| message.id);
+        let choice = Choice::wait(Reason::PeerWindow);
+        if let Some(decisions) = &mut self.decisions {
+            decisions.push(Decision { at: now, first_message, choice });
+        }
     }
 
     fn consume(&mut self, chunk: &Chunk) {
