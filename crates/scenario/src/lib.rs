@@ -22,3 +22,4 @@ pub use compose::load_path;
 pub use error::ScenarioError;
 pub use inputs::Input;
 pub use scenario::{Flow, Host, Path, Requirement, Scenario};
+pub use wording::unknown as unknown_name;

@@ -237,6 +237,14 @@ macro_rules! algorithms {
 
             $(
                 /// The algorithm that the driver has to bring along, if it is one.
+                pub fn custom(&self) -> Option<&$crate::registry::Custom<$factory>> {
+                    match self {
+                        Self::Custom(custom) => Some(custom),
+                        _ => None,
+                    }
+                }
+
+                /// The same, to be given its factory.
                 pub fn custom_mut(&mut self) -> Option<&mut $crate::registry::Custom<$factory>> {
                     match self {
                         Self::Custom(custom) => Some(custom),

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use skybraid_units::{Duration, Instant};
 
 use crate::Delivered;
+use crate::registry::{About, Parameter};
 
 /// How messages of an unreliable flow are put back in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -16,6 +17,31 @@ pub enum ReorderingConfig {
     None,
     /// Messages are handed over in order; a missing one is waited for at most this long.
     Fixed(Duration),
+}
+
+impl ReorderingConfig {
+    /// What there is to choose from.
+    pub const ALL: &'static [About] = &[
+        About {
+            name: "none",
+            summary: "Messages are handed over as they arrive.",
+            source: "RFC 768",
+            linux: "",
+            parameters: &[],
+        },
+        About {
+            name: "fixed",
+            summary: "Messages are handed over in order; a missing one is waited for at most so long.",
+            source: "algorithm reference §7",
+            linux: "",
+            parameters: &[Parameter {
+                name: "fixed",
+                unit: "time",
+                default: "required",
+                summary: "longest wait for a missing message, written `{ fixed = \"50ms\" }`",
+            }],
+        },
+    ];
 }
 
 /// Messages that wait for an earlier one.
