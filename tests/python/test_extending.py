@@ -306,9 +306,7 @@ def test_a_name_belongs_to_one_class() -> None:
         sky.scheduler("not a name")(made("One"))
 
 
-def test_the_command_flies_lists_and_checks_a_plugin(
-    skybraid: Command, tmp_path: Path, files: dict[str, Path]
-) -> None:
+def test_the_command_flies_lists_and_checks_a_plugin(skybraid: Command, tmp_path: Path, files: dict[str, Path]) -> None:
     plugin = files["my_schedulers.py"]
     (tmp_path / "mine.py").write_text(plugin.read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "flight.toml").write_text(bulk("python:patient").toml(), encoding="utf-8")
