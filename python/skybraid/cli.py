@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from skybraid import __version__, algorithms, registry
+from skybraid import explain as explain_room
+from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
 from skybraid.doctor import examine
@@ -81,6 +83,9 @@ def run(
         str | None,
         typer.Option(help="Tables to keep: messages,subflows,links,decisions,packets.", metavar="A,B"),
     ] = None,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Also keep why the scheduler chose as it did, for `explain`.")
+    ] = False,
     pcap: Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Also write the report into the result.")] = False,
     plugin: Plugins = None,
@@ -95,6 +100,9 @@ def run(
     numbers = None if seeds is None else _seed_range(seeds)
     label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
     kept = [] if summary else None if tables is None else [name.strip() for name in tables.split(",")]
+    if decisions:
+        sampled = [] if numbers is not None and len(numbers) > 1 else [*table_files.SAMPLED]
+        kept = [*(sampled if kept is None else kept), "decisions"]
     if not quiet:
         for warning in chosen.warnings():
             typer.echo(f"note: {warning}", err=True)
@@ -134,6 +142,20 @@ def report(
     path = Results.open(result).report(result / "report.html" if out is None else out)
     if not quiet:
         typer.echo(path)
+
+
+@app.command()
+def explain(
+    result: ResultFolder,
+    flow: Annotated[str | None, typer.Option(help="Only this flow.", metavar="FLOW")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a path went unused, and why several together carried less than the best alone could."""
+    explained = explain_room.explain(Results.open(result), flow)
+    if as_json:
+        typer.echo(json.dumps([one.to_dict() for one in explained], ensure_ascii=False, allow_nan=False))
+        return
+    typer.echo("\n\n".join(explain_room.text(one) for one in explained))
 
 
 @app.command()
