@@ -26,8 +26,8 @@ UNUSED = 0.0005
 LITTLE = 0.5
 """Below this part of its share of the links' rates a path counts as little used."""
 
-CLEARLY = 0.95
-"""Below this part of what is possible a rate counts as lower."""
+CLEARLY = 0.9
+"""Below this part of what is possible a rate counts as lower; headers and the start take some of a link's rate."""
 
 WORTH_TELLING = 0.005
 """Shares of the time below this are left out of the words."""
