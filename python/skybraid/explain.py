@@ -384,7 +384,7 @@ def _slower(explained: FlowExplained, path: PathUse, most: PathUse) -> list[str]
     found = []
     if mine is not None and its is not None and mine > its:
         text = f"its {what}, {milliseconds(mine)} in the median, is longer than {most.path}'s {milliseconds(its)}"
-        if explained.scheduler in ("low_rtt", "python:lowest_rtt"):
+        if explained.scheduler == "low_rtt":
             text += f", and low_rtt turns to it only while {most.path} has no room"
         found.append(text)
     if most.link_bps and explained.offered_bps < CLEARLY * most.link_bps:

@@ -116,6 +116,38 @@ def test_a_wait_says_for_which_path_and_until_when_and_ends_then(files: dict[str
     assert sent["waits_for"].null_count() == sent["until_s"].null_count() == sent.height
 
 
+@pytest.mark.usefixtures("fresh")
+def test_a_datagram_leaves_when_its_scheduler_asked_to_be_asked_again() -> None:
+    @sky.scheduler("late")
+    class Late:
+        def choose(self, now_s: float, unit: Unit, paths: list[PathView]) -> list[int] | Wait:
+            return Wait(until_s=0.25) if now_s < 0.25 else [1]
+
+    transport = {"protocol": "udp", "scheduler": "python:late"}
+    scenario = (
+        bulk().with_("flow.data.transport", transport).with_("flow.data.traffic", {"kind": "file", "size": "1kB"})
+    )
+    (delivered_ns,) = run(scenario, tables=["messages"]).tables["messages"]["delivered_ns"].to_list()
+    # 1000 B of payload and 28 B of headers (RFC 768, RFC 791) at 6 Mbit/s, then 60 ms on the way.
+    assert delivered_ns == pytest.approx(1e9 * (0.25 + 1028 * 8 / 6e6 + 0.060), abs=2)
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(("buffer", "blocks"), [("20kB", True), ("6MB", False)])
+def test_a_scheduler_learns_how_often_the_peers_window_blocked(buffer: str, blocks: bool) -> None:
+    seen = [0]
+
+    @sky.scheduler("watching")
+    class Watching:
+        def choose(self, now_s: float, unit: Unit, paths: list[PathView]) -> list[int]:
+            assert unit.bytes <= unit.window_room_bytes
+            seen.append(max(unit.blocked, seen[-1]))
+            return [path.id for path in paths if path.usable and path.has_room][:1]
+
+    run(bulk("python:watching").with_("flow.data.transport.receive_buffer", buffer), tables=[])
+    assert (seen[-1] > 10) == blocks
+
+
 def test_the_documents_examples_keep_to_their_interface(files: dict[str, Path]) -> None:
     found = [class_ for file in files.values() for class_ in algorithms.load(file)]
     assert [class_.__name__ for class_ in found] == ["LowestRtt", "Patient", "Reno"]
