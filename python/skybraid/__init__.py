@@ -12,6 +12,7 @@
 """
 
 from skybraid._core import Link, __version__, causes, read_trace, registry
+from skybraid.algorithms import Wait, congestion_control, scheduler
 from skybraid.campaign import run
 from skybraid.errors import Interrupted, MissingTableError, ResultError, ScenarioError, SkybraidError
 from skybraid.requirements import Requirement
@@ -30,9 +31,12 @@ __all__ = [
     "ScenarioError",
     "SkybraidError",
     "Verdict",
+    "Wait",
     "__version__",
     "causes",
+    "congestion_control",
     "read_trace",
     "registry",
     "run",
+    "scheduler",
 ]

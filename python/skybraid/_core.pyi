@@ -1,20 +1,31 @@
 """Types of the native module; kept by hand beside the glue that it describes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Acked",
     "FlowStats",
     "Interrupted",
     "Link",
+    "Lost",
+    "PathBasics",
+    "PathView",
+    "RateSample",
     "Run",
     "Scenario",
     "ScenarioError",
+    "Sibling",
+    "Siblings",
     "SkybraidError",
+    "Unit",
+    "Wait",
     "__version__",
+    "ask_congestion",
+    "ask_scheduler",
     "causes",
     "read_trace",
     "registry",
@@ -45,12 +56,15 @@ class Scenario:
     def flows(self) -> list[str]: ...
     def paths(self) -> list[str]: ...
     def requirements(self) -> list[dict[str, Any]]: ...
+    def custom(self) -> set[tuple[str, str]]: ...
     def run(
         self,
         seed: int,
         tables: list[str],
         progress: Callable[[float], bool] | None = ...,
         captures: str | None = ...,
+        schedulers: Mapping[str, Callable[..., Any]] = ...,
+        congestion: Mapping[str, Callable[..., Any]] = ...,
     ) -> Run: ...
 
 @final
@@ -107,3 +121,234 @@ def registry(kind: str) -> list[dict[str, Any]]: ...
 def read_trace(
     text: str, format: str, column: str | None = ..., unit: str | None = ...
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+@final
+class Unit:
+    def __new__(
+        cls,
+        *,
+        bytes: int,
+        message_class: str = ...,
+        deadline_s: float | None = ...,
+        carried_by: Set[int] = ...,
+        backlog_bytes: int = ...,
+        window_bytes: int = ...,
+        window_room_bytes: int = ...,
+        blocked: int = ...,
+    ) -> Self: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def message_class(self) -> str: ...
+    @property
+    def deadline_s(self) -> float | None: ...
+    @property
+    def carried_by(self) -> set[int]: ...
+    @property
+    def backlog_bytes(self) -> int: ...
+    @property
+    def window_bytes(self) -> int: ...
+    @property
+    def window_room_bytes(self) -> int: ...
+    @property
+    def blocked(self) -> int: ...
+
+@final
+class PathView:
+    def __new__(
+        cls,
+        *,
+        id: int,
+        usable: bool = ...,
+        has_room: bool = ...,
+        srtt_s: float | None = ...,
+        rtt_deviation_s: float = ...,
+        min_rtt_s: float | None = ...,
+        window_bytes: int = ...,
+        threshold_bytes: int = ...,
+        pacing_bps: int | None = ...,
+        in_flight_bytes: int = ...,
+        queued_bytes: int = ...,
+        segment_bytes: int = ...,
+        cost: int = ...,
+        backup: bool = ...,
+        priority: int = ...,
+    ) -> Self: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def usable(self) -> bool: ...
+    @property
+    def has_room(self) -> bool: ...
+    @property
+    def srtt_s(self) -> float | None: ...
+    @property
+    def rtt_deviation_s(self) -> float: ...
+    @property
+    def min_rtt_s(self) -> float | None: ...
+    @property
+    def window_bytes(self) -> int: ...
+    @property
+    def threshold_bytes(self) -> int: ...
+    @property
+    def pacing_bps(self) -> int | None: ...
+    @property
+    def in_flight_bytes(self) -> int: ...
+    @property
+    def queued_bytes(self) -> int: ...
+    @property
+    def segment_bytes(self) -> int: ...
+    @property
+    def cost(self) -> int: ...
+    @property
+    def backup(self) -> bool: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def slow_start(self) -> bool: ...
+    @property
+    def room_bytes(self) -> int: ...
+
+@final
+class Wait:
+    def __new__(cls, path: int | None = ..., until_s: float | None = ...) -> Self: ...
+    @property
+    def path(self) -> int | None: ...
+    @property
+    def until_s(self) -> float | None: ...
+
+@final
+class PathBasics:
+    def __new__(
+        cls,
+        *,
+        segment_bytes: int,
+        initial_window_bytes: int,
+        initial_threshold_bytes: int = ...,
+        sack: bool = ...,
+        seed: int = ...,
+    ) -> Self: ...
+    @property
+    def segment_bytes(self) -> int: ...
+    @property
+    def initial_window_bytes(self) -> int: ...
+    @property
+    def initial_threshold_bytes(self) -> int: ...
+    @property
+    def sack(self) -> bool: ...
+    @property
+    def seed(self) -> int: ...
+
+@final
+class Acked:
+    def __new__(
+        cls,
+        *,
+        now_s: float,
+        bytes: int,
+        delivered_bytes: int,
+        srtt_s: float,
+        rtt_s: float | None = ...,
+        latest_rtt_s: float | None = ...,
+        in_flight_bytes: int = ...,
+        in_flight_after_bytes: int = ...,
+        lost_bytes: int = ...,
+        window_limited: bool = ...,
+        recovering: bool = ...,
+        rate: RateSample | None = ...,
+    ) -> Self: ...
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def delivered_bytes(self) -> int: ...
+    @property
+    def srtt_s(self) -> float: ...
+    @property
+    def rtt_s(self) -> float | None: ...
+    @property
+    def latest_rtt_s(self) -> float | None: ...
+    @property
+    def in_flight_bytes(self) -> int: ...
+    @property
+    def in_flight_after_bytes(self) -> int: ...
+    @property
+    def lost_bytes(self) -> int: ...
+    @property
+    def window_limited(self) -> bool: ...
+    @property
+    def recovering(self) -> bool: ...
+    @property
+    def rate(self) -> RateSample | None: ...
+
+@final
+class RateSample:
+    def __new__(
+        cls,
+        *,
+        rate_bps: int,
+        interval_s: float,
+        prior_delivered_bytes: int = ...,
+        app_limited: bool = ...,
+        sent_in_flight_bytes: int = ...,
+        lost_bytes: int = ...,
+    ) -> Self: ...
+    @property
+    def rate_bps(self) -> int: ...
+    @property
+    def interval_s(self) -> float: ...
+    @property
+    def prior_delivered_bytes(self) -> int: ...
+    @property
+    def app_limited(self) -> bool: ...
+    @property
+    def sent_in_flight_bytes(self) -> int: ...
+    @property
+    def lost_bytes(self) -> int: ...
+
+@final
+class Lost:
+    def __new__(cls, *, now_s: float, in_flight_bytes: int) -> Self: ...
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def in_flight_bytes(self) -> int: ...
+
+@final
+class Sibling:
+    def __new__(
+        cls,
+        *,
+        counts: bool = ...,
+        window_bytes: int,
+        acked_since_loss_bytes: int = ...,
+        acked_between_losses_bytes: int = ...,
+        srtt_s: float,
+        segment_bytes: int = ...,
+    ) -> Self: ...
+    @property
+    def counts(self) -> bool: ...
+    @property
+    def window_bytes(self) -> int: ...
+    @property
+    def acked_since_loss_bytes(self) -> int: ...
+    @property
+    def acked_between_losses_bytes(self) -> int: ...
+    @property
+    def srtt_s(self) -> float: ...
+    @property
+    def segment_bytes(self) -> int: ...
+
+@final
+class Siblings:
+    def __new__(cls, all: Sequence[Sibling] = ..., own: int = ...) -> Self: ...
+    @property
+    def all(self) -> list[Sibling]: ...
+    @property
+    def own(self) -> int: ...
+
+def ask_scheduler(
+    object: object, now_s: float, unit: Unit, paths: Sequence[PathView]
+) -> tuple[list[int], int | None, float | None]: ...
+def ask_congestion(object: object, segment_bytes: int) -> tuple[int, int, int | None]: ...

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skybraid import algorithms
 from skybraid import tables as table_files
 from skybraid.errors import Interrupted, ResultError, ScenarioError
 from skybraid.folder import new_folder
@@ -55,9 +56,11 @@ def run(
         progress: told how far the simulation is.
 
     Raises:
-        ScenarioError: the scenario is not correct, or `seed`, `seeds` or `tables` are not.
+        ScenarioError: the scenario is not correct, or `seed`, `seeds` or `tables` are not, or it names an algorithm
+            of one's own that is not registered.
         ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
         KeyboardInterrupt: Ctrl-C; no trace of the attempt is left.
+        Exception: what an algorithm of one's own raised, as it is; no trace of the attempt is left.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     numbers = _seeds(chosen, seed, seeds)
@@ -130,7 +133,14 @@ def _fly(
         gauge.go_on()
         label = seed if several else None
         captures = _captures(folder, label) if pcap and folder is not None else None
-        native = scenario.native.run(seed, tables, gauge.reporter(seed), captures)
+        native = scenario.native.run(
+            seed,
+            tables,
+            gauge.reporter(seed),
+            captures,
+            algorithms.registered(algorithms.SCHEDULERS),
+            algorithms.registered(algorithms.CONGESTION),
+        )
         if folder is not None:
             for table in tables:
                 batches = table_files.frames(native, table, label, gauge.go_on)

@@ -6,12 +6,15 @@ import contextlib
 import json
 import shlex
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid import __version__, registry
+from skybraid import __version__, algorithms, registry
+from skybraid import explain as explain_room
+from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
 from skybraid.doctor import examine
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 MET, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-KINDS = ("schedulers", "congestion", "reordering", "protocols", "links", "traffic")
+KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic")
 
 app = typer.Typer(
     help="Simulates a remotely piloted flight over several networks and says whether the connection is good enough.",
@@ -43,6 +46,10 @@ app.add_typer(traces_room.app, name="trace")
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
@@ -76,31 +83,46 @@ def run(
         str | None,
         typer.Option(help="Tables to keep: messages,subflows,links,decisions,packets.", metavar="A,B"),
     ] = None,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Also keep why the scheduler chose as it did, for `explain`.")
+    ] = False,
     pcap: Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Also write the report into the result.")] = False,
+    plugin: Plugins = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and judge it. Exit code: 0 all requirements met, 1 not, 2 bad input."""
+    _load(plugin)
     if summary and tables:
         raise ScenarioError("--summary, --tables: found both, expected one of them")
     chosen = Scenario.load(scenario, [_assignment(text) for text in set_ or []])
     numbers = None if seeds is None else _seed_range(seeds)
     label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
     kept = [] if summary else None if tables is None else [name.strip() for name in tables.split(",")]
+    if decisions:
+        sampled = [] if numbers is not None and len(numbers) > 1 else [*table_files.SAMPLED]
+        kept = [*(sampled if kept is None else kept), "decisions"]
     if not quiet:
         for warning in chosen.warnings():
             typer.echo(f"note: {warning}", err=True)
-    with _progress(shown=not quiet) as told:
-        results = fly(
-            chosen,
-            seed=seed,
-            seeds=numbers,
-            tables=kept,
-            out=default_folder(chosen.name, label) if out is None else out,
-            pcap=pcap,
-            progress=told,
-        )
+    try:
+        with _progress(shown=not quiet) as told:
+            results = fly(
+                chosen,
+                seed=seed,
+                seeds=numbers,
+                tables=kept,
+                out=default_folder(chosen.name, label) if out is None else out,
+                pcap=pcap,
+                progress=told,
+            )
+    except (SkybraidError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if plugin:
+            _blame(error)
+        raise
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
@@ -120,6 +142,20 @@ def report(
     path = Results.open(result).report(result / "report.html" if out is None else out)
     if not quiet:
         typer.echo(path)
+
+
+@app.command()
+def explain(
+    result: ResultFolder,
+    flow: Annotated[str | None, typer.Option(help="Only this flow.", metavar="FLOW")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a path went unused, and why several together carried less than the best alone could."""
+    explained = explain_room.explain(Results.open(result), flow)
+    if as_json:
+        typer.echo(json.dumps([one.to_dict() for one in explained], ensure_ascii=False, allow_nan=False))
+        return
+    typer.echo("\n\n".join(explain_room.text(one) for one in explained))
 
 
 @app.command()
@@ -162,11 +198,13 @@ def list_(
     name: Annotated[
         str | None, typer.Argument(help="One of them alone; a link with every number and its source.", metavar="NAME")
     ] = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what a scenario may name."""
+    """List what a scenario may name, with units, defaults and sources."""
+    _load(plugin)
     if kind is None:
-        entries = {kind: registry(kind) for kind in KINDS}
+        entries = {kind: _entries(kind) for kind in KINDS}
         if as_json:
             typer.echo(json.dumps(entries, ensure_ascii=False))
             return
@@ -175,9 +213,10 @@ def list_(
         return
     if kind not in KINDS:
         raise ScenarioError(f"list: found {kind}, expected one of {', '.join(KINDS)}")
-    chosen = [entry for entry in registry(kind) if name in (None, entry["name"])]
+    known = _entries(kind)
+    chosen = [entry for entry in known if name in (None, entry["name"])]
     if not chosen:
-        names = ", ".join(entry["name"] for entry in registry(kind))
+        names = ", ".join(entry["name"] for entry in known)
         raise ScenarioError(f"list {kind}: found {name}, expected one of {names}")
     if as_json:
         typer.echo(json.dumps(chosen if name is None else chosen[0], ensure_ascii=False))
@@ -205,6 +244,27 @@ def new(
     if not quiet:
         typer.echo(path)
         typer.echo(f"fly it with: skybraid run {shlex.quote(str(path))}", err=True)
+
+
+@app.command(name="check-plugin")
+def check_plugin(
+    file: Annotated[Path, typer.Argument(help="A Python file with algorithms of your own.", metavar="FILE")],
+    quiet: Quiet = False,
+) -> None:
+    """Run algorithms of your own through random situations. Exit code: 0 all keep to their interface, 1 not."""
+    _load([file])
+    failed = False
+    for class_ in algorithms.load(file):
+        name = getattr(class_, "__name__", str(class_))
+        try:
+            algorithms.check(class_)
+        except algorithms.AlgorithmError as error:
+            failed = True
+            typer.echo(f"error: {error}", err=True)
+        else:
+            if not quiet:
+                typer.echo(f"{name}: keeps to its interface")
+    raise typer.Exit(NOT_MET if failed else MET)
 
 
 @app.command()
@@ -238,6 +298,26 @@ def main() -> None:
         _refuse(f"{where}{error.strerror or error}")
     except MemoryError:
         _refuse("not enough memory; `skybraid run --summary` needs least")
+
+
+def _entries(kind: str) -> list[dict[str, Any]]:
+    return registry(kind) + algorithms.entries(kind)
+
+
+def _load(plugins: list[Path] | None) -> None:
+    for file in plugins or []:
+        try:
+            algorithms.load(file)
+        except SkybraidError:
+            raise
+        except Exception as error:  # noqa: BLE001 the file may raise anything
+            _blame(error)
+
+
+def _blame(error: Exception) -> NoReturn:
+    """Leaves with the error of an algorithm of the user's own, as Python tells it."""
+    typer.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+    raise typer.Exit(BAD_INPUT) from error
 
 
 def _refuse(words: str) -> NoReturn:
@@ -294,6 +374,8 @@ def _entry(entry: dict[str, Any], *, whole: bool) -> str:
         unit = f" [{parameter['unit']}]" if parameter["unit"] else ""
         summary = f": {parameter['summary']}" if parameter["summary"] else ""
         lines.append(f"    {parameter['name']}{unit} = {parameter['default']}{summary}")
+    if entry["linux"]:
+        lines.append(f'    with compat = "linux": {entry["linux"]}')
     return "\n".join(lines)
 
 

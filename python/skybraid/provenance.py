@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from skybraid import _core
+from skybraid import _core, algorithms
 from skybraid.scenario import Scenario
 
 PACKAGES = ("jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
@@ -23,7 +23,9 @@ def essence(scenario: Scenario, seeds: Sequence[int]) -> dict[str, Any]:
         "version": _core.__version__,
         "scenario": {"name": scenario.name, "sha256": hashlib.sha256(scenario.toml().encode()).hexdigest()},
         "seeds": list(seeds),
-        "inputs": [{"file": file, "sha256": digest} for file, digest in scenario.inputs()],
+        "inputs": [
+            {"file": file, "sha256": digest} for file, digest in [*scenario.inputs(), *algorithms.inputs(scenario)]
+        ],
     }
 
 
@@ -52,6 +54,8 @@ def replay_command(scenario: Scenario, seeds: Sequence[int]) -> str:
         words += ["--seeds", seeds_text(seeds)]
     for key, value in scenario.overrides:
         words += ["--set", f"{key}={value}"]
+    for file, _ in algorithms.inputs(scenario):
+        words += ["--plugin", file]
     return shlex.join(words)
 
 

@@ -35,6 +35,7 @@ ROW_GROUP_ROWS = 250_000
 
 _MISSING_IF_NEGATIVE = frozenset({"delivered_ns", "out_ns", "srtt_ns"})
 _MISSING_IF_LARGEST = frozenset({"ssthresh_bytes", "pacing_bps"})
+_MISSING_IF_NAN = frozenset({"until_s"})
 _TRUTH = frozenset({"within_deadline", "up"})
 
 
@@ -43,7 +44,7 @@ def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFram
 
     Args:
         columns: equally long columns; categories as (codes, names), where the largest code stands for none;
-            times in ns, where a negative one stands for "never".
+            times in ns, where a negative one stands for "never"; those in s, where NaN does.
         seed: put in front as a column `seed`, where several runs share a table.
     """
     import polars as pl
@@ -119,6 +120,8 @@ def _series(name: str, column: Column) -> pl.Series:
     series = pl.Series(name, column)
     if name in _MISSING_IF_NEGATIVE and column.dtype.kind == "i" and bool((column < 0).any()):
         return series.set(series < 0, None)
+    if name in _MISSING_IF_NAN:
+        return series.fill_nan(None)
     if name in _MISSING_IF_LARGEST and column.dtype.kind == "u":
         largest = np.iinfo(column.dtype).max
         if bool((column == largest).any()):

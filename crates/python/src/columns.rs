@@ -9,6 +9,7 @@ use skybraid_sim::record::{
 };
 use skybraid_transport::Class;
 use skybraid_transport::scheduler::Reason;
+use skybraid_units::Instant;
 
 use crate::run::{Names, rows_of};
 
@@ -183,6 +184,14 @@ pub fn decisions<'py>(
     columns.numbers("message", rows.iter().map(|row| row.message))?;
     columns.numbers("paths", rows.iter().map(|row| row.paths))?;
     columns.codes("reason", rows.iter().map(|row| row.reason as u8), &reasons)?;
+    let waits_for = |row: &DecisionRow| {
+        let own = names.flow_paths.get(usize::from(row.flow))?.get(row.waits_for?.index())?;
+        u8::try_from(*own).ok()
+    };
+    let waits_for = rows.iter().map(|row| waits_for(row).unwrap_or(u8::MAX));
+    columns.codes("waits_for", waits_for, &names.paths)?;
+    let until = |row: &DecisionRow| row.until.map_or(f64::NAN, Instant::as_secs_f64);
+    columns.numbers("until_s", rows.iter().map(until))?;
     Ok(columns.dict)
 }
 

@@ -1,5 +1,6 @@
 //! Glue to Python: scenarios in, columns out, errors mapped.
 
+mod algorithms;
 mod columns;
 mod error;
 mod link;
@@ -14,6 +15,14 @@ mod trace;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::algorithms::congestion::ask_congestion;
+    #[pymodule_export]
+    use crate::algorithms::scheduler::ask_scheduler;
+    #[pymodule_export]
+    use crate::algorithms::views::{
+        Acked, Lost, PathBasics, PathView, RateSample, Sibling, Siblings, Unit, Wait,
+    };
     #[pymodule_export]
     use crate::error::{Interrupted, ScenarioError, SkybraidError};
     #[pymodule_export]

@@ -15,11 +15,12 @@ use crate::error::bad_input;
 #[pyfunction]
 pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
-    let add = |name: &str, summary: &str, source: &str, parameters: &[[&str; 4]]| {
+    let add = |name: &str, summary: &str, source: &str, linux: &str, parameters: &[[&str; 4]]| {
         let entry = PyDict::new(py);
         entry.set_item("name", name)?;
         entry.set_item("summary", summary)?;
         entry.set_item("source", source)?;
+        entry.set_item("linux", linux)?;
         let listed = PyList::empty(py);
         for [name, unit, default, summary] in parameters {
             let parameter = PyDict::new(py);
@@ -36,22 +37,22 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
     let mut add_about = |about: &About| {
         let parameters: Vec<_> =
             about.parameters.iter().map(|it| [it.name, it.unit, it.default, it.summary]).collect();
-        add(about.name, about.summary, about.source, &parameters).map(drop)
+        add(about.name, about.summary, about.source, about.linux, &parameters).map(drop)
     };
     match kind {
         "schedulers" => SchedulerConfig::ALL.iter().try_for_each(&mut add_about)?,
         "congestion" => CongestionConfig::ALL.iter().try_for_each(&mut add_about)?,
-        "reordering" => ReorderingConfig::ALL.iter().try_for_each(&mut add_about)?,
         "protocols" => {
             for protocol in Protocol::ALL {
                 let (summary, source) = protocol.about();
-                add(protocol.name(), summary, source, &[])?;
+                add(protocol.name(), summary, source, "", &[])?;
             }
         }
+        "reordering" => ReorderingConfig::ALL.iter().try_for_each(&mut add_about)?,
         "links" => {
             for preset in presets::ALL {
                 let source = "each number's source stands beside it in the preset's text";
-                add(preset.name, preset.title, source, &[])?.set_item("text", preset.text)?;
+                add(preset.name, preset.title, source, "", &[])?.set_item("text", preset.text)?;
             }
         }
         "traffic" => {
@@ -61,12 +62,13 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
                     .iter()
                     .map(|(name, unit, default)| [*name, *unit, *default, ""])
                     .collect();
-                add(kind.name, kind.summary, kind.source, &parameters)?;
+                add(kind.name, kind.summary, kind.source, "", &parameters)?;
             }
         }
         _ => {
             return Err(bad_input(format!(
-                "kind: found `{kind}`, expected one of schedulers, congestion, reordering, protocols, links, traffic"
+                "kind: found `{kind}`, expected one of schedulers, congestion, protocols, \
+                 reordering, links, traffic"
             )));
         }
     }

@@ -1,5 +1,6 @@
 //! A scenario that has been read and checked, and its runs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use pyo3::prelude::*;
@@ -11,6 +12,7 @@ use skybraid_sim::record::Record;
 use skybraid_sim::{FlowSetup, Observer, PacketEvent, PathSetup, Setup};
 use skybraid_units::{Instant, Seed};
 
+use crate::algorithms::{self, Classes, Fault};
 use crate::error::{Interrupted, bad_input, from_system};
 use crate::run::Run;
 
@@ -18,6 +20,8 @@ use crate::run::Run;
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Scenario {
     scenario: skybraid_scenario::Scenario,
+    /// The file that errors name.
+    file: String,
 }
 
 #[pymethods]
@@ -27,7 +31,7 @@ impl Scenario {
     fn parse(text: &str, file: &str, overrides: Vec<(String, String)>) -> PyResult<Self> {
         let scenario = skybraid_scenario::Scenario::parse(text, Path::new(file), &overrides)
             .map_err(bad_input)?;
-        Ok(Self { scenario })
+        Ok(Self { scenario, file: file.to_string() })
     }
 
     #[getter]
@@ -90,8 +94,24 @@ impl Scenario {
         Ok(list)
     }
 
-    /// Simulates the scenario with this root seed.
-    #[pyo3(signature = (seed, tables, progress = None, captures = None))]
+    /// The algorithms that the driver has to bring along: kind and name, each once.
+    fn custom(&self) -> BTreeSet<(&'static str, String)> {
+        let transports = self.scenario.flows.iter().map(|flow| &flow.transport);
+        let names = transports.flat_map(|transport| {
+            let scheduler = transport.scheduler.custom().map(|it| ("scheduler", it.name()));
+            let control = transport.congestion.custom().map(|it| ("congestion", it.name()));
+            scheduler.into_iter().chain(control)
+        });
+        names.map(|(kind, name)| (kind, name.to_string())).collect()
+    }
+
+    /// Simulates the scenario with this root seed. `schedulers` and `congestion` are the classes that
+    /// the scenario may name.
+    #[pyo3(signature = (
+        seed, tables, progress = None, captures = None,
+        schedulers = Classes::new(), congestion = Classes::new()
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn run(
         &self,
         py: Python<'_>,
@@ -99,17 +119,25 @@ impl Scenario {
         tables: Vec<String>,
         progress: Option<Py<PyAny>>,
         captures: Option<&str>,
+        schedulers: Classes,
+        congestion: Classes,
     ) -> PyResult<Run> {
-        let setup = self.setup(seed, record(&tables)?);
+        let mut setup = self.setup(seed, record(&tables)?);
+        let fault = Fault::default();
+        algorithms::bring(py, &mut setup, &self.file, &schedulers, &congestion, &fault)?;
         let paths: Vec<String> = self.paths();
         let captures = captures
             .map(|folder| Captures::create(Path::new(folder), &paths))
             .transpose()
             .map_err(from_system)?;
         let clock = clock();
-        let mut watch = Watch { progress, captures, clock, last: clock, failed: None };
+        let mut watch =
+            Watch { progress, captures, clock, last: clock, failed: None, fault: fault.clone() };
         let outcome = py.detach(|| skybraid_sim::run(&setup, &mut watch));
         let wall_s = clock.elapsed().as_secs_f64();
+        if let Some(raised) = fault.take() {
+            return Err(raised);
+        }
         if let Some(failed) = watch.failed {
             return Err(failed);
         }
@@ -211,11 +239,13 @@ struct Watch {
     clock: std::time::Instant,
     last: std::time::Instant,
     failed: Option<PyErr>,
+    /// Of algorithms written in Python.
+    fault: Fault,
 }
 
 impl Observer for Watch {
     fn progress(&mut self, now: Instant) -> bool {
-        if self.failed.is_some() {
+        if self.failed.is_some() || self.fault.is_noted() {
             return false;
         }
         let Some(progress) = &self.progress else { return true };

@@ -23,3 +23,4 @@ pub use compose::load_path;
 pub use error::ScenarioError;
 pub use inputs::Input;
 pub use scenario::{AddressChange, Flow, Host, Path, Requirement, Scenario};
+pub use wording::unknown as unknown_name;

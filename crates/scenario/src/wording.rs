@@ -4,7 +4,7 @@
 pub(crate) const DATE: &str = "$__toml_private_datetime";
 
 /// A name that is not known: what it is, and what there is, with the likeliest one suggested.
-pub(crate) fn unknown(what: &str, found: &str, known: &[&str]) -> String {
+pub fn unknown(what: &str, found: &str, known: &[&str]) -> String {
     let mut text = format!("unknown {what} `{found}`");
     if let Some(likely) = likeliest(found, known) {
         text.push_str(&format!("; did you mean `{likely}`?"));

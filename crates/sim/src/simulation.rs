@@ -337,18 +337,19 @@ impl<'a> Simulation<'a> {
             if self.world.record.decisions {
                 let decisions = &mut self.world.outcome.decisions;
                 side.endpoint.take_decisions(&mut |decision| {
-                    let (paths, reason) = match decision.choice {
-                        Choice::Send(paths, reason) => (paths.bits(), reason),
-                        Choice::Wait { reason, .. } => (0, reason),
+                    let (paths, reason, waits_for, until) = match decision.choice {
+                        Choice::Send(paths, reason) => (paths.bits(), reason, None, None),
+                        Choice::Wait { reason, path, until } => (0, reason, path, until),
                     };
-                    let message = decision.first_message;
                     decisions.push(DecisionRow {
                         at: decision.at,
                         flow,
                         vehicle,
-                        message,
+                        message: decision.first_message,
                         paths,
                         reason,
+                        waits_for,
+                        until,
                     });
                 });
             }

@@ -317,4 +317,24 @@ mod tests {
         assert_eq!(rfc.rto_min, Duration::from_secs(1));
         assert_eq!(TransportConfig::of(Profile::Linux), TransportConfig::default());
     }
+
+    #[test]
+    fn the_profile_of_linux_deploys_every_algorithm_that_differs_there() {
+        for about in CongestionConfig::ALL {
+            let usual = CongestionConfig::by_name(about.name);
+            let deployed = usual.clone().map(|mut config| {
+                config.deploy();
+                config
+            });
+            assert_eq!(usual != deployed, !about.linux.is_empty(), "{}", about.name);
+        }
+        for about in SchedulerConfig::ALL {
+            let usual = SchedulerConfig::by_name(about.name);
+            let deployed = usual.clone().map(|mut config| {
+                config.deploy();
+                config
+            });
+            assert_eq!(usual != deployed, !about.linux.is_empty(), "{}", about.name);
+        }
+    }
 }

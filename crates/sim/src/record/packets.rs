@@ -1,6 +1,7 @@
 //! Packets and scheduling decisions, on request.
 
 use skybraid_link::Cause;
+use skybraid_transport::PathId;
 use skybraid_transport::scheduler::Reason;
 use skybraid_units::Instant;
 
@@ -66,4 +67,9 @@ pub struct DecisionRow {
     pub paths: u64,
     /// Why.
     pub reason: Reason,
+    /// For "wait": the path that is worth waiting for by the connection's own numbering, if it is one
+    /// in particular.
+    pub waits_for: Option<PathId>,
+    /// For "wait": when the scheduler asked to be asked again at the latest, if it did.
+    pub until: Option<Instant>,
 }

@@ -34,7 +34,11 @@ pub struct Config {
     pub compat: Compat,
 }
 
-impl Check for Config {}
+impl Check for Config {
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
+}
 
 impl Config {
     /// A fresh instance.

@@ -53,6 +53,10 @@ impl Check for Config {
         }
         Ok(())
     }
+
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
 }
 
 /// RFC 3390: `min(4·MSS, max(2·MSS, 4380 bytes))`, in packets.

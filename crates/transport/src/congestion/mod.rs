@@ -210,10 +210,18 @@ pub struct PathBasics {
     pub seed: Seed,
 }
 
+/// Makes congestion controls of a kind that the driver brings along.
+pub trait Factory: Debug + Send + Sync {
+    /// A fresh instance for a path.
+    fn build(&self, path: &PathBasics) -> Box<dyn Congestion>;
+}
+
 algorithms! {
     /// A congestion control and its parameters.
     CongestionConfig, "congestion control",
-    fn build(self) (&self, path: &PathBasics) -> Box<dyn Congestion> => (path), {
+    fn build(self) (&self, path: &PathBasics) -> Box<dyn Congestion> => (path),
+    custom dyn Factory, absent reno::Config::default(),
+    {
         Reno => reno,
         Cubic => cubic,
         Lia => lia,

@@ -62,7 +62,11 @@ impl Default for Config {
     }
 }
 
-impl Check for Config {}
+impl Check for Config {
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
+}
 
 impl Config {
     /// A fresh instance.

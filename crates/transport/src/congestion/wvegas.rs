@@ -66,6 +66,10 @@ impl Check for Config {
         }
         Ok(())
     }
+
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
 }
 
 impl Config {

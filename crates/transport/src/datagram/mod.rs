@@ -11,7 +11,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::endpoint::{Decision, Transmit};
 use crate::rtt::{RtoRule, RttEstimator};
-use crate::scheduler::{Choice, Scheduler, Unit};
+use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{Body, Datagram, IPV4_HEADER, Report, Segment, UDP_HEADER};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
 
@@ -39,6 +39,8 @@ pub struct Datagrams {
     inbox: Inbox,
     /// The reordering engine reads one-way latencies.
     learns: bool,
+    /// When to ask a scheduler again that waits.
+    wait_until: Instant,
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
 }
@@ -108,6 +110,7 @@ impl Datagrams {
             leaving: None,
             learns: inbox.wants_rtt().is_some(),
             inbox,
+            wait_until: Instant::FAR_FUTURE,
             views: paths
                 .iter()
                 .enumerate()
@@ -244,7 +247,8 @@ impl Datagrams {
 
     fn choose(&mut self, now: Instant, message: &Message, len: u32) -> Option<PathSet> {
         if let [_] = self.paths.as_slice() {
-            return Some(PathSet::only(PathId(0)));
+            let only = PathSet::only(PathId(0));
+            return self.follow(now, message.id, Choice::Send(only, Reason::OnlyPath));
         }
         if self.reports {
             self.refresh_views(now);
@@ -259,13 +263,22 @@ impl Datagrams {
             window: Bytes::new(u64::MAX),
             blocked: 0,
         };
+        self.wait_until = Instant::FAR_FUTURE;
         let choice = self.scheduler.choose(now, &unit, &self.views);
+        self.follow(now, message.id, choice)
+    }
+
+    /// Notes a decision and gives the paths to send on, if any.
+    fn follow(&mut self, now: Instant, first_message: u32, choice: Choice) -> Option<PathSet> {
         if let Some(decisions) = &mut self.decisions {
-            decisions.push(Decision { at: now, first_message: message.id, choice });
+            decisions.push(Decision { at: now, first_message, choice });
         }
         match choice {
             Choice::Send(paths, _) => (!paths.is_empty()).then_some(paths),
-            Choice::Wait { .. } => None,
+            Choice::Wait { until, .. } => {
+                self.wait_until = until.unwrap_or(Instant::FAR_FUTURE);
+                None
+            }
         }
     }
 
@@ -288,7 +301,7 @@ impl Datagrams {
 
     /// When to call [`wake`](Self::wake).
     pub fn next_wakeup(&self) -> Instant {
-        self.inbox.next_wakeup()
+        self.wait_until.min(self.inbox.next_wakeup())
     }
 
     /// Lets waits end.

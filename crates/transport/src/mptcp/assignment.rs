@@ -49,11 +49,17 @@ impl Connection {
 
     fn choose(&mut self, now: Instant, chunk: &Chunk) -> Option<PathSet> {
         if let [only] = self.subflows.as_mut_slice() {
-            if only.is_established() && only.has_room(chunk.len) {
-                return Some(PathSet::only(only.id));
+            let choice = if !only.is_established() {
+                Choice::wait(Reason::NoPath)
+            } else if only.has_room(chunk.len) {
+                Choice::Send(PathSet::only(only.id), Reason::OnlyPath)
+            } else {
+                Choice::wait(Reason::WindowFull)
+            };
+            if matches!(choice, Choice::Wait { .. }) {
+                only.note_limited();
             }
-            only.note_limited();
-            return None;
+            return self.follow(now, chunk.first_message, choice);
         }
         self.views.clear();
         self.views.extend(self.subflows.iter().map(|subflow| subflow.view(chunk.len)));
@@ -75,7 +81,12 @@ impl Connection {
             blocked: self.blocked,
         };
         let choice = self.scheduler.choose(now, &unit, &self.views);
-        self.note_decision(now, chunk.first_message, choice);
+        self.follow(now, chunk.first_message, choice)
+    }
+
+    /// Notes a decision and gives the paths to send on, if any.
+    fn follow(&mut self, now: Instant, first_message: u32, choice: Choice) -> Option<PathSet> {
+        self.note_decision(now, first_message, choice);
         match choice {
             Choice::Send(paths, _) if !paths.is_empty() => Some(paths),
             Choice::Send(..) => None,

@@ -143,6 +143,10 @@ impl Check for Config {
         }
         self.rules().check()
     }
+
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
 }
 
 #[derive(Debug)]

@@ -77,6 +77,10 @@ impl Check for Config {
     fn check(&self) -> Result<(), Wrong> {
         self.rules().check()
     }
+
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
 }
 
 #[derive(Debug)]

@@ -59,6 +59,10 @@ impl Check for Config {
         }
         Ok(())
     }
+
+    fn deploy(&mut self) {
+        self.compat = Compat::Linux;
+    }
 }
 
 impl Config {

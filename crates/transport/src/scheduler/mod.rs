@@ -193,6 +193,12 @@ pub trait Scheduler: Debug + Send {
     }
 }
 
+/// Makes schedulers of a kind that the driver brings along.
+pub trait Factory: Debug + Send + Sync {
+    /// A fresh instance.
+    fn build(&self) -> Box<dyn Scheduler>;
+}
+
 /// The usable paths that `unit` may take: regular ones, or the backup paths if there is no regular
 /// one.
 pub fn candidates(paths: &[PathView]) -> impl Iterator<Item = &PathView> + Clone {
@@ -271,7 +277,9 @@ pub fn wait_for_room(paths: &[PathView]) -> Choice {
 algorithms! {
     /// A scheduler and its parameters.
     SchedulerConfig, "scheduler",
-    fn build(self) (&self) -> Box<dyn Scheduler> => (), {
+    fn build(self) (&self) -> Box<dyn Scheduler> => (),
+    custom dyn Factory, absent single::Config::default(),
+    {
         Single => single,
         RoundRobin => round_robin,
         LowRtt => low_rtt,
