@@ -19,7 +19,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, PcapError};
 use skybraid_transport::mpdccp::wire::header as dccp_header;
 use skybraid_transport::segment::Flags;
-use skybraid_transport::wire::tcp_options;
+use skybraid_transport::wire::{carries_mptcp, tcp_options};
 use skybraid_transport::{Body, Segment};
 use skybraid_units::Instant;
 
@@ -159,7 +159,12 @@ fn from_pcap(error: PcapError) -> Error {
 fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
     let net = entry.path as u8;
     let (vehicle, ground) = (Ipv4Addr::new(10, net, 0, 1), Ipv4Addr::new(10, net, 0, 2));
-    let ports = (40_000 + entry.flow as u16, 5_000 + entry.flow as u16);
+    // Several subflows over one path differ in the vehicle's port.
+    let subflow = match &entry.segment.body {
+        Body::Tcp(tcp) => u16::from(tcp.subflow),
+        _ => 0,
+    };
+    let ports = (40_000 + 64 * entry.flow as u16 + subflow, 5_000 + entry.flow as u16);
     let (from, to, source, target) = if entry.uplink {
         (vehicle, ground, ports.0, ports.1)
     } else {
@@ -183,6 +188,10 @@ fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
             }
             if tcp.len > 0 {
                 builder = builder.psh();
+            }
+            // MPTCP closes by its own option; its subflows stay.
+            if tcp.flags.has(Flags::FIN) && !carries_mptcp(entry.segment, tcp) {
+                builder = builder.fin();
             }
             let builder = builder.options_raw(&options).map_err(Error::other)?;
             let payload = vec![0; tcp.len as usize];

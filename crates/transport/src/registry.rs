@@ -425,6 +425,8 @@ mod tests {
             segment: skybraid_units::Bytes::new(1000),
             initial_window: skybraid_units::Bytes::new(10_000),
             initial_threshold: skybraid_units::Bytes::new(u64::MAX),
+            sack: true,
+            seed: skybraid_units::Seed::default(),
         };
         let custom = CongestionConfig::by_name("python:mine").unwrap().build(&basics);
         assert_eq!(custom.window(), reno::Config::default().build(&basics).window());

@@ -24,9 +24,69 @@ const fn mptcp_room(segment: &Segment, tcp: &Tcp) -> u32 {
     segment.size.saturating_sub(fixed + tcp.len)
 }
 
+/// The segment carries an MPTCP option.
+pub const fn carries_mptcp(segment: &Segment, tcp: &Tcp) -> bool {
+    mptcp_room(segment, tcp) > 0
+}
+
 fn timestamp(at: Instant) -> [u8; 4] {
     // Milliseconds, as most stacks count; the low 32 bits, as on the wire.
     ((at.as_nanos() / 1_000_000) as u32).to_be_bytes()
+}
+
+fn mptcp_options(tcp: &Tcp, options: &mut Vec<u8>) {
+    let has = |flags| tcp.flags.has(flags);
+    match (has(Flags::SYN), has(Flags::JOIN), has(Flags::ACK)) {
+        (true, false, false) => options.extend([KIND_MPTCP, 4, 0x01, 0x01]),
+        (true, false, true) => {
+            options.extend([KIND_MPTCP, 12, 0x01, 0x01]);
+            options.extend(SERVER_KEY);
+        }
+        (true, true, false) => {
+            options.extend([KIND_MPTCP, 12, 0x10, tcp.subflow]);
+            options.extend(SERVER_TOKEN);
+            options.extend([0; 4]);
+        }
+        (true, true, true) => {
+            options.extend([KIND_MPTCP, 16, 0x10, tcp.subflow]);
+            options.extend([0; 12]);
+        }
+        (false, true, _) => {
+            options.extend([KIND_MPTCP, 24, 0x10, 0]);
+            options.extend([0; 20]);
+        }
+        (false, false, _) if tcp.len > 0 || has(Flags::FIN) => {
+            let fin = if has(Flags::FIN) { 0x10 } else { 0 };
+            options.extend([KIND_MPTCP, 22, 0x20, 0x01 | 0x04 | 0x08 | fin]);
+            options.extend((tcp.data_ack as u32).to_be_bytes());
+            options.extend(tcp.dsn.to_be_bytes());
+            // A DATA_FIN by itself: subflow sequence number 0, length 1 (RFC 8684 §3.3.3).
+            let alone = tcp.len == 0;
+            let seq = if alone { 0 } else { tcp.seq.wrapping_add(1) as u32 };
+            options.extend(seq.to_be_bytes());
+            options.extend((if alone { 1 } else { tcp.len as u16 }).to_be_bytes());
+        }
+        (false, false, _) => {
+            options.extend([KIND_MPTCP, 8, 0x20, 0x01]);
+            options.extend((tcp.data_ack as u32).to_be_bytes());
+            address_options(tcp, options);
+        }
+    }
+}
+
+/// ADD_ADDR for IPv4 with its HMAC, its echo, REMOVE_ADDR.
+fn address_options(tcp: &Tcp, options: &mut Vec<u8>) {
+    let address = [10, tcp.address, 0, 2];
+    if tcp.flags.has(Flags::ECHO_ADDRESS) {
+        options.extend([KIND_MPTCP, 8, 0x31, tcp.address]);
+        options.extend(address);
+    } else if tcp.flags.has(Flags::ADD_ADDRESS) {
+        options.extend([KIND_MPTCP, 16, 0x30, tcp.address]);
+        options.extend(address);
+        options.extend([0; 8]);
+    } else if tcp.flags.has(Flags::REMOVE_ADDRESS) {
+        options.extend([KIND_MPTCP, 4, 0x40, tcp.address]);
+    }
 }
 
 /// The options of a TCP header, padded to whole words. At most 40 bytes.
@@ -52,34 +112,8 @@ pub fn tcp_options(segment: &Segment, tcp: &Tcp) -> Vec<u8> {
             options.extend((end as u32).to_be_bytes());
         }
     }
-    let answers = tcp.flags.has(Flags::ACK);
-    match (mptcp_room(segment, tcp), syn, tcp.flags.has(Flags::JOIN), answers) {
-        (0, ..) => {}
-        (_, true, false, false) => options.extend([KIND_MPTCP, 4, 0x01, 0x01]),
-        (_, true, false, true) => {
-            options.extend([KIND_MPTCP, 12, 0x01, 0x01]);
-            options.extend(SERVER_KEY);
-        }
-        (_, true, true, false) => {
-            options.extend([KIND_MPTCP, 12, 0x10, 1]);
-            options.extend(SERVER_TOKEN);
-            options.extend([0; 4]);
-        }
-        (_, true, true, true) => {
-            options.extend([KIND_MPTCP, 16, 0x10, 1]);
-            options.extend([0; 12]);
-        }
-        (8, false, ..) => {
-            options.extend([KIND_MPTCP, 8, 0x20, 0x01]);
-            options.extend((tcp.data_ack as u32).to_be_bytes());
-        }
-        (_, false, ..) => {
-            options.extend([KIND_MPTCP, 22, 0x20, 0x01 | 0x04 | 0x08]);
-            options.extend((tcp.data_ack as u32).to_be_bytes());
-            options.extend(tcp.dsn.to_be_bytes());
-            options.extend((tcp.seq.wrapping_add(1) as u32).to_be_bytes());
-            options.extend((tcp.len as u16).to_be_bytes());
-        }
+    if carries_mptcp(segment, tcp) {
+        mptcp_options(tcp, &mut options);
     }
     while !options.len().is_multiple_of(4) {
         options.push(0);
@@ -129,6 +163,23 @@ mod tests {
             0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 101, 0x03, 0xe8, 0, 0,
         ];
         assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn an_announced_address_a_lone_data_fin_and_a_third_acknowledgement_fill_the_room_they_are_given()
+     {
+        for (flags, extra, kind_at, subtype) in [
+            (Flags::ADD_ADDRESS, 8 + 16, 20, 0x30),
+            (Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), 8 + 8, 20, 0x31),
+            (Flags::REMOVE_ADDRESS, 8 + 4, 20, 0x40),
+            (Flags::FIN, 24, 12, 0x20),
+            (Flags::JOIN, 24, 12, 0x10),
+        ] {
+            let tcp = Tcp { flags: Flags::ACK.and(flags), ..ACK };
+            let options = tcp_options(&segment(40 + 12 + extra, tcp), &tcp);
+            assert_eq!(options.len() as u32, 12 + extra, "{flags:?}");
+            assert_eq!((options[kind_at], options[kind_at + 2]), (30, subtype), "{flags:?}");
+        }
     }
 
     #[test]

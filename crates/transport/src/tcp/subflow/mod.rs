@@ -426,16 +426,18 @@ impl Subflow {
                     }
                     self.syn_at = Instant::FAR_FUTURE;
                     self.rto_at = Instant::FAR_FUTURE;
-                    if self.joins {
-                        self.receiver.acknowledge_now();
-                    }
                 }
                 State::AwaitingFourthAck => {
                     self.state = State::Established;
+                    self.rtt.end_back_off();
+                    self.rto_at = Instant::FAR_FUTURE;
                     event = Some(Event::Established);
                 }
                 State::Closed | State::SynSent | State::Established => {}
                 State::Removed => return None,
+            }
+            if tcp.flags.has(Flags::JOIN) {
+                self.receiver.acknowledge_now();
             }
             self.process_ack(now, tcp, siblings);
         }
@@ -484,6 +486,7 @@ impl Subflow {
         self.syn_due = false;
         if self.joins {
             self.state = State::AwaitingFourthAck;
+            self.rto_at = now + self.rtt.timeout();
             return None;
         }
         self.state = State::Established;

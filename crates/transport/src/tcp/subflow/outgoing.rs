@@ -23,6 +23,8 @@ const SACK_BLOCKS_WITH_DATA_ACK: u8 = 2;
 const ADD_ADDRESS_OPTION: u32 = 16;
 const ADDRESS_ECHO_OPTION: u32 = 8;
 const REMOVE_ADDRESS_OPTION: u32 = 4;
+/// Bytes of MP_JOIN on the third acknowledgement (RFC 8684 §3.2).
+const JOIN_HMAC_OPTION: u32 = 24;
 
 impl Subflow {
     /// The largest payload of a segment on a path of that MTU.
@@ -124,7 +126,7 @@ impl Subflow {
 
     /// An acknowledgement that says something of the connection.
     pub fn signal_segment(&mut self, now: Instant, stamp: &Stamp, flags: Flags) -> Segment {
-        let mut segment = self.ack_segment(now, stamp);
+        let mut segment = self.bare_ack(now, stamp, flags);
         segment.size += if flags.has(Flags::ECHO_ADDRESS) {
             ADDRESS_ECHO_OPTION
         } else if flags.has(Flags::ADD_ADDRESS) {
@@ -136,17 +138,37 @@ impl Subflow {
         } else {
             0
         };
+        segment
+    }
+
+    /// The acknowledgement that ends the handshake of a joined subflow, with the client's HMAC; sent
+    /// until the server answers it (RFC 8684 §3.2).
+    fn third_ack(&mut self, now: Instant, stamp: &Stamp) -> Segment {
+        self.receiver.acknowledge();
+        let mut segment = self.bare_ack(now, stamp, Flags::JOIN);
+        segment.size += JOIN_HMAC_OPTION - DSS_ACK_OPTION;
+        segment
+    }
+
+    /// An acknowledgement without SACK blocks: other options take their room.
+    fn bare_ack(&self, now: Instant, stamp: &Stamp, flags: Flags) -> Segment {
+        let mut segment = self.acknowledgement(now, stamp, Sacks::NONE);
         if let Body::Tcp(tcp) = &mut segment.body {
             tcp.flags = tcp.flags.and(flags);
-            // Address options leave no room for SACK beside them.
-            tcp.sacks = Sacks::NONE;
         }
         segment
     }
 
     pub(super) fn ack_segment(&mut self, now: Instant, stamp: &Stamp) -> Segment {
+        if self.state == State::AwaitingFourthAck {
+            return self.third_ack(now, stamp);
+        }
         let room = if self.multipath { SACK_BLOCKS_WITH_DATA_ACK } else { SACK_BLOCKS };
         let sacks = self.acknowledge(room);
+        self.acknowledgement(now, stamp, sacks)
+    }
+
+    fn acknowledgement(&self, now: Instant, stamp: &Stamp, sacks: Sacks) -> Segment {
         let options =
             TIMESTAMP_OPTION + sacks.wire_bytes() + if self.multipath { DSS_ACK_OPTION } else { 0 };
         Segment {

@@ -243,7 +243,13 @@ impl Subflow {
                 self.rto_at = Instant::FAR_FUTURE;
                 return Some(Event::Unanswered);
             }
-            State::Closed | State::AwaitingFourthAck | State::Removed => {
+            State::AwaitingFourthAck => {
+                self.rtt.back_off();
+                self.receiver.acknowledge_now();
+                self.rto_at = now + self.rtt.timeout();
+                return None;
+            }
+            State::Closed | State::Removed => {
                 self.rto_at = Instant::FAR_FUTURE;
                 return None;
             }
