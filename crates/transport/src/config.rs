@@ -51,7 +51,7 @@ impl Protocol {
 
     /// Every message arrives, sooner or later.
     pub const fn is_reliable(self) -> bool {
-        matches!(self, Self::Tcp | Self::Mptcp)
+        matches!(self, Self::Tcp | Self::Mptcp | Self::ParallelTcp)
     }
 
     /// It uses one path and no more.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::scheduler::{SchedulerConfig, low_rtt};
+use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_transport::{
     Body, Class, Endpoint, Message, PathId, PathInfo, Protocol, Role, Segment, TransportConfig,
 };
@@ -151,6 +152,9 @@ impl Network {
             scheduler: SchedulerConfig::LowRtt(low_rtt::Config::default()),
             segment: Some(Bytes::new(SEGMENT)),
             ack_every: 1,
+            // The TCP of the years in which the couplings were defined: RFC 6675.
+            loss_detection: LossDetection::Sack,
+            proportional_reduction: false,
             receive_buffer: Bytes::new(1 << 40),
             ..TransportConfig::default()
         };

@@ -130,6 +130,8 @@ pub struct Subflow {
     peak_mark: u64,
     /// Bytes acknowledged since the last loss, and between it and the one before.
     since_loss: u64,
+    /// Bytes found lost by time since the last acknowledgement.
+    lost_between: u64,
     between_losses: u64,
     /// The pace at which segments leave, and when the next one may.
     pace: Option<Rate>,
@@ -206,6 +208,7 @@ impl Subflow {
             peak: [0; 2],
             peak_mark: 0,
             since_loss: 0,
+            lost_between: 0,
             between_losses: 0,
             pace_at: Instant::ZERO,
             pace_holds: false,

@@ -55,7 +55,7 @@ impl Subflow {
             latest_rtt: progress.latest_rtt,
             in_flight: Bytes::new(in_flight),
             in_flight_after: Bytes::new(self.board.in_flight()),
-            lost: Bytes::new(progress.lost),
+            lost: Bytes::new(progress.lost + core::mem::take(&mut self.lost_between)),
             window_limited: limited,
             recovering: self.is_recovering(),
             rate: progress.rate,
@@ -215,7 +215,9 @@ impl Subflow {
         if self.board.judge_at() <= now {
             let lost = self.loss(now);
             let undelivered = self.board.in_flight() + self.board.lost();
+            let before = self.board.lost();
             let found = self.board.detect(now, self.is_recovering(), self.srtt());
+            self.lost_between += self.board.lost() - before;
             if found && self.recovery == Recovery::Open {
                 self.enter_recovery(&lost, undelivered, siblings);
                 self.ask_control();
