@@ -48,13 +48,15 @@ pub(crate) fn use_of_paths(
     if config.protocol.is_single_path() && used.len() > 1 {
         let names: Vec<&str> =
             used.iter().filter_map(|index| paths.get(*index)).map(|it| it.name.as_str()).collect();
+        let others = match config.protocol {
+            Protocol::Tcp => "`mptcp` or `parallel_tcp`",
+            _ => "`mp_dccp`",
+        };
         let problem = format!(
-            "{} uses one path, found {} ({}); name one with `paths`, or use protocol `{}`",
+            "{} uses one path, found {} ({}); name one with `paths`, or use protocol {others}",
             config.protocol.name(),
             used.len(),
             names.join(", "),
-            if config.protocol == Protocol::Tcp { Protocol::Mptcp } else { Protocol::MpDccp }
-                .name()
         );
         return Err(("paths".to_string(), problem));
     }

@@ -3,6 +3,9 @@
 use std::path::Path;
 
 use skybraid_scenario::Scenario;
+use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::registry::About;
+use skybraid_transport::scheduler::SchedulerConfig;
 
 /// A scenario of two paths and one flow.
 const GOOD: &str = r#"name = "test"
@@ -42,6 +45,11 @@ fn refused_override(key: &str, value: &str, expected: &str) {
     check(&error(GOOD, &[(key.into(), value.into())]), expected, key);
 }
 
+/// The names of a registry as an error lists them.
+fn names(all: &[About]) -> String {
+    all.iter().map(|about| format!("`{}`", about.name)).collect::<Vec<_>>().join(", ")
+}
+
 fn check(found: &str, expected: &str, input: &str) {
     assert_eq!(found, expected, "\n{input}");
 }
@@ -76,7 +84,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         12,
         r#"transport = { congestion_control = "reno" }"#,
-        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `protocol`, `paths`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `initial_window`, `initial_threshold`, `segment`, `sack`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `report_every`, `tx_queue`, `drop_expired`, `keep_alive`, `probe_every`)",
+        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `profile`, `paths`, `initial_threshold`, `segment`, `protocol`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `initial_window`, `loss_detection`, `proportional_reduction`, `pacing`, `idle_restart`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `report_every`, `path_manager`, `peer_multipath`, `opportunistic_retransmission`, `penalisation`, `bufferbloat_mitigation`, `tx_queue`, `drop_expired`, `keep_alive`, `probe_every`)",
     );
 }
 
@@ -100,22 +108,31 @@ fn an_unknown_name_is_named_with_those_there_are() {
     refused_at_line(
         12,
         r#"transport = { protocol = "mptpc" }"#,
-        "scenarios/x.toml:12: flow.video.transport.protocol: unknown protocol `mptpc`; did you mean `mptcp`? (expected one of `udp`, `tcp`, `mptcp`, `parallel_tcp`)",
+        "scenarios/x.toml:12: flow.video.transport.protocol: unknown protocol `mptpc`; did you mean `mptcp`? (expected one of `udp`, `tcp`, `mptcp`, `parallel_tcp`, `dccp`, `mp-dccp`, `mp_dccp`)",
     );
     refused_at_line(
         12,
         r#"transport = { scheduler = "low-rtt" }"#,
-        "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `low-rtt`; did you mean `low_rtt`? (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`, `low_rtt_wait`, `blest`, `ecf`, `otias`, `linux`, `mutran`, `by_class`, `adaptive_cheapest_path`, `handover`)",
+        &format!(
+            "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `low-rtt`; did you mean `low_rtt`? (expected one of {})",
+            names(SchedulerConfig::ALL)
+        ),
     );
     refused_at_line(
         12,
         r#"transport = { scheduler = "psychic" }"#,
-        "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `psychic` (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`, `low_rtt_wait`, `blest`, `ecf`, `otias`, `linux`, `mutran`, `by_class`, `adaptive_cheapest_path`, `handover`)",
+        &format!(
+            "scenarios/x.toml:12: flow.video.transport.scheduler: unknown scheduler `psychic` (expected one of {})",
+            names(SchedulerConfig::ALL)
+        ),
     );
     refused_at_line(
         12,
         r#"transport = { congestion = "cubik" }"#,
-        "scenarios/x.toml:12: flow.video.transport.congestion: unknown congestion control `cubik`; did you mean `cubic`? (expected one of `reno`, `cubic`, `ccid2`)",
+        &format!(
+            "scenarios/x.toml:12: flow.video.transport.congestion: unknown congestion control `cubik`; did you mean `cubic`? (expected one of {})",
+            names(CongestionConfig::ALL)
+        ),
     );
     refused_at_line(
         12,
@@ -504,7 +521,10 @@ fn a_wrong_override_is_named_by_its_key() {
     refused_override(
         "flow.video.transport.scheduler",
         "psychic",
-        "override `flow.video.transport.scheduler`: unknown scheduler `psychic` (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`, `low_rtt_wait`, `blest`, `ecf`, `otias`, `linux`, `mutran`, `by_class`, `adaptive_cheapest_path`, `handover`)",
+        &format!(
+            "override `flow.video.transport.scheduler`: unknown scheduler `psychic` (expected one of {})",
+            names(SchedulerConfig::ALL)
+        ),
     );
     refused_override(
         "seed",
@@ -553,5 +573,35 @@ fn a_scenario_without_path_or_flow_is_refused() {
     assert_eq!(
         error("duration = '1s'\n[path.lte]\npreset = 'lte-aerial'", &[]),
         "scenarios/x.toml: flow: found no flow, expected at least one table `[flow.NAME]`"
+    );
+}
+
+#[test]
+fn a_flow_rides_only_with_another_that_is_a_stream_of_its_own() {
+    let control = |with: &str, more: &str| {
+        format!(
+            "[flow.control]\nfrom = \"ground\"\nwith = \"{with}\"\n{more}\
+             traffic = {{ kind = \"cbr\", rate = \"1Mbit/s\", packet = \"125B\" }}\n"
+        )
+    };
+    for (added, expected) in [
+        (
+            control("vidio", ""),
+            "scenarios/x.toml:16: flow.control.with: unknown flow `vidio`; did you mean `video`? (expected one of `video`, `control`)",
+        ),
+        (
+            control("control", ""),
+            "scenarios/x.toml:16: flow.control.with: found the flow itself, expected another one",
+        ),
+        (
+            control("video", "transport = { protocol = \"tcp\" }\n"),
+            "scenarios/x.toml:17: flow.control.transport: a flow that rides `with` another takes that one's transport; found both",
+        ),
+    ] {
+        refused_at_end(&added, expected);
+    }
+    refused_at_end(
+        "[[event]]\nat = \"1s\"\nflow.video.remove_path = \"loe\"\n",
+        "scenarios/x.toml:16: event[0].flow.video.remove_path: unknown path `loe`; did you mean `leo`? (expected one of `lte`, `leo`)",
     );
 }
