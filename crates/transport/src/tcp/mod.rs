@@ -1,5 +1,6 @@
 //! TCP, as one subflow of a connection: what is outstanding, what has arrived, and when to send.
 
+pub mod ceiling;
 pub mod prr;
 pub mod rack;
 pub mod rate;

@@ -12,6 +12,7 @@ use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 use crate::congestion::{Congestion, PathBasics, Sibling, Siblings};
 use crate::rtt::RttEstimator;
 use crate::segment::{Body, Flags, Segment, Tcp};
+use crate::tcp::ceiling::Ceiling;
 use crate::tcp::prr::Reduction;
 use crate::tcp::receiver::Receiver;
 use crate::tcp::scoreboard::{Chunk, LossDetection, Scoreboard};
@@ -140,7 +141,8 @@ pub struct Subflow {
     pace_holds: bool,
     /// Windows are paced although the control sets no pace.
     paces_windows: bool,
-    mitigates_bufferbloat: bool,
+    /// Bounds the window where bufferbloat is mitigated.
+    ceiling: Option<Ceiling>,
     idle_restart: bool,
     /// Recoveries reduce the window by RFC 9937, and the one under way.
     proportional: bool,
@@ -213,7 +215,7 @@ impl Subflow {
             pace_at: Instant::ZERO,
             pace_holds: false,
             paces_windows: config.pacing,
-            mitigates_bufferbloat: config.bufferbloat_mitigation,
+            ceiling: config.bufferbloat_mitigation.then(|| Ceiling::new(u64::from(segment))),
             idle_restart: config.idle_restart,
             proportional: config.proportional_reduction,
             reduction: None,

@@ -56,7 +56,7 @@ impl Subflow {
             in_flight: Bytes::new(in_flight),
             in_flight_after: Bytes::new(self.board.in_flight()),
             lost: Bytes::new(progress.lost + core::mem::take(&mut self.lost_between)),
-            window_limited: limited,
+            window_limited: limited && !self.is_capped(),
             recovering: self.is_recovering(),
             rate: progress.rate,
         };
@@ -105,6 +105,11 @@ impl Subflow {
             self.flight_mark = self.board.next();
         }
         self.rtt.sample(rtt, new_flight);
+        if let (Some(ceiling), Some(srtt), Some(least)) =
+            (&mut self.ceiling, self.rtt.srtt(), self.rtt.least())
+        {
+            ceiling.sampled(new_flight, self.window, srtt, least);
+        }
     }
 
     fn leave_recovery(&mut self, now: Instant, progress: &Progress) {
@@ -139,6 +144,11 @@ impl Subflow {
         }
     }
 
+    /// Not the network but the ceiling limits the window.
+    fn is_capped(&self) -> bool {
+        self.ceiling.as_ref().is_some_and(|ceiling| ceiling.bytes() <= self.window)
+    }
+
     fn note_loss(&mut self) {
         self.between_losses = core::mem::take(&mut self.since_loss);
     }
@@ -158,13 +168,8 @@ impl Subflow {
         if self.pace.is_none() && self.paces_windows && self.rtt.srtt().is_some() {
             self.pace = Some(window_pace(self.window, self.window < self.threshold, self.srtt()));
         }
-        if self.mitigates_bufferbloat
-            && let (Some(srtt), Some(least)) = (self.rtt.srtt(), self.rtt.least())
-            && srtt > least * 2
-        {
-            let share = 2.0 * least.as_secs_f64() / srtt.as_secs_f64();
-            let cap = (self.window as f64 * share) as u64;
-            self.window = self.window.min(cap.max(2 * u64::from(self.segment)));
+        if let Some(ceiling) = &self.ceiling {
+            self.window = self.window.min(ceiling.bytes());
         }
     }
 
