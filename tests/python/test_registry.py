@@ -36,9 +36,15 @@ def toml(value: object) -> Any:
 
 def listed(entry: dict[str, Any]) -> dict[str, Any]:
     """Every parameter of an entry that is not left out by default, with that default."""
-    parameters = {it["name"]: SAMPLES[it["unit"]] if it["default"] == "required" else it["default"] for it in
-                  entry["parameters"] if it["default"] != "none"}  # fmt: skip
-    return {name: toml(value) for name, value in parameters.items()}
+    found = {}
+    for parameter in entry["parameters"]:
+        default = parameter["default"]
+        if default == "required":
+            default = SAMPLES[parameter["unit"]]
+        elif default == "none" or default.startswith("("):
+            continue
+        found[parameter["name"]] = toml(default)
+    return found
 
 
 def refusals(transport: dict[str, Any], traffic: dict[str, Any]) -> list[str]:
@@ -47,7 +53,7 @@ def refusals(transport: dict[str, Any], traffic: dict[str, Any]) -> list[str]:
     for protocol in registry("protocols"):
         tables = {
             "duration": "1s",
-            "path": {"only": {"uplink": {"rate": "1Mbit/s"}, "downlink": {"rate": "1Mbit/s"}}},
+            "path": {name: {"uplink": {"rate": "1Mbit/s"}, "downlink": {"rate": "1Mbit/s"}} for name in ("a", "b")},
             "flow": {
                 "one": {"from": "vehicle", "traffic": traffic, "transport": transport | {"protocol": protocol["name"]}}
             },

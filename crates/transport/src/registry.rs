@@ -16,7 +16,8 @@ pub struct Parameter {
     pub name: &'static str,
     /// Its unit, or what it counts.
     pub unit: &'static str,
-    /// Its default, as it would be written.
+    /// Its default, as it would be written; in parentheses and words where it depends on something else,
+    /// `none` where it is left out, `required` where it must be given.
     pub default: &'static str,
     /// What it does.
     pub summary: &'static str,

@@ -24,7 +24,7 @@ pub const ABOUT: About = About {
         Parameter {
             name: "initial_window",
             unit: "packets",
-            default: "RFC 3390: 2 to 4",
+            default: "(RFC 3390: 2 to 4)",
             summary: "window at the start",
         },
         Parameter {

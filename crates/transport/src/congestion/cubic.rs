@@ -50,7 +50,7 @@ pub const ABOUT: About = About {
         Parameter {
             name: "hystart",
             unit: "none, classic or plus",
-            default: "plus; with compat linux classic",
+            default: "(plus; classic with compat linux)",
             summary: "what ends slow start beside a loss: nothing, a rising round-trip time as in \
                       Linux, or HyStart++, which RFC 9438 §4.10 recommends",
         },

@@ -20,7 +20,7 @@ pub const ABOUT: About = About {
     parameters: &[Parameter {
         name: "increase",
         unit: "segments per round trip",
-        default: "1/n²",
+        default: "(1/n²)",
         summary: "growth in congestion avoidance",
     }],
 };

@@ -31,7 +31,7 @@ pub const ABOUT: About = About {
         Parameter {
             name: "lambda",
             unit: "ratio",
-            default: "1.0, with linux 1.2",
+            default: "(1.0; 1.2 with compat linux)",
             summary: "λ at the start",
         },
         Parameter { name: "lambda_min", unit: "ratio", default: "1.0", summary: "least λ" },

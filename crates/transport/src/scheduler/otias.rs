@@ -28,7 +28,7 @@ pub const ABOUT: About = About {
         Parameter {
             name: "queue",
             unit: "segments",
-            default: "no bound",
+            default: "(no bound)",
             summary: "a path on which that many wait is not used",
         },
     ],
