@@ -89,6 +89,7 @@ impl core::ops::AddAssign for ConnectionTotals {
 /// One end of a connection.
 ///
 /// See the crate's documentation for the order of calls.
+#[allow(clippy::large_enum_variant, reason = "made once per connection and never moved")]
 #[derive(Debug)]
 pub enum Endpoint {
     /// Unreliable datagrams.

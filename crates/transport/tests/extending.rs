@@ -95,6 +95,7 @@ mod tests {
             deadline: None,
             carried_by: PathSet::EMPTY,
             backlog: Bytes::ZERO,
+            window: Bytes::new(u64::MAX),
             window_room: Bytes::new(u64::MAX),
             blocked: 0,
         };

@@ -1,10 +1,9 @@
 //! A connection: messages in, packets out, on one or several subflows.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant, Seed};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::subflow::{Event, Subflow};
 use crate::congestion::{Sibling, Siblings};
@@ -47,10 +46,7 @@ impl Connection {
         let segment = config.segment.map_or(room, Bytes::get).clamp(1, room) as u32;
         let subflow = |(index, info): (usize, &PathInfo)| {
             let id = PathId(index as u8);
-            // One stream of draws for each subflow and end of the connection.
-            let name = format!("{role:?} {index}");
-            let seed = Seed(config.seed.stream(&name).next_u64());
-            Subflow::new(config, id, *info, role, multipath, segment, tells, seed)
+            Subflow::new(config, id, *info, role, multipath, segment, tells)
         };
         let mut subflows: Vec<Subflow> = paths.iter().enumerate().map(subflow).collect();
         if role == Role::Client

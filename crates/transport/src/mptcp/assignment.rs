@@ -10,7 +10,7 @@ use crate::endpoint::Decision;
 use crate::scheduler::{Choice, Reason, Unit};
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
-use crate::{Class, PathSet};
+use crate::{Class, PathId, PathSet};
 
 /// A holder with a window of at most this many segments is always helped out.
 const SMALL_WINDOW_SEGMENTS: u64 = 4;
@@ -98,9 +98,18 @@ impl Connection {
     }
 
     fn note_decision(&mut self, at: Instant, first_message: u32, choice: Choice) {
-        if let Some(decisions) = &mut self.decisions {
-            decisions.push(Decision { at, first_message, choice });
-        }
+        let Some(decisions) = &mut self.decisions else { return };
+        // Schedulers know subflows, readers know paths.
+        let path_of = |id: PathId| self.subflows.get(id.index()).map_or(id, |subflow| subflow.path);
+        let choice = match choice {
+            Choice::Send(subflows, reason) => {
+                Choice::Send(subflows.iter().map(path_of).collect(), reason)
+            }
+            Choice::Wait { reason, path, until } => {
+                Choice::Wait { reason, path: path.map(path_of), until }
+            }
+        };
+        decisions.push(Decision { at, first_message, choice });
     }
 
     /// The next chunk of data that has never been sent, if the peer's window admits it. A chunk holds

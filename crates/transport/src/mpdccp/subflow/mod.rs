@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
@@ -118,8 +119,10 @@ impl Subflow {
         multipath: bool,
         segment: u32,
         tells_rtt: Option<RttKind>,
-        seed: Seed,
     ) -> Self {
+        // One stream of draws for each subflow and end of the connection.
+        let name = format!("{role:?} {}", id.0);
+        let seed = Seed(config.seed.stream(&name).next_u64());
         let control = config.congestion.build(&PathBasics {
             segment: Bytes::new(u64::from(segment)),
             initial_window: Bytes::new(

@@ -204,6 +204,9 @@ impl Subflow {
 
     /// The earliest instant at which [`wake`](Self::wake) has something to do.
     pub fn next_wakeup(&self) -> Instant {
+        if self.state == State::Removed {
+            return Instant::FAR_FUTURE;
+        }
         // What waited may have been acknowledged or taken back in the meantime.
         let paced = self.pace_holds && self.may_send();
         let pace = if paced { self.pace_at } else { Instant::FAR_FUTURE };
