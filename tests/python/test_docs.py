@@ -28,8 +28,10 @@ def first_sentence(text: str) -> str:
 
 def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [heads, ("---",) * len(heads), *rows]
-    return "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines).replace("| --- ", "|---").replace(
-        "|--- |", "|---|"
+    return (
+        "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
+        .replace("| --- ", "|---")
+        .replace("|--- |", "|---|")
     )
 
 
@@ -46,7 +48,7 @@ def differences() -> str:
         for it in registry(kind)
         if it["linux"]
     ]
-    return table(("name", "kind", "with `compat = \"linux\"`"), rows)
+    return table(("name", "kind", 'with `compat = "linux"`'), rows)
 
 
 TABLES = {kind: listed(kind) for kind in ("protocols", "reordering", "schedulers", "congestion")}
@@ -134,7 +136,9 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "heading", "head", "elsewhere"), PLACES, ids=[place or "run" for place, *_ in PLACES])
+@pytest.mark.parametrize(
+    ("place", "heading", "head", "elsewhere"), PLACES, ids=[place or "run" for place, *_ in PLACES]
+)
 def test_the_document_names_the_keys_that_the_parser_takes(
     place: str, heading: str, head: str, elsewhere: set[str]
 ) -> None:
@@ -157,14 +161,17 @@ def test_so_it_does_for_the_effects_of_a_link(effect: str, place: str) -> None:
 @pytest.mark.parametrize("place", ["event.0.path.one", "event.0.flow.data", "event.0"])
 def test_so_it_does_for_events(place: str) -> None:
     parser = taken(place)
-    heads = {"event.0": "## `[[event]]`", "event.0.path.one": "`path.NAME.KEY`:", "event.0.flow.data": "`flow.NAME.KEY`:"}
+    heads = {
+        "event.0": "## `[[event]]`",
+        "event.0.path.one": "`path.NAME.KEY`:",
+        "event.0.flow.data": "`flow.NAME.KEY`:",
+    }
     assert rows(heads[place], "key").keys() == parser
 
 
 def test_so_it_does_for_requirements() -> None:
-    section = SCENARIO.read_text(encoding="utf-8").split("\n| `require` |", 1)[1]
-    table = section.split("\n\n", 1)[0]
-    assert set(re.findall(r"(\w+) = ", table)) == taken("flow.data.require")
+    section = SCENARIO.read_text(encoding="utf-8").split("\n### `require`\n", 1)[1].split("\n### ", 1)[0]
+    assert set(re.findall(r"(\w+) = ", section)) == taken("flow.data.require")
 
 
 OTHER_VALUES = {"none", "all", "from the smallest MTU"}
@@ -179,7 +186,7 @@ def values(key: str, default: str) -> Any:
 
 
 @pytest.mark.parametrize(("key", "cells"), rows("### `transport`", "key").items(), ids=rows("### `transport`", "key"))
-def test_a_key_of_a_transport_with_its_default_means_the_same_as_without(key: str, cells: list[str]) -> None:
+def test_a_key_of_a_transport_takes_its_default_which_is_also_the_guides(key: str, cells: list[str]) -> None:
     default = cells[0].strip("`")
     assert default
     if default not in OTHER_VALUES:
@@ -206,24 +213,11 @@ def test_every_scenario_of_a_document_is_one(file: Path) -> None:
         Scenario(text, "example.toml")
 
 
-def test_the_guides_path_carries_nothing_while_its_address_is_gone_and_comes_back_as_a_new_subflow() -> None:
-    (text,) = (text for text in examples(TRANSPORT) if "remove_path" in text)
-    results = run(Scenario(text, "example.toml"), tables=["messages", "packets", "subflows"])
-    packets = results.tables["packets"].filter(pl.col("path") == "lte")
-    away = packets.filter(pl.col("in_ns").is_between(4_000_000_000, 7_999_999_999))
-    assert away.height == 0
-    assert packets.filter(pl.col("in_ns") < 4_000_000_000).height > 100
-    assert packets.filter(pl.col("in_ns") > 8_000_000_000).height > 100
-    of_lte = results.tables["subflows"].filter(pl.col("path") == "lte")
-    assert sorted(of_lte["subflow"].unique()) == [0, 2]
-    messages = results.tables["messages"]
-    assert messages.filter(pl.col("sent_ns") < 11_000_000_000)["delivered_ns"].null_count() == 0
-
-
 def test_the_guides_flows_share_a_connection_and_control_is_sent_twice() -> None:
     (text,) = (text for text in examples(TRANSPORT) if "with = " in text)
     results = run(Scenario(text, "example.toml"), tables=["messages", "subflows"])
     assert results.tables["subflows"]["flow"].unique().to_list() == ["video"]
-    sent = {flow: of["copies_sent"].mean() for (flow,), of in results.tables["messages"].group_by("flow")}
-    assert sent["control"] > 1.8
-    assert sent["video"] < 1.1
+    messages = results.tables["messages"]
+    copies = {flow: messages.filter(pl.col("flow") == flow)["copies_sent"] for flow in ("control", "video")}
+    assert (copies["control"] == 2).sum() > 0.9 * copies["control"].len()
+    assert (copies["video"] == 1).sum() > 0.9 * copies["video"].len()

@@ -11,8 +11,7 @@ use skybraid_transport::rtt::RtoRule;
 use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_units::Bytes;
 
-const BEGIN: &str =
-    "<!-- defaults: kept by a test of the transport crate; SKYBRAID_UPDATE_DOCS=1 writes it anew -->\n";
+const BEGIN: &str = "<!-- defaults: kept by a test of the transport crate; SKYBRAID_UPDATE_DOCS=1 writes it anew -->\n";
 const END: &str = "<!-- end of defaults -->";
 
 fn size(bytes: Bytes) -> String {
@@ -103,7 +102,8 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
 
 /// A row for each key, with what a profile changes and nothing where it changes nothing.
 fn table() -> String {
-    let mut text = "| key | no profile | `ns2` | `rfc` | `linux` |\n|---|---|---|---|---|\n".to_string();
+    let mut text =
+        "| key | no profile | `ns2` | `rfc` | `linux` |\n|---|---|---|---|---|\n".to_string();
     let profiles =
         [Profile::Ns2, Profile::Rfc, Profile::Linux].map(|it| keys(&TransportConfig::of(it)));
     for (place, (key, usual)) in keys(&TransportConfig::default()).into_iter().enumerate() {
