@@ -3,6 +3,7 @@
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=\.) (?=[A-Z])", " ".join(text.split()))[0]
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [heads, ("---",) * len(heads), *rows]
     return (
         "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
