@@ -1,0 +1,224 @@
+"""The documents say what the code does: tables of algorithms and of keys, and examples that fly."""
+
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from skybraid import Scenario, ScenarioError, registry, run
+
+DOCS = Path(__file__).parents[2] / "docs"
+TRANSPORT = DOCS / "transport.md"
+SCENARIO = DOCS / "scenario.md"
+
+# Generated tables.
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
+
+
+def first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.) (?=[A-Z])", " ".join(text.split()))[0]
+
+
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    return (
+        "".join(f"| {' | '.join(map(cell, line))} |\n" for line in lines)
+        .replace("| --- ", "|---")
+        .replace("|--- |", "|---|")
+    )
+
+
+def listed(kind: str) -> str:
+    rows = [(f"`{it['name']}`", first_sentence(it["summary"]), it["source"]) for it in registry(kind)]
+    return table(("name", "what it does", "source"), rows)
+
+
+def differences() -> str:
+    kinds = {"schedulers": "scheduler", "congestion": "congestion control", "reordering": "reordering engine"}
+    rows = [
+        (f"`{it['name']}`", what, it["linux"][:1].lower() + it["linux"][1:].rstrip("."))
+        for kind, what in kinds.items()
+        for it in registry(kind)
+        if it["linux"]
+    ]
+    return table(("name", "kind", 'with `compat = "linux"`'), rows)
+
+
+TABLES = {kind: listed(kind) for kind in ("protocols", "reordering", "schedulers", "congestion")}
+TABLES["linux"] = differences()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_guides_tables_are_those_of_the_registry(name: str) -> None:
+    text = TRANSPORT.read_text(encoding="utf-8")
+    begin = f"<!-- {name}: from the registry; SKYBRAID_UPDATE_DOCS=1 writes it anew -->\n"
+    before, rest = text.split(begin)
+    found, after = rest.split(f"<!-- end of {name} -->", 1)
+    if os.environ.get("SKYBRAID_UPDATE_DOCS"):
+        found = TABLES[name]
+        TRANSPORT.write_text(f"{before}{begin}{found}<!-- end of {name} -->{after}", encoding="utf-8")
+    assert found == TABLES[name], "SKYBRAID_UPDATE_DOCS=1 writes the table anew"
+
+
+# Tables of keys.
+
+FLIGHT: dict[str, Any] = {
+    "duration": "1s",
+    "path": {"one": {"uplink": {"rate": "1Mbit/s"}, "downlink": {"rate": "1Mbit/s"}}},
+    "flow": {"data": {"from": "vehicle", "traffic": {"kind": "bulk"}}},
+}
+"""What every scenario needs."""
+
+
+def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    both = base | more
+    for key in base.keys() & more.keys():
+        if isinstance(base[key], dict) and isinstance(more[key], dict):
+            both[key] = merged(base[key], more[key])
+    return both
+
+
+def at(place: str, value: object) -> dict[str, Any]:
+    """A flight with a key set, its place written with dots; a number is a position in a list."""
+    for step in reversed(place.split(".")):
+        value = [value] if step.isdigit() else {step: value}
+    assert isinstance(value, dict)
+    return merged(FLIGHT, value)
+
+
+def taken(place: str) -> set[str]:
+    """The keys that the parser takes at a place, as it says when it meets one that it does not know."""
+    with pytest.raises(ScenarioError) as caught:
+        Scenario.build(at(f"{place}.no_such_key" if place else "no_such_key", 1))
+    found = re.search(r"expected one of ([^)]*)\)", str(caught.value))
+    assert found, caught.value
+    return set(re.findall(r"`([^`]+)`", found[1]))
+
+
+def rows(heading: str, first_head: str) -> dict[str, list[str]]:
+    """A table of the document's section: the other cells by the names in the first one."""
+    section = SCENARIO.read_text(encoding="utf-8").split(f"\n{heading}\n", 1)[1]
+    lines = section.split(f"\n| {first_head} |", 1)[1].splitlines()[2:]
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        first, *others = (part.strip() for part in re.split(r"(?<!\\)\|", line)[1:-1])
+        for name in re.findall(r"`([^`]+)`", first):
+            found[name] = others
+    return found
+
+
+def effect_keys(effect: str) -> set[str]:
+    """Keys of DRX, handovers and their like, which share a table; `.KEY` repeats the last one's place."""
+    found: set[str] = set()
+    section = SCENARIO.read_text(encoding="utf-8").split("\n### `drx`,", 1)[1].split("\n## ", 1)[0]
+    for line in section.splitlines():
+        if line.startswith(f"| `{effect}."):
+            names = re.findall(r"`([^`]+)`", line.split("|")[1])
+            found |= {name.rpartition(".")[2] for name in names}
+    return found
+
+
+PLACES = [
+    ("path.one", "## `[path.NAME]`", "key", {"uplink", "downlink"}),
+    ("path.one.uplink", "`uplink.KEY` and `downlink.KEY`:", "key", set[str]()),
+    ("flow.data", "## `[flow.NAME]`", "key", set[str]()),
+    ("flow.data.transport", "### `transport`", "key", set[str]()),
+    ("", "## The run", "key", {"path", "flow", "event"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "heading", "head", "elsewhere"), PLACES, ids=[place or "run" for place, *_ in PLACES]
+)
+def test_the_document_names_the_keys_that_the_parser_takes(
+    place: str, heading: str, head: str, elsewhere: set[str]
+) -> None:
+    assert rows(heading, head).keys() | elsewhere == taken(place)
+
+
+@pytest.mark.parametrize(
+    ("effect", "place"),
+    [
+        ("drx", "path.one.drx"),
+        ("handover", "path.one.handover"),
+        ("reconfiguration", "path.one.reconfiguration"),
+        ("harq", "path.one.uplink.harq"),
+    ],
+)
+def test_so_it_does_for_the_effects_of_a_link(effect: str, place: str) -> None:
+    assert effect_keys(effect) == taken(place)
+
+
+@pytest.mark.parametrize("place", ["event.0.path.one", "event.0.flow.data", "event.0"])
+def test_so_it_does_for_events(place: str) -> None:
+    parser = taken(place)
+    heads = {
+        "event.0": "## `[[event]]`",
+        "event.0.path.one": "`path.NAME.KEY`:",
+        "event.0.flow.data": "`flow.NAME.KEY`:",
+    }
+    assert rows(heads[place], "key").keys() == parser
+
+
+def test_so_it_does_for_requirements() -> None:
+    section = SCENARIO.read_text(encoding="utf-8").split("\n### `require`\n", 1)[1].split("\n### ", 1)[0]
+    assert set(re.findall(r"(\w+) = ", section)) == taken("flow.data.require")
+
+
+OTHER_VALUES = {"none", "all", "from the smallest MTU"}
+"""Defaults that stand for a key left out."""
+
+
+def values(key: str, default: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {default}")["value"]
+    except tomllib.TOMLDecodeError:
+        return default
+
+
+@pytest.mark.parametrize(("key", "cells"), rows("### `transport`", "key").items(), ids=rows("### `transport`", "key"))
+def test_a_key_of_a_transport_takes_its_default_which_is_also_the_guides(key: str, cells: list[str]) -> None:
+    default = cells[0].strip("`")
+    assert default
+    if default not in OTHER_VALUES:
+        Scenario.build(at(f"flow.data.transport.{key}", values(key, default)))
+        # The guide's table, which is held against the code, names the same default.
+        if key not in {"profile", "paths"}:
+            guide = re.search(rf"^\| `{key}` \| `([^`]+)` \|", TRANSPORT.read_text(encoding="utf-8"), re.MULTILINE)
+            assert guide
+            assert guide[1] == default.strip('"')
+
+
+# Examples.
+
+
+def examples(file: Path) -> list[str]:
+    """The scenarios of a document: the TOML blocks that say how long they are."""
+    blocks = re.findall(r"```toml\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL)
+    return [block for block in blocks if re.search(r"^duration = ", block, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("file", sorted(DOCS.glob("*.md")), ids=lambda file: file.name)
+def test_every_scenario_of_a_document_is_one(file: Path) -> None:
+    for text in examples(file):
+        Scenario(text, "example.toml")
+
+
+def test_the_guides_flows_share_a_connection_and_control_is_sent_twice() -> None:
+    (text,) = (text for text in examples(TRANSPORT) if "with = " in text)
+    results = run(Scenario(text, "example.toml"), tables=["messages", "subflows"])
+    assert results.tables["subflows"]["flow"].unique().to_list() == ["video"]
+    messages = results.tables["messages"]
+    copies = {flow: messages.filter(pl.col("flow") == flow)["copies_sent"] for flow in ("control", "video")}
+    assert (copies["control"] == 2).sum() > 0.9 * copies["control"].len()
+    assert (copies["video"] == 1).sum() > 0.9 * copies["video"].len()
