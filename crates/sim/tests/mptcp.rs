@@ -10,6 +10,7 @@ use skybraid_sim::record::SubflowRow;
 use skybraid_sim::{AddressChange, Host, Outcome, PathSetup, Setup, Silent, run};
 use skybraid_transport::mptcp::path_manager::PathManager;
 use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_transport::{Class, PathId, PathInfo, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant};
 use support::*;
@@ -92,6 +93,36 @@ fn a_removed_address_ends_its_subflow_and_an_added_one_begins_another() {
     let delivered = outcome.flows[0].blocks().flatten().map(|row| row.delivered().is_some());
     let in_order = delivered.collect::<Vec<_>>();
     assert!(in_order.is_sorted_by(|before, after| before >= after), "nothing is missing between");
+}
+
+// Source: RFC 8684 §3.3.3; edge case 15 of the algorithm reference, §12.
+#[test]
+fn a_connection_outlives_the_loss_of_all_its_addresses() {
+    let change = |ms, path, added| AddressChange {
+        at: Instant::from_millis(ms),
+        flow: 0,
+        path: PathId(path),
+        added,
+    };
+    let changes = vec![change(3000, 0, false), change(3001, 1, false), change(5000, 1, true)];
+    let flows = vec![flow("f", BULK, mptcp("low_rtt"), 2)];
+    let setup = Setup { address_changes: changes, ..setup(10, 1, two_paths(), flows) };
+    let outcome = run(&setup, &mut Silent).unwrap();
+    assert_eq!(acked(&outcome, 0, 4, 10) + acked(&outcome, 1, 4, 5), 0);
+    assert!(acked(&outcome, 1, 6, 10) > 3_000_000);
+}
+
+// Source: edge case 11 of the algorithm reference, §12.
+#[test]
+fn data_that_arrives_on_two_subflows_is_no_duplicate_acknowledgement_on_either() {
+    for loss_detection in [LossDetection::Rack, LossDetection::NewReno] {
+        let config = TransportConfig { loss_detection, ..mptcp("redundant") };
+        let flows = vec![flow("f", cbr(4.0, 1200), config, 2)];
+        let outcome = simulate(10, 1, two_paths(), flows);
+        let sum = |of: fn(&SubflowRow) -> u64| outcome.subflows.iter().map(of).sum::<u64>();
+        assert_eq!((sum(|row| row.retransmitted), sum(|row| row.reductions)), (0, 0));
+        assert!(packets(&outcome).iter().all(|count| *count > 3000));
+    }
 }
 
 // Source: RFC 8684 §2.5.

@@ -82,6 +82,8 @@ fn any_stream() -> impl Strategy<Value = TransportConfig> {
 /// Data that left although the peer's window, as far as it had been heard of, did not admit it.
 #[derive(Default)]
 struct BeyondWindow {
+    /// For each host the end of the window that it advertised last.
+    advertised: [u64; 2],
     /// For each direction of data: windows on their way, by arrival, and the newest that has arrived.
     windows: [Vec<(Instant, u64)>; 2],
     open: [u64; 2],
@@ -96,6 +98,11 @@ impl Observer for BeyondWindow {
     fn packet(&mut self, event: &PacketEvent<'_>) {
         let Body::Tcp(tcp) = &event.segment.body else { return };
         let (own, other) = (usize::from(!event.uplink), usize::from(event.uplink));
+        // RFC 8684 §3.3.4; edge case 13 of the algorithm reference, §12.
+        if tcp.window_end < self.advertised[own] {
+            self.found = Some(format!("the window moved left at {}", event.entered));
+        }
+        self.advertised[own] = tcp.window_end;
         let open = &mut self.open[own];
         self.windows[own].retain(|(at, end)| {
             if *at <= event.entered {

@@ -231,10 +231,20 @@ impl Connection {
         }
         match choice {
             Choice::Send(paths, _) => {
-                let with_room = self.views.iter().filter(|view| view.usable && view.has_room);
-                let chosen: PathSet =
-                    with_room.map(|view| view.id).filter(|id| paths.contains(*id)).collect();
-                (!chosen.is_empty()).then_some(chosen)
+                let chosen =
+                    || self.views.iter().filter(|view| view.usable && paths.contains(view.id));
+                let with_room: PathSet =
+                    chosen().filter(|view| view.has_room).map(|view| view.id).collect();
+                if !with_room.is_empty() {
+                    return Some(with_room);
+                }
+                // A scheduler that names full paths alone means to queue there, as far as a queue goes.
+
+                let queue: PathSet = chosen()
+                    .filter(|view| view.queued.get() < self.tx_queue * view.segment.get())
+                    .map(|view| view.id)
+                    .collect();
+                (!queue.is_empty()).then_some(queue)
             }
             Choice::Wait { until, .. } => {
                 self.wait_until = until.unwrap_or(Instant::FAR_FUTURE);

@@ -25,6 +25,9 @@ pub struct Addresses {
     announced: VecDeque<(PathId, Instant, u8)>,
     /// To be said at once.
     due: VecDeque<(Flags, PathId)>,
+    /// A subflow has been established: the connection stands, even while it has none (break before
+    /// make, RFC 8684 §3.3.3).
+    stands: bool,
 }
 
 impl Addresses {
@@ -52,7 +55,7 @@ impl Addresses {
 impl Connection {
     /// A subflow was established: with the first one the connection stands, and others may follow.
     pub(super) fn established(&mut self, now: Instant) {
-        let first = self.subflows.iter().filter(|subflow| subflow.is_established()).count() == 1;
+        let first = !core::mem::replace(&mut self.addresses.stands, true);
         match (self.role, self.config.path_manager) {
             (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
                 self.subflows.iter_mut().for_each(|subflow| subflow.open(true));
@@ -85,7 +88,7 @@ impl Connection {
         if !alive && room {
             self.add_subflow(path);
         }
-        let stands = self.subflows.iter().any(crate::tcp::subflow::Subflow::is_established);
+        let stands = self.addresses.stands;
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.path == path) {
             subflow.open(stands);
         }
@@ -94,14 +97,15 @@ impl Connection {
     /// An address has gone: the subflows over `path` end, others take over what they carried, and the
     /// peer is told (RFC 8684 §3.4.2).
     pub fn remove_path(&mut self, path: PathId) {
-        self.drop_subflows(path);
+        self.drop_subflows(path, None);
         self.addresses.due.push_back((Flags::REMOVE_ADDRESS, path));
     }
 
-    fn drop_subflows(&mut self, path: PathId) {
+    fn drop_subflows(&mut self, path: PathId, except: Option<usize>) {
         for own in 0..self.subflows.len() {
             if let Some(subflow) = self.subflows.get_mut(own)
                 && subflow.path == path
+                && Some(own) != except
                 && !subflow.is_removed()
             {
                 subflow.remove();
@@ -111,7 +115,7 @@ impl Connection {
         self.addresses.announced.retain(|(announced, ..)| *announced != path);
     }
 
-    pub(super) fn receive_address(&mut self, _now: Instant, tcp: &Tcp) {
+    pub(super) fn receive_address(&mut self, tcp: &Tcp) {
         let path = PathId(tcp.address);
         if tcp.flags.has(Flags::ADD_ADDRESS) {
             if tcp.flags.has(Flags::ECHO_ADDRESS) {
@@ -124,7 +128,8 @@ impl Connection {
             }
         }
         if tcp.flags.has(Flags::REMOVE_ADDRESS) {
-            self.drop_subflows(path);
+            // The subflow that brings the news is one of an address that has come back.
+            self.drop_subflows(path, Some(usize::from(tcp.subflow)));
         }
     }
 

@@ -220,7 +220,7 @@ impl Connection {
         {
             subflow.acknowledge_now();
         }
-        self.receive_address(now, tcp);
+        self.receive_address(tcp);
         self.handle(now, event, own);
     }
 
