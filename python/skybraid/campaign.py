@@ -32,7 +32,8 @@ PCAP = "pcap"
 
 _POLL_S = 0.1
 
-_Job, _Done = TypeVar("_Job"), TypeVar("_Done")
+_Job = TypeVar("_Job")
+_Done = TypeVar("_Done")
 
 
 def run(

@@ -19,7 +19,7 @@ from skybraid.campaign import Gauge, on_all_cores, seeds_of
 from skybraid.errors import ResultError, ScenarioError
 from skybraid.folder import write_whole
 from skybraid.scenario import Scenario
-from skybraid.summary import TOTALS, one_run
+from skybraid.summary import PERCENTILES, TOTALS, one_run
 
 if TYPE_CHECKING:
     import os
@@ -110,11 +110,14 @@ def compare(
             algorithms.registered(algorithms.CONGESTION),
         )
         key = {**combination._asdict(), "seed": number}
-        return [key | _row(stats, deadlines_ms.get(stats.flow)) for stats in native.flow_stats()]
+        return [key | _row(stats, deadlines_ms.get(stats.flow), chosen.paths) for stats in native.flow_stats()]
 
     rows = [row for rows in on_all_cores(fly, jobs, gauge, progress) for row in rows]
-    overrides = {"congestion": pl.String, "seed": pl.UInt64, "deadline_ms": pl.Float64}
-    return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=overrides)
+    # A column without a single value has a type too.
+    real = ["deadline_ms", "within_deadline", *(f"delay_{name}_ms" for name in PERCENTILES)]
+    real += [f"share_{path}" for path in chosen.paths]
+    types: dict[str, type[pl.DataType]] = {"congestion": pl.String, "seed": pl.UInt64} | dict.fromkeys(real, pl.Float64)
+    return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
 
 
 def text(frame: pl.DataFrame) -> str:
@@ -133,7 +136,9 @@ def text(frame: pl.DataFrame) -> str:
     lines = [keys + [title for titles in flows.values() for title in titles]]
     for _, rows in groupby(medians.to_dicts(), key=lambda row: [row[key] for key in keys]):
         of_flows = list(rows)
-        lines.append([of_flows[0][key] or "–" for key in keys] + [cell for row in of_flows for cell in _cells(row, shares)])
+        lines.append(
+            [of_flows[0][key] or "–" for key in keys] + [cell for row in of_flows for cell in _cells(row, shares)]
+        )
     return _aligned(lines, len(keys), {name: len(titles) for name, titles in flows.items()})
 
 
@@ -201,7 +206,7 @@ def _deadlines_ms(scenario: Scenario) -> dict[str, float]:
     return found
 
 
-def _row(stats: FlowStats, deadline_ms: float | None) -> dict[str, Any]:
+def _row(stats: FlowStats, deadline_ms: float | None, paths: Sequence[str]) -> dict[str, Any]:
     met, trials = stats.met(deadline_ms)
     flow = one_run(stats)
     return (
@@ -213,7 +218,7 @@ def _row(stats: FlowStats, deadline_ms: float | None) -> dict[str, Any]:
         }
         | {f"delay_{name}_ms": delay_ms for name, delay_ms in flow.delay_ms.items()}
         | {total: getattr(flow, total) for total in TOTALS}
-        | {f"share_{path}": share for path, share in flow.share.items()}
+        | {f"share_{path}": flow.share.get(path) for path in paths}
     )
 
 

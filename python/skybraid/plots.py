@@ -275,7 +275,9 @@ def window(results: Results) -> Figure:
             for index, path in enumerate(results.paths):
                 on_path = own.filter(pl.col("path") == path)
                 for one, label, style in _each_subflow(on_path, path):
-                    _draw(upper, _envelope(one, pl.col("cwnd_bytes") / 1e3), _path_colour(index), label=label, style=style)
+                    _draw(
+                        upper, _envelope(one, pl.col("cwnd_bytes") / 1e3), _path_colour(index), label=label, style=style
+                    )
                     _draw(lower, _envelope(one, pl.col("srtt_ns") / 1e6), _path_colour(index), label=label, style=style)
             upper.set(ylabel="window, kB")
             lower.set(ylabel="smoothed RTT, ms")

@@ -40,7 +40,7 @@ _TAIL_POINTS_PER_DECADE = 24
 
 @dataclass(frozen=True, slots=True)
 class FlowSummary:
-    """A flow over all runs: the numbers of `TOTALS` added up; every other is that of the one run, or the median over runs.
+    """A flow over all runs: `TOTALS` added up, every other number that of the one run, or the median over runs.
 
     Attributes:
         sent: messages handed over by the application.
