@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from conftest import TWO_PATHS, Command
-from skybraid import ResultError, Scenario, ScenarioError, registry, run, scheduler
+from skybraid import ResultError, Scenario, ScenarioError, algorithms, registry, run, scheduler
 from skybraid.algorithms import PathView, Unit
 from skybraid.compare import compare, text, write
 
@@ -51,7 +51,8 @@ def test_a_flow_that_is_not_named_keeps_its_transport(frame: pl.DataFrame) -> No
     assert video["share_near"].to_list() == [1.0] * 4
 
 
-def test_without_names_every_scheduler_meets_every_congestion_control() -> None:
+def test_without_names_every_scheduler_meets_every_congestion_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithms, "_registered", {algorithms.SCHEDULERS: {}, algorithms.CONGESTION: {}})
     scenario = SHORT.with_("duration", "100ms")
     flown = compare(scenario).filter(flow="video").select("protocol", "scheduler", "congestion").rows()
     names = [[entry["name"] for entry in registry(kind)] for kind in ("schedulers", "congestion")]

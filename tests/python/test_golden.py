@@ -96,8 +96,10 @@ ABOUT = """\
 
 def test_every_scheduler_with_every_congestion_control_flies_the_remote_piloting_scenario() -> None:
     scenario = skybraid.Scenario.load(PILOTING).with_all({"duration": "30s", "event": OUTAGES})
-    frame = compare(scenario)
-    names = {kind: [entry["name"] for entry in skybraid.registry(kind)] for kind in ("schedulers", "congestion")}
+    schedulers, congestion = (
+        [entry["name"] for entry in skybraid.registry(kind)] for kind in ("schedulers", "congestion")
+    )
+    frame = compare(scenario, schedulers=schedulers, congestion=congestion)
     flown = frame.filter(pl.col("flow") == "video").select("protocol", "scheduler", "congestion").rows()
-    assert flown == list(product(("mptcp", "mp_dccp"), names["schedulers"], names["congestion"]))
+    assert flown == list(product(("mptcp", "mp_dccp"), schedulers, congestion))
     hold_against("combinations.txt", ABOUT + text(frame) + "\n")

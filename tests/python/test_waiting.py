@@ -1,5 +1,6 @@
 """Head-of-line blocking, blocked windows and refused messages, read through Python."""
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -148,7 +149,8 @@ def test_three_subflows_on_a_path_are_three_lines_of_its_colour(three_ports: Res
         assert len({line.get_linestyle() for line in lines}) == 3
     rows = three_ports.tables["subflows"].filter(pl.col("subflow") == 1)
     # Six seconds have fewer samples than the figure has columns, so that each sample is drawn.
-    assert list(upper.get_lines()[1].get_ydata()) == pytest.approx([size / 1e3 for size in rows["cwnd_bytes"]])
+    drawn_kb = np.asarray(upper.get_lines()[1].get_ydata(), dtype=float)
+    assert drawn_kb == pytest.approx(rows["cwnd_bytes"].to_numpy() / 1e3)
 
 
 def test_the_windows_of_subflows_on_one_path_add_up_when_explained(three_ports: Results) -> None:
