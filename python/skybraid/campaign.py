@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from skybraid import algorithms
 from skybraid import tables as table_files
@@ -31,6 +31,9 @@ PCAP = "pcap"
 """Folder of the packet captures inside a result."""
 
 _POLL_S = 0.1
+
+_Job = TypeVar("_Job")
+_Done = TypeVar("_Done")
 
 
 def run(
@@ -63,7 +66,7 @@ def run(
         Exception: what an algorithm of one's own raised, as it is; no trace of the attempt is left.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
-    numbers = _seeds(chosen, seed, seeds)
+    numbers = seeds_of(chosen, seed, seeds)
     kept = _tables(tables, several=len(numbers) > 1)
     if out is None:
         if pcap:
@@ -89,29 +92,34 @@ class _Flown:
     holder: Run | None
 
 
-class _Gauge:
+class Gauge:
     """How far each run is; also the place where runs are told to stop."""
 
     def __init__(self, runs: int, duration_s: float) -> None:
         self._whole_s = max(runs * duration_s, 1e-9)
-        self._done_s: dict[int, float] = {}
+        self._done_s: dict[Hashable, float] = {}
         self._stop = threading.Event()
 
     def go_on(self) -> None:
+        """Raises `Interrupted` once runs were told to stop."""
         if self._stop.is_set():
             raise Interrupted("stopped before the end; no result was written")
 
     def stop(self) -> None:
+        """Tells all runs to stop."""
         self._stop.set()
 
-    def reporter(self, seed: int) -> Callable[[float], bool]:
+    def reporter(self, run: Hashable) -> Callable[[float], bool]:
+        """What a run tells its simulated time in s, and what tells it whether to go on."""
+
         def report(simulated_s: float) -> bool:
-            self._done_s[seed] = simulated_s
+            self._done_s[run] = simulated_s
             return not self._stop.is_set()
 
         return report
 
     def share(self) -> float:
+        """Share of the simulated time that is done, 0 to 1."""
         return min(sum(list(self._done_s.values())) / self._whole_s, 1.0)
 
 
@@ -127,7 +135,7 @@ def _fly(
     started, clock = utc_now(), time.perf_counter()
     several = len(seeds) > 1
     core = essence(scenario, seeds)
-    gauge = _Gauge(len(seeds), scenario.duration_s)
+    gauge = Gauge(len(seeds), scenario.duration_s)
 
     def fly(seed: int) -> _Flown:
         gauge.go_on()
@@ -155,7 +163,7 @@ def _fly(
             native if folder is None and tables else None,
         )
 
-    flown = _on_all_cores(fly, seeds, gauge, progress)
+    flown = on_all_cores(fly, seeds, gauge, progress)
     wall_s = time.perf_counter() - clock if several else flown[0].wall_s
     results = _judge(scenario, flown, provenance(scenario, seeds, started, wall_s))
     for one in flown:
@@ -171,15 +179,15 @@ def _captures(folder: Path, seed: int | None) -> str:
     return str(captures)
 
 
-def _on_all_cores(
-    fly: Callable[[int], _Flown], seeds: list[int], gauge: _Gauge, progress: Progress | None
-) -> list[_Flown]:
-    """Flies the seeds in worker threads, so that Ctrl-C and the progress stay with the caller's."""
-    workers = min(len(seeds), os.cpu_count() or 1)
+def on_all_cores(
+    fly: Callable[[_Job], _Done], jobs: Sequence[_Job], gauge: Gauge, progress: Progress | None
+) -> list[_Done]:
+    """Flies each job in worker threads, so that Ctrl-C and the progress stay with the caller's."""
+    workers = min(len(jobs), os.cpu_count() or 1)
     with ThreadPoolExecutor(workers, thread_name_prefix="skybraid") as pool:
         try:
-            futures = [pool.submit(fly, seed) for seed in seeds]
-            pending: set[Future[_Flown]] = set(futures)
+            futures = [pool.submit(fly, job) for job in jobs]
+            pending: set[Future[_Done]] = set(futures)
             while pending:
                 done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -231,7 +239,12 @@ def _judge(scenario: Scenario, flown: list[_Flown], origin: dict[str, Any]) -> R
     )
 
 
-def _seeds(scenario: Scenario, seed: int | None, seeds: Iterable[int] | None) -> list[int]:
+def seeds_of(scenario: Scenario, seed: int | None, seeds: Iterable[int] | None) -> list[int]:
+    """The seeds to fly: those that are given, or the scenario's own.
+
+    Raises:
+        ScenarioError: both are given, one twice, none, or one that is no seed.
+    """
     if seed is not None and seeds is not None:
         raise ScenarioError("seed, seeds: found both, expected one of them")
     chosen = [scenario.seed if seed is None else seed] if seeds is None else list(seeds)

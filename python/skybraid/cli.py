@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from skybraid import __version__, algorithms, registry
+from skybraid import compare as compare_room
 from skybraid import explain as explain_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
@@ -99,30 +100,23 @@ def run(
     chosen = Scenario.load(scenario, [_assignment(text) for text in set_ or []])
     numbers = None if seeds is None else _seed_range(seeds)
     label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
-    kept = [] if summary else None if tables is None else [name.strip() for name in tables.split(",")]
+    kept = [] if summary else _listed(tables)
     if decisions:
         sampled = [] if numbers is not None and len(numbers) > 1 else [*table_files.SAMPLED]
         kept = [*(sampled if kept is None else kept), "decisions"]
     if not quiet:
         for warning in chosen.warnings():
             typer.echo(f"note: {warning}", err=True)
-    try:
-        with _progress(shown=not quiet) as told:
-            results = fly(
-                chosen,
-                seed=seed,
-                seeds=numbers,
-                tables=kept,
-                out=default_folder(chosen.name, label) if out is None else out,
-                pcap=pcap,
-                progress=told,
-            )
-    except (SkybraidError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        if plugin:
-            _blame(error)
-        raise
+    with _progress(shown=not quiet) as told, _blaming(plugin):
+        results = fly(
+            chosen,
+            seed=seed,
+            seeds=numbers,
+            tables=kept,
+            out=default_folder(chosen.name, label) if out is None else out,
+            pcap=pcap,
+            progress=told,
+        )
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
@@ -130,6 +124,53 @@ def run(
     elif not quiet:
         _tell(results, has_report=report)
     raise typer.Exit(MET if results.verdict is Verdict.MET else NOT_MET)
+
+
+@app.command()
+def compare(
+    scenario: Annotated[Path, typer.Argument(help="The scenario, a TOML file.", metavar="SCENARIO")],
+    flow: Annotated[
+        str | None, typer.Option(help="Flows whose transport is replaced; by default all.", metavar="A,B")
+    ] = None,
+    schedulers: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
+    congestion: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
+    protocols: Annotated[str, typer.Option(metavar="A,B")] = ",".join(compare_room.PROTOCOLS),
+    seed: Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Several seeds for each combination: 1..10 or 3,5,8.", metavar="A..B")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write a row each flow and flight: .csv or .parquet.", metavar="FILE")
+    ] = None,
+    plugin: Plugins = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fly a scenario with every scheduler and every congestion control, and print a line for each pair."""
+    _load(plugin)
+    if out is not None:
+        compare_room.check_name(out)
+    with _progress(shown=not quiet) as told, _blaming(plugin):
+        frame = compare_room.compare(
+            Scenario.load(scenario, [_assignment(text) for text in set_ or []]),
+            flows=_listed(flow),
+            protocols=_listed(protocols) or [],
+            schedulers=_listed(schedulers),
+            congestion=_listed(congestion),
+            seed=seed,
+            seeds=None if seeds is None else _seed_range(seeds),
+            progress=told,
+        )
+    if out is not None:
+        compare_room.write(frame, out)
+    if as_json:
+        typer.echo(json.dumps(frame.to_dicts(), ensure_ascii=False, allow_nan=False))
+    elif not quiet:
+        typer.echo(compare_room.text(frame))
 
 
 @app.command()
@@ -320,6 +361,19 @@ def _blame(error: Exception) -> NoReturn:
     raise typer.Exit(BAD_INPUT) from error
 
 
+@contextlib.contextmanager
+def _blaming(plugins: list[Path] | None) -> Iterator[None]:
+    """Takes what an algorithm of the user's own raises for that algorithm's fault."""
+    try:
+        yield
+    except (SkybraidError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if plugins:
+            _blame(error)
+        raise
+
+
 def _refuse(words: str) -> NoReturn:
     typer.echo(f"error: {words}", err=True)
     sys.exit(BAD_INPUT)
@@ -330,6 +384,10 @@ def _assignment(text: str) -> tuple[str, str]:
     if not found or not key.strip():
         raise ScenarioError(f"--set: found {text}, expected KEY=VALUE, for example path.lte.uplink.rate=5Mbit/s")
     return key.strip(), value.strip()
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def _seed_range(text: str) -> list[int]:

@@ -281,7 +281,18 @@ class _Flow:
             return
         path.carried_bps = _number(rows["acked_bytes"].sum()) * 8 / (self.active_s * self.runs)
         path.lost, path.reductions = int(rows["lost"].sum()), int(rows["window_reductions"].sum())
-        measured = rows.filter(pl.col("srtt_ns").is_not_null())
+        # A path may carry several subflows, whose windows add up.
+        instants = [key for key in ("seed", "time_ns") if key in rows.columns]
+        measured = (
+            rows.filter(pl.col("srtt_ns").is_not_null())
+            .group_by(instants)
+            .agg(
+                pl.col("srtt_ns").median(),
+                pl.col("cwnd_bytes").sum(),
+                # Without a threshold in any of them the path has none.
+                pl.when(pl.col("ssthresh_bytes").is_not_null().all()).then(pl.col("ssthresh_bytes").sum()),
+            )
+        )
         if measured.height == 0:
             return
         path.rtt_ms = _number(measured["srtt_ns"].median()) / 1e6

@@ -22,7 +22,7 @@ from skybraid.requirements import percent
 from skybraid.statistics import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#999999")
 """Okabe and Ito's palette; black is left to the text and yellow out, since it fades on white."""
+
+LINE_STYLES = ("-", "--", ":", "-.")
+"""Several subflows on one path share its colour and differ in these."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
@@ -268,10 +271,14 @@ def window(results: Results) -> Figure:
         figure = Figure(figsize=(WIDTH_IN, 3.6 * max(len(senders), 1)))
         grid = figure.subplots(2 * max(len(senders), 1), 1, sharex=True, squeeze=False)[:, 0]
         for (flow, side), upper, lower in zip(senders, grid[0::2], grid[1::2], strict=False):
+            own = subflows.filter((pl.col("flow") == flow) & (pl.col("side") == side))
             for index, path in enumerate(results.paths):
-                one = subflows.filter((pl.col("flow") == flow) & (pl.col("side") == side) & (pl.col("path") == path))
-                _draw(upper, _envelope(one, pl.col("cwnd_bytes") / 1e3), _path_colour(index), label=path)
-                _draw(lower, _envelope(one, pl.col("srtt_ns") / 1e6), _path_colour(index), label=path)
+                on_path = own.filter(pl.col("path") == path)
+                for one, label, style in _each_subflow(on_path, path):
+                    _draw(
+                        upper, _envelope(one, pl.col("cwnd_bytes") / 1e3), _path_colour(index), label=label, style=style
+                    )
+                    _draw(lower, _envelope(one, pl.col("srtt_ns") / 1e6), _path_colour(index), label=label, style=style)
             upper.set(ylabel="window, kB")
             lower.set(ylabel="smoothed RTT, ms")
             upper.set_title(f"{flow}, sent by the {side}")
@@ -280,6 +287,14 @@ def window(results: Results) -> Figure:
         _finish(list(grid), results, legend=True)
         figure.align_ylabels()
         return figure
+
+
+def _each_subflow(on_path: pl.LazyFrame, path: str) -> Iterator[tuple[pl.LazyFrame, str, str]]:
+    """The rows, label and line style of each subflow on a path; one that is alone goes by the path's name."""
+    numbers = on_path.select(pl.col("subflow").unique().sort()).collect(engine="streaming")["subflow"].to_list()
+    for place, number in enumerate(numbers):
+        label = path if len(numbers) == 1 else f"{path}, subflow {place + 1}"
+        yield on_path.filter(pl.col("subflow") == number), label, LINE_STYLES[place % len(LINE_STYLES)]
 
 
 KINDS = {

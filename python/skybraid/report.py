@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from skybraid.results import Results
+    from skybraid.summary import FlowSummary
 
 DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#7CC8F2", "#E39BC4", "#B5B5B5")
 """`plots.COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
@@ -106,6 +107,7 @@ def html(results: Results) -> str:
         links=results.links(),
         stories=path_stories(results),
         gaps=longest_gaps(results),
+        waits={name: waits(flow) for name, flow in results.flows.items()},
         delay=_drawing(
             results,
             "delay",
@@ -176,6 +178,42 @@ def longest_gaps(results: Results) -> dict[str, float]:
         if isinstance(longest_ns, int):
             gaps[name] = longest_ns * 1e-9
     return gaps
+
+
+def waits(flow: FlowSummary) -> list[str]:
+    """What kept a flow's messages waiting at its ends, in words; only what happened.
+
+    Head-of-line blocking, the peer's receive window, chunks sent again on another path, messages refused.
+    """
+    told = []
+    if flow.held_messages:
+        told.append(
+            f"{percent(flow.held_messages / max(flow.delivered, 1))} of the messages that arrived had waited for "
+            f"something before them that was missing, {span(flow.held_total_s / flow.held_messages)} on average and "
+            f"{span(flow.held_longest_s)} at most"
+        )
+    if flow.holding_s > 0:
+        told.append(f"the receiver held data of one path until that of another came for {span(flow.holding_s)} in all")
+    if flow.window_blocked_times:
+        told.append(
+            f"the peer's receive window kept back data for which a path had room {_times(flow.window_blocked_times)}, "
+            f"{span(flow.window_blocked_s)} in all"
+        )
+    if flow.opportunistic_retransmissions:
+        told.append(f"{_chunks(flow.opportunistic_retransmissions)} sent again on a faster path because of that")
+    if flow.reinjections:
+        told.append(f"{_chunks(flow.reinjections)} sent again on another path because their own failed")
+    if flow.refused:
+        told.append(f"{count(flow.refused)} of the lost messages were never sent, for want of room or time")
+    return told
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
+
+
+def _chunks(number: int) -> str:
+    return "1 chunk of data was" if number == 1 else f"{count(number)} chunks of data were"
 
 
 def _drawing(results: Results, kind: str, caption: str) -> Drawing:

@@ -14,7 +14,7 @@ from skybraid.folder import new_folder
 from skybraid.provenance import footer
 from skybraid.requirements import Requirement
 from skybraid.statistics import Verdict
-from skybraid.summary import Flight, FlowSummary
+from skybraid.summary import TOTALS, Flight, FlowSummary
 
 if TYPE_CHECKING:
     import os
@@ -224,15 +224,9 @@ class Results:
         import polars as pl
 
         rows = [
-            {
-                "seed": flight.seed,
-                "flow": name,
-                "sent": flow.sent,
-                "delivered": flow.delivered,
-                "lost": flow.lost,
-                "in_flight": flow.in_flight,
-                "goodput_bps": flow.goodput_bps,
-            }
+            {"seed": flight.seed, "flow": name}
+            | {total: getattr(flow, total) for total in TOTALS}
+            | {"goodput_bps": flow.goodput_bps}
             | {f"delay_{percentile}_ms": delay for percentile, delay in flow.delay_ms.items()}
             | {f"lost_{cause}": float(number) for cause, number in flow.lost_by_cause.items()}
             | {f"share_{path}": share for path, share in flow.share.items()}

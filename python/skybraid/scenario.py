@@ -71,7 +71,16 @@ class Scenario:
         Raises:
             ScenarioError: no such key, or not a value for it.
         """
-        return type(self)(self._text, self.file, (*self._overrides, (key, toml_value(value))))
+        return self.with_all({key: value})
+
+    def with_all(self, values: Mapping[str, object]) -> Self:
+        """The same scenario with several keys replaced, in this order.
+
+        Raises:
+            ScenarioError: no such key, or not a value for it.
+        """
+        replaced = [(key, toml_value(value)) for key, value in values.items()]
+        return type(self)(self._text, self.file, (*self._overrides, *replaced))
 
     @property
     def native(self) -> _core.Scenario:

@@ -16,6 +16,23 @@ from skybraid.statistics import median_interval
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.999": 0.99999}
 """Delay percentiles that are told, by name."""
 
+TOTALS = (
+    "sent",
+    "delivered",
+    "lost",
+    "refused",
+    "in_flight",
+    "held_messages",
+    "held_total_s",
+    "held_longest_s",
+    "window_blocked_s",
+    "window_blocked_times",
+    "holding_s",
+    "reinjections",
+    "opportunistic_retransmissions",
+)
+"""What adds up over runs, by name; of `held_longest_s` the longest counts."""
+
 T = TypeVar("T")
 
 _TAIL_POINTS_PER_DECADE = 24
@@ -23,12 +40,13 @@ _TAIL_POINTS_PER_DECADE = 24
 
 @dataclass(frozen=True, slots=True)
 class FlowSummary:
-    """A flow over all runs: totals are sums; every other number is that of the one run, or the median over runs.
+    """A flow over all runs: `TOTALS` added up, every other number that of the one run, or the median over runs.
 
     Attributes:
         sent: messages handed over by the application.
         delivered: messages that arrived whole.
         lost: messages that never will.
+        refused: of the lost messages, those that were not sent for want of room or time.
         in_flight: messages undecided at the end, which count neither way.
         goodput_bps: application data that arrived, in bit/s.
         delay_ms: one-way delay percentiles of the messages that arrived, in ms; None where nothing arrived.
@@ -36,6 +54,14 @@ class FlowSummary:
             retransmission or a copy.
         share: share of the packets with the flow's data that were sent on each path, 0 to 1.
         won: share of the messages that each path brought first, 0 to 1.
+        held_messages: messages that lay whole in the receiver's buffer behind something missing: head-of-line blocking.
+        held_total_s: for how long they did, each one's time added up, in s.
+        held_longest_s: for how long one did at most, in s; over several runs the longest of all.
+        window_blocked_s: how long the peer's receive window kept back data for which a path had room, in s.
+        window_blocked_times: how often it began to.
+        holding_s: how long the receiver of an MPTCP connection held data of any subflow behind something missing, in s.
+        reinjections: chunks offered to another path because theirs failed.
+        opportunistic_retransmissions: chunks sent again on a faster path because the peer's window was blocked.
         interval: with several runs, the 95 % interval of each median in the same nesting (None below six runs).
         delay_tail: (delay in ms, share of the messages that took longer) over all runs, from the median's side to
             the last message.
@@ -50,6 +76,15 @@ class FlowSummary:
     lost_by_cause: dict[str, float]
     share: dict[str, float]
     won: dict[str, float]
+    refused: int = 0
+    held_messages: int = 0
+    held_total_s: float = 0.0
+    held_longest_s: float = 0.0
+    window_blocked_s: float = 0.0
+    window_blocked_times: int = 0
+    holding_s: float = 0.0
+    reinjections: int = 0
+    opportunistic_retransmissions: int = 0
     interval: dict[str, Any] | None = None
     delay_tail: list[tuple[float, float]] = field(default_factory=list)
 
@@ -111,15 +146,12 @@ class Flight:
 def one_run(stats: FlowStats) -> FlowSummary:
     """A flow in one run, without its tail."""
     return FlowSummary(
-        sent=stats.sent,
-        delivered=stats.delivered,
-        lost=stats.lost,
-        in_flight=stats.in_flight,
         goodput_bps=stats.goodput_bps,
         delay_ms={name: _finite(stats.delay_quantile(q)) for name, q in PERCENTILES.items()},
         lost_by_cause=dict(stats.lost_by_cause),
         share=dict(stats.share),
         won=dict(stats.won),
+        **{name: getattr(stats, name) for name in TOTALS},
     )
 
 
@@ -127,16 +159,14 @@ def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
     """A flow over one or several runs: totals summed, the rest medians over the runs with their intervals."""
     runs = [one_run(run) for run in stats]
     several = len(runs) > 1
+    together = pooled(stats)
     return FlowSummary(
-        sent=sum(run.sent for run in runs),
-        delivered=sum(run.delivered for run in runs),
-        lost=sum(run.lost for run in runs),
-        in_flight=sum(run.in_flight for run in runs),
         goodput_bps=statistics.median(run.goodput_bps for run in runs),
         delay_ms=_medians([run.delay_ms for run in runs]),
         lost_by_cause=_numbers(_medians([run.lost_by_cause for run in runs])),
         share=_numbers(_medians([run.share for run in runs])),
         won=_numbers(_medians([run.won for run in runs])),
+        **{name: getattr(together, name) for name in TOTALS},
         interval={
             "goodput_bps": median_interval([run.goodput_bps for run in runs]),
             "delay_ms": _intervals([run.delay_ms for run in runs]),
@@ -146,7 +176,7 @@ def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
         }
         if several
         else None,
-        delay_tail=delay_tail(pooled(stats)),
+        delay_tail=delay_tail(together),
     )
 
 

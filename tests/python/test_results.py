@@ -23,7 +23,7 @@ def test_the_tables_are_there_with_their_columns(flown: Results) -> None:
     messages = flown.tables["messages"]
     assert messages.columns == [
         "flow", "id", "class", "bytes", "sent_ns", "delivered_ns",
-        "copies_sent", "copies_arrived", "path", "within_deadline",
+        "copies_sent", "copies_arrived", "path", "held_us", "within_deadline",
     ]  # fmt: skip
     assert set(flown.tables["links"]["direction"].unique()) == {"uplink", "downlink"}
     assert flown.tables.scan("subflows").collect_schema()["flow"] == pl.Enum(["video", "control"])

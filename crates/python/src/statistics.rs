@@ -54,6 +54,12 @@ impl FlowStats {
         self.summary.lost
     }
 
+    /// Of the lost messages, those that were not sent for want of room or time.
+    #[getter]
+    fn refused(&self) -> u64 {
+        self.summary.refused
+    }
+
     #[getter]
     fn bytes_delivered(&self) -> u64 {
         self.summary.delivered_bytes
@@ -72,6 +78,54 @@ impl FlowStats {
     #[getter]
     fn lost_by_cause(&self) -> BTreeMap<&'static str, u64> {
         Cause::ALL.iter().map(|cause| cause.name()).zip(self.summary.lost_packets).collect()
+    }
+
+    /// Messages that lay whole in the receiver's buffer behind something missing.
+    #[getter]
+    fn held_messages(&self) -> u64 {
+        self.summary.held.messages
+    }
+
+    /// For how long they did, each one's time added up, in s.
+    #[getter]
+    fn held_total_s(&self) -> f64 {
+        self.summary.held.total.as_secs_f64()
+    }
+
+    /// For how long one did at most, in s.
+    #[getter]
+    fn held_longest_s(&self) -> f64 {
+        self.summary.held.longest.as_secs_f64()
+    }
+
+    /// How long the peer's window kept back data for which a path had room, in s.
+    #[getter]
+    fn window_blocked_s(&self) -> f64 {
+        self.summary.connection.window_blocked.as_secs_f64()
+    }
+
+    /// How often it began to.
+    #[getter]
+    fn window_blocked_times(&self) -> u64 {
+        self.summary.connection.window_blocked_times
+    }
+
+    /// How long the receiver of the connection held data behind something missing, in s.
+    #[getter]
+    fn holding_s(&self) -> f64 {
+        self.summary.connection.holding.as_secs_f64()
+    }
+
+    /// Chunks offered to another path because theirs failed.
+    #[getter]
+    fn reinjections(&self) -> u64 {
+        self.summary.connection.reinjections
+    }
+
+    /// Chunks sent again on a faster path because the peer's window was blocked.
+    #[getter]
+    fn opportunistic_retransmissions(&self) -> u64 {
+        self.summary.connection.opportunistic
     }
 
     /// Share of the packets with payload that were sent on each path.
