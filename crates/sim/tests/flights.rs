@@ -3,7 +3,7 @@
 
 mod support;
 
-use skybraid_link::{LossSource, QueueConfig};
+use skybraid_link::{Change, LossSource, QueueConfig, RateSource};
 use skybraid_sim::record::SubflowRow;
 use skybraid_sim::{Host, Outcome};
 use skybraid_traffic::TrafficConfig;
@@ -12,7 +12,7 @@ use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_transport::{Protocol, TransportConfig};
-use skybraid_units::{Bytes, Duration, Probability};
+use skybraid_units::{Bytes, Duration, Instant, Probability, Rate};
 use support::*;
 
 fn with_scheduler(protocol: Protocol, scheduler: &str) -> TransportConfig {
@@ -316,4 +316,31 @@ fn data_that_waits_for_its_pace_is_not_lost_when_its_path_fails() {
         simulate(120, seed, paths.clone(), flows).flows[0].summary.delivered
     });
     assert_eq!(delivered.sum::<u64>(), 40);
+}
+
+// Source: RFC 3522 and RFC 4015.
+#[test]
+fn after_a_stall_longer_than_the_timeout_a_flow_goes_on_as_if_nothing_had_been_lost() {
+    let stall = |loss_detection| {
+        let mut link = path("a", 10.0, 20);
+        let rate = |kbps: u64| Change::Rate(RateSource::Constant(Rate::from_bps(kbps * 1000)));
+        link.uplink.changes =
+            vec![(Instant::from_millis(5000), rate(1)), (Instant::from_millis(5500), rate(10_000))];
+        let transport = TransportConfig { loss_detection, ..transport(Protocol::Tcp) };
+        let outcome = simulate(10, 1, vec![link], vec![flow("f", cbr(4.0, 1400), transport, 1)]);
+        let window_at = |ms: i64| {
+            let row = outcome.subflows.iter().find(|row| row.at >= Instant::from_millis(ms));
+            row.unwrap().window
+        };
+        let reductions: u64 = outcome.subflows.iter().map(|row| row.reductions).sum();
+        let retransmitted: u64 = outcome.subflows.iter().map(|row| row.retransmitted).sum();
+        assert!(reductions > 0, "the timer expires");
+        assert!(window_at(5800) >= window_at(4900), "{loss_detection:?}");
+        retransmitted
+    };
+    // Some hundred segments were under way; a timeout repeats one, which its probe may repeat too.
+    for loss_detection in [LossDetection::Rack, LossDetection::Sack, LossDetection::NewReno] {
+        let retransmitted = stall(loss_detection);
+        assert!((1..5).contains(&retransmitted), "{loss_detection:?}: {retransmitted}");
+    }
 }

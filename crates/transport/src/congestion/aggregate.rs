@@ -5,7 +5,7 @@ use core::fmt::Debug;
 
 use skybraid_units::{Bytes, Duration, Instant};
 
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
 
 /// A path that takes part in the sums.
 #[derive(Clone, Copy, Debug)]
@@ -170,6 +170,10 @@ impl<C: Coupling> Congestion for Coupled<C> {
         self.window.idle();
     }
 
+    fn on_spurious(&mut self, before: &Before) {
+        self.window.restore(before);
+    }
+
     fn on_penalty(&mut self) {
         self.window.penalise();
     }
@@ -273,6 +277,11 @@ impl Window {
     pub fn restart(&mut self) {
         self.size = self.segment;
         self.credit = 0.0;
+    }
+
+    pub fn restore(&mut self, before: &Before) {
+        self.size = before.window.get() as f64;
+        self.threshold = before.threshold.get() as f64;
     }
 
     pub fn idle(&mut self) {

@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Instant};
 
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Congestion, Lost, PathBasics, Siblings, cubic_linux};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings, cubic_linux};
 use crate::registry::{About, Check, Compat, Parameter, Wrong};
 
 /// See [`Config`].
@@ -125,6 +125,7 @@ impl Config {
             w_max: 0.0,
             window_before_loss: 0.0,
             epoch: None,
+            curve_before: (0.0, 0.0, None),
         })
     }
 }
@@ -144,6 +145,8 @@ struct Cubic {
     /// `cwnd_prior`: the window just before the last reduction.
     window_before_loss: f64,
     epoch: Option<Epoch>,
+    /// `w_max`, `cwnd_prior` and the epoch before the last reduction (RFC 9438 §4.9.2).
+    curve_before: (f64, f64, Option<Epoch>),
 }
 
 /// A stretch of congestion avoidance between two losses.
@@ -176,6 +179,7 @@ impl Cubic {
     }
 
     fn reduce(&mut self) {
+        self.curve_before = (self.w_max, self.window_before_loss, self.epoch);
         self.window_before_loss = self.window;
         self.w_max = if self.fast_convergence && self.window < self.w_max {
             self.window * (1.0 + self.beta) / 2.0
@@ -247,6 +251,15 @@ impl Congestion for Cubic {
         self.slow_start.on_timeout();
     }
 
+    fn on_spurious(&mut self, before: &Before) {
+        self.window = before.window.get() as f64 / self.segment;
+        self.threshold = match before.threshold.get() {
+            u64::MAX => f64::INFINITY,
+            bytes => bytes as f64 / self.segment,
+        };
+        (self.w_max, self.window_before_loss, self.epoch) = self.curve_before;
+    }
+
     fn on_idle(&mut self, _now: Instant) {
         self.window = self.window.min(self.initial_window);
         self.epoch = None;
@@ -288,6 +301,7 @@ mod tests {
             w_max,
             window_before_loss: w_max,
             epoch: None,
+            curve_before: (0.0, 0.0, None),
         }
     }
 
@@ -378,5 +392,19 @@ mod tests {
         control.on_ack(&acked(60_000, false), Siblings::default());
         control.on_ack(&acked(60_001, true), Siblings::default());
         assert!(control.window - before < 1.0);
+    }
+
+    // Source: RFC 9438 §4.9.2.
+    #[test]
+    fn after_a_loss_that_was_none_the_curve_goes_on() {
+        let mut control = cubic(90.0, 100.0);
+        control.epoch = Some(control.begin_epoch(Instant::ZERO));
+        let before = Before { window: control.window(), threshold: control.slow_start_threshold() };
+        let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(90_000) };
+        control.on_timeout(&lost, false, Siblings::default());
+        assert_eq!(control.window(), Bytes::new(1000));
+        control.on_spurious(&before);
+        assert_eq!((control.window(), control.w_max), (Bytes::new(90_000), 100.0));
+        assert!(control.epoch.is_some());
     }
 }

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::hystart::SlowStart;
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
 
 /// A window that did not change is not computed anew for this long.
 const RECOMPUTE: Duration = Duration::from_nanos(1_000_000_000 / 32);
@@ -226,6 +226,15 @@ impl Congestion for Cubic {
         self.last_max = 0;
         self.delay_min = None;
         self.slow_start.on_timeout();
+    }
+
+    fn on_spurious(&mut self, before: &Before) {
+        // `tcp_undo_cwnd_reduction` and `tcp_reno_undo_cwnd`: the curve begins anew.
+        self.window = self.window.max(before.window.get() / self.segment);
+        self.threshold = match before.threshold.get() {
+            u64::MAX => u64::MAX,
+            bytes => self.threshold.max(bytes / self.segment),
+        };
     }
 
     fn on_idle(&mut self, now: Instant) {

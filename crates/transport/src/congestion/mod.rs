@@ -92,6 +92,15 @@ pub struct Lost {
     pub in_flight: Bytes,
 }
 
+/// How a congestion control stood before it reacted to a loss.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// Its window.
+    pub window: Bytes,
+    /// Its slow start threshold.
+    pub threshold: Bytes,
+}
+
 /// What a path shows of itself to the congestion controls of the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Sibling {
@@ -154,6 +163,12 @@ pub trait Congestion: Debug + Send {
     /// Data is about to leave while nothing is in flight, because the application had nothing to send.
     fn on_restart(&mut self, now: Instant) {
         let _ = now;
+    }
+
+    /// The last loss or timeout turned out to be none: data was only late, and the control returns to
+    /// how it stood (RFC 4015). A control that models the path may ignore it.
+    fn on_spurious(&mut self, before: &Before) {
+        let _ = before;
     }
 
     /// The connection sends again after having been idle for a retransmission timeout (RFC 5681

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Instant};
 
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
@@ -189,6 +189,11 @@ impl Congestion for Reno {
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, _: Siblings<'_>) {
         let threshold = if repeated { self.threshold } else { self.halved(lost.in_flight) };
         self.restart_towards(threshold);
+    }
+
+    fn on_spurious(&mut self, before: &Before) {
+        self.window = before.window.get();
+        self.threshold = before.threshold.get();
     }
 
     fn on_idle(&mut self, _now: Instant) {

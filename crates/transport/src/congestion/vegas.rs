@@ -9,7 +9,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
 use super::rounds::Rounds;
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter, Wrong};
 
 /// See [`Config`].
@@ -231,6 +231,10 @@ impl Congestion for Vegas {
             self.base_rtt = Duration::MAX;
         }
         self.begin_round();
+    }
+
+    fn on_spurious(&mut self, before: &Before) {
+        self.reno.on_spurious(before);
     }
 
     fn on_penalty(&mut self) {

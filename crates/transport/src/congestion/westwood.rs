@@ -13,7 +13,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::eligible_rate::{EligibleRate, Rules};
 use super::reno::{self, Reno};
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Parameter, Wrong};
 
 /// See [`Config`].
@@ -210,6 +210,10 @@ impl Congestion for Westwood {
 
     fn on_idle(&mut self, now: Instant) {
         self.reno.on_idle(now);
+    }
+
+    fn on_spurious(&mut self, before: &Before) {
+        self.reno.on_spurious(before);
     }
 
     fn on_penalty(&mut self) {

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
@@ -193,6 +193,10 @@ impl Congestion for WestwoodPlus {
 
     fn on_idle(&mut self, now: Instant) {
         self.reno.on_idle(now);
+    }
+
+    fn on_spurious(&mut self, before: &Before) {
+        self.reno.on_spurious(before);
     }
 
     fn on_penalty(&mut self) {

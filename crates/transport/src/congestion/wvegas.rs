@@ -9,7 +9,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Instant};
 
 use super::aggregate::{Paths, Window};
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter, Wrong};
 
 /// See [`Config`].
@@ -249,6 +249,10 @@ impl Congestion for Wvegas {
 
     fn on_idle(&mut self, _now: Instant) {
         self.window.idle();
+    }
+
+    fn on_spurious(&mut self, before: &Before) {
+        self.window.restore(before);
     }
 
     fn on_penalty(&mut self) {

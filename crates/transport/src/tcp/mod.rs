@@ -6,5 +6,6 @@ pub mod rack;
 pub mod rate;
 pub mod receiver;
 pub mod scoreboard;
+pub mod spurious;
 pub mod subflow;
 pub mod tail_probe;

@@ -12,6 +12,19 @@ impl Scoreboard {
         self.take_for_lost(0)
     }
 
+    /// What is taken for lost and was not sent again is on its way after all.
+    pub fn take_back_losses(&mut self) {
+        for sent in &mut self.sent {
+            if sent.state == State::Lost {
+                sent.state = State::InFlight;
+                self.pipe += u64::from(sent.chunk.len);
+            }
+        }
+        self.lost = 0;
+        self.inflation = 0;
+        self.judged = self.una;
+    }
+
     /// A recovery has ended.
     pub fn recovered(&mut self) {
         self.rack.recovered();

@@ -86,6 +86,8 @@ pub struct Sent {
     pub at: Instant,
     state: State,
     retransmitted: bool,
+    /// It was sent three times or more.
+    repeatedly: bool,
     sending: Sending,
 }
 
@@ -117,6 +119,9 @@ pub struct Progress {
     pub rtt: Option<Duration>,
     /// The same of the latest such segment.
     pub latest_rtt: Option<Duration>,
+    /// The oldest segment had been sent again, once, and the acknowledgement answers the original
+    /// (RFC 3522).
+    pub original_arrived: bool,
     /// At least one segment was newly taken for lost.
     pub found_loss: bool,
     /// Bytes newly taken for lost.
@@ -259,6 +264,7 @@ impl Scoreboard {
             at: now,
             state: State::InFlight,
             retransmitted: false,
+            repeatedly: false,
             sending: self.rate.sending(self.pipe, self.lost_bytes),
         });
         seq
@@ -285,6 +291,7 @@ impl Scoreboard {
         {
             let len = u64::from(sent.chunk.len);
             sent.state = State::InFlight;
+            sent.repeatedly = sent.retransmitted;
             sent.retransmitted = true;
             sent.at = now;
             if self.pipe == 0 {
@@ -368,6 +375,10 @@ impl Scoreboard {
                 State::InFlight => self.pipe = self.pipe.saturating_sub(len),
                 State::Lost => self.lost -= len,
                 State::Sacked => self.sacked_segments -= 1,
+            }
+            if progress.advanced == 0 {
+                progress.original_arrived =
+                    sent.retransmitted && !sent.repeatedly && it.echo < sent.at;
             }
             covers_resent |= sent.retransmitted;
             if sent.state != State::Sacked {

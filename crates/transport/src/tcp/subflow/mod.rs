@@ -9,18 +9,20 @@ use alloc::collections::VecDeque;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
-use crate::congestion::{Congestion, PathBasics, Sibling, Siblings};
+use crate::congestion::{Congestion, PathBasics, Siblings};
 use crate::rtt::RttEstimator;
 use crate::segment::{Body, Flags, Segment, Tcp};
 use crate::tcp::ceiling::Ceiling;
 use crate::tcp::prr::Reduction;
 use crate::tcp::receiver::Receiver;
 use crate::tcp::scoreboard::{Chunk, LossDetection, Scoreboard};
+use crate::tcp::spurious::Undo;
 use crate::tcp::tail_probe::TailProbe;
-use crate::{PathId, PathInfo, PathView, TransportConfig};
+use crate::{PathId, PathInfo, TransportConfig};
 
 mod outgoing;
 mod recovery;
+mod shown;
 
 /// How much is handed to a paced subflow in advance.
 const PACE_QUANTUM: Duration = Duration::from_millis(1);
@@ -73,6 +75,8 @@ pub struct Totals {
     pub lost: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Recoveries taken back because nothing had been lost.
+    pub undone: u64,
     /// Times that the congestion window was reduced after duplicate or selective acknowledgements.
     pub fast_recoveries: u64,
 }
@@ -147,6 +151,7 @@ pub struct Subflow {
     /// Recoveries reduce the window by RFC 9937, and the one under way.
     proportional: bool,
     reduction: Option<Reduction>,
+    undo: Undo,
     tail: TailProbe,
     probe_at: Instant,
     /// A tail loss probe must leave, whether the window has room or not.
@@ -219,6 +224,7 @@ impl Subflow {
             idle_restart: config.idle_restart,
             proportional: config.proportional_reduction,
             reduction: None,
+            undo: Undo::default(),
             tail: TailProbe::default(),
             probe_at: Instant::FAR_FUTURE,
             tail_due: false,
@@ -315,47 +321,6 @@ impl Subflow {
     /// Bytes in flight.
     pub fn in_flight(&self) -> u64 {
         self.board.in_flight()
-    }
-
-    /// The subflow as a scheduler sees it when `bytes` are to be sent.
-    pub fn view(&self, bytes: u32) -> PathView {
-        PathView {
-            id: self.id,
-            usable: self.is_usable(),
-            has_room: self.has_room(bytes),
-            srtt: self.rtt.srtt(),
-            rtt_deviation: self.rtt.deviation(),
-            min_rtt: self.rtt.least(),
-            window: Bytes::new(self.window),
-            threshold: Bytes::new(self.threshold),
-            pacing: self.pace,
-            in_flight: Bytes::new(self.board.in_flight()),
-            queued: Bytes::new(self.backlog_bytes),
-            segment: Bytes::new(u64::from(self.segment)),
-            cost: self.info.cost,
-            backup: self.info.backup,
-            priority: self.info.priority,
-        }
-    }
-
-    /// The subflow as the congestion control of another sees it.
-    pub fn sibling(&self) -> Sibling {
-        Sibling {
-            counts: self.is_usable() && self.rtt.srtt().is_some(),
-            window: Bytes::new(match self.recovery {
-                Recovery::Fast(_) => self.threshold,
-                Recovery::Open | Recovery::Timeout(_) => self.window,
-            }),
-            acked_since_loss: Bytes::new(self.since_loss),
-            acked_between_losses: Bytes::new(self.between_losses),
-            srtt: self.rtt.srtt().unwrap_or(Duration::MAX),
-            segment: Bytes::new(u64::from(self.segment)),
-        }
-    }
-
-    /// The congestion control reads its siblings.
-    pub fn is_coupled(&self) -> bool {
-        self.coupled
     }
 
     /// Puts a chunk in line to be sent.

@@ -7,7 +7,7 @@
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use super::{Event, Recovery, State, Subflow};
-use crate::congestion::{Acked, Lost, Siblings};
+use crate::congestion::{Acked, Before, Lost, Siblings};
 use crate::segment::{Flags, Tcp};
 use crate::tcp::prr::Reduction;
 use crate::tcp::scoreboard::{Acknowledgement, LossDetection, Progress};
@@ -67,6 +67,12 @@ impl Subflow {
         if progress.advanced > 0 {
             self.timeouts = 0;
             self.rtt.end_back_off();
+        }
+        if progress.advanced > 0
+            && let Some(before) = self.undo.advanced(progress.original_arrived)
+            && self.is_recovering()
+        {
+            self.undo_reaction(now, &before);
         }
         self.leave_recovery(now, &progress);
         let duplicate = tcp.sacks.duplicate(tcp.ack).map(|(_, end)| end);
@@ -136,12 +142,27 @@ impl Subflow {
         self.tail.abandon();
         self.probe_at = Instant::FAR_FUTURE;
         self.note_loss();
+        self.undo.begin(self.before());
         self.control.on_loss(lost, siblings);
         if self.proportional && !self.governs_recovery {
             let target = self.control.window().get();
             let segment = u64::from(self.segment);
             self.reduction = Some(Reduction::new(segment, undelivered, target));
         }
+    }
+
+    fn before(&self) -> Before {
+        Before { window: self.control.window(), threshold: self.control.slow_start_threshold() }
+    }
+
+    /// Nothing had been lost: the recovery ends as if it had not begun.
+    fn undo_reaction(&mut self, now: Instant, before: &Before) {
+        self.board.take_back_losses();
+        self.recovery = Recovery::Open;
+        self.reduction = None;
+        self.totals.undone += 1;
+        self.control.on_spurious(before);
+        self.control.on_recovered(now);
     }
 
     /// Not the network but the ceiling limits the window.
@@ -271,6 +292,9 @@ impl Subflow {
         }
         let lost = self.loss(now);
         self.note_loss();
+        if self.timeouts == 0 {
+            self.undo.begin(self.before());
+        }
         self.control.on_timeout(&lost, self.timeouts > 0, siblings);
         self.board.time_out(now, self.is_recovering(), self.srtt());
         self.recovery = Recovery::Timeout(self.board.next());

@@ -1,0 +1,50 @@
+//! What a subflow shows of itself to schedulers and to the congestion controls of others.
+
+use skybraid_units::{Bytes, Duration};
+
+use super::{Recovery, Subflow};
+use crate::PathView;
+use crate::congestion::Sibling;
+
+impl Subflow {
+    /// The subflow as a scheduler sees it when `bytes` are to be sent.
+    pub fn view(&self, bytes: u32) -> PathView {
+        PathView {
+            id: self.id,
+            usable: self.is_usable(),
+            has_room: self.has_room(bytes),
+            srtt: self.rtt.srtt(),
+            rtt_deviation: self.rtt.deviation(),
+            min_rtt: self.rtt.least(),
+            window: Bytes::new(self.window),
+            threshold: Bytes::new(self.threshold),
+            pacing: self.pace,
+            in_flight: Bytes::new(self.board.in_flight()),
+            queued: Bytes::new(self.backlog_bytes),
+            segment: Bytes::new(u64::from(self.segment)),
+            cost: self.info.cost,
+            backup: self.info.backup,
+            priority: self.info.priority,
+        }
+    }
+
+    /// The subflow as the congestion control of another sees it.
+    pub fn sibling(&self) -> Sibling {
+        Sibling {
+            counts: self.is_usable() && self.rtt.srtt().is_some(),
+            window: Bytes::new(match self.recovery {
+                Recovery::Fast(_) => self.threshold,
+                Recovery::Open | Recovery::Timeout(_) => self.window,
+            }),
+            acked_since_loss: Bytes::new(self.since_loss),
+            acked_between_losses: Bytes::new(self.between_losses),
+            srtt: self.rtt.srtt().unwrap_or(Duration::MAX),
+            segment: Bytes::new(u64::from(self.segment)),
+        }
+    }
+
+    /// The congestion control reads its siblings.
+    pub fn is_coupled(&self) -> bool {
+        self.coupled
+    }
+}
