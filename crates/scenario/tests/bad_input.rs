@@ -480,6 +480,22 @@ fn an_event_without_effect_or_out_of_place_is_refused() {
 }
 
 #[test]
+fn a_number_of_copies_out_of_range_is_refused() {
+    for copies in ["0", "9", "256"] {
+        refused_at_line(
+            13,
+            &format!("copies = {copies}"),
+            &format!("scenarios/x.toml:13: flow.video.copies: found {copies}, expected 1 to 8"),
+        );
+    }
+    refused_at_line(
+        13,
+        "copies = -1",
+        "scenarios/x.toml:13: flow.video.copies: found integer `-1`, expected a whole number, 0 or more",
+    );
+}
+
+#[test]
 fn a_wrong_override_is_named_by_its_key() {
     refused_override(
         "path.lte.uplnk.rate",
