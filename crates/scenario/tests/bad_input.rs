@@ -571,3 +571,31 @@ fn a_scenario_without_path_or_flow_is_refused() {
         "scenarios/x.toml: flow: found no flow, expected at least one table `[flow.NAME]`"
     );
 }
+
+#[test]
+fn a_flow_that_cannot_ride_along_or_change_addresses_is_refused() {
+    let control = |with: &str| {
+        let traffic = "traffic = { kind = \"ping\", every = \"1s\" }";
+        format!("[flow.control]\nfrom = \"ground\"\n{traffic}\n{with}")
+    };
+    refused_at_end(
+        &control("with = \"vidoe\""),
+        "scenarios/x.toml:17: flow.control.with: unknown flow `vidoe`; did you mean `video`? (expected one of `video`, `control`)",
+    );
+    refused_at_end(
+        &control("with = \"control\""),
+        "scenarios/x.toml:17: flow.control.with: found the flow itself, expected another one",
+    );
+    refused_at_end(
+        &control("with = \"video\"\ntransport = { protocol = \"udp\" }"),
+        "scenarios/x.toml:18: flow.control.transport: a flow that rides `with` another takes that one's transport; found both",
+    );
+    refused_at_end(
+        &format!("{}\n[[event]]\nat = \"1s\"\nflow.control.remove_path = \"leo\"", control("")),
+        "scenarios/x.toml:20: event[0].flow.control.remove_path: found `leo`, expected a flow with an mptcp connection of its own",
+    );
+    refused_at_end(
+        "[[event]]\nat = \"1s\"\nflow.video.remove_path = \"loe\"",
+        "scenarios/x.toml:16: event[0].flow.video.remove_path: unknown path `loe`; did you mean `leo`? (expected one of `lte`, `leo`)",
+    );
+}
