@@ -36,6 +36,7 @@ fn flow(
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
         rides_with: None,
+        copies: 1,
     }
 }
 

@@ -334,9 +334,25 @@ def test_the_examples_of_the_page_give_what_it_says() -> None:
 
 
 def test_the_scenario_of_the_page_flies() -> None:
-    (text,) = blocks("toml")
+    text = blocks("toml")[0]
     results = run(Scenario(text), tables=["messages"])
     control = results.tables["messages"].filter(pl.col("flow") == "control")
     assert control["copies_sent"].unique().to_list() == [2]
     assert results.flows["control"].lost == 0
     assert results.flows["video"].delivered > 20_000
+
+
+def test_the_other_systems_of_the_page_fly_over_the_same_paths() -> None:
+    first, *others = blocks("toml")
+    paths = first[: first.index("[flow.")]
+    shares = []
+    for flows in others:
+        results = run(Scenario(paths + flows), tables=["messages"])
+        control = results.tables["messages"].filter(pl.col("flow") == "control")
+        assert (results.flows["control"].sent, results.flows["control"].lost) == (120, 0)
+        assert control["copies_sent"].mode().to_list() == [2]
+        shares.append(results.flows["control"].share["a"])
+    # MuTran's leave once on each path, and on the lossy one some again; duplicates leave where data does.
+    mutran, duplicates = shares
+    assert mutran == pytest.approx(0.5, abs=0.05)
+    assert abs(duplicates - 0.5) > 0.1

@@ -180,6 +180,7 @@ impl Scenario {
                 deadline: flow.deadline,
                 judged_by: judged_by.collect(),
                 rides_with: flow.rides_with,
+                copies: flow.copies,
             }
         });
         Setup {

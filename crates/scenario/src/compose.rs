@@ -18,6 +18,9 @@ use crate::wording::unknown;
 use crate::{Flow, Host, Path, Requirement, Scenario, ScenarioError};
 use crate::{checks, connections};
 
+/// An application writes a message at most this many times.
+const MOST_COPIES: u8 = 8;
+
 /// See [`Scenario::parse`].
 pub(crate) fn scenario(
     text: &str,
@@ -283,6 +286,11 @@ impl Composer<'_> {
             let start = read.start;
             return wrong("stop", format!("found {stop}, expected later than `start` {start}"));
         }
+        let copies = read.copies.unwrap_or(1);
+        let Some(copies) = u8::try_from(copies).ok().filter(|it| (1..=MOST_COPIES).contains(it))
+        else {
+            return wrong("copies", format!("found {copies}, expected 1 to {MOST_COPIES}"));
+        };
         if read.transport.is_some() && read.with.is_some() {
             let problem = "a flow that rides `with` another takes that one's transport; found both";
             return wrong("transport", problem.to_string());
@@ -316,6 +324,7 @@ impl Composer<'_> {
             deadline,
             requirements,
             rides_with: None,
+            copies,
         })
     }
 

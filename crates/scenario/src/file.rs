@@ -45,6 +45,8 @@ pub(crate) struct FlowFile {
     pub transport: Option<TransportConfig>,
     /// The flow in whose connection this one rides.
     pub with: Option<String>,
+    /// How many times the application writes each message.
+    pub copies: Option<u32>,
     #[serde(default)]
     pub require: OneOrMany<RequirementFile>,
 }

@@ -95,6 +95,8 @@ pub struct Flow {
     /// The flow in whose connection it rides, as a position in [`Scenario::flows`]; its transport and
     /// paths are then that flow's.
     pub rides_with: Option<usize>,
+    /// How many times the application writes each message, 1 to 8.
+    pub copies: u8,
 }
 
 /// An address of the vehicle comes or goes.

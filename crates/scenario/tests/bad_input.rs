@@ -497,6 +497,22 @@ fn an_event_without_effect_or_out_of_place_is_refused() {
 }
 
 #[test]
+fn a_number_of_copies_out_of_range_is_refused() {
+    for copies in ["0", "9", "256"] {
+        refused_at_line(
+            13,
+            &format!("copies = {copies}"),
+            &format!("scenarios/x.toml:13: flow.video.copies: found {copies}, expected 1 to 8"),
+        );
+    }
+    refused_at_line(
+        13,
+        "copies = -1",
+        "scenarios/x.toml:13: flow.video.copies: found integer `-1`, expected a whole number, 0 or more",
+    );
+}
+
+#[test]
 fn a_wrong_override_is_named_by_its_key() {
     refused_override(
         "path.lte.uplnk.rate",
@@ -577,31 +593,29 @@ fn a_scenario_without_path_or_flow_is_refused() {
 }
 
 #[test]
-fn a_flow_rides_only_with_another_that_is_a_stream_of_its_own() {
-    let control = |with: &str, more: &str| {
-        format!(
-            "[flow.control]\nfrom = \"ground\"\nwith = \"{with}\"\n{more}\
-             traffic = {{ kind = \"cbr\", rate = \"1Mbit/s\", packet = \"125B\" }}\n"
-        )
+fn a_flow_that_cannot_ride_along_or_change_addresses_is_refused() {
+    let control = |with: &str| {
+        let traffic = "traffic = { kind = \"ping\", every = \"1s\" }";
+        format!("[flow.control]\nfrom = \"ground\"\n{traffic}\n{with}")
     };
-    for (added, expected) in [
-        (
-            control("vidio", ""),
-            "scenarios/x.toml:16: flow.control.with: unknown flow `vidio`; did you mean `video`? (expected one of `video`, `control`)",
-        ),
-        (
-            control("control", ""),
-            "scenarios/x.toml:16: flow.control.with: found the flow itself, expected another one",
-        ),
-        (
-            control("video", "transport = { protocol = \"tcp\" }\n"),
-            "scenarios/x.toml:17: flow.control.transport: a flow that rides `with` another takes that one's transport; found both",
-        ),
-    ] {
-        refused_at_end(&added, expected);
-    }
     refused_at_end(
-        "[[event]]\nat = \"1s\"\nflow.video.remove_path = \"loe\"\n",
+        &control("with = \"vidoe\""),
+        "scenarios/x.toml:17: flow.control.with: unknown flow `vidoe`; did you mean `video`? (expected one of `video`, `control`)",
+    );
+    refused_at_end(
+        &control("with = \"control\""),
+        "scenarios/x.toml:17: flow.control.with: found the flow itself, expected another one",
+    );
+    refused_at_end(
+        &control("with = \"video\"\ntransport = { protocol = \"udp\" }"),
+        "scenarios/x.toml:18: flow.control.transport: a flow that rides `with` another takes that one's transport; found both",
+    );
+    refused_at_end(
+        &format!("{}\n[[event]]\nat = \"1s\"\nflow.control.remove_path = \"leo\"", control("")),
+        "scenarios/x.toml:20: event[0].flow.control.remove_path: found `leo`, expected a flow with an mptcp connection of its own",
+    );
+    refused_at_end(
+        "[[event]]\nat = \"1s\"\nflow.video.remove_path = \"loe\"",
         "scenarios/x.toml:16: event[0].flow.video.remove_path: unknown path `loe`; did you mean `leo`? (expected one of `lte`, `leo`)",
     );
 }

@@ -311,3 +311,13 @@ fn parallel_tcp_takes_as_many_paths_as_there_are() {
         assert_eq!(flight.flows[0].paths, if paths.contains("lte") { vec![1, 0] } else { vec![1] });
     }
 }
+
+#[test]
+fn a_flow_writes_each_message_once_unless_it_says_copies() {
+    let with = "{ kind = 'cbr', rate = '800bit/s', packet = '50B' }";
+    let riding = [("flow.x.from", "vehicle"), ("flow.x.traffic", with), ("flow.x.with", "video")];
+    assert_eq!(set(FLIGHT, &riding).flows[2].copies, 1);
+    let copied = set(FLIGHT, &[&riding[..], &[("flow.x.copies", "2")]].concat());
+    assert_eq!((copied.flows[2].copies, copied.flows[0].copies), (2, 1));
+    assert_eq!(copied.flows[2].rides_with, Some(0));
+}

@@ -44,6 +44,8 @@ pub struct App {
     pub stream: u8,
     pub class: skybraid_transport::Class,
     pub deadline: Option<skybraid_units::Duration>,
+    /// How many times each message is written.
+    pub copies: u8,
     /// A bulk source keeps this much written ahead.
     pub ahead: Bytes,
 }
@@ -63,7 +65,8 @@ pub fn populate(setup: &Setup, outcome: &mut Outcome) -> Population {
         let carrier = carrier_of(setup, flow);
         let reliable = carrier.transport.protocol.is_reliable();
         let keep = setup.record.messages;
-        FlowRecord::new(keep, reliable, end, carrier.paths.len(), &flow.judged_by)
+        let paths = carrier.paths.len();
+        FlowRecord::new(keep, reliable, end, paths, &flow.judged_by).with_copies(flow.copies)
     };
     outcome.flows.extend(setup.flows.iter().map(record_of));
     let mut sides: Vec<Side> = Vec::new();
@@ -111,6 +114,7 @@ pub fn populate(setup: &Setup, outcome: &mut Outcome) -> Population {
             stream,
             class: flow.class,
             deadline: flow.deadline,
+            copies: flow.copies,
             ahead: flow.transport.send_buffer,
         });
     }
@@ -129,7 +133,16 @@ pub fn write_message(
     let deadline = app.deadline.map(|span| now + span);
     record.written(now, bytes);
     let (stream, class) = (app.stream, app.class);
-    side.endpoint.write(now, Message { stream, id, class, bytes, deadline });
+    side.write(now, Message { stream, id, class, bytes, deadline }, app.copies);
+}
+
+impl Side {
+    /// Writes `message` so many times, at least once.
+    pub fn write(&mut self, now: Instant, message: Message, copies: u8) {
+        for _ in 0..copies.max(1) {
+            self.endpoint.write(now, message);
+        }
+    }
 }
 
 /// The flow whose connection carries `flow`.

@@ -58,6 +58,9 @@ pub struct FlowSetup {
     /// The flow in whose connection this one rides, as a position in [`Setup::flows`]; `None` for a
     /// connection of its own. Such a flow's own transport and paths do not count.
     pub rides_with: Option<usize>,
+    /// How many times the application writes each message, at least 1. The other side's application
+    /// uses the first and drops the rest.
+    pub copies: u8,
 }
 
 /// An address of the vehicle comes or goes.

@@ -414,6 +414,11 @@ impl<'a> Simulation<'a> {
             }
         }
         for side in &self.sides {
+            if let Some(stream) = side.streams.first()
+                && let Some(messages) = on_the_way.get_mut(stream.writes)
+            {
+                side.endpoint.waiting(&mut |message| messages.push(message));
+            }
             let totals = side.endpoint.totals(self.end);
             for stream in &side.streams {
                 let flows = &mut self.world.outcome.flows;
@@ -536,7 +541,7 @@ impl World<'_> {
         // The answer carries the question's time, so that its delay is the round trip.
         answers.written(sent, bytes);
         let (stream, class, deadline) = (number, flow.class, None);
-        side.endpoint.write(now, Message { stream, id, class, bytes, deadline });
+        side.write(now, Message { stream, id, class, bytes, deadline }, flow.copies);
         true
     }
 }

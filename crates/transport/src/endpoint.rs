@@ -150,6 +150,16 @@ impl Endpoint {
         }
     }
 
+    /// Hands over the numbers of the messages of which a part waits to be sent; nothing for a stream,
+    /// which gives nothing up.
+    pub fn waiting(&self, take: &mut impl FnMut(u32)) {
+        match self {
+            Self::Datagrams(datagrams) => datagrams.waiting().for_each(take),
+            Self::Stream(_) | Self::Parallel(_) => {}
+            Self::Dccp(connection) => connection.waiting().for_each(take),
+        }
+    }
+
     /// A segment arrived on `path`. One of another protocol is ignored.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment) {
         match (self, &segment.body) {

@@ -34,6 +34,8 @@ pub struct MessageRow {
     pub copies_sent: u8,
     /// Copies of its last part that arrived.
     pub copies_arrived: u8,
+    /// How many of those that the application wrote the sender has given up.
+    refused: u8,
 }
 
 impl MessageRow {
@@ -153,6 +155,8 @@ pub struct FlowRecord {
     next: u32,
     keep: bool,
     reliable: bool,
+    /// How many times the application writes each message.
+    copies: u8,
     end: Instant,
 }
 
@@ -189,8 +193,14 @@ impl FlowRecord {
             next: 0,
             keep,
             reliable,
+            copies: 1,
             end,
         }
+    }
+
+    /// The application writes each message so many times, at least once. It counts as one.
+    pub fn with_copies(self, copies: u8) -> Self {
+        Self { copies: copies.max(1), ..self }
     }
 
     /// Number of the next message.
@@ -218,6 +228,7 @@ impl FlowRecord {
                 path: u8::MAX,
                 copies_sent: 0,
                 copies_arrived: 0,
+                refused: 0,
             });
         }
         self.next += 1;
@@ -267,12 +278,14 @@ impl FlowRecord {
         }
     }
 
-    /// The sender has given the message up before all of it was sent.
+    /// The sender has given up one of the message's copies before all of it was sent; the message is
+    /// refused when none is left.
     pub fn refused(&mut self, id: u32) {
         let Some(offset) = id.checked_sub(self.first) else { return };
         let Some(block) = self.blocks.get_mut(offset as usize / BLOCK) else { return };
         let Some(row) = block.rows.get_mut(offset as usize % BLOCK) else { return };
-        if row.delivered_ns == NOT_DELIVERED {
+        row.refused = row.refused.saturating_add(1);
+        if row.delivered_ns == NOT_DELIVERED && row.refused >= self.copies {
             row.delivered_ns = REFUSED;
             block.decided += 1;
             self.summary.lost += 1;
@@ -310,8 +323,8 @@ impl FlowRecord {
         Some(sent)
     }
 
-    /// The run has ended. `on_the_way` holds the numbers of messages of which a part is on a link,
-    /// ascending.
+    /// The run has ended. `on_the_way` holds the numbers of messages of which a part is on a link or
+    /// waits to be sent, ascending.
     pub fn finish(&mut self, on_the_way: &[u32]) {
         let mut number = self.first;
         for block in &self.blocks {
@@ -378,6 +391,25 @@ mod tests {
         assert_eq!((summary.sent, summary.delivered), (4, 2));
         assert_eq!((summary.lost, summary.in_flight), (1, 1));
         assert_eq!((summary.deadlines[0].trials, summary.deadlines[0].met), (3, 1));
+    }
+
+    #[test]
+    fn a_message_is_refused_when_none_of_its_copies_is_left() {
+        let mut flow = FlowRecord::new(true, false, at(1000), 1, &[]).with_copies(2);
+        for _ in 0..2 {
+            flow.written(at(0), 100);
+        }
+        flow.refused(0);
+        flow.copy_sent(0);
+        flow.delivered(at(50), message(0));
+        assert!(flow.delivered(at(60), message(0)).is_none());
+        flow.refused(1);
+        assert_eq!(flow.summary.refused, 0);
+        flow.refused(1);
+        flow.finish(&[]);
+        let summary = &flow.summary;
+        assert_eq!((summary.sent, summary.delivered), (2, 1));
+        assert_eq!((summary.lost, summary.refused), (1, 1));
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub fn flow(
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
         rides_with: None,
+        copies: 1,
     }
 }
 

@@ -31,7 +31,9 @@ struct Whole {
 /// A message of which some parts have arrived.
 #[derive(Clone, Copy, Debug)]
 struct Partial {
-    message: u32,
+    /// Sequence number of its first part. Of a message that was written twice, the parts of one copy
+    /// do not complete the other.
+    first: u64,
     missing: u16,
 }
 
@@ -115,13 +117,13 @@ impl Whole {
     }
 
     fn completes(&mut self, datagram: &Datagram) -> bool {
-        let known = self.partial.iter().position(|part| part.message == datagram.message);
+        let first = datagram.sequence.saturating_sub(u64::from(datagram.fragment));
+        let known = self.partial.iter().position(|part| part.first == first);
         let Some(index) = known else {
             if self.partial.len() >= PARTIAL_MESSAGES {
                 self.partial.pop_front();
             }
-            self.partial
-                .push_back(Partial { message: datagram.message, missing: datagram.fragments - 1 });
+            self.partial.push_back(Partial { first, missing: datagram.fragments - 1 });
             return false;
         };
         let Some(part) = self.partial.get_mut(index) else {
@@ -133,5 +135,23 @@ impl Whole {
             self.partial.remove(index);
         }
         complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_two_copies_of_a_message_do_not_complete_each_other() {
+        let mut inbox = Inbox::new(&TransportConfig::default());
+        let mut take = |sequence, fragment| {
+            let datagram = Datagram { sequence, message: 7, len: 1000, fragment, fragments: 2 };
+            inbox.receive(Instant::ZERO, PathId(0), &datagram);
+            inbox.poll_delivered().map(|message| message.id)
+        };
+        // The first copy's second part and the second copy's first part have been lost.
+        assert_eq!((take(10, 0), take(13, 1)), (None, None));
+        assert_eq!(take(12, 0), Some(7));
     }
 }

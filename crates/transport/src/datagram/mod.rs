@@ -140,6 +140,11 @@ impl Datagrams {
         self.outbox.unsent()
     }
 
+    /// The numbers of the messages of which a part waits to be sent.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.outbox.waiting()
+    }
+
     /// The next message that has arrived whole.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.inbox.poll_delivered()

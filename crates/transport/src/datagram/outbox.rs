@@ -52,6 +52,11 @@ impl Outbox {
         Bytes::new(self.unsent)
     }
 
+    /// The numbers of the messages of which a part waits.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.queue.iter().map(|message| message.id)
+    }
+
     /// Datagrams that wait.
     pub const fn packets(&self) -> u64 {
         self.packets

@@ -94,6 +94,11 @@ impl Connection {
         self.outbox.unsent()
     }
 
+    /// The numbers of the messages of which a part waits to be sent.
+    pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.outbox.waiting()
+    }
+
     /// The messages that were refused since the last call: they will never arrive.
     pub fn take_refused(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.refused.drain(..)

@@ -245,9 +245,10 @@ impl Scoreboard {
         self.rate.is_app_limited()
     }
 
-    /// Chunks that are not acknowledged, oldest first.
+    /// Chunks that are not cumulatively acknowledged, oldest first. What is acknowledged selectively is
+    /// among them: behind a hole it has not come to the connection (RFC 8684 §3.3.6).
     pub fn outstanding(&self) -> impl Iterator<Item = Chunk> + '_ {
-        self.sent.iter().filter(|sent| sent.state != State::Sacked).map(|sent| sent.chunk)
+        self.sent.iter().map(|sent| sent.chunk)
     }
 
     /// Takes note of new data being sent. Returns its sequence number.

@@ -354,7 +354,7 @@ impl Subflow {
         self.receiver.acknowledge_now();
     }
 
-    /// Chunks that are sent and not acknowledged, oldest first.
+    /// Chunks that are sent and not cumulatively acknowledged, oldest first.
     pub fn outstanding(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.board.outstanding()
     }
