@@ -15,7 +15,8 @@ pub const PACKET: u64 = 1200;
 /// From one packet to the next on each link: 9.6 Mbit/s of payload.
 pub const INTERVAL: Duration = Duration::from_millis(1);
 
-fn flow(
+/// A flow that sends `packets_per_ms` packets every millisecond.
+pub fn flow(
     name: &str,
     packets_per_ms: u64,
     transport: TransportConfig,
@@ -40,22 +41,27 @@ fn flow(
     }
 }
 
-fn fly(scenario: &Scenario, flows: Vec<FlowSetup>) -> u64 {
+/// A run of `flows` over the scenario's paths that keeps `record`.
+pub fn setup(scenario: &Scenario, flows: Vec<FlowSetup>, record: Record) -> Setup {
     let paths = scenario.paths.iter().map(|path| PathSetup {
         name: path.name.clone(),
         uplink: path.uplink.clone(),
         downlink: path.downlink.clone(),
         info: path.info,
     });
-    let setup = Setup {
+    Setup {
         seed: Seed(1),
         duration: DURATION,
         paths: paths.collect(),
         flows,
         address_changes: Vec::new(),
-        record: Record { links: true, subflows: true, ..Record::default() },
-    };
-    run(&setup, &mut Silent).map_or(0, |outcome| outcome.packet_hops)
+        record,
+    }
+}
+
+fn fly(scenario: &Scenario, flows: Vec<FlowSetup>) -> u64 {
+    let record = Record { links: true, subflows: true, ..Record::default() };
+    run(&setup(scenario, flows, record), &mut Silent).map_or(0, |outcome| outcome.packet_hops)
 }
 
 /// One flow of datagrams with a copy on each path, as the scenario's control flow.

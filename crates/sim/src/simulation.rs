@@ -269,8 +269,9 @@ impl<'a> Simulation<'a> {
     fn settle(&mut self, now: Instant, index: usize) {
         let Some(side) = self.sides.get_mut(index) else { return };
         loop {
-            while let Some(transmit) = side.endpoint.poll_send(now) {
-                self.world.transmit(now, index, side, &transmit);
+            // Looked at where it lies: a segment is large enough for copies to count.
+            while let Some(transmit) = &side.endpoint.poll_send(now) {
+                self.world.transmit(now, index, side, transmit);
             }
             if let Some(stream) = side.streams.first()
                 && let Some(record) = self.world.outcome.flows.get_mut(stream.writes)

@@ -79,12 +79,13 @@ impl Wire {
                 let first = self.on_the_way.is_empty();
                 // A link that reorders may let a packet overtake others.
                 let overtakes = self.on_the_way.back().is_some_and(|last| last.arrives > at);
-                let packet = Packet { arrives: at, address, segment: *segment };
                 if !overtakes {
+                    let packet = Packet { arrives: at, address, segment: *segment };
                     self.on_the_way.push_back(packet);
                     return (fate, first);
                 }
                 let place = self.on_the_way.partition_point(|other| other.arrives <= at);
+                let packet = Packet { arrives: at, address, segment: *segment };
                 self.on_the_way.insert(place, packet);
                 (fate, place == 0)
             }

@@ -156,6 +156,7 @@ impl Connection {
 
     /// Writes a message into the stream. It may be sent at once. After [`close`](Self::close) it is
     /// ignored.
+    #[inline]
     pub fn write(&mut self, message: Message) {
         if self.closing.is_asked() {
             return;
@@ -284,9 +285,12 @@ impl Connection {
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         loop {
             if self.subflows.iter().any(Subflow::may_send) {
-                let sent = self.poll_subflows(|subflow, stamp| subflow.poll_send(now, stamp));
-                if sent.is_some() {
-                    return sent;
+                let stamp = self.stamp();
+                for subflow in &mut self.subflows {
+                    if let Some(due) = subflow.poll_send(now, &stamp) {
+                        let segment = subflow.send(now, &stamp, &due);
+                        return Some(Transmit { path: subflow.path, segment });
+                    }
                 }
             }
             if !self.schedule(now) {

@@ -153,11 +153,15 @@ impl Receiver {
     }
 
     /// SACK blocks for an acknowledgement that is about to leave. Ends its delay.
+    #[inline]
     pub fn acknowledge(&mut self) -> Sacks {
         self.unacknowledged = 0;
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         let mut sacks = Sacks::NONE;
+        if self.blocks.is_empty() && self.duplicate.is_none() {
+            return sacks;
+        }
         if let Some((start, end)) = self.duplicate.take() {
             sacks.report_duplicate(self.next, start, end);
         }

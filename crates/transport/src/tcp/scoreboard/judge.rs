@@ -137,7 +137,11 @@ impl Scoreboard {
         let mut latest = Instant::ZERO;
         let mut found = false;
         // Segments sent once are in the order of their sending.
-        let mut index = self.sent.partition_point(|sent| sent.seq < self.judged);
+        let mut index = if self.judged <= self.una {
+            0
+        } else {
+            self.sent.partition_point(|sent| sent.seq < self.judged)
+        };
         let mut settled = true;
         while let Some(sent) = self.sent.get(index) {
             if !sent.retransmitted && sent.state == State::InFlight {

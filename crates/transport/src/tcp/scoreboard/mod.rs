@@ -428,6 +428,11 @@ impl Scoreboard {
     }
 
     fn take_sacks(&mut self, it: &Acknowledgement<'_>, progress: &mut Progress) {
+        if it.sacks.is_empty() {
+            self.known = Sacks::NONE;
+            self.known_ack = it.ack;
+            return;
+        }
         let mut blocks = [(u64::MAX, 0); 3];
         for (slot, block) in blocks.iter_mut().zip(it.sacks.iter(it.ack)) {
             *slot = block;

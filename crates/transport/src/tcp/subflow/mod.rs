@@ -11,7 +11,7 @@ use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::congestion::{Congestion, PathBasics, Siblings};
 use crate::rtt::RttEstimator;
-use crate::segment::{Body, Flags, Segment, Tcp};
+use crate::segment::{Flags, Segment, Tcp};
 use crate::tcp::ceiling::Ceiling;
 use crate::tcp::prr::Reduction;
 use crate::tcp::receiver::Receiver;
@@ -79,6 +79,17 @@ pub struct Totals {
     pub undone: u64,
     /// Times that the congestion window was reduced after duplicate or selective acknowledgements.
     pub fast_recoveries: u64,
+}
+
+/// What is to leave a subflow.
+#[derive(Clone, Copy, Debug)]
+pub enum Due {
+    /// A SYN.
+    Syn,
+    /// A chunk at this sequence number.
+    Data(u64, Chunk),
+    /// A segment that makes the peer answer with its window.
+    Probe,
 }
 
 /// What happened to a subflow that the connection must act upon.
@@ -476,11 +487,11 @@ impl Subflow {
             && matches!(self.state, State::Established | State::AwaitingFourthAck)
     }
 
-    /// The next segment to leave, if one may leave now. Acknowledgements that stand alone come last,
-    /// through [`poll_ack`](Self::poll_ack), so that they can ride on data.
-    pub fn poll_send(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
+    /// What leaves next, if something may leave now; it must be [sent](Self::send). Acknowledgements
+    /// that stand alone come last, through [`poll_ack`](Self::poll_ack), so that they can ride on data.
+    pub fn poll_send(&mut self, now: Instant, stamp: &Stamp) -> Option<Due> {
         if self.syn_due {
-            return Some(self.send_syn(now, stamp));
+            return Some(Due::Syn);
         }
         if self.state != State::Established {
             return None;
@@ -503,7 +514,7 @@ impl Subflow {
             if seq == self.board.una() {
                 self.restart_timer(now);
             }
-            return Some(self.data_segment(now, stamp, seq, chunk));
+            return Some(Due::Data(seq, chunk));
         }
         while let Some(chunk) = self.backlog.front().copied() {
             if chunk.end() <= stamp.data_una {
@@ -539,17 +550,9 @@ impl Subflow {
             } else {
                 self.arm_tail_probe(now);
             }
-            return Some(self.data_segment(now, stamp, seq, chunk));
+            return Some(Due::Data(seq, chunk));
         }
-        if self.probe_due {
-            self.probe_due = false;
-            let mut segment = self.ack_segment(now, stamp);
-            if let Body::Tcp(tcp) = &mut segment.body {
-                tcp.seq = tcp.seq.saturating_sub(1);
-            }
-            return Some(segment);
-        }
-        None
+        core::mem::take(&mut self.probe_due).then_some(Due::Probe)
     }
 
     fn note_sent(&mut self, bytes: u32) {

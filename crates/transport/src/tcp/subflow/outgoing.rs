@@ -4,7 +4,7 @@
 
 use skybraid_units::{Bytes, Instant};
 
-use super::{Stamp, State, Subflow};
+use super::{Due, Stamp, State, Subflow};
 use crate::segment::{
     Body, DSS_ACK_OPTION, DSS_MAPPING_OPTION, Flags, IPV4_HEADER, Sacks, Segment, TCP_HEADER,
     TIMESTAMP_OPTION, Tcp,
@@ -46,7 +46,22 @@ impl Subflow {
         }
     }
 
-    pub(super) fn send_syn(&mut self, now: Instant, stamp: &Stamp) -> Segment {
+    /// The segment for what [`poll_send`](Self::poll_send) let leave.
+    pub fn send(&mut self, now: Instant, stamp: &Stamp, due: &Due) -> Segment {
+        match *due {
+            Due::Syn => self.send_syn(now, stamp),
+            Due::Data(seq, chunk) => self.data_segment(now, stamp, seq, chunk),
+            Due::Probe => {
+                let mut segment = self.ack_segment(now, stamp);
+                if let Body::Tcp(tcp) = &mut segment.body {
+                    tcp.seq = tcp.seq.saturating_sub(1);
+                }
+                segment
+            }
+        }
+    }
+
+    fn send_syn(&mut self, now: Instant, stamp: &Stamp) -> Segment {
         self.syn_due = false;
         self.syn_at = now;
         self.rto_at = now + self.rtt.timeout();
