@@ -21,6 +21,8 @@ const PATHS: [usize; 3] = [2, 8, 64];
 const ROUNDS: usize = 60;
 /// Calls of a round.
 const CALLS: usize = 16 * 1024;
+/// Calls per path before the first round: each has had losses by then.
+const WARM_UP: usize = 2 * LOSS_EVERY as usize;
 /// Measurements and units that take turns.
 const SITUATIONS: usize = 64;
 
@@ -63,7 +65,12 @@ fn table(what: &str, base: &str, algorithms: &[About], wanted: &str, make: &Make
     }
     let mut rows = Vec::new();
     for name in names.filter(|name| name.contains(wanted) || *name == base) {
-        let subjects: Vec<_> = PATHS.iter().filter_map(|paths| make(name, *paths)).collect();
+        let subjects = PATHS.iter().filter_map(|paths| {
+            let mut subject = make(name, *paths)?;
+            subject.round(WARM_UP * paths);
+            Some(subject)
+        });
+        let subjects: Vec<_> = subjects.collect();
         let best = vec![f64::INFINITY; subjects.len()];
         rows.push((name, subjects, best));
     }

@@ -122,7 +122,6 @@ pub fn populate(setup: &Setup, outcome: &mut Outcome) -> Population {
 }
 
 /// An application hands a message to its side's endpoint.
-#[inline]
 pub fn write_message(
     now: Instant,
     app: &App,

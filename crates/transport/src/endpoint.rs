@@ -122,7 +122,6 @@ impl Endpoint {
     }
 
     /// The application writes a message.
-    #[inline]
     pub fn write(&mut self, now: Instant, message: Message) {
         match self {
             Self::Datagrams(datagrams) => datagrams.write(now, message),

@@ -169,9 +169,9 @@ impl OpportunityCursor {
         let least = first_whole.max(ready.as_nanos().div_euclid(NANOS_PER_MS) + 1);
         if self.time_ms() < least {
             let period = self.data.period_ms;
-            let round = (least - 1).div_euclid(period).saturating_mul(period);
-            if round > self.base_ms {
-                self.base_ms = round;
+            // The base is a whole number of periods; a division only where it changes.
+            if least > self.base_ms.saturating_add(period) {
+                self.base_ms = (least - 1).div_euclid(period).saturating_mul(period);
                 self.index = 0;
             }
             let local = least - self.base_ms;

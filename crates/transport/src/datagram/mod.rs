@@ -131,7 +131,6 @@ impl Datagrams {
     }
 
     /// Writes a message. It leaves with the next calls of [`poll_send`](Self::poll_send).
-    #[inline]
     pub fn write(&mut self, _now: Instant, message: Message) {
         self.outbox.write(message);
     }

@@ -41,7 +41,6 @@ impl Outbox {
     }
 
     /// Puts a message last in line.
-    #[inline]
     pub fn write(&mut self, message: Message) {
         self.unsent += u64::from(message.bytes.max(1));
         self.packets += u64::from(self.fragments(&message));

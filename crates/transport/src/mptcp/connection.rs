@@ -156,7 +156,6 @@ impl Connection {
 
     /// Writes a message into the stream. It may be sent at once. After [`close`](Self::close) it is
     /// ignored.
-    #[inline]
     pub fn write(&mut self, message: Message) {
         if self.closing.is_asked() {
             return;

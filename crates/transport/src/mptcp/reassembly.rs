@@ -102,7 +102,6 @@ impl Reassembly {
         }
     }
 
-    #[inline]
     fn hand_over(&mut self, now: Instant, it: &Arrived, deliver: &mut impl FnMut(Delivered)) {
         let chunk = &it.chunk;
         let dsn = core::mem::replace(&mut self.next, chunk.end());
