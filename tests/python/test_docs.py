@@ -222,13 +222,13 @@ def test_the_guides_flows_share_a_connection_and_control_is_sent_twice() -> None
     copies = {flow: messages.filter(pl.col("flow") == flow)["copies_sent"] for flow in ("control", "video")}
     assert (copies["control"] == 2).sum() > 0.9 * copies["control"].len()
     assert (copies["video"] == 1).sum() > 0.9 * copies["video"].len()
+
+
 def test_the_guides_path_carries_nothing_while_its_address_is_gone_and_comes_back_as_a_new_subflow() -> None:
     (text,) = (text for text in examples(TRANSPORT) if "remove_path" in text)
     results = run(Scenario(text, "example.toml"), tables=["messages", "packets", "subflows"])
     packets = results.tables["packets"].filter(pl.col("path") == "lte")
-    away = packets.filter(
-        pl.col("in_ns").is_between(4_000_000_000, 7_999_999_999), pl.col("direction") == "uplink"
-    )
+    away = packets.filter(pl.col("in_ns").is_between(4_000_000_000, 7_999_999_999), pl.col("direction") == "uplink")
     assert away.height == 0
     assert packets.filter(pl.col("in_ns") < 4_000_000_000).height > 100
     assert packets.filter(pl.col("in_ns") > 8_000_000_000).height > 100
@@ -236,5 +236,3 @@ def test_the_guides_path_carries_nothing_while_its_address_is_gone_and_comes_bac
     assert sorted(of_lte["subflow"].unique()) == [0, 2]
     messages = results.tables["messages"]
     assert messages.filter(pl.col("sent_ns") < 11_000_000_000)["delivered_ns"].null_count() == 0
-
-

@@ -7,7 +7,6 @@ use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::registry::About;
 use skybraid_transport::scheduler::SchedulerConfig;
 
-/// A scenario of two paths and one flow.
 const GOOD: &str = r#"name = "test"
 duration = "10s"
 [path.lte]
@@ -47,7 +46,7 @@ fn refused_override(key: &str, value: &str, expected: &str) {
 
 /// The names of a registry as an error lists them.
 fn names(all: &[About]) -> String {
-    all.iter().map(|about| format!("`{}`", about.name)).collect::<Vec<_>>().join(", ")
+    all.iter().map(|it| format!("`{}`", it.name)).collect::<Vec<_>>().join(", ")
 }
 
 fn check(found: &str, expected: &str, input: &str) {
@@ -594,10 +593,8 @@ fn a_scenario_without_path_or_flow_is_refused() {
 
 #[test]
 fn a_flow_that_cannot_ride_along_or_change_addresses_is_refused() {
-    let control = |with: &str| {
-        let traffic = "traffic = { kind = \"ping\", every = \"1s\" }";
-        format!("[flow.control]\nfrom = \"ground\"\n{traffic}\n{with}")
-    };
+    let ping = "traffic = { kind = \"ping\", every = \"1s\" }";
+    let control = |with: &str| format!("[flow.control]\nfrom = \"ground\"\n{ping}\n{with}");
     refused_at_end(
         &control("with = \"vidoe\""),
         "scenarios/x.toml:17: flow.control.with: unknown flow `vidoe`; did you mean `video`? (expected one of `video`, `control`)",
