@@ -1,7 +1,7 @@
 //! CCID 5: BBR version 1 as a congestion control of DCCP.
 //!
 //! Source: MP-DCCP for Linux, `ccid5.c`; draft-romo-iccrg-ccid5. The window model is that of
-//! [`bbr`](super::bbr), fed with the packets that acknowledgement vectors report.
+//! [`bbr`], fed with the packets that acknowledgement vectors report.
 
 use alloc::boxed::Box;
 

@@ -5,10 +5,10 @@
 
 use skybraid_units::{Duration, Instant};
 
+use crate::tcp::scoreboard::DUPLICATE_THRESHOLD;
+
 /// Rounds in which a widened reordering window is kept (RFC 8985 §6.2 step 4).
 const PERSIST_RECOVERIES: u32 = 16;
-/// Segments that must be selectively acknowledged before reordering is ruled out (`DupThresh`).
-const DUPLICATE_THRESHOLD: u32 = 3;
 
 /// What is remembered of deliveries.
 #[derive(Debug)]
