@@ -47,6 +47,11 @@ app.add_typer(traces_room.app, name="trace")
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+Seed = Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),
@@ -66,14 +71,11 @@ def _root(
 @app.command()
 def run(
     scenario: Annotated[Path, typer.Argument(help="The scenario, a TOML file.", metavar="SCENARIO")],
-    seed: Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")] = None,
+    seed: Seed = None,
     seeds: Annotated[
         str | None, typer.Option(help="Several seeds on all cores, judged together: 1..100 or 3,5,8.", metavar="A..B")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
-    ] = None,
+    set_: Overrides = None,
     out: Annotated[
         Path | None, typer.Option(help="New folder for the result; by default one below runs/.", metavar="DIR")
     ] = None,
@@ -135,14 +137,11 @@ def compare(
     schedulers: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
     congestion: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
     protocols: Annotated[str, typer.Option(metavar="A,B")] = ",".join(compare_room.PROTOCOLS),
-    seed: Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")] = None,
+    seed: Seed = None,
     seeds: Annotated[
         str | None, typer.Option(help="Several seeds for each combination: 1..10 or 3,5,8.", metavar="A..B")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
-    ] = None,
+    set_: Overrides = None,
     out: Annotated[
         Path | None, typer.Option(help="Also write a row each flow and flight: .csv or .parquet.", metavar="FILE")
     ] = None,

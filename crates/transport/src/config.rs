@@ -216,6 +216,11 @@ impl Default for TransportConfig {
 }
 
 impl TransportConfig {
+    /// Several subflows may be used: MPTCP with a peer that understands it.
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.protocol == Protocol::Mptcp && self.peer_multipath
+    }
+
     /// The defaults of a profile.
     pub fn of(profile: Profile) -> Self {
         let usual = Self::default();

@@ -20,6 +20,7 @@ pub mod message;
 pub mod mpdccp;
 pub mod mptcp;
 pub mod mutran;
+pub mod pacing;
 pub mod parallel;
 pub mod path;
 pub mod registry;

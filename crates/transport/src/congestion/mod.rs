@@ -4,11 +4,13 @@
 //! algorithms are ordinary ones.
 
 use alloc::boxed::Box;
+use alloc::format;
 use core::fmt::Debug;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::registry::algorithms;
+use crate::{PathId, Role, TransportConfig};
 
 mod aggregate;
 pub mod balia;
@@ -229,6 +231,27 @@ pub struct PathBasics {
 pub trait Factory: Debug + Send + Sync {
     /// A fresh instance for a path.
     fn build(&self, path: &PathBasics) -> Box<dyn Congestion>;
+}
+
+impl PathBasics {
+    /// Those of subflow `id` at one end of a connection, with its own stream of draws.
+    pub(crate) fn of(
+        config: &TransportConfig,
+        role: Role,
+        id: PathId,
+        segment: u32,
+        sack: bool,
+    ) -> Self {
+        let segment = u64::from(segment);
+        let name = format!("{role:?} {}", id.0);
+        Self {
+            segment: Bytes::new(segment),
+            initial_window: Bytes::new(segment * u64::from(config.initial_window.max(1))),
+            initial_threshold: config.initial_threshold.unwrap_or(Bytes::new(u64::MAX)),
+            sack,
+            seed: Seed(config.seed.stream(&name).next_u64()),
+        }
+    }
 }
 
 algorithms! {

@@ -60,7 +60,7 @@ impl Connection {
             (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
                 self.subflows.iter_mut().for_each(|subflow| subflow.open(true));
             }
-            (Role::Server, PathManager::Announced) if first && self.is_multipath() => {
+            (Role::Server, PathManager::Announced) if first && self.config.is_multipath() => {
                 for path in 1..self.paths.len() {
                     self.addresses.announce(now, PathId(path as u8));
                 }
@@ -72,7 +72,7 @@ impl Connection {
     /// An address has become available: a subflow is to join over `path`. The client opens it; the
     /// server announces it (RFC 8684 §3.4.1).
     pub fn add_path(&mut self, now: Instant, path: PathId) {
-        if !self.is_multipath() || path.index() >= self.paths.len() {
+        if !self.config.is_multipath() || path.index() >= self.paths.len() {
             return;
         }
         match self.role {

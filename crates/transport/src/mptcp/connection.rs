@@ -2,10 +2,9 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::format;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant, Seed};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::addresses::Addresses;
 use super::close::Closing;
@@ -75,7 +74,7 @@ impl Connection {
     /// path it is plain TCP. The client opens it.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let paths = paths.get(..paths.len().min(PathSet::CAPACITY)).unwrap_or(paths);
-        let multipath = config.protocol == crate::Protocol::Mptcp && config.peer_multipath;
+        let multipath = config.is_multipath();
         // One segment size for all subflows: a chunk may be sent again on any of them.
         let room =
             paths.iter().map(|path| Subflow::segment_for(path.mtu, multipath)).min().unwrap_or(1);
@@ -128,20 +127,12 @@ impl Connection {
         connection
     }
 
-    pub(super) fn is_multipath(&self) -> bool {
-        self.config.protocol == crate::Protocol::Mptcp && self.config.peer_multipath
-    }
-
     /// Makes a subflow over `path`, not yet opened.
     pub(super) fn add_subflow(&mut self, path: PathId) {
         let Some(info) = self.paths.get(path.index()).copied() else { return };
         let id = PathId(self.subflows.len() as u8);
-        let multipath = self.is_multipath();
-        // One stream of draws for each subflow and end of the connection.
-        let name = format!("{:?} {}", self.role, id.0);
-        let seed = Seed(self.config.seed.stream(&name).next_u64());
-        let segment = self.segment;
-        self.subflows.push(Subflow::new(&self.config, id, path, info, multipath, segment, seed));
+        let (config, role, segment) = (&self.config, self.role, self.segment);
+        self.subflows.push(Subflow::new(config, role, id, path, info, segment));
     }
 
     /// Keeps scheduling decisions for [`take_decisions`](Self::take_decisions).

@@ -5,9 +5,8 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::format;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
+use skybraid_units::{Bytes, Duration, Instant};
 
 use super::ack_ratio::AckRatio;
 use super::ack_vector::Place;
@@ -15,6 +14,7 @@ use super::flight::{Flight, Progress};
 use super::receiver::Receiver;
 use crate::congestion::{Acked, Congestion, CongestionConfig, Lost, PathBasics, Sibling, Siblings};
 use crate::endpoint::Role;
+use crate::pacing::Pacer;
 use crate::registry::Compat;
 use crate::reordering::RttKind;
 use crate::rtt::RttEstimator;
@@ -26,8 +26,6 @@ mod outgoing;
 
 /// Longest timeout (RFC 4340 §8.1.1: a Request's).
 const TIMEOUT_MAX: Duration = Duration::from_secs(64);
-/// How much is handed to a paced subflow in advance.
-const PACE_QUANTUM: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -100,10 +98,7 @@ pub struct Subflow {
     probe_every: Duration,
     keep_alive: Duration,
     last_sent: Instant,
-    pace: Option<Rate>,
-    pace_at: Instant,
-    /// Data waits for `pace_at`.
-    pace_holds: bool,
+    pacer: Pacer,
     since_loss: u64,
     between_losses: u64,
     totals: Totals,
@@ -120,18 +115,8 @@ impl Subflow {
         segment: u32,
         tells_rtt: Option<RttKind>,
     ) -> Self {
-        // One stream of draws for each subflow and end of the connection.
-        let name = format!("{role:?} {}", id.0);
-        let seed = Seed(config.seed.stream(&name).next_u64());
-        let control = config.congestion.build(&PathBasics {
-            segment: Bytes::new(u64::from(segment)),
-            initial_window: Bytes::new(
-                u64::from(segment) * u64::from(config.initial_window.max(1)),
-            ),
-            initial_threshold: config.initial_threshold.unwrap_or(Bytes::new(u64::MAX)),
-            sack: true,
-            seed,
-        });
+        let basics = PathBasics::of(config, role, id, segment, true);
+        let control = config.congestion.build(&basics);
         let compat = match &config.congestion {
             CongestionConfig::Ccid2(ccid2) => ccid2.compat,
             _ => Compat::Paper,
@@ -172,9 +157,7 @@ impl Subflow {
             probe_every: config.probe_every,
             keep_alive: config.keep_alive,
             last_sent: Instant::ZERO,
-            pace: None,
-            pace_at: Instant::ZERO,
-            pace_holds: false,
+            pacer: Pacer::default(),
             since_loss: 0,
             between_losses: 0,
             totals: Totals::default(),
@@ -215,12 +198,11 @@ impl Subflow {
         ahead == 0 || ahead + u64::from(self.segment) <= self.window && !self.pace_is_full()
     }
 
-    /// As much waits for its turn in the pace as may: data is bound to a path as late as possible.
+    /// As much waits for its turn in the pace as may.
     fn pace_is_full(&self) -> bool {
-        self.pace.is_some_and(|rate| {
-            let quantum = rate.bits_in(PACE_QUANTUM) / 8 / u64::from(self.segment);
-            self.backlog.len() as u64 >= quantum.max(2)
-        })
+        let packets = |quantum| quantum / u64::from(self.segment);
+        let most = self.pacer.quantum(self.segment).map(packets);
+        most.is_some_and(|most| self.backlog.len() as u64 >= most)
     }
 
     /// Congestion window, slow start threshold, and the pacing rate where there is one.
@@ -259,7 +241,7 @@ impl Subflow {
             min_rtt: self.rtt.least(),
             window: Bytes::new(self.window),
             threshold: Bytes::new(self.threshold),
-            pacing: self.pace,
+            pacing: self.pacer.rate(),
             in_flight: Bytes::new(self.flight.in_flight()),
             queued: Bytes::new(self.backlog.len() as u64 * u64::from(self.segment)),
             segment: Bytes::new(u64::from(self.segment)),
@@ -477,7 +459,7 @@ impl Subflow {
     fn ask_control(&mut self) {
         self.window = self.control.window().get();
         self.threshold = self.control.slow_start_threshold().get();
-        self.pace = self.control.pacing_rate();
+        self.pacer.set_rate(self.control.pacing_rate());
     }
 
     fn note_reduction(&mut self, timeout: bool) {
@@ -526,11 +508,9 @@ impl Subflow {
         if !self.is_established() || self.backlog.is_empty() {
             return None;
         }
-        if self.pace.is_some() && self.pace_at > now {
-            self.pace_holds = true;
+        if self.pacer.holds_back(now, true) {
             return None;
         }
-        self.pace_holds = false;
         let in_flight = self.flight.in_flight();
         if in_flight > 0 && in_flight + u64::from(self.segment) > self.window {
             self.note_limited();
@@ -542,8 +522,7 @@ impl Subflow {
 
     /// The earliest instant at which [`wake`](Self::wake) has something to do.
     pub fn next_wakeup(&self) -> Instant {
-        let pace = if self.pace_holds { self.pace_at } else { Instant::FAR_FUTURE };
-        self.timer_at.min(self.receiver.next_wakeup()).min(pace)
+        self.timer_at.min(self.receiver.next_wakeup()).min(self.pacer.next_wakeup())
     }
 
     /// Lets timers expire.

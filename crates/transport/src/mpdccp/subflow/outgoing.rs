@@ -53,10 +53,7 @@ impl Subflow {
             self.ask_control();
         }
         self.last_sent = now;
-        if let Some(rate) = self.pace {
-            let bytes = Bytes::new(u64::from(self.segment));
-            self.pace_at = self.pace_at.max(now) + rate.time_for(bytes);
-        }
+        self.pacer.sent(now, self.segment);
         let mut options = DccpOptions::NONE;
         if self.ratio.get() != self.confirmed_ratio {
             options = options.and(DccpOptions::RATIO);

@@ -7,9 +7,10 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
+use skybraid_units::{Duration, Instant};
 
 use crate::congestion::{Congestion, PathBasics, Siblings};
+use crate::pacing::Pacer;
 use crate::rtt::RttEstimator;
 use crate::segment::{Flags, Segment, Tcp};
 use crate::tcp::ceiling::Ceiling;
@@ -18,14 +19,12 @@ use crate::tcp::receiver::Receiver;
 use crate::tcp::scoreboard::{Chunk, LossDetection, Scoreboard};
 use crate::tcp::spurious::Undo;
 use crate::tcp::tail_probe::TailProbe;
-use crate::{PathId, PathInfo, TransportConfig};
+use crate::{PathId, PathInfo, Role, TransportConfig};
 
 mod outgoing;
 mod recovery;
 mod shown;
 
-/// How much is handed to a paced subflow in advance.
-const PACE_QUANTUM: Duration = Duration::from_millis(1);
 /// Longest retransmission timeout (`TCP_RTO_MAX`).
 const RTO_MAX: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,11 +148,7 @@ pub struct Subflow {
     /// Bytes found lost by time since the last acknowledgement.
     lost_between: u64,
     between_losses: u64,
-    /// The pace at which segments leave, and when the next one may.
-    pace: Option<Rate>,
-    pace_at: Instant,
-    /// Data waits for `pace_at`.
-    pace_holds: bool,
+    pacer: Pacer,
     /// Windows are paced although the control sets no pace.
     paces_windows: bool,
     /// Bounds the window where bufferbloat is mitigated.
@@ -172,31 +167,25 @@ pub struct Subflow {
 }
 
 impl Subflow {
-    /// A subflow that has not been opened. Its congestion control draws from `seed`.
+    /// A subflow that has not been opened.
     pub fn new(
         config: &TransportConfig,
+        role: Role,
         id: PathId,
         path: PathId,
         info: PathInfo,
-        multipath: bool,
         segment: u32,
-        seed: Seed,
     ) -> Self {
-        let basics = PathBasics {
-            segment: Bytes::new(u64::from(segment)),
-            initial_window: Bytes::new(
-                u64::from(segment) * u64::from(config.initial_window.max(1)),
-            ),
-            initial_threshold: config.initial_threshold.unwrap_or(Bytes::new(u64::MAX)),
-            sack: config.loss_detection != LossDetection::NewReno,
-            seed,
-        };
+        let sack = config.loss_detection != LossDetection::NewReno;
+        let basics = PathBasics::of(config, role, id, segment, sack);
         let control = config.congestion.build(&basics);
+        let mut pacer = Pacer::default();
+        pacer.set_rate(control.pacing_rate());
         Self {
             id,
             path,
             info,
-            multipath,
+            multipath: config.is_multipath(),
             joins: false,
             segment,
             detection: config.loss_detection,
@@ -210,7 +199,6 @@ impl Subflow {
             window: control.window().get(),
             threshold: control.slow_start_threshold().get(),
             coupled: control.is_coupled(),
-            pace: control.pacing_rate(),
             governs_recovery: control.governs_recovery(),
             control,
             backlog: VecDeque::new(),
@@ -228,8 +216,7 @@ impl Subflow {
             since_loss: 0,
             lost_between: 0,
             between_losses: 0,
-            pace_at: Instant::ZERO,
-            pace_holds: false,
+            pacer,
             paces_windows: config.pacing,
             ceiling: config.bufferbloat_mitigation.then(|| Ceiling::new(u64::from(segment))),
             idle_restart: config.idle_restart,
@@ -265,7 +252,7 @@ impl Subflow {
         self.tail_due = false;
         self.rto_at = Instant::FAR_FUTURE;
         self.probe_at = Instant::FAR_FUTURE;
-        self.pace_holds = false;
+        self.pacer.release();
     }
 
     /// Its address is gone.
@@ -296,12 +283,9 @@ impl Subflow {
             || (ahead + u64::from(bytes) <= self.window && !self.pace_is_full())
     }
 
-    /// As much waits for its turn in the pace as may: data is bound to a path as late as possible.
+    /// As much waits for its turn in the pace as may.
     fn pace_is_full(&self) -> bool {
-        self.pace.is_some_and(|rate| {
-            let quantum = (rate.bits_in(PACE_QUANTUM) / 8).max(2 * u64::from(self.segment));
-            self.backlog_bytes >= quantum
-        })
+        self.pacer.quantum(self.segment).is_some_and(|quantum| self.backlog_bytes >= quantum)
     }
 
     /// Nothing is outstanding or waiting.
@@ -496,11 +480,12 @@ impl Subflow {
         if self.state != State::Established {
             return None;
         }
-        if self.pace.is_some() && self.pace_at > now && !self.tail_due {
-            self.pace_holds = self.board.lost() > 0 || !self.backlog.is_empty();
+        let waiting = self.board.lost() > 0 || !self.backlog.is_empty();
+        if self.tail_due {
+            self.pacer.release();
+        } else if self.pacer.holds_back(now, waiting) {
             return None;
         }
-        self.pace_holds = false;
         if self.board.lost() > 0
             && let Some((seq, chunk)) = self.board.next_lost()
             && (self.first_retransmission

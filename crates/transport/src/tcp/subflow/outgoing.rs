@@ -96,10 +96,7 @@ impl Subflow {
         chunk: Chunk,
     ) -> Segment {
         self.last_sent = now;
-        if let Some(rate) = self.pace {
-            let bytes = Bytes::new(u64::from(chunk.len));
-            self.pace_at = self.pace_at.max(now) + rate.time_for(bytes);
-        }
+        self.pacer.sent(now, chunk.len);
         let headers = IPV4_HEADER
             + TCP_HEADER
             + TIMESTAMP_OPTION

@@ -185,10 +185,11 @@ impl Subflow {
     pub(super) fn ask_control(&mut self) {
         self.window = self.control.window().get();
         self.threshold = self.control.slow_start_threshold().get();
-        self.pace = self.control.pacing_rate();
-        if self.pace.is_none() && self.paces_windows && self.rtt.srtt().is_some() {
-            self.pace = Some(window_pace(self.window, self.window < self.threshold, self.srtt()));
+        let mut pace = self.control.pacing_rate();
+        if pace.is_none() && self.paces_windows && self.rtt.srtt().is_some() {
+            pace = Some(window_pace(self.window, self.window < self.threshold, self.srtt()));
         }
+        self.pacer.set_rate(pace);
         if let Some(ceiling) = &self.ceiling {
             self.window = self.window.min(ceiling.bytes());
         }
@@ -229,8 +230,7 @@ impl Subflow {
             return Instant::FAR_FUTURE;
         }
         // What waited may have been acknowledged or taken back in the meantime.
-        let paced = self.pace_holds && self.may_send();
-        let pace = if paced { self.pace_at } else { Instant::FAR_FUTURE };
+        let pace = if self.may_send() { self.pacer.next_wakeup() } else { Instant::FAR_FUTURE };
         self.rto_at
             .min(self.receiver.next_wakeup())
             .min(pace)

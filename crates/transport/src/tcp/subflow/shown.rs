@@ -18,7 +18,7 @@ impl Subflow {
             min_rtt: self.rtt.least(),
             window: Bytes::new(self.window),
             threshold: Bytes::new(self.threshold),
-            pacing: self.pace,
+            pacing: self.pacer.rate(),
             in_flight: Bytes::new(self.board.in_flight()),
             queued: Bytes::new(self.backlog_bytes),
             segment: Bytes::new(u64::from(self.segment)),
