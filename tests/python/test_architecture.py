@@ -33,7 +33,8 @@ USES = {
     "traffic": "units libm serde thiserror",
     "sim": "units link transport traffic libm",
     "scenario": "units link transport traffic serde serde_path_to_error sha2 strsim thiserror toml_edit",
-    "runtime": "units transport etherparse pcap-file",
+    "runtime": "units link transport traffic scenario etherparse libc netlink-packet-core netlink-packet-generic "
+    "netlink-packet-route netlink-sys nix pcap-file serde serde_json socket2 thiserror",
     "python": "units link transport traffic sim scenario runtime numpy pyo3",
 }
 """What each room uses, word for word, so that none gains a dependency unnoticed."""

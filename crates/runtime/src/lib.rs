@@ -1,4 +1,6 @@
-//! The crate with input and output: packet captures.
-#![forbid(unsafe_code)]
+//! The crate with input and output: real links between namespaces, sockets, packet captures.
+//!
+//! `unsafe` is allowed where a system call has no safe wrapper; each use says why it is sound.
 
 pub mod capture;
+pub mod clock;

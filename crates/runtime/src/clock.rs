@@ -1,0 +1,63 @@
+//! The one clock of a run: the kernel's monotonic clock, counted from the run's start.
+
+use nix::time::{ClockId, clock_gettime};
+use skybraid_units::{Duration, Instant};
+
+/// Nanoseconds of one of the kernel's clocks; zero if it cannot be read, which Linux never refuses.
+fn read(clock: ClockId) -> i64 {
+    clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+}
+
+/// The kernel's monotonic clock with the run's start as its zero. Threads and processes of one machine
+/// that share a `Clock` share the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    start_ns: i64,
+}
+
+impl Clock {
+    /// A clock whose zero is now.
+    pub fn starting_now() -> Self {
+        Self::starting_in(Duration::ZERO)
+    }
+
+    /// A clock whose zero comes in a while, so that threads can get ready for it.
+    pub fn starting_in(wait: Duration) -> Self {
+        Self { start_ns: read(ClockId::CLOCK_MONOTONIC) + wait.as_nanos() }
+    }
+
+    /// The time of the run; negative before its start.
+    pub fn now(self) -> Instant {
+        Instant::from_nanos(read(ClockId::CLOCK_MONOTONIC) - self.start_ns)
+    }
+
+    /// `at` as nanoseconds of `CLOCK_MONOTONIC`, for timers of the kernel.
+    pub fn as_monotonic_ns(self, at: Instant) -> i64 {
+        at.as_nanos().saturating_add(self.start_ns)
+    }
+
+    /// What to add to nanoseconds of `CLOCK_REALTIME`, in which the kernel stamps packets, to get the
+    /// time of the run. It changes when the wall clock is set; ask again for every batch of packets.
+    pub fn from_realtime_ns(self) -> i64 {
+        read(ClockId::CLOCK_MONOTONIC) - self.start_ns - read(ClockId::CLOCK_REALTIME)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_counts_from_its_start_and_agrees_with_the_kernels_stamps() {
+        let clock = Clock::starting_in(Duration::from_secs(5));
+        let before = clock.now();
+        assert!(before < Instant::ZERO && before > Instant::from_millis(-6000));
+        let stamped = read(ClockId::CLOCK_REALTIME) + clock.from_realtime_ns();
+        let after = clock.now();
+        let near = Instant::from_nanos(stamped);
+        assert!(
+            near >= before - Duration::from_millis(1) && near <= after + Duration::from_millis(1)
+        );
+        assert_eq!(clock.as_monotonic_ns(Instant::ZERO), clock.start_ns);
+    }
+}
