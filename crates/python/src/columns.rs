@@ -3,10 +3,10 @@
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use skybraid_link::Cause;
-use skybraid_sim::record::{
+use skybraid_host::record::{
     DecisionRow, FlowRecord, LinkRow, MessageRow, PacketKind, PacketRow, SubflowRow,
 };
+use skybraid_link::Cause;
 use skybraid_transport::Class;
 use skybraid_transport::scheduler::Reason;
 use skybraid_units::Instant;

@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use skybraid_host::record::FlowRecord;
+use skybraid_host::{Outcome, Setup};
 use skybraid_link::Cause;
-use skybraid_sim::record::FlowRecord;
-use skybraid_sim::{Outcome, Setup};
 use skybraid_units::{Duration, Instant};
 
 use crate::columns;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use skybraid_host::record::Record;
 use skybraid_link::Fate;
 use skybraid_runtime::capture::{Captures, Entry};
-use skybraid_scenario::{Host, Requirement};
-use skybraid_sim::record::Record;
-use skybraid_sim::{FlowSetup, Observer, PacketEvent, PathSetup, Setup};
+use skybraid_scenario::Requirement;
+use skybraid_sim::{Observer, PacketEvent};
 use skybraid_units::{Instant, Seed};
 
 use crate::algorithms::{self, Classes, Fault};
@@ -122,7 +122,7 @@ impl Scenario {
         schedulers: Classes,
         congestion: Classes,
     ) -> PyResult<Run> {
-        let mut setup = self.setup(seed, record(&tables)?);
+        let mut setup = self.scenario.setup(Seed(seed), record(&tables)?);
         let fault = Fault::default();
         algorithms::bring(py, &mut setup, &self.file, &schedulers, &congestion, &fault)?;
         let paths: Vec<String> = self.paths();
@@ -148,58 +148,6 @@ impl Scenario {
             Interrupted::new_err(format!("stopped after {} of the flight", stopped.at))
         })?;
         Ok(Run::new(&setup, outcome, wall_s))
-    }
-}
-
-impl Scenario {
-    fn setup(&self, seed: u64, record: Record) -> Setup {
-        let scenario = &self.scenario;
-        let paths = scenario.paths.iter().map(|path| PathSetup {
-            name: path.name.clone(),
-            uplink: path.uplink.clone(),
-            downlink: path.downlink.clone(),
-            info: path.info,
-        });
-        let flows = scenario.flows.iter().map(|flow| {
-            let judged_by = flow.requirements.iter().filter_map(|requirement| match requirement {
-                Requirement::Share { deadline, .. } => *deadline,
-                Requirement::Delay { .. } | Requirement::Goodput { .. } => None,
-            });
-            FlowSetup {
-                name: flow.name.clone(),
-                from: match flow.from {
-                    Host::Vehicle => skybraid_sim::Host::Vehicle,
-                    Host::Ground => skybraid_sim::Host::Ground,
-                },
-                class: flow.class,
-                start: flow.start,
-                stop: flow.stop,
-                traffic: flow.traffic.clone(),
-                transport: flow.transport.clone(),
-                paths: flow.paths.clone(),
-                deadline: flow.deadline,
-                judged_by: judged_by.collect(),
-                rides_with: flow.rides_with,
-                copies: flow.copies,
-            }
-        });
-        Setup {
-            seed: Seed(seed),
-            duration: scenario.duration,
-            paths: paths.collect(),
-            flows: flows.collect(),
-            address_changes: scenario
-                .address_changes
-                .iter()
-                .map(|change| skybraid_sim::AddressChange {
-                    at: change.at,
-                    flow: change.flow,
-                    path: change.path,
-                    added: change.added,
-                })
-                .collect(),
-            record,
-        }
     }
 }
 

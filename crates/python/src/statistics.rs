@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
+use skybraid_host::record::Summary;
 use skybraid_link::Cause;
-use skybraid_sim::record::Summary;
 
 use crate::error::bad_input;
 

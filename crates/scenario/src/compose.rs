@@ -15,7 +15,7 @@ use crate::inputs::Inputs;
 use crate::key::{KeyPath, is_name};
 use crate::text::ScenarioText;
 use crate::wording::unknown;
-use crate::{Flow, Host, Path, Requirement, Scenario, ScenarioError};
+use crate::{Flow, Path, Requirement, Scenario, ScenarioError};
 use crate::{checks, connections};
 
 /// An application writes a message at most this many times.
@@ -419,14 +419,4 @@ fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'stati
         return Err(("", expected.to_string()));
     }
     Ok(found)
-}
-
-impl Host {
-    /// The direction in which what this host sends travels.
-    pub const fn sends(self) -> Direction {
-        match self {
-            Self::Vehicle => Direction::Uplink,
-            Self::Ground => Direction::Downlink,
-        }
-    }
 }

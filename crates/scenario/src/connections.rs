@@ -4,9 +4,8 @@ use skybraid_transport::{PathId, Protocol};
 use skybraid_units::{Duration, Instant};
 
 use crate::file::FlowEvent;
-use crate::scenario::AddressChange;
 use crate::wording::unknown;
-use crate::{Flow, Path};
+use crate::{AddressChange, Flow, Path};
 
 /// Lets flow number `index` ride in the connection of the flow named `with`.
 pub(crate) fn ride(flows: &mut [Flow], index: usize, with: &str) -> Result<(), String> {

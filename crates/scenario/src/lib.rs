@@ -16,11 +16,13 @@ mod file;
 mod inputs;
 mod key;
 mod scenario;
+mod setup;
 mod text;
 mod wording;
 
 pub use compose::load_path;
 pub use error::ScenarioError;
 pub use inputs::Input;
-pub use scenario::{AddressChange, Flow, Host, Path, Requirement, Scenario};
+pub use scenario::{Flow, Path, Requirement, Scenario};
+pub use skybraid_host::{AddressChange, Host};
 pub use wording::unknown as unknown_name;

@@ -2,33 +2,13 @@
 
 use std::path::Path as FilePath;
 
-use serde::Deserialize;
+use skybraid_host::{AddressChange, Host};
 use skybraid_link::{LinkConfig, PathConfig};
 use skybraid_traffic::TrafficConfig;
-use skybraid_transport::{Class, PathId, PathInfo, TransportConfig};
+use skybraid_transport::{Class, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
 use crate::{Input, ScenarioError, compose};
-
-/// One of the two hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Host {
-    /// The aircraft; what it sends goes by the uplinks.
-    Vehicle,
-    /// The ground station; what it sends goes by the downlinks.
-    Ground,
-}
-
-impl Host {
-    /// The name used in scenarios and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Vehicle => "vehicle",
-            Self::Ground => "ground",
-        }
-    }
-}
 
 /// What a flow must achieve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,19 +77,6 @@ pub struct Flow {
     pub rides_with: Option<usize>,
     /// How many times the application writes each message, 1 to 8.
     pub copies: u8,
-}
-
-/// An address of the vehicle comes or goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressChange {
-    /// When.
-    pub at: Instant,
-    /// Whose connection, as a position in [`Scenario::flows`].
-    pub flow: usize,
-    /// The path, by the connection's own numbering.
-    pub path: PathId,
-    /// It comes rather than goes.
-    pub added: bool,
 }
 
 /// A scenario that has been read and checked: what is to be run.

@@ -9,11 +9,8 @@
 extern crate alloc;
 
 mod agenda;
-mod population;
-pub mod record;
-mod setup;
 mod simulation;
 mod wire;
 
-pub use setup::{AddressChange, FlowSetup, Host, PathSetup, Setup};
-pub use simulation::{Observer, Outcome, PacketEvent, Silent, Stopped, run};
+pub use simulation::{Observer, PacketEvent, Silent, Stopped, run};
+pub use skybraid_host::{AddressChange, FlowSetup, Host, Outcome, PathSetup, Setup, record};

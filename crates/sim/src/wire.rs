@@ -6,7 +6,7 @@ use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::{Bytes, Instant};
 
-use crate::record::LinkTotal;
+use skybraid_host::record::LinkTotal;
 
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]

@@ -39,6 +39,18 @@ pub struct Segment {
     pub body: Body,
 }
 
+impl Segment {
+    /// Bytes of the application that it carries.
+    pub const fn payload_bytes(&self) -> u32 {
+        match &self.body {
+            Body::Datagram(datagram) => datagram.len,
+            Body::Report(_) => 0,
+            Body::Tcp(tcp) => tcp.len,
+            Body::Dccp(dccp) => dccp.data.len,
+        }
+    }
+}
+
 /// The protocol part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {

@@ -14,8 +14,8 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use skybraid_host::Setup;
 use skybraid_scenario::{ScenarioError, unknown_name};
-use skybraid_sim::Setup;
 use skybraid_transport::registry::{CUSTOM, Custom, Value};
 
 use crate::error::bad_input;

@@ -1,9 +1,9 @@
-//! What is to be simulated.
+//! What is to be run.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use skybraid_link::LinkConfig;
+use skybraid_link::{Direction, LinkConfig};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::{Class, PathId, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Seed};
@@ -11,12 +11,31 @@ use skybraid_units::{Duration, Instant, Seed};
 use crate::record::Record;
 
 /// One of the two hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Host {
-    /// The aircraft. It opens connections.
+    /// The aircraft. It opens connections; what it sends goes by the uplinks.
     Vehicle,
-    /// The ground station.
+    /// The ground station; what it sends goes by the downlinks.
     Ground,
+}
+
+impl Host {
+    /// The name used in scenarios and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vehicle => "vehicle",
+            Self::Ground => "ground",
+        }
+    }
+
+    /// The direction in which what this host sends travels.
+    pub const fn sends(self) -> Direction {
+        match self {
+            Self::Vehicle => Direction::Uplink,
+            Self::Ground => Direction::Downlink,
+        }
+    }
 }
 
 /// A path between vehicle and ground.

@@ -1,8 +1,9 @@
 //! Packets and scheduling decisions, on request.
 
 use skybraid_link::Cause;
-use skybraid_transport::PathId;
 use skybraid_transport::scheduler::Reason;
+use skybraid_transport::segment::{DccpKind, Flags};
+use skybraid_transport::{Body, PathId, Segment};
 use skybraid_units::Instant;
 
 /// What a packet is.
@@ -21,6 +22,23 @@ pub enum PacketKind {
 impl PacketKind {
     /// Every kind, in the order of the tables.
     pub const ALL: [Self; 4] = [Self::Data, Self::Ack, Self::Handshake, Self::Report];
+
+    /// What `segment` is.
+    pub const fn of(segment: &Segment) -> Self {
+        match &segment.body {
+            Body::Datagram(datagram) if datagram.fragments > 0 => Self::Data,
+            Body::Datagram(_) | Body::Report(_) => Self::Report,
+            Body::Tcp(tcp) if tcp.flags.has(Flags::SYN) => Self::Handshake,
+            Body::Tcp(tcp) if tcp.len > 0 => Self::Data,
+            Body::Tcp(_) => Self::Ack,
+            Body::Dccp(dccp) => match dccp.kind {
+                DccpKind::Request | DccpKind::Response => Self::Handshake,
+                DccpKind::Data | DccpKind::DataAck => Self::Data,
+                DccpKind::Ack => Self::Ack,
+                DccpKind::Sync | DccpKind::SyncAck => Self::Report,
+            },
+        }
+    }
 
     /// The name in tables.
     pub const fn name(self) -> &'static str {

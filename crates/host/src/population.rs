@@ -7,15 +7,14 @@ use skybraid_traffic::{Source, TrafficConfig};
 use skybraid_transport::{Endpoint, Message, PathInfo, Role, TransportConfig};
 use skybraid_units::{Bytes, Instant, Seed};
 
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Outcome};
 use crate::setup::{FlowSetup, Host, Setup};
-use crate::simulation::Outcome;
 
 /// One side of a flow's connection.
 pub struct Side {
     pub endpoint: Endpoint,
-    /// Which wire each of the connection's paths leaves by.
-    pub wires: Vec<usize>,
+    /// Which link each of the connection's paths leaves by.
+    pub links: Vec<usize>,
     /// The flows that ride in the connection, by the numbers of their streams.
     pub streams: Vec<Stream>,
     /// Bulk applications that keep this side's endpoint filled.
@@ -58,8 +57,12 @@ pub struct Population {
     pub apps: Vec<App>,
 }
 
-/// Makes them, and a record for each flow.
-pub fn populate(setup: &Setup, outcome: &mut Outcome) -> Population {
+/// Makes them for the flows that are `carried`, and a record for every flow.
+pub fn populate(
+    setup: &Setup,
+    carried: &impl Fn(usize) -> bool,
+    outcome: &mut Outcome,
+) -> Population {
     let end = Instant::ZERO + setup.duration;
     let record_of = |flow: &FlowSetup| {
         let carrier = carrier_of(setup, flow);
@@ -74,7 +77,7 @@ pub fn populate(setup: &Setup, outcome: &mut Outcome) -> Population {
     // The first side of each flow's connection; a flow that rides along has that of its carrier.
     let mut first_side = alloc::vec![usize::MAX; setup.flows.len()];
     for (index, flow) in setup.flows.iter().enumerate() {
-        if flow.rides_with.is_none() {
+        if flow.rides_with.is_none() && carried(index) {
             if let Some(first) = first_side.get_mut(index) {
                 *first = sides.len();
             }
@@ -164,7 +167,7 @@ fn connection(setup: &Setup, index: usize, flow: &FlowSetup) -> [Side; 2] {
         let direction = usize::from(host == Host::Ground);
         Side {
             endpoint,
-            wires: flow.paths.iter().map(|path| 2 * path + direction).collect(),
+            links: flow.paths.iter().map(|path| 2 * path + direction).collect(),
             streams: Vec::new(),
             fillers: Vec::new(),
             writers: 0,

@@ -1,0 +1,406 @@
+//! The two hosts at work: applications write, endpoints carry, arrivals are recorded.
+
+use alloc::vec::Vec;
+
+use skybraid_link::Cause;
+use skybraid_traffic::TrafficConfig;
+use skybraid_transport::scheduler::Choice;
+use skybraid_transport::segment::Dccp;
+use skybraid_transport::{
+    Body, ConnectionTotals, Delivered, Message, PathId, Segment, SubflowSample, Transmit,
+};
+use skybraid_units::{Duration, Instant};
+
+use crate::population::{App, Population, Side, Stream, populate, write_message};
+use crate::record::{DecisionRow, Outcome, Record, SubflowRow};
+use crate::setup::{AddressChange, Setup};
+
+/// Carries what leaves the hosts and keeps their timers.
+pub trait Carrier {
+    /// A segment leaves. Answers why it is lost, where that is known at once.
+    fn carry(&mut self, now: Instant, leaving: &Leaving<'_>) -> Option<Cause>;
+
+    /// Side number `side` wants [`Hosts::wake`] at `due` at the latest; [`Instant::FAR_FUTURE`] for
+    /// never. Its timers may since be pushed back: [`Hosts::next_wakeup`] tells.
+    fn wake_at(&mut self, side: usize, due: Instant);
+}
+
+/// A segment that leaves a host.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving<'a> {
+    /// The side that sends; its peer has the number `side ^ 1`.
+    pub side: usize,
+    /// The flow whose connection it belongs to.
+    pub flow: usize,
+    /// The record in [`Outcome::flows`] that its messages count for.
+    pub record: usize,
+    /// The link: path number times 2, plus 1 for ground to vehicle.
+    pub link: usize,
+    /// The path, by the connection's own numbering, and the segment.
+    pub transmit: &'a Transmit,
+}
+
+/// The applications and endpoints of a run, and what is recorded of them.
+pub struct Hosts<'a> {
+    setup: &'a Setup,
+    sides: Vec<Side>,
+    apps: Vec<App>,
+    recording: Record,
+    outcome: Outcome,
+    end: Instant,
+}
+
+impl<'a> Hosts<'a> {
+    /// The hosts of `setup` before its start. Flows for which `carried` answers false get a record but
+    /// neither endpoints nor an application here: the driver carries them by other means.
+    pub fn new(setup: &'a Setup, carried: impl Fn(usize) -> bool) -> Self {
+        let mut outcome = Outcome::default();
+        let Population { sides, apps } = populate(setup, &carried, &mut outcome);
+        let end = Instant::ZERO + setup.duration;
+        Self { setup, sides, apps, recording: setup.record, outcome, end }
+    }
+
+    /// How many sides there are, two per connection: vehicle, ground.
+    pub fn sides(&self) -> usize {
+        self.sides.len()
+    }
+
+    /// How many applications there are, one per flow.
+    pub fn apps(&self) -> usize {
+        self.apps.len()
+    }
+
+    /// The flow whose connection side number `side` belongs to.
+    pub fn flow_of(&self, side: usize) -> Option<usize> {
+        self.sides.get(side).map(|side| side.flow)
+    }
+
+    /// What has been recorded so far.
+    pub const fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// What has been recorded so far, for the driver's own records.
+    pub const fn outcome_mut(&mut self) -> &mut Outcome {
+        &mut self.outcome
+    }
+
+    /// When application number `app` next has something to write; [`Instant::FAR_FUTURE`] for never.
+    pub fn next_write(&self, app: usize) -> Instant {
+        self.apps.get(app).map_or(Instant::FAR_FUTURE, |app| app.source.next_write())
+    }
+
+    /// When to call [`wake`](Self::wake) for side number `side`.
+    pub fn next_wakeup(&self, side: usize) -> Instant {
+        self.sides.get(side).map_or(Instant::FAR_FUTURE, |side| side.endpoint.next_wakeup())
+    }
+
+    /// A segment arrived at side number `side` on `path`, by the connection's own numbering; `record` is
+    /// the [`Leaving::record`] it left with. [`settle`](Self::settle) comes next.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        side: usize,
+        path: PathId,
+        record: usize,
+        segment: &Segment,
+    ) {
+        if segment.messages > 0
+            && let Some(record) = self.outcome.flows.get_mut(record)
+        {
+            for offset in 0..u32::from(segment.messages) {
+                record.copy_arrived(segment.first_message.wrapping_add(offset));
+            }
+        }
+        if let Some(side) = self.sides.get_mut(side) {
+            side.endpoint.receive(now, path, segment);
+        }
+    }
+
+    /// A timer of side number `side` has expired.
+    pub fn wake(&mut self, now: Instant, side: usize, carrier: &mut impl Carrier) {
+        if let Some(state) = self.sides.get_mut(side) {
+            state.endpoint.wake(now);
+            self.settle(now, side, carrier);
+        }
+    }
+
+    /// An address of the vehicle comes or goes.
+    pub fn change_address(
+        &mut self,
+        now: Instant,
+        change: &AddressChange,
+        carrier: &mut impl Carrier,
+    ) {
+        let vehicle = |side: &Side| side.flow == change.flow;
+        let Some(index) = self.sides.iter().position(vehicle) else { return };
+        if let Some(side) = self.sides.get_mut(index) {
+            if change.added {
+                side.endpoint.add_path(now, change.path);
+            } else {
+                side.endpoint.remove_path(change.path);
+            }
+        }
+        self.settle(now, index, carrier);
+    }
+
+    /// Application number `number` writes what is due. Answers when it next has something to write;
+    /// one that writes whenever there is room is never due again.
+    pub fn write(&mut self, now: Instant, number: usize, carrier: &mut impl Carrier) -> Instant {
+        let mut next = Instant::FAR_FUTURE;
+        let Some(app) = self.apps.get_mut(number) else { return next };
+        let index = app.side;
+        let Some(side) = self.sides.get_mut(index) else { return next };
+        let fills = side.fillers.contains(&number);
+        if !fills
+            && let Some(stream) = side.streams.get(usize::from(app.stream))
+            && let Some(record) = self.outcome.flows.get_mut(stream.writes)
+        {
+            while let Some(bytes) = app.source.write(now) {
+                write_message(now, app, side, record, bytes);
+            }
+            next = app.source.next_write();
+            if next == Instant::FAR_FUTURE {
+                side.writers -= 1;
+                if side.writers == 0 && !side.streams.iter().any(|stream| stream.answers) {
+                    side.endpoint.close();
+                }
+            }
+        }
+        self.settle(now, index, carrier);
+        next
+    }
+
+    /// Lets side number `index` send and deliver all that it can.
+    pub fn settle(&mut self, now: Instant, index: usize, carrier: &mut impl Carrier) {
+        let Some(side) = self.sides.get_mut(index) else { return };
+        let outcome = &mut self.outcome;
+        loop {
+            // Looked at where it lies: a segment is large enough for copies to count.
+            while let Some(transmit) = &side.endpoint.poll_send(now) {
+                send(now, index, side, transmit, outcome, carrier);
+            }
+            if let Some(stream) = side.streams.first()
+                && let Some(record) = outcome.flows.get_mut(stream.writes)
+            {
+                side.endpoint.take_refused(&mut |message| record.refused(message));
+            }
+            let mut wrote = false;
+            while let Some(message) = side.endpoint.poll_delivered() {
+                let Some(stream) = side.streams.get(usize::from(message.stream)).copied() else {
+                    continue;
+                };
+                let sent = deliver(now, stream, message, outcome);
+                if stream.answers
+                    && let Some(sent) = sent
+                {
+                    wrote |= answer(now, side, message.stream, stream, sent, self.setup, outcome);
+                }
+            }
+            for filler in 0..side.fillers.len() {
+                let Some(filler) = side.fillers.get(filler).copied() else { continue };
+                let Some(app) = self.apps.get_mut(filler) else { continue };
+                let Some(record) = outcome.flows.get_mut(filler) else { continue };
+                while side.endpoint.unacknowledged() < app.ahead
+                    && let Some(bytes) = app.source.write(now)
+                {
+                    write_message(now, app, side, record, bytes);
+                    wrote = true;
+                }
+            }
+            if !wrote {
+                break;
+            }
+        }
+        carrier.wake_at(index, side.endpoint.next_wakeup());
+    }
+
+    /// Notes how the subflows stand, and what the schedulers decided since the last call.
+    pub fn sample(&mut self, now: Instant) {
+        for (index, side) in self.sides.iter_mut().enumerate() {
+            let vehicle = index.is_multiple_of(2);
+            let flow = side.flow as u16;
+            if self.recording.decisions {
+                let decisions = &mut self.outcome.decisions;
+                side.endpoint.take_decisions(&mut |decision| {
+                    let (paths, reason, waits_for, until) = match decision.choice {
+                        Choice::Send(paths, reason) => (paths.bits(), reason, None, None),
+                        Choice::Wait { reason, path, until } => (0, reason, path, until),
+                    };
+                    decisions.push(DecisionRow {
+                        at: decision.at,
+                        flow,
+                        vehicle,
+                        message: decision.first_message,
+                        paths,
+                        reason,
+                        waits_for,
+                        until,
+                    });
+                });
+            }
+            let writes = self.apps.iter().any(|app| app.side == index);
+            if self.recording.subflows
+                && (writes || side.streams.iter().any(|stream| stream.answers))
+            {
+                let (rows, sampled, links) =
+                    (&mut self.outcome.subflows, &mut side.sampled, &side.links);
+                side.endpoint.samples(&mut |sample| {
+                    let link = links.get(sample.path.index()).copied().unwrap_or(0);
+                    rows.push(subflow_row(now, (flow, vehicle), link, sample, sampled));
+                });
+            }
+        }
+    }
+
+    /// The run has ended. `on_the_way` are the segments that the carrier still holds, each with its
+    /// [`Leaving::record`].
+    pub fn finish<'s>(mut self, on_the_way: impl Iterator<Item = (usize, &'s Segment)>) -> Outcome {
+        let mut coming: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.outcome.flows.len()];
+        for (record, segment) in on_the_way {
+            let (Body::Datagram(datagram) | Body::Dccp(Dccp { data: datagram, .. })) = segment.body
+            else {
+                continue;
+            };
+            if let Some(messages) = coming.get_mut(record)
+                && datagram.fragments > 0
+            {
+                messages.push(datagram.message);
+            }
+        }
+        for side in &self.sides {
+            if let Some(stream) = side.streams.first()
+                && let Some(messages) = coming.get_mut(stream.writes)
+            {
+                side.endpoint.waiting(&mut |message| messages.push(message));
+            }
+            let totals = side.endpoint.totals(self.end);
+            for stream in &side.streams {
+                let flows = &mut self.outcome.flows;
+                if let Some(record) = flows.get_mut(stream.writes) {
+                    record.summary.connection +=
+                        ConnectionTotals { holding: Duration::ZERO, ..totals };
+                }
+                if let Some(record) = flows.get_mut(stream.gets) {
+                    record.summary.connection +=
+                        ConnectionTotals { holding: totals.holding, ..ConnectionTotals::default() };
+                }
+            }
+        }
+        for (record, messages) in self.outcome.flows.iter_mut().zip(&mut coming) {
+            messages.sort_unstable();
+            record.finish(messages);
+        }
+        self.outcome
+    }
+}
+
+/// Hands a segment to the carrier and counts it.
+#[inline]
+fn send(
+    now: Instant,
+    index: usize,
+    side: &Side,
+    transmit: &Transmit,
+    outcome: &mut Outcome,
+    carrier: &mut impl Carrier,
+) {
+    let Some(link) = side.links.get(transmit.path.index()).copied() else { return };
+    let segment = &transmit.segment;
+    let stream = side.streams.get(usize::from(segment.stream));
+    let record = stream.map_or(usize::MAX, |stream| stream.writes);
+    let leaving = Leaving { side: index, flow: side.flow, record, link, transmit };
+    let lost = carrier.carry(now, &leaving);
+    if segment.payload_bytes() > 0
+        && let Some(record) = outcome.flows.get_mut(record)
+    {
+        for offset in 0..u32::from(segment.messages) {
+            record.copy_sent(segment.first_message.wrapping_add(offset));
+        }
+        if let Some(count) = record.summary.packets_by_path.get_mut(transmit.path.index()) {
+            *count += 1;
+        }
+        if let Some(cause) = lost
+            && let Some(count) = record.summary.lost_packets.get_mut(cause as usize)
+        {
+            *count += 1;
+        }
+    }
+}
+
+/// An endpoint hands a message to its application. Returns when it was sent, unless it is known.
+#[inline]
+fn deliver(
+    now: Instant,
+    stream: Stream,
+    message: Delivered,
+    outcome: &mut Outcome,
+) -> Option<Instant> {
+    outcome.flows.get_mut(stream.gets)?.delivered(now, message)
+}
+
+/// The application answers a message that was sent at `sent`. True if it did.
+fn answer(
+    now: Instant,
+    side: &mut Side,
+    number: u8,
+    stream: Stream,
+    sent: Instant,
+    setup: &Setup,
+    outcome: &mut Outcome,
+) -> bool {
+    let Some(flow) = setup.flows.get(stream.flow) else { return false };
+    let TrafficConfig::Ping { packet, .. } = &flow.traffic else { return false };
+    let Some(answers) = outcome.flows.get_mut(stream.writes) else { return false };
+    let (id, bytes) = (answers.next_id(), packet.get() as u32);
+    // The answer carries the question's time, so that its delay is the round trip.
+    answers.written(sent, bytes);
+    let (stream, class, deadline) = (number, flow.class, None);
+    side.write(now, Message { stream, id, class, bytes, deadline }, flow.copies);
+    true
+}
+
+/// A row of a subflow, with what happened since the last one in `sampled`.
+fn subflow_row(
+    at: Instant,
+    (flow, vehicle): (u16, bool),
+    link: usize,
+    sample: SubflowSample,
+    sampled: &mut Vec<[u64; 4]>,
+) -> SubflowRow {
+    let totals = [
+        sample.totals.acked_bytes,
+        sample.totals.retransmitted,
+        sample.totals.lost,
+        sample.totals.fast_recoveries + sample.totals.timeouts,
+    ];
+    let place = usize::from(sample.subflow);
+    if sampled.len() <= place {
+        sampled.resize(place + 1, [0; 4]);
+    }
+    let before = match sampled.get_mut(place) {
+        Some(last) => core::mem::replace(last, totals),
+        None => totals,
+    };
+    let since = |which: usize| {
+        let value = |of: &[u64; 4]| of.get(which).copied().unwrap_or(0);
+        value(&totals) - value(&before)
+    };
+    SubflowRow {
+        at,
+        flow,
+        vehicle,
+        path: (link / 2) as u16,
+        subflow: sample.subflow,
+        window: sample.window.get(),
+        threshold: sample.threshold.get(),
+        srtt: sample.srtt,
+        in_flight: sample.in_flight.get(),
+        acked_bytes: since(0),
+        retransmitted: since(1),
+        lost: since(2),
+        reductions: since(3),
+        pacing_bps: sample.pacing.map(|rate| rate.as_bps()),
+    }
+}
