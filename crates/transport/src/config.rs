@@ -101,6 +101,30 @@ pub enum Profile {
     Linux,
 }
 
+/// Whose code carries a flow in the emulator. The simulator always runs Skybraid's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stack {
+    /// The kernel's where it has just what is asked for, else Skybraid's.
+    #[default]
+    Auto,
+    /// The kernel's TCP or MPTCP.
+    Kernel,
+    /// Skybraid's, over UDP sockets.
+    Skybraid,
+}
+
+impl Stack {
+    /// The name used in scenarios.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Kernel => "kernel",
+            Self::Skybraid => "skybraid",
+        }
+    }
+}
+
 /// A flow's transport. Every key has a default, so that a scenario names only what matters to it.
 ///
 /// Without a profile the algorithms are those of the RFCs and papers, with the timers of Linux (a least
@@ -177,6 +201,9 @@ pub struct TransportConfig {
     pub keep_alive: Duration,
     /// Longest time between probes of a failed path (MP-DCCP). Default 1 s.
     pub probe_every: Duration,
+    /// Whose code carries the flow in the emulator. Default the kernel's where it has just what is asked
+    /// for, else Skybraid's.
+    pub stack: Stack,
 }
 
 impl Default for TransportConfig {
@@ -211,6 +238,7 @@ impl Default for TransportConfig {
             drop_expired: false,
             keep_alive: Duration::from_secs(20),
             probe_every: Duration::from_secs(1),
+            stack: Stack::Auto,
         }
     }
 }
@@ -307,6 +335,7 @@ given! {
     drop_expired: bool,
     keep_alive: Duration,
     probe_every: Duration,
+    stack: Stack,
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub mod split;
 pub mod tcp;
 pub mod wire;
 
-pub use config::{Protocol, TransportConfig};
+pub use config::{Protocol, Stack, TransportConfig};
 pub use endpoint::{ConnectionTotals, Decision, Endpoint, Role, SubflowSample, Transmit};
 pub use message::{Class, Delivered, Message};
 pub use path::{PathId, PathInfo, PathSet, PathView};

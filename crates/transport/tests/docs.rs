@@ -54,6 +54,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         drop_expired,
         keep_alive,
         probe_every,
+        stack,
     } = config;
     let detection = match loss_detection {
         LossDetection::Rack => "rack",
@@ -97,6 +98,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         ("drop_expired", drop_expired.to_string()),
         ("keep_alive", keep_alive.to_string()),
         ("probe_every", probe_every.to_string()),
+        ("stack", stack.name().to_string()),
     ]
 }
 
