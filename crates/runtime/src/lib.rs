@@ -4,3 +4,5 @@
 
 pub mod capture;
 pub mod clock;
+pub mod command;
+pub mod testbed;
