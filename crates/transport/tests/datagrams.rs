@@ -1,0 +1,559 @@
+//! Segments as UDP datagrams: what is written reads back, whatever the bytes, and the format is the one
+//! that `docs/wire.md` describes.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::fmt::Write;
+use std::path::Path;
+
+use proptest::prelude::*;
+use skybraid_transport::mpdccp::AckVector;
+use skybraid_transport::mpdccp::wire::header_bytes;
+use skybraid_transport::segment::{
+    Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
+};
+use skybraid_transport::wire::datagram::{
+    AROUND, Decoded, Header, Payload, SEAL, TAG, WireError, decode, encode, payload_bytes,
+};
+use skybraid_transport::{Body, Segment};
+use skybraid_units::{Duration, Instant};
+
+const KINDS: [DccpKind; 7] = [
+    DccpKind::Request,
+    DccpKind::Response,
+    DccpKind::Data,
+    DccpKind::Ack,
+    DccpKind::DataAck,
+    DccpKind::Sync,
+    DccpKind::SyncAck,
+];
+
+/// The receiver's time in the tests.
+const NOW: Instant = Instant::from_nanos(7_200_000_000_777);
+
+fn numbers() -> impl Strategy<Value = u64> {
+    prop_oneof![0u64..200, 0u64..1 << 20, 0u64..1 << 36, 0u64..1 << 62]
+}
+
+/// Within 35 minutes of now.
+fn times() -> impl Strategy<Value = Instant> {
+    (-2_100_000_000_000i64..2_100_000_000_000)
+        .prop_map(|offset| Instant::from_nanos(NOW.as_nanos() + offset))
+}
+
+fn parts() -> impl Strategy<Value = Datagram> {
+    let fragments = prop_oneof![Just((0, 1)), (0u16..300, 0u16..300), Just((65_534, 65_535))];
+    (numbers(), any::<u32>(), any::<bool>(), 0u32..1500, fragments).prop_map(
+        |(sequence, message, alike, len, (fragment, after))| {
+            let message = if alike { sequence as u32 } else { message };
+            let fragments = if fragment < after { after } else { fragment + 1 };
+            Datagram { sequence, message, len, fragment, fragments }
+        },
+    )
+}
+
+fn no_data() -> Datagram {
+    Datagram { sequence: 0, message: 0, len: 0, fragment: 0, fragments: 0 }
+}
+
+fn sacks() -> impl Strategy<Value = (Vec<(u32, u32)>, Option<(i32, i32)>)> {
+    (
+        proptest::collection::vec(any::<(u32, u32)>(), 0..4),
+        proptest::option::of(any::<(i32, i32)>()),
+    )
+}
+
+fn tcps() -> impl Strategy<Value = Tcp> {
+    let usual = (0u16..512, any::<bool>(), 0u8..64, 0u8..64);
+    let window = prop_oneof![Just(0u64), 0u64..1 << 33, 0u64..1 << 42];
+    let sequences = (numbers(), numbers(), numbers(), numbers(), any::<bool>());
+    let echo = proptest::option::of(times());
+    (usual, sequences, 0u32..1500, window, echo, sacks()).prop_map(
+        |(
+            (flags, plain, subflow, address),
+            (seq, ack, dsn, data_ack, one),
+            len,
+            window,
+            echo,
+            sacks,
+        )| {
+            let flags = if plain { Flags::ACK } else { Flags::from_bits(flags).unwrap() };
+            let (address, subflow) = if plain { (0, 0) } else { (address, subflow) };
+            let (dsn, data_ack) =
+                if one { (if len > 0 || flags.has(Flags::FIN) { seq } else { 0 }, ack) } else { (dsn, data_ack) };
+            let mut blocks = Sacks::NONE;
+            if let Some((start, end)) = sacks.1 {
+                let near = |offset: i32| ack.wrapping_add_signed(i64::from(offset));
+                blocks.report_duplicate(ack, near(start), near(end));
+            }
+            for (start, end) in sacks.0 {
+                blocks.push(ack, ack + u64::from(start), ack + u64::from(end));
+            }
+            Tcp {
+                flags,
+                subflow,
+                address,
+                seq,
+                len,
+                ack,
+                dsn,
+                data_ack,
+                window_end: data_ack + window,
+                echo: echo.unwrap_or(Instant::ZERO),
+                sacks: blocks,
+            }
+        },
+    )
+}
+
+fn vectors() -> impl Strategy<Value = AckVector> {
+    proptest::collection::vec(1u64..6, 0..300).prop_map(|steps| {
+        let (mut vector, mut at) = (AckVector::EMPTY, 0);
+        for step in steps {
+            at += step;
+            vector.insert(at);
+        }
+        vector
+    })
+}
+
+fn dccps() -> impl Strategy<Value = Dccp> {
+    let data = prop_oneof![Just(no_data()), parts()];
+    let rtt = prop_oneof![Just(0u32), any::<u32>()];
+    let elapsed = prop_oneof![Just(0i64), 0i64..10_000_000_000];
+    let small = (any::<u8>(), any::<u8>(), 0u8..32, 0usize..7);
+    (numbers(), vectors(), elapsed, data, rtt, small).prop_map(
+        |(sequence, acks, elapsed, data, rtt_us, (priority, ack_ratio, options, kind))| Dccp {
+            sequence,
+            acks,
+            elapsed: Duration::from_nanos(elapsed),
+            data,
+            rtt_us,
+            kind: KINDS[kind],
+            options: DccpOptions::from_bits(options).unwrap(),
+            priority,
+            ack_ratio,
+        },
+    )
+}
+
+fn bodies() -> impl Strategy<Value = Body> {
+    prop_oneof![
+        prop_oneof![parts(), Just(no_data())].prop_map(Body::Datagram),
+        (times(), times(), numbers()).prop_map(|(echo, arrived, received)| Body::Report(Report {
+            echo,
+            arrived,
+            received
+        })),
+        tcps().prop_map(Body::Tcp),
+        dccps().prop_map(Body::Dccp),
+    ]
+}
+
+/// Segments as endpoints make them: those with a part of a message end it with its last part.
+fn segments() -> impl Strategy<Value = Segment> {
+    let ends = (prop_oneof![Just(0u16), Just(1), any::<u16>()], any::<u32>(), any::<bool>());
+    (bodies(), times(), 0u32..120, ends, 0u8..4).prop_map(
+        |(body, sent_at, headers, (messages, first_message, tail), stream)| {
+            let size = AROUND + payload_bytes(&body) + headers;
+            match body {
+                Body::Tcp(_) => {
+                    Segment { size, sent_at, first_message, messages, stream, tail, body }
+                }
+                Body::Datagram(data) | Body::Dccp(Dccp { data, .. }) => {
+                    let messages = u16::from(data.fragment + 1 == data.fragments);
+                    let first_message = data.message;
+                    Segment { size, sent_at, first_message, messages, stream: 0, tail: false, body }
+                }
+                Body::Report(_) => {
+                    let (first_message, messages, stream, tail) = (0, 0, 0, false);
+                    Segment { size, sent_at, first_message, messages, stream, tail, body }
+                }
+            }
+        },
+    )
+}
+
+fn headers() -> impl Strategy<Value = Header> {
+    (any::<u16>(), any::<bool>(), proptest::option::of(0u64..1 << 48))
+        .prop_map(|(connection, key_phase, sealed)| Header { connection, key_phase, sealed })
+}
+
+fn rounded_up(at: Instant) -> Instant {
+    Instant::from_nanos((at.as_nanos() + 999).div_euclid(1000) * 1000)
+}
+
+/// What of a segment reaches the other end. Sizes and windows are looked at elsewhere.
+fn as_received(segment: &Segment, read: &Segment) -> Segment {
+    let mut it = Segment { size: read.size, sent_at: rounded_up(segment.sent_at), ..*segment };
+    match (&mut it.body, &read.body) {
+        (Body::Datagram(_), _) => {}
+        (Body::Report(report), _) => {
+            report.echo = rounded_up(report.echo);
+            report.arrived = rounded_up(report.arrived);
+        }
+        (Body::Tcp(tcp), Body::Tcp(read)) => {
+            tcp.echo = rounded_up(tcp.echo);
+            tcp.window_end = read.window_end;
+        }
+        (Body::Dccp(dccp), _) => {
+            if !dccp.kind.acknowledges() {
+                let newest = dccp.acks.newest();
+                dccp.acks = AckVector::EMPTY;
+                if newest > 0 && dccp.kind.answers() {
+                    dccp.acks.insert(newest);
+                }
+            }
+            let micros = dccp.elapsed.as_nanos() / 1000;
+            dccp.elapsed = Duration::from_micros(if dccp.kind.answers() { micros } else { 0 });
+            if !dccp.options.has(DccpOptions::PRIORITY) {
+                dccp.priority = 0;
+            }
+            if !dccp.options.has(DccpOptions::RATIO) {
+                dccp.ack_ratio = 0;
+            }
+        }
+        (Body::Tcp(_), _) => unreachable!(),
+    }
+    it
+}
+
+/// Writes a segment, reads it, and checks all that can be said of any.
+fn pass(segment: &Segment, header: &Header, filler: bool) -> (Vec<u8>, Decoded) {
+    let bytes: Vec<u8> = (0..payload_bytes(&segment.body)).map(|at| at as u8 | 1).collect();
+    let payload = if filler { Payload::Filler } else { Payload::Bytes(&bytes) };
+    let mut out = vec![0xaa; 40];
+    let place = encode(segment, header, payload, &mut out).unwrap();
+    let read = decode(&out, NOW).unwrap();
+    assert_eq!(Header::read(&out), Ok(*header));
+    assert_eq!((read.header, read.payload.clone()), (*header, place.clone()));
+    assert_eq!(read.segment, as_received(segment, &read.segment));
+    if let (Body::Tcp(tcp), Body::Tcp(read)) = (&segment.body, &read.segment.body) {
+        let (window, received) = (tcp.window_end - tcp.data_ack, read.window_end - read.data_ack);
+        assert!(received <= window && window - received <= window / 1024, "{window} {received}");
+    }
+    let (tag, seal) = if header.sealed.is_some() { (TAG, SEAL) } else { (0, 0) };
+    let wanted = (segment.size - AROUND) as usize + seal;
+    assert!(out.len() >= wanted);
+    assert_eq!(read.segment.size as usize, out.len() - seal + AROUND as usize);
+    if filler {
+        assert!(out.len() == wanted || place.is_empty(), "only a header may be too large");
+    } else {
+        assert_eq!(out[place.clone()], bytes);
+        assert!(out.len() == wanted || place.end + tag == out.len(), "no padding in a larger one");
+    }
+    (out, read)
+}
+
+proptest! {
+    #[test]
+    fn every_segment_reads_back(
+        segment in segments(), header in headers(), filler in any::<bool>(),
+    ) {
+        pass(&segment, &header, filler);
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..8) {
+        let mut bytes = bytes;
+        if let Some(first) = bytes.first_mut() {
+            *first = 1 << 5 | kind << 2 | *first & 3;
+        }
+        if let Ok(read) = decode(&bytes, NOW) {
+            prop_assert!(read.payload.start <= read.payload.end && read.payload.end <= bytes.len());
+            let len = payload_bytes(&read.segment.body) as usize;
+            prop_assert!(read.payload.len() <= len);
+            // What was read can be written, and then reads back the same.
+            let mut out = Vec::new();
+            encode(&read.segment, &read.header, Payload::Filler, &mut out).unwrap();
+            let again = decode(&out, NOW).unwrap();
+            prop_assert_eq!(as_received(&read.segment, &again.segment), again.segment);
+        }
+    }
+
+    #[test]
+    fn a_datagram_cut_short_never_reads_beyond_its_end(
+        segment in segments(), header in headers(), cut in any::<proptest::sample::Index>(),
+    ) {
+        let (out, whole) = pass(&segment, &header, false);
+        let cut = cut.index(out.len());
+        match decode(&out[..cut], NOW) {
+            Err(error) => prop_assert!(
+                matches!(error, WireError::Truncated | WireError::Field(_)), "{}", error
+            ),
+            Ok(read) => {
+                prop_assert!(read.payload.end <= cut);
+                prop_assert!(read.payload.len() <= whole.payload.len());
+            }
+        }
+    }
+
+    #[test]
+    fn no_segment_panics(
+        segment in segments(), size in any::<u32>(), header in any::<(u16, u64)>(),
+        numbers in any::<[u64; 4]>(), len in any::<u32>(),
+    ) {
+        let mut segment = Segment { size, ..segment };
+        let [a, b, c, d] = numbers;
+        match &mut segment.body {
+            Body::Datagram(it) => (it.sequence, it.len) = (a, len),
+            Body::Report(it) => it.received = a,
+            Body::Tcp(it) => {
+                (it.seq, it.ack, it.dsn, it.data_ack, it.len) = (a, b, c, d, len);
+                it.window_end = len.into();
+            }
+            Body::Dccp(it) => (it.sequence, it.data.sequence, it.data.len) = (a, b, len),
+        }
+        let header = Header { connection: header.0, key_phase: true, sealed: Some(header.1) };
+        let mut out = Vec::new();
+        let written = encode(&segment, &header, Payload::Filler, &mut out);
+        prop_assert!(written.is_err() || decode(&out, NOW).is_ok());
+    }
+}
+
+#[test]
+fn what_is_no_datagram_is_told_apart() {
+    let at = |bytes: &[u8]| decode(bytes, NOW).map(|_| ()).unwrap_err();
+    assert_eq!(at(&[]), WireError::Truncated);
+    assert_eq!(at(&[0x40; 40]), WireError::Version(2));
+    assert_eq!(at(&[0x20 | 4 << 2; 40]), WireError::Kind(4));
+    assert_eq!(at(&[0x20, 0, 0, 0, 0]), WireError::Truncated);
+    assert_eq!(at(&[0x20, 0, 0, 0, 0, 0, 0, 0x80, 1]), WireError::Field("form"));
+    // A sealed one is shorter than its tag.
+    assert_eq!(at(&[0x22; 20]), WireError::Truncated);
+    // The length says 16 bytes more than there are.
+    assert_eq!(at(&[0x20, 0, 0, 0, 0, 0, 0, 2, 1, 0, 17, 0]), WireError::Truncated);
+    assert_eq!(
+        WireError::Version(2).to_string(),
+        "version 2 of the datagram format; this is version 1"
+    );
+}
+
+#[test]
+fn a_payload_of_another_length_is_refused() {
+    let segment = video();
+    let wrong = Payload::Bytes(&[0; 7]);
+    let refused = encode(&segment, &Header::default(), wrong, &mut Vec::new());
+    assert_eq!(refused, Err(WireError::Field("payload")));
+}
+
+/// The worked example of `docs/wire.md`: a part of a video over MPTCP.
+fn video() -> Segment {
+    let tcp = Tcp {
+        flags: Flags::ACK,
+        subflow: 1,
+        address: 0,
+        seq: 1_048_576,
+        len: 4,
+        ack: 300,
+        dsn: 2_000_000,
+        data_ack: 500,
+        window_end: 500 + 4_194_304,
+        echo: Instant::from_millis(1_960),
+        sacks: Sacks::NONE,
+    };
+    Segment {
+        size: 76 + 4,
+        sent_at: Instant::from_nanos(2_000_000_500),
+        first_message: 70,
+        messages: 1,
+        stream: 0,
+        tail: true,
+        body: Body::Tcp(tcp),
+    }
+}
+
+const EXAMPLE: &[(&str, &str)] = &[
+    ("28", "version 1 (001), kind 2 = TCP (010), not sealed (0), key phase 0"),
+    ("00 07", "connection 7"),
+    ("00 1e 84 81", "sent at 2 000 001 µs: 2.000 000 5 s rounded up"),
+    ("f6", "form: more follows, exact window, echo, tail, one message ends, payload form 2"),
+    ("38", "more: data ACK, data sequence number, subflow"),
+    ("01", "subflow 1"),
+    ("80 80 40", "sequence number 1 048 576"),
+    ("ac 02", "acknowledgement 300"),
+    ("00 1d e8 40", "echo of 1 960 000 µs"),
+    ("80 89 7a", "data sequence number 2 000 000"),
+    ("f4 03", "data acknowledgement 500"),
+    ("00 40 00 00", "window 4 194 304 bytes"),
+    ("46", "message 70 ends here"),
+    ("00 04", "four bytes of payload"),
+    ("73 6b 79 21", "`sky!`"),
+];
+
+const BEGIN: &str =
+    "kept by a test of the transport crate; SKYBRAID_UPDATE_DOCS=1 writes it anew -->\n";
+
+/// Holds the text between two marks of `docs/wire.md` against `expected`.
+fn hold(name: &str, expected: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wire.md");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (begin, end) = (format!("<!-- {name}: {BEGIN}"), format!("<!-- end of {name} -->"));
+    let (before, rest) = text.split_once(begin.as_str()).unwrap();
+    let (found, after) = rest.split_once(end.as_str()).unwrap();
+    if std::env::var_os("SKYBRAID_UPDATE_DOCS").is_some() {
+        std::fs::write(&file, format!("{before}{begin}{expected}{end}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(found, expected, "SKYBRAID_UPDATE_DOCS=1 writes it anew");
+}
+
+#[test]
+fn the_worked_example_is_that_of_the_guide_and_so_are_the_sizes() {
+    let header = Header { connection: 7, ..Header::default() };
+    let mut out = Vec::new();
+    let place = encode(&video(), &header, Payload::Bytes(b"sky!"), &mut out).unwrap();
+    let hex = |bytes: &[u8]| {
+        bytes.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(" ")
+    };
+    let mut text = "```text\n".to_string();
+    for (octets, meaning) in EXAMPLE {
+        writeln!(text, "{octets:<13} {meaning}").unwrap();
+    }
+    let padding = out.len() - place.end;
+    writeln!(text, "00 × {padding:<8} padding: the IPv4 packet has 80 bytes").unwrap();
+    text.push_str("```\n");
+    let written: Vec<&str> = EXAMPLE.iter().map(|(octets, _)| *octets).collect();
+    assert_eq!(hex(&out[..place.end]), written.join(" "));
+    assert_eq!(out.len() + AROUND as usize, 80);
+    assert!(out[place.end..].iter().all(|octet| *octet == 0));
+    hold("example", &text);
+    hold("sizes", &sizes());
+}
+
+/// Numbers early in a flow, and as large as the guide promises for: 32 GiB, 2²⁸ packets and messages.
+fn scaled(large: bool) -> (u64, u64, u32) {
+    if large { ((1 << 35) - 1, (1 << 28) - 1, (1 << 28) - 2) } else { (100_000, 100, 99) }
+}
+
+fn acks(large: bool, newest_missing: u64) -> AckVector {
+    let newest = scaled(large).1;
+    let mut acks = AckVector::EMPTY;
+    for number in newest - 90..=newest {
+        if number != newest - newest_missing {
+            acks.insert(number);
+        }
+    }
+    acks
+}
+
+/// A segment of each kind with the size of the simulated packet.
+fn examples(large: bool) -> Vec<(&'static str, Segment)> {
+    let (byte, packet, message) = scaled(large);
+    let time = NOW;
+    let segment = |size, body: Body| {
+        let (first, messages) = match body {
+            Body::Tcp(tcp) if tcp.len > 0 => (message, 1),
+            Body::Datagram(data) | Body::Dccp(Dccp { data, .. }) if data.fragments > 0 => {
+                (data.message, 1)
+            }
+            _ => (0, 0),
+        };
+        let (first_message, tail) = (first, messages > 0 && matches!(body, Body::Tcp(_)));
+        Segment { size, sent_at: time, first_message, messages, stream: 0, tail, body }
+    };
+    let mut sacks = Sacks::NONE;
+    for block in 1..4 {
+        sacks.push(byte, byte + 3000 * block, byte + 3000 * block + 1448);
+    }
+    let plain = Tcp {
+        flags: Flags::ACK,
+        subflow: 0,
+        address: 0,
+        seq: byte,
+        len: 0,
+        ack: byte,
+        dsn: 0,
+        data_ack: byte,
+        window_end: byte + 6_000_001,
+        echo: time,
+        sacks: Sacks::NONE,
+    };
+    let tcp = |size, tcp: Tcp| segment(size + tcp.len, Body::Tcp(tcp));
+    let data = Tcp { len: 1000, dsn: byte, ..plain };
+    let multi = Tcp { subflow: 1, data_ack: byte - 9, ..plain };
+    let multi_data = Tcp { len: 1000, dsn: byte - 7, ..multi };
+    let with = |flags: Flags| Flags::ACK.and(flags);
+    let part = Datagram { sequence: packet, message, len: 1000, fragment: 0, fragments: 1 };
+    let split = Datagram { fragment: 11, fragments: 12, ..part };
+    let dccp = |kind, options, data| Dccp {
+        sequence: packet,
+        acks: acks(large, 5),
+        elapsed: Duration::from_millis(15),
+        data,
+        rtt_us: 0,
+        kind,
+        options,
+        priority: 3,
+        ack_ratio: 2,
+    };
+    let one = |kind, data| dccp(kind, DccpOptions::NONE, data);
+    let several = |kind, data| dccp(kind, DccpOptions::MULTIPATH, data);
+    let packet_of =
+        |dccp: Dccp| segment(IPV4_HEADER + header_bytes(&dccp) + dccp.data.len, Body::Dccp(dccp));
+    let report = Report { echo: time, arrived: time, received: packet };
+    vec![
+        ("UDP: message in one packet", segment(28 + 1000, Body::Datagram(part))),
+        ("UDP: part of a message", segment(28 + 1000, Body::Datagram(split))),
+        ("UDP: probe", segment(56, Body::Datagram(no_data()))),
+        ("UDP: report", segment(56, Body::Report(report))),
+        ("TCP: SYN, SYN/ACK", tcp(60, Tcp { flags: with(Flags::SYN), ..plain })),
+        ("TCP: data", tcp(52, data)),
+        ("TCP: ACK", tcp(52, plain)),
+        ("TCP: ACK, 3 SACK blocks", tcp(52 + 28, Tcp { sacks, ..plain })),
+        ("TCP: FIN", tcp(52, Tcp { flags: with(Flags::FIN), dsn: byte, ..plain })),
+        ("MPTCP: SYN", tcp(64, Tcp { flags: Flags::SYN, ..multi })),
+        ("MPTCP: data", tcp(76, multi_data)),
+        ("MPTCP: ACK", tcp(60, multi)),
+        ("MPTCP: ACK, 2 SACK blocks", tcp(60 + 20, Tcp { sacks: sacks.first(2), ..multi })),
+        ("MPTCP: DATA_FIN", tcp(76, Tcp { flags: with(Flags::FIN), dsn: byte, ..multi })),
+        ("MPTCP: MP_JOIN, third ACK", tcp(76, Tcp { flags: with(Flags::JOIN), ..multi })),
+        ("MPTCP: ADD_ADDR", tcp(76, Tcp { flags: with(Flags::ADD_ADDRESS), address: 1, ..multi })),
+        (
+            "MPTCP: REMOVE_ADDR",
+            tcp(64, Tcp { flags: with(Flags::REMOVE_ADDRESS), address: 1, ..multi }),
+        ),
+        ("DCCP: Request", packet_of(one(DccpKind::Request, no_data()))),
+        ("DCCP: Response", packet_of(one(DccpKind::Response, no_data()))),
+        ("DCCP: Data", packet_of(one(DccpKind::Data, part))),
+        ("DCCP: DataAck", packet_of(one(DccpKind::DataAck, part))),
+        ("DCCP: Ack", packet_of(one(DccpKind::Ack, no_data()))),
+        ("MP-DCCP: Request", packet_of(several(DccpKind::Request, no_data()))),
+        ("MP-DCCP: Data", packet_of(several(DccpKind::Data, part))),
+        ("MP-DCCP: Data with MP_RTT", {
+            packet_of(Dccp { rtt_us: 30_000, ..several(DccpKind::Data, part) })
+        }),
+        ("MP-DCCP: DataAck", packet_of(several(DccpKind::DataAck, part))),
+        ("MP-DCCP: Ack", packet_of(several(DccpKind::Ack, no_data()))),
+        ("MP-DCCP: Sync", packet_of(several(DccpKind::Sync, no_data()))),
+    ]
+}
+
+/// For each kind the octets of its header beside the room that the simulated packet leaves.
+fn sizes() -> String {
+    let mut text = "| packet | simulated headers | room | header, early | header, large | \
+                    larger with filler | larger with payload |\n|---|---|---|---|---|---|---|\n"
+        .to_string();
+    for ((name, early), (_, large)) in examples(false).into_iter().zip(examples(true)) {
+        let length = |segment: &Segment, filler: bool| {
+            let bytes = vec![1; payload_bytes(&segment.body) as usize];
+            let payload = if filler { Payload::Filler } else { Payload::Bytes(&bytes) };
+            let mut out = Vec::new();
+            let place = encode(segment, &Header::default(), payload, &mut out).unwrap();
+            (place.start, out.len() + AROUND as usize - segment.size as usize)
+        };
+        // The header as it is where nothing is padded or cut: with all its payload and no room.
+        let head = |segment: &Segment| length(&Segment { size: 0, ..*segment }, false).0;
+        let simulated = early.size - payload_bytes(&early.body);
+        writeln!(
+            text,
+            "| {name} | {simulated} | {} | {} | {} | {} | {} |",
+            simulated - AROUND,
+            head(&early),
+            head(&large),
+            length(&large, true).1,
+            length(&large, false).1,
+        )
+        .unwrap();
+    }
+    text
+}
