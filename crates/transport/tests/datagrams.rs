@@ -12,9 +12,9 @@ use skybraid_transport::segment::{
     Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
 };
 use skybraid_transport::wire::datagram::{
-    AROUND, Decoded, Header, Payload, SEAL, TAG, WireError, decode, encode, payload_bytes,
+    AROUND, Decoded, Header, Payload, SEAL, TAG, WireError, decode, encode, excess, payload_bytes,
 };
-use skybraid_transport::{Body, Segment};
+use skybraid_transport::{Body, Protocol, Segment};
 use skybraid_units::{Duration, Instant};
 
 const KINDS: [DccpKind; 7] = [
@@ -78,8 +78,11 @@ fn tcps() -> impl Strategy<Value = Tcp> {
         )| {
             let flags = if plain { Flags::ACK } else { Flags::from_bits(flags).unwrap() };
             let (address, subflow) = if plain { (0, 0) } else { (address, subflow) };
-            let (dsn, data_ack) =
-                if one { (if len > 0 || flags.has(Flags::FIN) { seq } else { 0 }, ack) } else { (dsn, data_ack) };
+            let (dsn, data_ack) = if one {
+                (if len > 0 || flags.has(Flags::FIN) { seq } else { 0 }, ack)
+            } else {
+                (dsn, data_ack)
+            };
             let mut blocks = Sacks::NONE;
             if let Some((start, end)) = sacks.1 {
                 let near = |offset: i32| ack.wrapping_add_signed(i64::from(offset));
@@ -307,6 +310,69 @@ proptest! {
         let mut out = Vec::new();
         let written = encode(&segment, &header, Payload::Filler, &mut out);
         prop_assert!(written.is_err() || decode(&out, NOW).is_ok());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    // With the sizes that endpoints give their packets, and numbers as large as promised.
+    #[test]
+    fn no_data_packet_is_larger_than_promised(
+        multipath in any::<bool>(), bits in any::<u16>(), seq in 0u64..1 << 35, ack in 0u64..1 << 35,
+        dsn in 0u64..1 << 35, data_ack in 0u64..1 << 35, window in 0u64..1 << 40,
+        packet in 0u64..1 << 28, message in 0u32..1 << 28, vector in vectors(), len in 1u32..1400,
+        elapsed_us in 0i64..10_000_000, fragment in 0u16..65_000,
+    ) {
+        let bit = |place: u16| bits >> place & 1 == 1;
+        let excess_of = |size, sent: (u16, u8), body| {
+            let (messages, stream) = sent;
+            let (sent_at, first_message, tail) = (NOW, message, true);
+            let segment = Segment { size, sent_at, first_message, messages, stream, tail, body };
+            let bytes = vec![1; len as usize];
+            let mut out = Vec::new();
+            encode(&segment, &Header::default(), Payload::Bytes(&bytes), &mut out).unwrap();
+            out.len() as u32 + AROUND - size
+        };
+        let data = Datagram {
+            sequence: packet,
+            message: if bit(0) { packet as u32 } else { message },
+            len,
+            fragment: if bit(1) { fragment } else { 0 },
+            fragments: if bit(1) { fragment + 1 } else { 1 },
+        };
+        prop_assert!(excess_of(28 + len, (1, 0), Body::Datagram(data)) <= excess(Protocol::Udp));
+
+        let (mut sacks, subflow) = (Sacks::NONE, if multipath { 7 } else { 0 });
+        if bit(2) && !multipath {
+            sacks.push(ack, ack + 100, ack + 3_000_000_000);
+        }
+        let dsn = if multipath { dsn } else { seq };
+        let data_ack = if multipath { data_ack } else { ack + u64::from(bit(3)) };
+        let window_end = data_ack + window;
+        let (flags, address, echo) = (Flags::ACK, 0, NOW);
+        let tcp = Tcp { flags, subflow, address, seq, len, ack, dsn, data_ack, window_end, echo, sacks };
+        let protocol = if multipath { Protocol::Mptcp } else { Protocol::Tcp };
+        let size = if multipath { 76 } else { 52 } + sacks.wire_bytes() + len;
+        let larger = excess_of(size, (bits >> 4, (bits & 3) as u8), Body::Tcp(tcp));
+        prop_assert!(larger <= excess(protocol), "{larger}");
+
+        let flag = |place, option: DccpOptions| option.only_if(bit(place));
+        let dccp = Dccp {
+            sequence: packet,
+            acks: vector,
+            elapsed: Duration::from_micros(if bit(4) { elapsed_us } else { 0 }),
+            data,
+            rtt_us: if bit(5) && multipath { elapsed_us as u32 } else { 0 },
+            kind: if bit(6) { DccpKind::Data } else { DccpKind::DataAck },
+            options: DccpOptions::MULTIPATH.only_if(multipath).and(flag(7, DccpOptions::RATIO)),
+            priority: 3,
+            ack_ratio: 2,
+        };
+        let protocol = if multipath { Protocol::MpDccp } else { Protocol::Dccp };
+        let size = IPV4_HEADER + header_bytes(&dccp) + len;
+        let larger = excess_of(size, (1, 0), Body::Dccp(dccp));
+        prop_assert!(larger <= excess(protocol), "{larger} {dccp:?}");
     }
 }
 

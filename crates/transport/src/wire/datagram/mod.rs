@@ -150,10 +150,10 @@ pub const fn payload_bytes(body: &Body) -> u32 {
 pub const fn excess(protocol: Protocol) -> u32 {
     match protocol {
         Protocol::Udp => 22,
-        Protocol::Tcp | Protocol::ParallelTcp => 11,
+        Protocol::Tcp | Protocol::ParallelTcp => 14,
         Protocol::Mptcp => 0,
         Protocol::Dccp => 18,
-        Protocol::MpDccp => 6,
+        Protocol::MpDccp => 7,
     }
 }
 
