@@ -60,6 +60,14 @@ impl Lane {
     }
 }
 
+/// A packet on its way, with the side that it comes to.
+struct Flying {
+    side: usize,
+    path: PathId,
+    segment: Segment,
+    datagram: Vec<u8>,
+}
+
 /// What a run has come to.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -73,7 +81,7 @@ struct Run {
     now: Instant,
     ends: [Endpoint; 2],
     lanes: Vec<Lane>,
-    flying: BTreeMap<(Instant, u64), (usize, PathId, Segment, Vec<u8>)>,
+    flying: BTreeMap<(Instant, u64), Flying>,
     outcome: Outcome,
     /// By how much the largest packet of those without payload was larger than simulated.
     most_excess: u32,
@@ -133,7 +141,8 @@ impl Run {
                 let lane = &mut self.lanes[side * PATHS as usize + path.index()];
                 if let Some(at) = lane.pass(self.now, segment.size) {
                     let number = self.outcome.sent.iter().sum();
-                    self.flying.insert((at, number), (1 - side, path, segment, datagram));
+                    let side = 1 - side;
+                    self.flying.insert((at, number), Flying { side, path, segment, datagram });
                 }
             }
             while let Some(message) = self.ends[side].poll_delivered() {
@@ -143,9 +152,8 @@ impl Run {
     }
 
     fn arrive(&mut self) {
-        let Some((_, (side, path, mut segment, datagram))) = self.flying.pop_first() else {
-            return;
-        };
+        let Some((_, flying)) = self.flying.pop_first() else { return };
+        let Flying { side, path, mut segment, datagram } = flying;
         if self.means != Means::Records {
             let read = decode(&datagram, self.now).unwrap();
             if self.means == Means::Whole {

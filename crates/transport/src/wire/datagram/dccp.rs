@@ -100,7 +100,8 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
     let kind = KINDS.get(usize::from(form >> KIND_SHIFT & 7));
     let kind = *kind.ok_or(WireError::Field("kind of packet"))?;
     let more = if form & MORE != 0 { reader.octet()? } else { 0 };
-    if more & !(OPTIONS | RTT | ELAPSED) != 0 {
+    let unknown = more & !(OPTIONS | RTT | ELAPSED) != 0;
+    if unknown || more & ELAPSED != 0 && !kind.answers() {
         return Err(WireError::Field("options"));
     }
     let options = DccpOptions::from_bits(more & OPTIONS).unwrap_or_default();
@@ -125,7 +126,10 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
         data::NONE => NO_DATA,
         data::NUMBERED_ALIKE => take_part(false, false, reader)?,
         data::WHOLE => take_part(true, false, reader)?,
-        _ => take_part(true, true, reader)?,
+        _ => match take_part(true, true, reader)? {
+            Datagram { fragments: 0, .. } => return Err(WireError::Field("parts")),
+            part => part,
+        },
     };
     let elapsed = Duration::from_micros(elapsed_us);
     let dccp = Dccp { sequence, acks, elapsed, data, rtt_us, kind, options, priority, ack_ratio };
