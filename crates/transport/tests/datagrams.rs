@@ -381,6 +381,10 @@ fn what_is_no_datagram_is_told_apart() {
     assert_eq!(at(&[0x20 | 4 << 2; 40]), WireError::Kind(4));
     assert_eq!(at(&[0x20, 0, 0, 0, 0]), WireError::Truncated);
     assert_eq!(at(&[0x20, 0, 0, 0, 0, 0, 0, 0x80, 1]), WireError::Field("form"));
+    // A packet has been on its way for longer than nanoseconds count (found by fuzzing).
+    let long = [0x2c, 2, 1, 0, 0, 0, 0x1e, 0x84, 0x7c, 0x73, 0xff, 0xff, 0xff, 0xff, 0xff, 0x73];
+    let long = [&long[..], &[0xff; 8], &[0x1f, 0xff, 0xff, 0xbe, 0x6f, 0, 0]].concat();
+    assert_eq!(at(&long), WireError::Field("elapsed time"));
     // A sealed one is shorter than its tag.
     assert_eq!(at(&[0x22; 20]), WireError::Truncated);
     // The length says 16 bytes more than there are.

@@ -118,7 +118,8 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
         }
         acks
     };
-    let elapsed_us = if more & ELAPSED != 0 { reader.number_in("elapsed time")? } else { 0 };
+    let elapsed_us: i64 = if more & ELAPSED != 0 { reader.number_in("elapsed time")? } else { 0 };
+    let elapsed_ns = elapsed_us.checked_mul(1000).ok_or(WireError::Field("elapsed time"))?;
     let rtt_us = if more & RTT != 0 { reader.number_in("round-trip time")? } else { 0 };
     let priority = if options.has(DccpOptions::PRIORITY) { reader.octet()? } else { 0 };
     let ack_ratio = if options.has(DccpOptions::RATIO) { reader.octet()? } else { 0 };
@@ -131,7 +132,7 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
             part => part,
         },
     };
-    let elapsed = Duration::from_micros(elapsed_us);
+    let elapsed = Duration::from_nanos(elapsed_ns);
     let dccp = Dccp { sequence, acks, elapsed, data, rtt_us, kind, options, priority, ack_ratio };
     let body = Body::Dccp(dccp);
     Ok(if data.fragments > 0 { parts_of(&data, body) } else { no_parts(body) })
