@@ -5,4 +5,5 @@
 pub mod capture;
 pub mod clock;
 pub mod command;
+pub mod sandbox;
 pub mod testbed;
