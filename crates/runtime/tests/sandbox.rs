@@ -47,7 +47,10 @@ struct Copy(PathBuf);
 impl Copy {
     fn make(name: &str) -> Self {
         let file = std::env::temp_dir().join(format!("skybraid-{name}-{}", std::process::id()));
-        std::fs::copy(std::env::current_exe().unwrap(), &file).unwrap();
+        // Not copied by this process: a file that is open for writing anywhere, as in the child that
+        // another test is just forking, cannot be executed.
+        let own = std::env::current_exe().unwrap();
+        assert!(Command::new("cp").args([&own, &file]).status().unwrap().success());
         Self(file)
     }
 
