@@ -4,3 +4,4 @@
 
 pub mod capture;
 pub mod clock;
+pub mod hosts;

@@ -1,0 +1,3 @@
+//! The two hosts of a run over real sockets.
+
+pub mod kernel;
