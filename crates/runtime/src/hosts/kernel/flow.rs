@@ -404,8 +404,9 @@ impl KernelFlow {
     }
 
     pub(super) fn stop_listening(&mut self) {
-        self.listener = Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
-        self.listener.set_nonblocking(true).unwrap();
+        let (domain, protocol) = (socket2::Domain::IPV4, socket2::Protocol::TCP);
+        self.listener = super::stream_socket(domain, protocol).unwrap();
+        self.listener.listen(1).unwrap();
     }
 }
 

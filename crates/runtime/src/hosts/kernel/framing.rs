@@ -289,11 +289,11 @@ mod tests {
     proptest! {
         #[test]
         fn messages_come_out_as_they_went_in_wherever_writes_and_reads_are_cut(
-            messages in 0u32..40,
-            bytes in prop_oneof![1u32..40, 1000u32..3000, 60_000u32..140_000],
+            messages in 0u32..12,
+            bytes in prop_oneof![1u32..40, 1000u32..3000, 65_000u32..70_000],
             copies in 1u8..4,
-            takes in prop::collection::vec(1usize..70_000, 1..8),
-            reads in prop::collection::vec(1usize..5000, 1..8),
+            takes in prop::collection::vec(1usize..70_000, 4..8),
+            reads in prop::collection::vec(1usize..5000, 4..8),
         ) {
             let (stream, last) = stream(messages, bytes, copies, &takes);
             prop_assert_eq!(stream.len() as u64, u64::from(messages * bytes) * u64::from(copies));

@@ -209,3 +209,47 @@ impl Options {
 }
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(config: &TransportConfig) -> Options {
+        Options::new("video", config).unwrap()
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_not_there_is_named_with_what_there_is() {
+        let config = TransportConfig { protocol: Protocol::Tcp, ..TransportConfig::default() };
+        let options = Options { congestion: "no_such", ..options(&config) };
+        let socket = stream_socket(Domain::IPV4, socket2::Protocol::TCP).unwrap();
+        let error = options.set_on_connection(&socket).unwrap_err().to_string();
+        let available = std::fs::read_to_string(AVAILABLE).unwrap();
+        for part in
+            ["`video`", "`no_such`", available.trim(), "root", "tcp_allowed_congestion_control"]
+        {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+    }
+
+    #[test]
+    fn the_ground_of_an_mptcp_connection_listens_for_subflows_to_all_its_addresses() {
+        let local = "127.0.0.1".parse().unwrap();
+        let make: MakeSocket<'_> = &|domain, _| stream_socket(domain, socket2::Protocol::TCP);
+        let ends = Ends {
+            vehicle: local,
+            ground: local,
+            port: 0,
+            paths: Vec::new(),
+            in_vehicle: make,
+            in_ground: make,
+        };
+        for (protocol, wide) in [(Protocol::Tcp, false), (Protocol::Mptcp, true)] {
+            let config = TransportConfig { protocol, ..TransportConfig::default() };
+            let (listener, address) = options(&config).ground(&ends).unwrap();
+            let bound = listener.local_addr().unwrap().as_socket().unwrap();
+            assert_eq!(bound.ip().is_unspecified(), wide);
+            assert_eq!((address.ip(), address.port()), (local, bound.port()));
+        }
+    }
+}

@@ -12,7 +12,7 @@ use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Rate};
-use socket2::{Domain, Socket};
+use socket2::Domain;
 
 use super::*;
 use crate::clock::Clock;
@@ -316,22 +316,16 @@ fn a_message_that_does_not_arrive_is_found_when_the_stream_ends() {
 }
 
 #[test]
-fn a_congestion_control_that_is_not_there_is_named_with_what_there_is() {
-    // A socket that takes no congestion control stands for a kernel that has not got it.
-    let dumb =
-        |_: Domain, _: socket2::Protocol| Socket::new(Domain::UNIX, socket2::Type::STREAM, None);
-    let ends = ends("127.0.0.2", &dumb, &dumb);
-    let error = Run::within(&flow("cbr", "reno"), &ends).map(|_| ()).unwrap_err();
-    assert!(
-        matches!(error, KernelError::Socket { .. } | KernelError::Congestion { .. }),
-        "{error}"
-    );
-    let absent = |_: Domain, _: socket2::Protocol| {
-        Err(std::io::Error::from_raw_os_error(libc::EPROTONOSUPPORT))
-    };
-    let ends = Ends { in_ground: &absent, ..ends };
-    let error = Run::within(&over_mptcp(flow("cbr", "reno")), &ends).map(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("CONFIG_MPTCP"), "{error}");
+fn a_kernel_without_mptcp_is_told_from_other_failures() {
+    for (number, expected) in
+        [(libc::EPROTONOSUPPORT, "CONFIG_MPTCP"), (libc::EMFILE, "make a socket")]
+    {
+        let absent =
+            |_: Domain, _: socket2::Protocol| Err(std::io::Error::from_raw_os_error(number));
+        let ends = ends("127.0.0.2", &absent, &absent);
+        let error = Run::within(&over_mptcp(flow("cbr", "reno")), &ends).err().unwrap();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 /// Whether the kernel has MPTCP; says so if it has not.
@@ -378,4 +372,87 @@ fn an_mptcp_connection_to_a_peer_that_speaks_tcp_falls_back() {
         assert!(finished.fell_back, "{from:?}");
         assert!(outcome.subflows.iter().all(|row| row.path == 5));
     }
+}
+
+/// Runs `ip` with these arguments, if it is there.
+fn ip(arguments: &str) -> bool {
+    let run = std::process::Command::new("ip").args(arguments.split(' ')).status();
+    run.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn each_subflow_of_mptcp_has_rows_on_the_path_of_its_address() {
+    // A thread of its own, since the namespace is the thread's.
+    let (outcome, finished) = std::thread::spawn(|| {
+        if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_err() || !has_mptcp() {
+            println!("skipped: making a network namespace needs root");
+            return None;
+        }
+        let ready = ip("link set lo up")
+            && ip("mptcp limits set subflows 4")
+            && ip("mptcp endpoint add 127.0.0.3 dev lo subflow");
+        if !ready {
+            println!("skipped: `ip` is missing or cannot make MPTCP endpoints");
+            return None;
+        }
+        let mut setup = over_mptcp(flow("bulk", "reno"));
+        setup.paths = vec![0, 1];
+        let mut ends = ends("127.0.0.2", &stream_socket, &stream_socket);
+        ends.paths.push(("127.0.0.3".parse().unwrap(), 9));
+        let mut run = Run::within(&setup, &ends).unwrap();
+        run.until(END).unwrap();
+        Some(run.finish())
+    })
+    .join()
+    .unwrap()
+    .unzip();
+    let (Some(outcome), Some(finished)) = (outcome, finished) else { return };
+    assert!(!finished.fell_back);
+    assert_eq!(finished.subflows, 2);
+    for (subflow, path) in [(0, 5), (1, 9)] {
+        let mut rows = outcome.subflows.iter().filter(|row| row.subflow == subflow);
+        assert!(rows.all(|row| row.path == path && row.window > 0));
+        assert!(outcome.subflows.iter().any(|row| row.path == path && row.acked_bytes > 0));
+        assert!(outcome.flows[0].summary.packets_by_path[usize::from(subflow)] > 0);
+    }
+    let summary = &outcome.flows[0].summary;
+    assert_eq!((summary.sent, summary.in_flight), (summary.delivered, 0));
+}
+
+/// Processor time of the calling thread.
+fn processor() -> Duration {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
+    Duration::from_secs(time.tv_sec()) + Duration::from_nanos(time.tv_nsec())
+}
+
+#[test]
+#[ignore = "a measurement of some seconds"]
+fn a_gigabit_takes_at_most_half_a_core() {
+    for (protocol, bytes) in [("tcp", 1200), ("tcp", 16_384), ("mptcp", 1200)] {
+        let mut setup = flow("cbr", "cubic");
+        let packet = Bytes::new(bytes);
+        setup.traffic = TrafficConfig::Cbr { rate: Rate::from_mbps(1000.0), packet };
+        setup.stop = Instant::from_millis(2000);
+        if protocol == "mptcp" {
+            setup = over_mptcp(setup);
+        }
+        let mut run = Run::new(&setup, "127.0.0.2").unwrap();
+        let before = processor();
+        run.until(END).unwrap();
+        let share = (processor() - before).as_secs_f64() / END.as_secs_f64();
+        let (outcome, _) = run.finish();
+        let summary = &outcome.flows[0].summary;
+        let mbps = summary.delivered_bytes as f64 * 8e-6 / END.as_secs_f64();
+        println!("{protocol}, {bytes} B: {mbps:.0} Mbit/s, {:.0} % of a core", share * 100.0);
+        assert!(mbps > 950.0 && share < 0.5);
+    }
+    let mut setup = flow("bulk", "cubic");
+    setup.stop = Instant::from_millis(2000);
+    let mut run = Run::new(&setup, "127.0.0.2").unwrap();
+    let before = processor();
+    run.until(END).unwrap();
+    let share = (processor() - before).as_secs_f64() / END.as_secs_f64();
+    let bytes = run.finish().0.flows[0].summary.delivered_bytes as f64;
+    let gbps = bytes * 8e-9 / END.as_secs_f64();
+    println!("tcp, bulk: {gbps:.1} Gbit/s, {:.0} % of a core", share * 100.0);
 }
