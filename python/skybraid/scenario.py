@@ -135,9 +135,9 @@ class Scenario:
         """Every file that the scenario reads, with the sha256 of its contents."""
         return self._native.inputs()
 
-    def warnings(self) -> list[str]:
+    def warnings(self, *, emulated: bool = False) -> list[str]:
         """What is allowed but may not be meant, such as a trace that is shorter than the flight."""
-        return self._native.warnings()
+        return self._native.warnings(emulated)
 
     def toml(self) -> str:
         """The effective scenario: the text with the overrides applied."""

@@ -95,27 +95,26 @@ impl<'a> Hosts<'a> {
         self.sides.get(side).map_or(Instant::FAR_FUTURE, |side| side.endpoint.next_wakeup())
     }
 
-    /// A segment arrived at side number `side` on `path`, by the connection's own numbering; `record` is
-    /// the [`Leaving::record`] it left with. [`settle`](Self::settle) comes next.
+    /// A segment arrived at side number `side` on `path`, by the connection's own numbering.
+    /// [`settle`](Self::settle) comes next.
     #[inline]
-    pub fn receive(
-        &mut self,
-        now: Instant,
-        side: usize,
-        path: PathId,
-        record: usize,
-        segment: &Segment,
-    ) {
+    pub fn receive(&mut self, now: Instant, side: usize, path: PathId, segment: &Segment) {
+        let Some(side) = self.sides.get_mut(side) else { return };
         if segment.messages > 0
-            && let Some(record) = self.outcome.flows.get_mut(record)
+            && let Some(stream) = side.streams.get(usize::from(segment.stream))
+            && let Some(record) = self.outcome.flows.get_mut(stream.gets)
         {
             for offset in 0..u32::from(segment.messages) {
                 record.copy_arrived(segment.first_message.wrapping_add(offset));
             }
         }
-        if let Some(side) = self.sides.get_mut(side) {
-            side.endpoint.receive(now, path, segment);
-        }
+        side.endpoint.receive(now, path, segment);
+    }
+
+    /// The record of the messages that reach side number `side` in stream number `stream`.
+    pub fn record_of(&self, side: usize, stream: u8) -> Option<usize> {
+        let stream = self.sides.get(side)?.streams.get(usize::from(stream))?;
+        Some(stream.gets)
     }
 
     /// A timer of side number `side` has expired.

@@ -58,8 +58,14 @@ impl Scenario {
         inputs.map(|input| (input.file.clone(), input.sha256.clone())).collect()
     }
 
-    fn warnings(&self) -> Vec<String> {
-        self.scenario.warnings.clone()
+    /// What is allowed but probably not meant; the simulator leaves more out than the emulator.
+    #[pyo3(signature = (emulated = false))]
+    fn warnings(&self, emulated: bool) -> Vec<String> {
+        let mut warnings = self.scenario.warnings.clone();
+        if !emulated && !self.scenario.testbed.is_plain() {
+            warnings.push("the simulator leaves out what `[testbed]` says".to_string());
+        }
+        warnings
     }
 
     fn flows(&self) -> Vec<String> {
@@ -122,6 +128,7 @@ impl Scenario {
         schedulers: Classes,
         congestion: Classes,
     ) -> PyResult<Run> {
+        self.scenario.needs_flows().map_err(bad_input)?;
         let mut setup = self.scenario.setup(Seed(seed), record(&tables)?);
         let fault = Fault::default();
         algorithms::bring(py, &mut setup, &self.file, &schedulers, &congestion, &fault)?;

@@ -9,13 +9,13 @@ use skybraid_transport::{Class, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Seed};
 
 use crate::file::{
-    EventFile, FlowFile, Named, OneOrMany, PathEvent, RequirementFile, ScenarioFile,
+    EventFile, FlowFile, Named, OneOrMany, PathEvent, RequirementFile, ScenarioFile, TestbedFile,
 };
 use crate::inputs::Inputs;
 use crate::key::{KeyPath, is_name};
 use crate::text::ScenarioText;
 use crate::wording::unknown;
-use crate::{Flow, Path, Requirement, Scenario, ScenarioError};
+use crate::{Flow, Path, Requirement, Scenario, ScenarioError, Surroundings, Testbed};
 use crate::{checks, connections};
 
 /// An application writes a message at most this many times.
@@ -59,6 +59,7 @@ pub(crate) fn scenario(
         address_changes.extend(changes);
     }
     address_changes.sort_by_key(|change| change.at);
+    let testbed = composer.testbed(read.testbed)?;
     let inputs = composer.inputs.inputs;
     let name = read.name.unwrap_or_else(|| {
         file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
@@ -68,6 +69,8 @@ pub(crate) fn scenario(
         duration: read.duration,
         seed: Seed(read.seed),
         warnings: checks::warnings(&paths, &flows),
+        testbed,
+        file: file.display().to_string(),
         paths,
         flows,
         address_changes,
@@ -220,6 +223,20 @@ impl Composer<'_> {
         self.text.wrong(key, unknown("path", name, &known))
     }
 
+    fn testbed(&self, read: TestbedFile) -> Result<Testbed, ScenarioError> {
+        let top = KeyPath::dotted("testbed");
+        let mut paths = vec![Surroundings::default(); self.paths.len()];
+        for (name, around) in read.path.0 {
+            let key = top.key("path").key(&name);
+            let index = self.paths.iter().position(|(known, _)| *known == name);
+            match index.and_then(|index| paths.get_mut(index)) {
+                Some(place) => *place = around,
+                None => return Err(self.unknown_path(&name, &key)),
+            }
+        }
+        Ok(Testbed { server: read.server, paths })
+    }
+
     fn finish_paths(&self) -> Result<Vec<Path>, ScenarioError> {
         let finish = |(name, config): &(String, PathConfig)| {
             let key = KeyPath::dotted("path").key(name);
@@ -246,10 +263,6 @@ impl Composer<'_> {
     }
 
     fn flows(&self, read: Named<FlowFile>, paths: &[Path]) -> Result<Vec<Flow>, ScenarioError> {
-        if read.0.is_empty() {
-            let problem = "found no flow, expected at least one table `[flow.NAME]`".to_string();
-            return Err(self.text.wrong(&KeyPath::dotted("flow"), problem));
-        }
         let riders: Vec<_> =
             read.0.iter().map(|(name, it)| (name.clone(), it.with.clone())).collect();
         let flow = |(name, flow)| self.flow(name, flow, paths);

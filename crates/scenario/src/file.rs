@@ -10,7 +10,7 @@ use skybraid_traffic::TrafficConfig;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Duration, Probability, Rate};
 
-use crate::Host;
+use crate::{Host, Server, Surroundings};
 
 /// The whole file.
 #[derive(Deserialize)]
@@ -26,10 +26,20 @@ pub(crate) struct ScenarioFile {
     pub flow: Named<FlowFile>,
     #[serde(default)]
     pub event: Vec<EventFile>,
+    #[serde(default)]
+    pub testbed: TestbedFile,
 }
 
 const fn first_seed() -> u64 {
     1
+}
+
+/// `[testbed]`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TestbedFile {
+    pub server: Option<Server>,
+    pub path: Named<Surroundings>,
 }
 
 /// `[flow.NAME]`.

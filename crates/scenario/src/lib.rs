@@ -17,6 +17,7 @@ mod inputs;
 mod key;
 mod scenario;
 mod setup;
+mod testbed;
 mod text;
 mod wording;
 
@@ -25,4 +26,5 @@ pub use error::ScenarioError;
 pub use inputs::Input;
 pub use scenario::{Flow, Path, Requirement, Scenario};
 pub use skybraid_host::{AddressChange, Host};
+pub use testbed::{KernelCongestion, Proxies, Proxy, Server, Surroundings, Testbed};
 pub use wording::unknown as unknown_name;

@@ -8,7 +8,7 @@ use skybraid_traffic::TrafficConfig;
 use skybraid_transport::{Class, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
-use crate::{Input, ScenarioError, compose};
+use crate::{Input, ScenarioError, Testbed, compose};
 
 /// What a flow must achieve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,14 +90,17 @@ pub struct Scenario {
     pub seed: Seed,
     /// The paths in the order of the file; at least one.
     pub paths: Vec<Path>,
-    /// The flows in the order of the file; at least one.
+    /// The flows in the order of the file.
     pub flows: Vec<Flow>,
     /// Addresses that come and go, in order of time.
     pub address_changes: Vec<AddressChange>,
+    /// What stands between the hosts and their paths, in the emulator.
+    pub testbed: Testbed,
     /// The trace files that were read, in the order in which they are named, each once.
     pub inputs: Vec<Input>,
     /// What is allowed but probably not meant, in words.
     pub warnings: Vec<String>,
+    pub(crate) file: String,
     pub(crate) toml: String,
 }
 
@@ -134,6 +137,23 @@ impl Scenario {
     /// the same file gives the same scenario.
     pub fn toml(&self) -> &str {
         &self.toml
+    }
+
+    /// Refuses a scenario without flows: its links can be emulated for other programs, but there is
+    /// nothing to fly.
+    ///
+    /// # Errors
+    /// There is no flow.
+    pub fn needs_flows(&self) -> Result<(), ScenarioError> {
+        if !self.flows.is_empty() {
+            return Ok(());
+        }
+        Err(ScenarioError::Invalid {
+            file: self.file.clone(),
+            line: None,
+            key: "flow".to_string(),
+            problem: "found no flow, expected at least one table `[flow.NAME]`".to_string(),
+        })
     }
 
     /// The position of the path called `name` in [`paths`](Self::paths).

@@ -68,7 +68,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         2,
         r#"durations = "10s""#,
-        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `flow`, `event`)",
+        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `flow`, `event`, `testbed`)",
     );
     refused_at_line(
         11,
@@ -585,9 +585,27 @@ fn a_scenario_without_path_or_flow_is_refused() {
         error("duration = '1s'", &[]),
         "scenarios/x.toml: path: found no path, expected at least one table `[path.NAME]`"
     );
+    let links = "duration = '1s'\n[path.lte]\npreset = 'lte-aerial'";
+    let links = Scenario::parse(links, Path::new("scenarios/x.toml"), &[]).unwrap();
     assert_eq!(
-        error("duration = '1s'\n[path.lte]\npreset = 'lte-aerial'", &[]),
+        links.needs_flows().unwrap_err().to_string(),
         "scenarios/x.toml: flow: found no flow, expected at least one table `[flow.NAME]`"
+    );
+}
+
+#[test]
+fn surroundings_of_a_path_that_is_not_there_or_with_a_wrong_value_are_refused() {
+    refused_at_end(
+        "[testbed.path.let]\nground_delay = \"10ms\"",
+        "scenarios/x.toml:14: testbed.path.let: unknown path `let`; did you mean `lte`? (expected one of `lte`, `leo`)",
+    );
+    refused_at_end(
+        "[testbed.path.leo]\nground_delay = \"-10ms\"",
+        "scenarios/x.toml:15: testbed.path.leo.ground_delay: `-10ms` is out of range: a time is from 0ns to 292 years",
+    );
+    refused_at_end(
+        "[testbed.path.leo]\nproxy.vehicle = { congestion = \"vegas\" }",
+        "scenarios/x.toml:15: testbed.path.leo.proxy.vehicle.congestion: unknown congestion control `vegas` (expected one of `reno`, `cubic`, `bbr`)",
     );
 }
 

@@ -165,7 +165,7 @@ impl<'a> Simulation<'a> {
         let Some(state) = world.wires.get_mut(wire) else { return };
         let Some(Packet { address, segment, .. }) = state.front() else { return };
         let side = address.to as usize;
-        self.hosts.receive(now, side, address.path, usize::from(address.flow), segment);
+        self.hosts.receive(now, side, address.path, segment);
         state.pop();
         world.agenda.set(wire, state.next_arrival());
         self.hosts.settle(now, side, world);
