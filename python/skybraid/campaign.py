@@ -190,6 +190,11 @@ class Gauge:
         self._land.set()
         return lands
 
+    @property
+    def landing(self) -> bool:
+        """Whether runs were told to end early."""
+        return self._land.is_set()
+
     def reporter(self, run: Hashable) -> Report:
         """What a run tells its simulated time in s, and what tells it whether to go on."""
 
@@ -235,7 +240,7 @@ def _fly(
             native.packet_hops,
             native.flow_stats(),
             native.link_stats(),
-            emulation,
+            None if emulation is None else emulation | {"interrupted": gauge.landing},
             native if folder is None and tables else None,
         )
 

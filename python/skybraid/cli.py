@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid import __version__, algorithms, registry
+from skybraid import __version__, algorithms, control, emulate_cli, registry
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
+from skybraid import live as live_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
 from skybraid.doctor import examine
 from skybraid.errors import MissingTableError, ResultError, ScenarioError, SkybraidError
-from skybraid.folder import default_folder, write_whole
+from skybraid.folder import RUNS, default_folder, left_over, write_whole
 from skybraid.options import (
     BAD_INPUT,
     INTERRUPTED,
@@ -57,6 +59,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(traces_room.app, name="trace")
+app.add_typer(live_room.ctl, name="ctl")
+emulate_cli.register(app)
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 Plugins = Annotated[
@@ -322,6 +326,22 @@ def doctor(as_json: AsJson = False) -> None:
                 typer.echo(f"         {'':20} for {check.needed_for}: {check.mend}")
     if not all(check.present for check in checks if check.needed_for == "run"):
         raise typer.Exit(NOT_MET)
+
+
+@app.command()
+def clean(
+    folder: Annotated[Path, typer.Argument(help="Where results lie.", metavar="FOLDER")] = RUNS,
+    quiet: Quiet = False,
+) -> None:
+    """Remove what killed processes have left: unfinished results below runs/, control sockets without an emulation."""
+    found = [*control.sweep(), *left_over(folder)]
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        if not quiet:
+            typer.echo(f"removed {path}")
+    if not found and not quiet:
+        typer.echo("nothing is left over")
 
 
 def main() -> None:

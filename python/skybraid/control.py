@@ -35,6 +35,10 @@ _LONGEST_NAME = 40
 _SUFFIX = ".sock"
 
 
+class EndedError(EmulationError):
+    """The emulation at the other end is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """A running emulation.
@@ -65,9 +69,14 @@ def folder() -> Path:
     return Path(f"/tmp/skybraid-{os.getuid()}")
 
 
-def label() -> str:
-    """The number under which this emulation is known: that of the process that was started, outside of the sandbox."""
-    return os.environ.get(LABEL, str(os.getpid()))
+def own_label(name: str) -> str:
+    """Name and number of this process's own emulation; the number is that of the process that the user has started.
+
+    Args:
+        name: the scenario's.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "emulation"
+    return f"{slug}-{os.environ.get(LABEL, os.getpid())}"
 
 
 def environment() -> dict[str, str]:
@@ -87,8 +96,7 @@ def own_socket(name: str) -> Iterator[Path]:
     place = folder()
     _make(place)
     sweep()
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "emulation"
-    path = place / f"{slug}-{label()}{_SUFFIX}"
+    path = place / f"{own_label(name)}{_SUFFIX}"
     try:
         yield path
     finally:
@@ -219,8 +227,8 @@ class Client:
         self._lines.close()
         self._socket.close()
 
-    def _ended(self) -> EmulationError:
-        return EmulationError(f"{self._path.stem}: the emulation has ended")
+    def _ended(self) -> EndedError:
+        return EndedError(f"{self._path.stem}: the emulation has ended")
 
     def __enter__(self) -> Self:
         return self
@@ -237,7 +245,10 @@ def _peer_option() -> int:
     return socket.SO_PEERCRED
 
 
-def rerun_inside() -> int:
-    """Runs this very command line again inside a sandbox, and gives its exit code."""
-    command = [sys.executable, "-m", "skybraid", *sys.argv[1:]]
-    return _core.reenter(command, {**os.environ, **environment()})
+def rerun_inside(more: dict[str, str]) -> int:
+    """Runs this very command line again inside a sandbox, and gives its exit code.
+
+    Args:
+        more: further variables of its environment.
+    """
+    return _core.reenter([sys.executable, "-m", "skybraid", *sys.argv[1:]], environment() | more)

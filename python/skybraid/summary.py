@@ -111,8 +111,8 @@ class Flight:
         requirements: each requirement judged on this run alone.
         links: totals of each link direction: path, direction, delivered, delivered_bytes, lost_<cause>.
         emulation: how well real time was kept, and whose code carried each flow, where it was emulated: `lateness_us`
-            (p50, p99, p99.9, max), `early_share`, `emulator_losses`, `doubtful`, `stacks`, `connections`; of programs
-            also `programs`.
+            (p50, p99, p99.9, max), `early_share`, `emulator_losses`, `doubtful`, `stacks`, `connections`,
+            `interrupted` (it was ended early); of programs also `programs`.
     """
 
     seed: int
