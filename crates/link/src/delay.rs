@@ -146,6 +146,15 @@ impl Delay {
         }
     }
 
+    /// No packet has less, whenever it leaves.
+    pub fn least(&self) -> Duration {
+        match self {
+            Self::Constant(delay) => *delay,
+            Self::Drawn(sampler, _) => sampler.least(),
+            Self::Series(cursor) => Duration::from_nanos(cursor.least() as i64),
+        }
+    }
+
     /// The mean delay of packets that leave at `at`; draws nothing.
     pub fn expected(&mut self, at: Instant) -> Duration {
         match self {

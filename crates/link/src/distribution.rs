@@ -213,6 +213,16 @@ impl Sampler {
         (span + self.plus).max(Duration::ZERO)
     }
 
+    /// No draw is less.
+    pub fn least(&self) -> Duration {
+        let span = match &self.kind {
+            Kind::Fixed(span) => *span,
+            Kind::Uniform(min, _) => from_nanos(*min),
+            Kind::Exponential(_) | Kind::Normals(_) => Duration::ZERO,
+        };
+        (span + self.plus).max(Duration::ZERO)
+    }
+
     /// The mean of the draws.
     pub fn mean(&self) -> Duration {
         let span = match &self.kind {

@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
+mod live;
+
 use crate::config::LinkConfig;
 use crate::delay::Delay;
 use crate::drx::{Drx, Radio};
@@ -80,7 +82,7 @@ pub struct Conditions {
     pub delay: Duration,
     /// Probability that a 1200-byte packet that leaves at that instant is lost on the way.
     pub loss: Probability,
-    /// False during a scripted outage.
+    /// False during an outage, scripted or not.
     pub up: bool,
 }
 
@@ -118,6 +120,7 @@ struct View {
     losses: Schedule<Vec<LossProcess>>,
     epochs: Option<Epochs>,
     delays: Schedule<Delay>,
+    scripted: live::Scripted,
 }
 
 impl Link {
@@ -137,6 +140,7 @@ impl Link {
             losses: losses.clone(),
             epochs: epochs.clone(),
             delays: delays.clone(),
+            scripted: live::Scripted::default(),
         };
         Self {
             mtu: config.mtu,

@@ -68,6 +68,11 @@ impl<T> Schedule<T> {
         self.later.last().map_or(Instant::FAR_FUTURE, |(from, _)| *from)
     }
 
+    /// What holds now and all that comes later.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        core::iter::once(&self.current).chain(self.later.iter().map(|(_, later)| later))
+    }
+
     /// What holds at `at`, and until when.
     pub fn at(&mut self, at: Instant) -> (&mut T, Instant) {
         while at >= self.until {

@@ -101,6 +101,17 @@ impl Queue {
         }
     }
 
+    /// Forgets the packets that have not left by `now`.
+    pub fn lose_unsent(&mut self, now: Instant) {
+        while let Some((departure, size)) = self.waiting.back() {
+            if *departure <= now {
+                break;
+            }
+            self.bytes = self.bytes.saturating_sub(*size);
+            self.waiting.pop_back();
+        }
+    }
+
     /// Whether a packet of `size` may join, when the packets before it need `wait` to leave.
     pub fn has_room(&self, size: Bytes, wait: Duration) -> bool {
         match self.limit {

@@ -62,6 +62,11 @@ impl Service {
         }
     }
 
+    /// The rates, to be replaced.
+    pub const fn rates_mut(&mut self) -> &mut Schedule<RateCursor> {
+        &mut self.rates
+    }
+
     /// When the job's first bit can leave; the limit if not before.
     pub fn head(&mut self, job: Job) -> Instant {
         let mut at = job.ready.max(job.free);

@@ -4,3 +4,6 @@
 
 pub mod capture;
 pub mod clock;
+pub mod command;
+pub mod forward;
+pub mod testbed;

@@ -196,6 +196,16 @@ impl DccpOptions {
         Self(self.0 | more.0)
     }
 
+    /// The options as bits, as datagrams carry them (`docs/wire.md`).
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The options of [`bits`](Self::bits); `None` where one is unknown.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits < 32 { Some(Self(bits)) } else { None }
+    }
+
     /// `options` if `condition` holds, or none.
     #[must_use]
     pub const fn only_if(self, condition: bool) -> Self {
@@ -235,6 +245,16 @@ impl Flags {
     /// Sent because the window has moved; it repeats no acknowledgement that counts as a duplicate
     /// (RFC 5681 §2).
     pub const WINDOW: Self = Self(256);
+
+    /// The flags as bits, as datagrams carry them (`docs/wire.md`).
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The flags of [`bits`](Self::bits); `None` where one is unknown.
+    pub const fn from_bits(bits: u16) -> Option<Self> {
+        if bits < 512 { Some(Self(bits)) } else { None }
+    }
 
     /// Both sets of flags together.
     #[must_use]

@@ -231,6 +231,11 @@ impl SeriesCursor {
         cursor
     }
 
+    /// The least of all values.
+    pub fn least(&self) -> f64 {
+        self.series.values.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
     /// The value at `at` and the instant until which it holds.
     pub fn at(&mut self, at: Instant) -> (f64, Instant) {
         if at.as_nanos() >= self.until {

@@ -115,6 +115,30 @@ impl AckVector {
         })
     }
 
+    /// The vector that [`cells`](Self::cells) tells of; `None` where they tell of more packets than
+    /// there are, of more than 256, or of a state that no cell has here.
+    pub fn from_cells(newest: u64, cells: &[u8]) -> Option<Self> {
+        let mut vector = Self { newest, bits: [0; WORDS] };
+        let mut place = 0;
+        for cell in cells {
+            let run = u64::from(cell & 63) + 1;
+            if place + run > newest.min(COVERED) {
+                return None;
+            }
+            match cell >> 6 {
+                0 => {
+                    for age in place..place + run {
+                        *vector.bits.get_mut((age / 64) as usize)? |= 1 << (age % 64);
+                    }
+                }
+                3 => {}
+                _ => return None,
+            }
+            place += run;
+        }
+        Some(vector)
+    }
+
     /// Bytes that the vector takes as one option, or as several if it is long.
     pub fn wire_bytes(&self) -> u32 {
         let cells = self.cells().count();
@@ -207,6 +231,8 @@ mod tests {
                 vector.insert(sequence);
                 model.insert(sequence);
             }
+            let cells: Vec<u8> = vector.cells().collect();
+            proptest::prop_assert_eq!(AckVector::from_cells(at, &cells), Some(vector));
             let covered = at.min(COVERED);
             model.retain(|it| *it > at - covered);
             let told: Vec<u64> = vector.iter().collect();

@@ -1,4 +1,4 @@
-//! Segments as bytes: the TCP options that captures show.
+//! The TCP options that captures show.
 //!
 //! Source: RFC 9293 §3.1, RFC 7323 §3, RFC 2018 §3, RFC 8684 §3.
 

@@ -1,0 +1,178 @@
+//! Probes, datagrams and bytes between two hosts.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
+use std::os::fd::AsRawFd;
+
+use crate::bed::Namespace;
+
+const SINK: &str = "10.0.0.2:9000";
+
+#[expect(clippy::disallowed_methods, reason = "measures wall time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The value that a share of the sorted values does not exceed.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
+    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+}
+
+/// Round trips of 64-byte probes in seconds, 5 ms apart.
+pub fn round_trips(vehicle: &Namespace, ground: &Namespace, count: usize) -> Vec<f64> {
+    let done = Arc::new(AtomicBool::new(false));
+    let echo = ground.run(|| UdpSocket::bind(SINK)).unwrap();
+    echo.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let ended = Arc::clone(&done);
+    let echoing = std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while !ended.load(Ordering::Relaxed) {
+            if let Ok((length, from)) = echo.recv_from(&mut buffer) {
+                echo.send_to(&buffer[..length], from).ok();
+            }
+        }
+    });
+    let probe = vehicle.run(|| UdpSocket::bind("10.0.0.1:0")).unwrap();
+    probe.connect(SINK).unwrap();
+    probe.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let sending = probe.try_clone().unwrap();
+    let start = now();
+    let warm_up = 50;
+    let sender = std::thread::spawn(move || {
+        for number in 0..count + warm_up {
+            let due = start + Duration::from_millis(5 * number as u64);
+            sleep(due.saturating_duration_since(now()));
+            let mut packet = [0; 64];
+            packet[..8].copy_from_slice(&(number as u64).to_le_bytes());
+            packet[8..16].copy_from_slice(&(start.elapsed().as_nanos() as u64).to_le_bytes());
+            sending.send(&packet).unwrap();
+        }
+    });
+    let mut trips = Vec::new();
+    let mut buffer = [0; 2048];
+    while let Ok(length) = probe.recv(&mut buffer) {
+        let came = start.elapsed().as_nanos() as u64;
+        assert_eq!(length, 64);
+        let field = |at: usize| u64::from_le_bytes(buffer[at..at + 8].try_into().unwrap());
+        if field(0) >= warm_up as u64 {
+            trips.push((came - field(8)) as f64 * 1e-9);
+        }
+        if field(0) + 1 == (count + warm_up) as u64 {
+            break;
+        }
+    }
+    sender.join().unwrap();
+    done.store(true, Ordering::Relaxed);
+    echoing.join().unwrap();
+    assert!(trips.len() * 10 >= count * 9, "only {} of {count} probes came back", trips.len());
+    trips
+}
+
+/// What came of datagrams that were sent.
+pub struct Datagrams {
+    pub sent: u64,
+    pub received: u64,
+    /// IP bits per second from the first to the last arrival.
+    pub ip_rate: f64,
+    /// Seconds from the start to the end.
+    pub took: f64,
+}
+
+/// Datagrams of `payload` bytes at `rate` bit/s of IP packets for `seconds`.
+pub fn datagrams(
+    vehicle: &Namespace,
+    ground: &Namespace,
+    payload: usize,
+    rate: f64,
+    seconds: f64,
+) -> Datagrams {
+    let sink = ground.run(|| UdpSocket::bind(SINK)).unwrap();
+    socket2::SockRef::from(&sink).set_recv_buffer_size(64 << 20).ok();
+    nix::sys::socket::setsockopt(&sink, nix::sys::socket::sockopt::RcvBufForce, &(64 << 20)).ok();
+    sink.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
+    let start = now();
+    let receiver = std::thread::spawn(move || {
+        let mut buffer = [0; 65536];
+        let (mut received, mut first, mut last) = (0_u64, None, start);
+        while sink.recv(&mut buffer).is_ok() {
+            last = now();
+            first = first.or(Some(last));
+            received += 1;
+        }
+        let span = last.saturating_duration_since(first.unwrap_or(last)).as_secs_f64();
+        (received, span)
+    });
+    let socket = vehicle.run(|| UdpSocket::bind("10.0.0.1:0")).unwrap();
+    nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::SndBufForce, &(16 << 20)).ok();
+    socket.connect(SINK).unwrap();
+    let bits = (payload + 28) as f64 * 8.0;
+    let total = (rate * seconds / bits) as u64;
+    let data = vec![7_u8; payload];
+    let most = 16;
+    let vectors: Vec<_> = (0..most).map(|_| [std::io::IoSlice::new(&data)]).collect();
+    let none = vec![None::<SockaddrIn>; most];
+    let mut headers = MultiHeaders::<SockaddrIn>::preallocate(most, None);
+    let mut sent = 0;
+    while sent < total {
+        let due = ((start.elapsed().as_secs_f64() * rate / bits) as u64).min(total);
+        let count = ((due - sent) as usize).min(most);
+        if count > 0 {
+            let done = sendmmsg(
+                socket.as_raw_fd(),
+                &mut headers,
+                &vectors[..count],
+                &none[..count],
+                [],
+                MsgFlags::empty(),
+            );
+            sent += done.map_or(0, |done| done.count() as u64);
+        } else {
+            let next = (sent + 1) as f64 * bits / rate - start.elapsed().as_secs_f64();
+            if next > 0.0 {
+                sleep(Duration::from_secs_f64(next));
+            }
+        }
+    }
+    let took = start.elapsed().as_secs_f64();
+    let (received, span) = receiver.join().unwrap();
+    let ip_rate = received.saturating_sub(1) as f64 * bits / span;
+    Datagrams { sent, received, ip_rate, took }
+}
+
+/// Bits per second that a TCP connection brings over.
+pub fn tcp(vehicle: &Namespace, ground: &Namespace, seconds: f64) -> f64 {
+    let listener = ground.run(|| TcpListener::bind(SINK)).unwrap();
+    let sink = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let mut buffer = vec![0; 1 << 18];
+        let (start, mut bytes) = (now(), 0);
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => bytes += length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+            if start.elapsed().as_secs_f64() > seconds {
+                break;
+            }
+        }
+        bytes as f64 * 8.0 / start.elapsed().as_secs_f64()
+    });
+    let mut stream = vehicle.run(|| TcpStream::connect(SINK)).unwrap();
+    socket2::SockRef::from(&stream).set_tcp_congestion(b"cubic").ok();
+    let data = vec![7; 1 << 17];
+    while stream.write(&data).is_ok() {}
+    drop(stream);
+    sink.join().unwrap()
+}

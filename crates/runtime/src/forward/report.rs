@@ -1,0 +1,138 @@
+//! What a forwarder leaves behind.
+
+use skybraid_host::record::{LinkRow, LinkTotal, PacketRow};
+use skybraid_link::Cause;
+use skybraid_units::Duration;
+
+use super::lateness::Lateness;
+
+/// The 99th percentile of lateness from which a result is doubtful: twice what a quiet machine shows,
+/// and more than the jitter of the links that are emulated here.
+pub const DOUBTFUL_P99: Duration = Duration::from_millis(1);
+/// The lateness that a thousandth of the packets may exceed before a result is doubtful.
+pub const DOUBTFUL_P999: Duration = Duration::from_millis(5);
+/// The share of packets that the emulator may lose before a result is doubtful: a tenth of the
+/// smallest loss that scenarios give a link.
+pub const DOUBTFUL_LOSS: f64 = 1e-5;
+
+/// Where the packets of one direction of a lane have gone. `received` is the sum of `delivered`,
+/// `lost`, `unshaped`, `on_the_way`, `unsendable` and `oversized`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Frames read from the interface.
+    pub received: u64,
+    /// Packets that left at the other end.
+    pub delivered: u64,
+    /// Packets that the links lost, in the order of [`Cause::ALL`].
+    pub lost: [u64; Cause::ALL.len()],
+    /// Frames that are not shaped: other protocols than IP, and neighbour discovery.
+    pub unshaped: u64,
+    /// Packets on the links when the run ended.
+    pub on_the_way: u64,
+    /// Lost by the emulator: the interface did not take them.
+    pub unsendable: u64,
+    /// Lost by the emulator: larger than the MTU, which is so when segmentation offload is on at the
+    /// sender.
+    pub oversized: u64,
+    /// Lost by the emulator, and not received: dropped by the kernel because they were not read in
+    /// time.
+    pub unread: u64,
+}
+
+impl Account {
+    /// Packets that the emulator itself lost.
+    pub const fn lost_by_emulator(&self) -> u64 {
+        self.unsendable + self.oversized + self.unread
+    }
+
+    /// Whether each frame that was received has its place.
+    pub fn adds_up(&self) -> bool {
+        let lost: u64 = self.lost.iter().sum();
+        let placed = self.delivered + lost + self.unshaped + self.on_the_way;
+        self.received == placed + self.unsendable + self.oversized
+    }
+}
+
+/// What a forwarder leaves behind.
+#[derive(Debug, Default)]
+pub struct Forwarded {
+    /// Samples of the links every 100 ms, if they were asked for.
+    pub links: Vec<LinkRow>,
+    /// What each direction carried and lost: lane number times 2, plus 1 for ground to vehicle.
+    pub link_totals: Vec<LinkTotal>,
+    /// Where the packets of each direction have gone, in the same order.
+    pub accounts: Vec<Account>,
+    /// Packets, if they were asked for.
+    pub packets: Vec<PacketRow>,
+    /// Packets of known flows that were lost, by flow and in the order of [`Cause::ALL`].
+    pub lost_by_flow: Vec<[u64; Cause::ALL.len()]>,
+    /// How punctually packets left.
+    pub lateness: Lateness,
+    /// Processor time that the forwarder's thread took.
+    pub cpu: Duration,
+    /// Frames that are missing in the captures because the disk was too slow.
+    pub uncaptured: u64,
+}
+
+impl Forwarded {
+    /// Packets that the emulator itself lost.
+    pub fn lost_by_emulator(&self) -> u64 {
+        self.accounts.iter().map(Account::lost_by_emulator).sum()
+    }
+
+    /// Why the machine was too slow for the result to be trusted, in a sentence; `None` if it was not.
+    /// The thresholds are [`DOUBTFUL_P99`], [`DOUBTFUL_P999`] and [`DOUBTFUL_LOSS`].
+    pub fn doubtful(&self) -> Option<String> {
+        let lost = self.lost_by_emulator();
+        let entered: u64 =
+            self.accounts.iter().map(|account| account.received + account.unread).sum();
+        let oversized: u64 = self.accounts.iter().map(|account| account.oversized).sum();
+        if oversized > 0 {
+            return Some(format!(
+                "the emulator lost {oversized} packets that were larger than the MTU; segmentation \
+                 offload must be off at the hosts' interfaces"
+            ));
+        }
+        if lost as f64 > DOUBTFUL_LOSS * entered as f64 {
+            return Some(format!(
+                "the emulator itself lost {lost} of {entered} packets, which no link is to blame for; \
+                 the machine was too slow for this traffic"
+            ));
+        }
+        let late = [(0.99, "1 % of", DOUBTFUL_P99), (0.999, "0.1 % of", DOUBTFUL_P999)];
+        late.iter().find_map(|(share, of, limit)| {
+            let late = self.lateness.quantile(*share);
+            (late > *limit).then(|| {
+                format!(
+                    "{of} the packets left more than {late} late; the machine was too busy for this \
+                     traffic"
+                )
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_doubtful_when_packets_were_late_or_lost_by_the_emulator() {
+        let mut result = Forwarded::default();
+        assert_eq!(result.doubtful(), None);
+        for number in 0..10_000 {
+            let late = if number < 90 { 2000 } else { 20 };
+            result.lateness.add(Duration::from_micros(late));
+        }
+        result.accounts = vec![Account { received: 10_000, delivered: 10_000, ..Account::default() }];
+        assert_eq!(result.doubtful(), None);
+        for _ in 0..100 {
+            result.lateness.add(Duration::from_micros(1500));
+        }
+        assert!(result.doubtful().unwrap().starts_with("1 % of the packets left more than"));
+        result.accounts[0].unread = 1;
+        assert!(result.doubtful().unwrap().contains("lost 1 of 10001 packets"));
+        result.accounts[0].oversized = 3;
+        assert!(result.doubtful().unwrap().contains("offload must be off"));
+    }
+}

@@ -1,0 +1,31 @@
+//! Network namespaces with vehicle, ground and what lies between them, made from nothing and gone
+//! with the process that holds them.
+//!
+//! A [`Plan`] says which paths there are; [`Layout`] is the plan worked out: nodes, wires, addresses,
+//! routes; [`Testbed`] is the real thing. Its segments end in the namespace `emulator`, where a
+//! forwarder carries frames from one end to the other.
+
+mod layout;
+mod mptcp;
+mod namespace;
+mod netlink;
+mod offload;
+mod sysctl;
+mod topology;
+
+use std::fmt::Display;
+use std::io;
+
+pub use layout::{End, Layout, Node, NodePlan, Port, RoutePlan, Segment, Testbed, Wire};
+pub use mptcp::{Endpoint, EndpointFlags, Limits, PathManager};
+pub use namespace::Namespace;
+pub use netlink::{LinkState, Netlink, Network, Route, Rule, VethEnd};
+pub use offload::switch_offloads_off;
+pub use sysctl::{get_sysctl, set_sysctl};
+pub use topology::{Addresses, Path, Plan};
+
+/// Says what was tried when `error` came; its kind stays.
+pub(crate) fn context(what: impl Display, error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}

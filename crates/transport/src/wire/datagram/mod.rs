@@ -1,0 +1,303 @@
+//! Segments as UDP datagrams, for real networks. The format is written down in `docs/wire.md`.
+//!
+//! One datagram carries one segment. Every number is whole, so a datagram is read without those before
+//! it; times alone are read against the clock. Where the header fits into the room of the simulated
+//! one, the datagram is padded, and its IPv4 packet is as large as [`Segment::size`] says.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use skybraid_units::Instant;
+
+use crate::Protocol;
+use crate::segment::{Body, IPV4_HEADER, Segment, UDP_HEADER};
+
+mod dccp;
+mod fields;
+mod tcp;
+mod udp;
+
+use fields::{Reader, put_time};
+
+/// The version of the format.
+pub const VERSION: u8 = 1;
+/// Octets of the authentication tag at the end of a sealed datagram.
+pub const TAG: usize = 16;
+/// Octets by which a sealed datagram is larger than a plain one: its number and its tag.
+pub const SEAL: usize = NUMBER + TAG;
+/// Bytes of the headers around a datagram.
+pub const AROUND: u32 = IPV4_HEADER + UDP_HEADER;
+/// Most octets of a datagram in an IPv4 packet.
+pub const LARGEST: usize = u16::MAX as usize - AROUND as usize;
+
+/// Octets of a sealed datagram's number.
+const NUMBER: usize = 6;
+const SEALED: u8 = 2;
+const KEY_PHASE: u8 = 1;
+
+/// How the payload fills what lies behind the header: the low two bits of the form octet.
+mod form {
+    /// The payload is all the rest.
+    pub const WHOLE: u8 = 0;
+    /// The payload is the rest without its last octet.
+    pub const ALL_BUT_ONE: u8 = 1;
+    /// The payload's length follows; padding lies behind it.
+    pub const PADDED: u8 = 2;
+    /// The payload's length follows; the rest is filler in its place, and shorter.
+    pub const FILLER: u8 = 3;
+    pub const MASK: u8 = 3;
+}
+
+/// Why bytes are no datagram of this format, or a segment cannot be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It ends before its header does.
+    #[error("the datagram ends before its header does")]
+    Truncated,
+    /// Another version of the format.
+    #[error("version {0} of the datagram format; this is version {VERSION}")]
+    Version(u8),
+    /// An unknown kind of segment.
+    #[error("unknown kind {0} of segment")]
+    Kind(u8),
+    /// A field holds what it cannot.
+    #[error("the datagram's {0} is out of range")]
+    Field(&'static str),
+}
+
+/// What a datagram says beside its segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The connection that it belongs to.
+    pub connection: u16,
+    /// Which of two keys it is sealed with; changes with each change of keys.
+    pub key_phase: bool,
+    /// Its number under its key, below 2⁴⁸, where it ends in an authentication tag.
+    pub sealed: Option<u64>,
+}
+
+impl Header {
+    /// Reads the header alone, by which a datagram finds its connection and its key.
+    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+        Self::take(&mut Reader::new(bytes, Instant::ZERO)).map(|(header, _)| header)
+    }
+
+    /// Writes the header of a segment of a kind.
+    fn put(&self, kind: u8, out: &mut Vec<u8>) -> Result<(), WireError> {
+        let sealed = if self.sealed.is_some() { SEALED } else { 0 };
+        let phase = if self.key_phase { KEY_PHASE } else { 0 };
+        out.push(VERSION << 5 | kind << 2 | sealed | phase);
+        out.extend(self.connection.to_be_bytes());
+        if let Some(number) = self.sealed {
+            if number >> (8 * NUMBER) != 0 {
+                return Err(WireError::Field("datagram number"));
+            }
+            out.extend(number.to_be_bytes().iter().skip(8 - NUMBER));
+        }
+        Ok(())
+    }
+
+    /// Takes the header with the segment's kind.
+    fn take(reader: &mut Reader<'_>) -> Result<(Self, u8), WireError> {
+        let first = reader.octet()?;
+        if first >> 5 != VERSION {
+            return Err(WireError::Version(first >> 5));
+        }
+        let connection = reader.u16()?;
+        let mut sealed = None;
+        if first & SEALED != 0 {
+            let [a, b, c, d, e, f] = reader.array::<NUMBER>()?;
+            sealed = Some(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
+        }
+        let header = Self { connection, key_phase: first & KEY_PHASE != 0, sealed };
+        Ok((header, first >> 2 & 7))
+    }
+}
+
+/// What a segment carries of the application's bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Zeros in place of bytes that nobody needs. The header takes room from them.
+    Filler,
+    /// These, as many as the segment's length says.
+    Bytes(&'a [u8]),
+}
+
+/// A datagram that has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// What it says beside its segment.
+    pub header: Header,
+    /// The segment. Its size is that of the IPv4 packet, without [`SEAL`].
+    pub segment: Segment,
+    /// Where the payload lies in the datagram; shorter than the segment says where it is filler.
+    pub payload: Range<usize>,
+}
+
+/// How many bytes of the application a segment carries.
+pub const fn payload_bytes(body: &Body) -> u32 {
+    match body {
+        Body::Datagram(datagram) => datagram.len,
+        Body::Report(_) => 0,
+        Body::Tcp(tcp) => tcp.len,
+        Body::Dccp(dccp) => dccp.data.len,
+    }
+}
+
+/// By how many bytes a plain IPv4 packet with all the application's bytes may exceed [`Segment::size`]:
+/// so much less than its path's is the MTU that a gateway hands to an endpoint. Holds for streams of up
+/// to 32 GiB and 2²⁸ packets and messages.
+pub const fn excess(protocol: Protocol) -> u32 {
+    match protocol {
+        Protocol::Udp => 22,
+        Protocol::Tcp | Protocol::ParallelTcp => 14,
+        Protocol::Mptcp => 0,
+        Protocol::Dccp => 18,
+        Protocol::MpDccp => 7,
+    }
+}
+
+/// Writes a segment as a datagram into `out`, in place of what was there. Returns where the payload
+/// lies; what is behind it, up to the tag, is padding. The tag of a sealed one is left zero.
+pub fn encode(
+    segment: &Segment,
+    header: &Header,
+    payload: Payload<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Range<usize>, WireError> {
+    let len = payload_bytes(&segment.body) as usize;
+    let bytes = match payload {
+        Payload::Filler => None,
+        Payload::Bytes(bytes) if bytes.len() == len => Some(bytes),
+        Payload::Bytes(_) => return Err(WireError::Field("payload")),
+    };
+    if len > LARGEST {
+        return Err(WireError::Field("length"));
+    }
+    let tag = if header.sealed.is_some() { TAG } else { 0 };
+    // Octets up to the tag that make the packet as large as the simulated one.
+    let number = if header.sealed.is_some() { NUMBER } else { 0 };
+    let target = segment.size.saturating_sub(AROUND) as usize + number;
+    if target + tag > LARGEST {
+        return Err(WireError::Field("size"));
+    }
+    let least = bytes.map_or(0, <[u8]>::len);
+    let mut form_at = put_head(segment, header, true, out)?;
+    if out.len() + least > target {
+        form_at = put_head(segment, header, false, out)?;
+    }
+    let room = target.saturating_sub(out.len());
+    let (form, carried) = match bytes {
+        None if room < len => (form::FILLER, room.saturating_sub(2)),
+        _ => match room.saturating_sub(len) {
+            0 => (form::WHOLE, len),
+            1 => (form::ALL_BUT_ONE, len),
+            _ => (form::PADDED, len),
+        },
+    };
+    if let Some(octet) = out.get_mut(form_at) {
+        *octet |= form;
+    }
+    if form >= form::PADDED {
+        out.extend((len as u16).to_be_bytes());
+    }
+    let start = out.len();
+    match bytes {
+        Some(bytes) => out.extend_from_slice(bytes),
+        None => out.resize(start + carried, 0),
+    }
+    let end = out.len();
+    out.resize(end.max(target) + tag, 0);
+    if out.len() > LARGEST {
+        return Err(WireError::Field("size"));
+    }
+    Ok(start..end)
+}
+
+/// Writes everything in front of the payload's length. Returns the place of the form octet.
+fn put_head(
+    segment: &Segment,
+    header: &Header,
+    exact_window: bool,
+    out: &mut Vec<u8>,
+) -> Result<usize, WireError> {
+    out.clear();
+    let kind = match &segment.body {
+        Body::Datagram(_) => 0,
+        Body::Report(_) => 1,
+        Body::Tcp(_) => 2,
+        Body::Dccp(_) => 3,
+    };
+    header.put(kind, out)?;
+    put_time(out, segment.sent_at);
+    let form_at = out.len();
+    match &segment.body {
+        Body::Datagram(datagram) => udp::put_datagram(datagram, out)?,
+        Body::Report(report) => udp::put_report(report, out)?,
+        Body::Tcp(tcp) => tcp::put(segment, tcp, exact_window, out)?,
+        Body::Dccp(dccp) => dccp::put(dccp, out)?,
+    }
+    Ok(form_at)
+}
+
+/// What a body says of the whole segment.
+struct Parts {
+    first_message: u32,
+    messages: u16,
+    stream: u8,
+    tail: bool,
+    body: Body,
+}
+
+/// Reads a datagram. Times are those nearest to `now`, the receiver's time.
+///
+/// A sealed one has to be authenticated first: nothing here proves who sent it.
+pub fn decode(bytes: &[u8], now: Instant) -> Result<Decoded, WireError> {
+    let sealed = Header::read(bytes)?.sealed.is_some();
+    let tag = if sealed { TAG } else { 0 };
+    let end = bytes.len().checked_sub(tag).ok_or(WireError::Truncated)?;
+    let mut reader = Reader::new(bytes.get(..end).unwrap_or_default(), now);
+    let (header, kind) = Header::take(&mut reader)?;
+    let sent_at = reader.time()?;
+    let form = reader.octet()?;
+    let mut parts = match kind {
+        0 => udp::take_datagram(form, &mut reader)?,
+        1 => udp::take_report(form, &mut reader)?,
+        2 => tcp::take(form, &mut reader)?,
+        3 => dccp::take(form, &mut reader)?,
+        unknown => return Err(WireError::Kind(unknown)),
+    };
+    let (len, carried) = take_length(form & form::MASK, &mut reader)?;
+    match &mut parts.body {
+        Body::Datagram(datagram) => datagram.len = len,
+        Body::Tcp(tcp) => tcp.len = len,
+        Body::Dccp(dccp) if dccp.data.fragments > 0 => dccp.data.len = len,
+        Body::Report(_) | Body::Dccp(_) if len == 0 => {}
+        Body::Report(_) | Body::Dccp(_) => return Err(WireError::Field("length")),
+    }
+    if let Body::Tcp(tcp) = &mut parts.body {
+        tcp::complete(tcp);
+    }
+    let size = u32::try_from(end - if sealed { NUMBER } else { 0 }).unwrap_or(u32::MAX);
+    let Parts { first_message, messages, stream, tail, body } = parts;
+    let size = size.saturating_add(AROUND);
+    let segment = Segment { size, sent_at, first_message, messages, stream, tail, body };
+    let start = reader.position();
+    Ok(Decoded { header, segment, payload: start..start + carried })
+}
+
+/// Takes the payload's length, and how much of it is there.
+fn take_length(form: u8, reader: &mut Reader<'_>) -> Result<(u32, usize), WireError> {
+    let len = match form {
+        form::WHOLE => reader.left(),
+        form::ALL_BUT_ONE => reader.left().checked_sub(1).ok_or(WireError::Truncated)?,
+        _ => usize::from(reader.u16()?),
+    };
+    let left = reader.left();
+    match form {
+        form::FILLER if left > len => Err(WireError::Field("length")),
+        form::FILLER => Ok((len as u32, left)),
+        _ if len > left => Err(WireError::Truncated),
+        _ => Ok((len as u32, len)),
+    }
+}

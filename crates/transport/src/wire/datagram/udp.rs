@@ -1,0 +1,101 @@
+//! Parts of messages, and reports on what arrives.
+
+use alloc::vec::Vec;
+
+use super::fields::{Reader, check_numbers, put_number, put_time};
+use super::{Parts, WireError, form};
+use crate::segment::{Body, Datagram, Report};
+
+/// The form octet of a part of a message, above the payload's form.
+const MESSAGE: u8 = 1 << 2;
+const FRAGMENTS: u8 = 1 << 3;
+
+/// The fields that tell a part of a message: its number within the connection, the message's where it
+/// asked for, and which part it is of how many where that is.
+pub fn put_part(
+    datagram: &Datagram,
+    message: bool,
+    fragments: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), WireError> {
+    check_numbers(&[datagram.sequence])?;
+    put_number(out, datagram.sequence);
+    if message {
+        put_number(out, u64::from(datagram.message));
+    }
+    if fragments {
+        put_number(out, u64::from(datagram.fragment));
+        put_number(out, u64::from(datagram.fragments));
+    }
+    Ok(())
+}
+
+/// The message's number is not that of the datagram.
+pub const fn has_message(datagram: &Datagram) -> bool {
+    datagram.message as u64 != datagram.sequence
+}
+
+/// Takes the fields of [`put_part`]; the length is filled in later.
+pub fn take_part(
+    message: bool,
+    fragments: bool,
+    reader: &mut Reader<'_>,
+) -> Result<Datagram, WireError> {
+    let sequence = reader.number()?;
+    let message = if message {
+        reader.number_in("message")?
+    } else {
+        u32::try_from(sequence).map_err(|_| WireError::Field("message"))?
+    };
+    let (fragment, fragments) =
+        if fragments { (reader.number_in("part")?, reader.number_in("parts")?) } else { (0, 1) };
+    if fragment >= fragments && (fragment, fragments) != (0, 0) {
+        return Err(WireError::Field("part"));
+    }
+    Ok(Datagram { sequence, message, len: 0, fragment, fragments })
+}
+
+/// A segment with a part of a message says that the message ends with its last part.
+pub fn parts_of(datagram: &Datagram, body: Body) -> Parts {
+    let Datagram { message, fragment, fragments, .. } = *datagram;
+    let messages = u16::from(fragments > 0 && fragment + 1 == fragments);
+    Parts { first_message: message, messages, stream: 0, tail: false, body }
+}
+
+/// A segment that says something of the connection only.
+pub const fn no_parts(body: Body) -> Parts {
+    Parts { first_message: 0, messages: 0, stream: 0, tail: false, body }
+}
+
+pub fn put_datagram(datagram: &Datagram, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let (message, fragments) = (has_message(datagram), datagram.fragments != 1);
+    let form = if message { MESSAGE } else { 0 } | if fragments { FRAGMENTS } else { 0 };
+    out.push(form);
+    put_part(datagram, message, fragments, out)
+}
+
+pub fn take_datagram(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
+    if form & !(form::MASK | MESSAGE | FRAGMENTS) != 0 {
+        return Err(WireError::Field("form"));
+    }
+    let datagram = take_part(form & MESSAGE != 0, form & FRAGMENTS != 0, reader)?;
+    Ok(parts_of(&datagram, Body::Datagram(datagram)))
+}
+
+pub fn put_report(report: &Report, out: &mut Vec<u8>) -> Result<(), WireError> {
+    check_numbers(&[report.received])?;
+    out.push(0);
+    put_time(out, report.echo);
+    put_time(out, report.arrived);
+    put_number(out, report.received);
+    Ok(())
+}
+
+pub fn take_report(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
+    if form & !form::MASK != 0 {
+        return Err(WireError::Field("form"));
+    }
+    let (echo, arrived) = (reader.time()?, reader.time()?);
+    let received = reader.number()?;
+    Ok(no_parts(Body::Report(Report { echo, arrived, received })))
+}
