@@ -6,4 +6,5 @@ pub mod capture;
 pub mod clock;
 pub mod command;
 pub mod forward;
+pub mod sandbox;
 pub mod testbed;

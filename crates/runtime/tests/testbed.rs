@@ -10,7 +10,8 @@ use std::time::Duration;
 use bridge::Bridge;
 use skybraid_runtime::command::{Output, Program, exit_code};
 use skybraid_runtime::testbed::{
-    Endpoint, EndpointFlags, Limits, Namespace, Network, PathManager, Plan, Testbed, get_sysctl,
+    Endpoint, EndpointFlags, Limits, Namespace, Network, PathManager, Plan, Route, Rule, Testbed,
+    get_sysctl,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -212,6 +213,44 @@ fn an_error_names_the_interface_the_place_and_the_kernels_reason() {
     let twice = netlink.add_address(loopback.index, network).unwrap_err().to_string();
     assert!(twice.contains("10.9.0.1/24") && twice.contains("already assigned"), "{twice}");
     netlink.delete_address(loopback.index, network).unwrap();
+}
+
+#[test]
+fn rules_and_routes_for_a_proxy_come_and_go() {
+    if !namespaces() {
+        return;
+    }
+    let node = Namespace::create("node").unwrap();
+    let mut netlink = node.netlink().unwrap();
+    let interface = netlink.link("lo").unwrap().index;
+    let (to, table) = (Network::ALL_V4, 300);
+    let route = Route { to, via: None, interface, source: None, table, local: true };
+    netlink.add_route(&route).unwrap();
+    let from = Some(Network { address: IpAddr::from([10, 1, 0, 0]), prefix: 24 });
+    let incoming = Some("sat.a".to_owned());
+    let (ip_protocol, mark) = (Some(libc::IPPROTO_TCP as u8), Some(7));
+    let rule = Rule { ipv6: false, from, incoming, ip_protocol, mark, priority: 50, table };
+    netlink.add_rule(&rule).unwrap();
+    let twice = netlink.add_rule(&rule).unwrap_err();
+    assert_eq!(twice.kind(), std::io::ErrorKind::AlreadyExists, "{twice}");
+    netlink.delete_rule(&rule).unwrap();
+    netlink.delete_route(&route).unwrap();
+    let gone = netlink.delete_route(&route).unwrap_err().to_string();
+    assert!(gone.contains("0.0.0.0/0 dev #1 table 300 in node"), "{gone}");
+}
+
+#[test]
+fn a_path_too_narrow_for_ipv6_carries_ipv4() {
+    if !namespaces() {
+        return;
+    }
+    let testbed = Plan::direct(&[("lte", 1500), ("narrow", 576)]).build().unwrap();
+    let _bridge = Bridge::over(&testbed);
+    let path = &testbed.paths[1];
+    echo(
+        &udp(&testbed, "vehicle", path.vehicle.v4.into()),
+        &udp(&testbed, "ground", path.ground.v4.into()),
+    );
 }
 
 /// A socket of the kernel's MPTCP.

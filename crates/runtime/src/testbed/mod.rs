@@ -19,6 +19,7 @@ use std::io;
 pub use layout::{End, Layout, Node, NodePlan, Port, RoutePlan, Segment, Testbed, Wire};
 pub use mptcp::{Endpoint, EndpointFlags, Limits, PathManager};
 pub use namespace::Namespace;
+pub(crate) use netlink::veth_request;
 pub use netlink::{LinkState, Netlink, Network, Route, Rule, VethEnd};
 pub use offload::switch_offloads_off;
 pub use sysctl::{get_sysctl, set_sysctl};

@@ -151,21 +151,13 @@ impl Netlink {
     /// A name is taken or not allowed, the MTU is out of bounds, rights are missing, or the kernel
     /// has no veth.
     pub fn add_veth(&mut self, ends: [VethEnd<'_>; 2], mtu: u32) -> io::Result<()> {
-        let [near, far] = ends.map(|end| {
+        let link = veth_message(ends.map(|end| {
             vec![
                 LinkAttribute::IfName(end.name.to_owned()),
                 LinkAttribute::Mtu(mtu),
                 LinkAttribute::NetNsFd(end.namespace.fd().as_raw_fd()),
             ]
-        });
-        let mut peer = LinkMessage::default();
-        peer.attributes = far;
-        let mut link = LinkMessage::default();
-        link.attributes = near;
-        link.attributes.push(LinkAttribute::LinkInfo(vec![
-            LinkInfo::Kind(InfoKind::Veth),
-            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
-        ]));
+        }));
         let [a, b] = ends.map(|end| format!("{}:{}", end.namespace.name(), end.name));
         self.set(RouteNetlinkMessage::NewLink(link), CREATE, || {
             format!("cannot make the veth pair {a} — {b} with MTU {mtu}")
@@ -350,6 +342,24 @@ fn state(link: &LinkMessage) -> LinkState {
     state
 }
 
+fn veth_message([near, far]: [Vec<LinkAttribute>; 2]) -> LinkMessage {
+    let mut peer = LinkMessage::default();
+    peer.attributes = far;
+    let mut link = LinkMessage::default();
+    link.attributes = near;
+    link.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
+    link
+}
+
+/// The bytes of a request for a veth pair where the sender is.
+pub(crate) fn veth_request() -> Vec<u8> {
+    let link = veth_message([Vec::new(), Vec::new()]);
+    request_bytes(RouteNetlinkMessage::NewLink(link), CREATE, 1)
+}
+
 fn address_message(interface: u32, network: Network) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.family = family(network.address);
@@ -431,12 +441,7 @@ impl Connection {
         NetlinkPayload<M>: From<M>,
     {
         self.sequence += 1;
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-        request.header.sequence_number = self.sequence;
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
+        let bytes = request_bytes(message, flags, self.sequence);
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
         let mut answers = Vec::new();
         loop {
@@ -458,6 +463,20 @@ impl Connection {
             }
         }
     }
+}
+
+fn request_bytes<M>(message: M, flags: u16, sequence: u32) -> Vec<u8>
+where
+    M: NetlinkSerializable,
+    NetlinkPayload<M>: From<M>,
+{
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    request.header.sequence_number = sequence;
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    bytes
 }
 
 /// The kernel's refusal, with its own words if it has some.

@@ -56,6 +56,7 @@ impl Bridge {
         Self { stop, thread: Some(thread) }
     }
 
+    #[allow(dead_code, reason = "not every test asks")]
     /// Ends it and gives the longest frame that it has seen, in bytes.
     pub fn longest_frame(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
