@@ -1,7 +1,8 @@
 """Running emulations from outside: where their control sockets lie, and a client for them.
 
 A socket is named `NAME-PID.sock` after the scenario and the process that was started; one JSON object a line goes
-each way. Whoever owns a socket holds it open, so one that nobody answers is left over.
+each way. `NAME-PID.json` beside it tells where its nodes are. Whoever owns a socket holds it open, so one that nobody
+answers is left over.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import socket
 import struct
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+    from skybraid._core import Emulation
+
 FOLDER = "SKYBRAID_CONTROL"
 """Environment: where control sockets lie; inside a sandbox the user's number is another one than outside."""
 
@@ -32,7 +36,9 @@ LABEL = "SKYBRAID_PID"
 
 _ANSWER_S = 5.0
 _LONGEST_NAME = 40
+_LONGEST_START_S = 60.0
 _SUFFIX = ".sock"
+_PLACES = ".json"
 
 
 class EndedError(EmulationError):
@@ -101,7 +107,7 @@ def own_socket(name: str) -> Iterator[Path]:
         yield path
     finally:
         with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+            _remove(path)
 
 
 def _make(place: Path) -> None:
@@ -126,8 +132,48 @@ def sweep() -> list[Path]:
     """Removes the sockets of emulations that are gone, and gives them."""
     gone = [one.socket for one in _sockets() if not _answers(one.socket)]
     for path in gone:
-        path.unlink(missing_ok=True)
+        _remove(path)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for path in folder().glob(f"*{_PLACES}"):
+            # One that is as old as this and has no socket never came to have one.
+            if not path.with_suffix(_SUFFIX).exists() and time.time() - path.stat().st_mtime > _LONGEST_START_S:
+                path.unlink(missing_ok=True)
     return gone
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_suffix(_PLACES).unlink(missing_ok=True)
+
+
+def announce(path: Path, emulation: Emulation) -> None:
+    """Tells beside a socket where the nodes are, for those who want to go there.
+
+    Args:
+        path: the socket's.
+        emulation: whose nodes.
+    """
+    places = {node: emulation.namespace(node) for node in dict.fromkeys([*emulation.nodes, "ground"])}
+    path.with_suffix(_PLACES).write_text(json.dumps(places), encoding="utf-8")
+
+
+def namespaces(running: Running, node: str) -> list[str]:
+    """Files below /proc that stand for a node of a running emulation: its user namespace, if it has one, its network.
+
+    Raises:
+        EmulationError: there is no such node, or the emulation has ended.
+    """
+    with Client(running.socket) as client:
+        process = Path("/proc") / str(client.peer())
+    try:
+        places: dict[str, str] = json.loads(running.socket.with_suffix(_PLACES).read_text(encoding="utf-8"))
+        if node not in places:
+            raise EmulationError(f"--node: found {node}, expected one of {', '.join(places)}")
+        user = process / "ns" / "user"
+        users = [] if user.samefile("/proc/self/ns/user") else [str(user)]
+    except OSError as error:
+        raise EmulationError(f"{running.label}: cannot go there: {error}") from error
+    return [*users, str(process / "fd" / Path(places[node]).name)]
 
 
 def _sockets() -> list[Running]:

@@ -81,7 +81,7 @@ def _kernel() -> list[Check]:
             "emulate" if capability["needed"] else "some of emulate",
             bool(capability["present"]),
             str(capability["found"]),
-            str(capability["remedy"] or ""),
+            str(capability["mend"]),
         )
         for capability in _core.capabilities()
     ]

@@ -16,7 +16,7 @@ import typer
 
 from skybraid import _core, control
 from skybraid.emulation import Options, await_listener, emulate_here, shell_command
-from skybraid.errors import EmulationError, ScenarioError
+from skybraid.errors import ScenarioError
 from skybraid.folder import default_folder
 from skybraid.live import live
 from skybraid.options import (
@@ -257,7 +257,11 @@ def _running(
 ) -> Iterator[Emulation]:
     number = scenario.seed if seed is None else seed
     with control.own_socket(scenario.name) as socket:
-        yield _core.Emulation(scenario.native, number, [], control=str(socket), ipv6=ipv6, ground_here=ground_here)
+        emulation = _core.Emulation(
+            scenario.native, number, [], control=str(socket), ipv6=ipv6, ground_here=ground_here
+        )
+        control.announce(socket, emulation)
+        yield emulation
 
 
 def _carry(emulation: Emulation, program: Program, others: dict[str, Program]) -> tuple[Run, int]:
@@ -303,16 +307,6 @@ def _introduce(scenario: Scenario, emulation: Emulation) -> None:
 
 def _join(name: str, node: str) -> None:
     """Goes into a running emulation's node; never returns."""
-    running = control.find(name)
-    with control.Client(running.socket) as client:
-        status = client.ask(do="status")
-        peer = client.peer()
-    places = status["namespaces"]
-    if node not in places:
-        raise EmulationError(f"--node: found {node}, expected one of {', '.join(places)}")
-    own = Path("/proc") / str(peer)
-    spaces = [str(own / Path(place).relative_to("/proc/self")) for place in [places[node]]]
-    if not (own / "ns/user").samefile("/proc/self/ns/user"):
-        spaces.insert(0, str(own / "ns/user"))
+    spaces = control.namespaces(control.find(name), node)
     argv, variables = _interactive({_NODE: node}, node)
     raise typer.Exit(_core.enter(spaces, argv, variables))

@@ -226,7 +226,7 @@ def _programs(scenario: Scenario, options: Options) -> Driver:
 def _emulation(
     scenario: Scenario, options: Options, seed: int, tables: list[str], captures: Path | None, socket: Path
 ) -> Emulation:
-    return _core.Emulation(
+    emulation = _core.Emulation(
         scenario.native,
         seed,
         tables,
@@ -235,6 +235,8 @@ def _emulation(
         control=str(socket),
         ipv6=options.ipv6,
     )
+    control.announce(socket, emulation)
+    return emulation
 
 
 def shell_command(emulation: Emulation, node: str, command: str) -> tuple[list[str], dict[str, str]]:
