@@ -125,13 +125,13 @@ def emulate(
 
 def _leave(results: Results, options: Options, scenario: Scenario) -> None:
     emulation = results.flights[0].emulation or {}
+    whole_s = options.limit_s if options.programs else scenario.duration_s
+    after = span(results.simulated_s) + ("" if whole_s is None else f" of {span(whole_s)}")
     if emulation.get("interrupted"):
-        whole_s = options.limit_s if options.programs else scenario.duration_s
-        of = "" if whole_s is None else f" of {span(whole_s)}"
-        typer.echo(
-            f"interrupted after {span(results.simulated_s)}{of}: the result holds what was seen so far", err=True
-        )
+        typer.echo(f"interrupted after {after}: the result holds what was seen so far", err=True)
         raise typer.Exit(INTERRUPTED)
+    if not options.programs and emulation.get("stopped_s") is not None:
+        typer.echo(f"note: stopped after {after}; the verdict is on what was seen so far", err=True)
     if options.programs:
         ends = [program["exit"] for program in emulation["programs"].values()]
         raise typer.Exit(MET if all(end in (0, None) for end in ends) else NOT_MET)
