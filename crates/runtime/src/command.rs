@@ -197,6 +197,42 @@ pub fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
+/// Runs `argv` in the namespaces that these files stand for, entered in their order, with exactly
+/// `environment`, and waits for it. The terminal is the program's.
+///
+/// # Errors
+/// A namespace cannot be entered, or there is no such program.
+pub fn run_in(
+    namespaces: &[impl AsRef<Path>],
+    argv: &[impl AsRef<OsStr>],
+    environment: &[(String, String)],
+) -> io::Result<ExitStatus> {
+    let Some((program, arguments)) = argv.split_first() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
+    };
+    let open = |path: &Path| File::open(path).map_err(|error| context(path.display(), error));
+    let files =
+        namespaces.iter().map(|path| open(path.as_ref())).collect::<io::Result<Vec<_>>>()?;
+    let descriptors: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear();
+    command.envs(environment.iter().map(|(key, value)| (key, value)));
+    // SAFETY: only system calls that are safe between fork and exec; the descriptors stay open in the
+    // child until exec, as `files` outlives the call.
+    unsafe {
+        command.pre_exec(move || {
+            for descriptor in &descriptors {
+                // The kind of namespace is the file's.
+                if libc::setns(*descriptor, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        });
+    }
+    command.status().map_err(|error| context(program.as_ref().to_string_lossy(), error))
+}
+
 fn create(path: &Path) -> io::Result<File> {
     File::create(path).map_err(|error| context(path.display(), error))
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bridge::Bridge;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use skybraid_runtime::command::{Output, Program};
+use skybraid_runtime::command::{Output, Program, exit_code};
 use skybraid_runtime::sandbox::{capabilities, is_inside, reenter};
 use skybraid_runtime::testbed::{Namespace, Plan, VethEnd};
 
@@ -47,7 +47,10 @@ struct Copy(PathBuf);
 impl Copy {
     fn make(name: &str) -> Self {
         let file = std::env::temp_dir().join(format!("skybraid-{name}-{}", std::process::id()));
-        std::fs::copy(std::env::current_exe().unwrap(), &file).unwrap();
+        // Not copied by this process: a file that is open for writing anywhere, as in the child that
+        // another test is just forking, cannot be executed.
+        let own = std::env::current_exe().unwrap();
+        assert!(Command::new("cp").args([&own, &file]).status().unwrap().success());
         Self(file)
     }
 
@@ -174,40 +177,55 @@ fn killing_the_outer_process_ends_every_process_and_interface_of_the_sandbox() {
     assert!(gone, "the sandbox's veth is still there");
 }
 
+/// The children of all threads of a process.
+fn children(process: u32) -> Vec<u32> {
+    std::fs::read_dir(format!("/proc/{process}/task"))
+        .unwrap()
+        .flat_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")))
+        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .map(|number| number.parse().unwrap())
+        .collect()
+}
+
 #[test]
 fn killing_any_process_of_the_sandbox_ends_the_others() {
     if !possible() || !geteuid().is_root() {
         return println!("skipped: needs root and namespaces");
     }
     let copy = Copy::make("any");
-    let children = |process: u32| -> Vec<u32> {
-        let file = format!("/proc/{process}/task/{process}/children");
-        let tasks = std::fs::read_to_string(file).unwrap();
-        tasks.split_whitespace().map(|number| number.parse().unwrap()).collect()
-    };
-    for generation in [1, 2] {
-        let outer = Namespace::create("outer").unwrap();
-        let spawn = || {
-            let mut command = copy.command("inside_programs_stay");
-            command.uid(if generation == 1 { 0 } else { NOBODY }).gid(0);
-            command.spawn()
-        };
-        let mut child = outer.run(spawn).unwrap().unwrap();
-        let mut output = await_ready(&mut child);
-        // C is a child of a thread of P0, so look for it among all threads' children.
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-        let second = tasks
-            .flat_map(|task| std::fs::read_to_string(task.unwrap().path().join("children")))
-            .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap();
-        let victim = if generation == 1 { second } else { children(second)[0] };
-        kill(Pid::from_raw(victim as i32), Signal::SIGKILL).unwrap();
-        output.read_to_end(&mut Vec::new()).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(128 + libc::SIGKILL));
+    for user in [0, NOBODY] {
+        for generation in 0..3 {
+            let outer = Namespace::create("outer").unwrap();
+            let spawn = || copy.command("inside_programs_stay").uid(user).gid(user).spawn();
+            let mut child = outer.run(spawn).unwrap().unwrap();
+            let mut output = await_ready(&mut child);
+            let victim = (0..generation).fold(child.id(), |process, _| children(process)[0]);
+            kill(Pid::from_raw(victim as i32), Signal::SIGKILL).unwrap();
+            output.read_to_end(&mut Vec::new()).unwrap();
+            let status = exit_code(child.wait().unwrap());
+            assert_eq!(status, 128 + libc::SIGKILL, "user {user}, generation {generation}");
+        }
     }
+}
+
+#[test]
+fn where_user_namespaces_are_forbidden_the_error_says_what_allows_them() {
+    if !possible() {
+        return;
+    }
+    let copy = Copy::make("forbidden");
+    // A user namespace has its own limit. Without rights in it, another one is needed.
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
+                  exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
+    command.arg(&copy.0).args(play("outside")).env(PART, "sh: true");
+    let Ok(output) = command.output() else {
+        return println!("skipped: there is no program `unshare`");
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("cannot make a user namespace for the sandbox"), "{text}");
+    assert!(text.contains("sudo sysctl -w user.max_user_namespaces=10000"), "{text}");
 }
 
 #[test]
@@ -260,4 +278,16 @@ fn capabilities_say_what_was_found_and_leave_the_process_as_it_was() {
     }
     assert!(found.get("veth").is_some_and(|veth| veth.needed));
     assert!(found.congestion_controls.iter().any(|name| name == "reno"));
+    if !geteuid().is_root() || !found.sufficient() {
+        return;
+    }
+    // An ordinary user finds the same in a user namespace.
+    let copy = Copy::make("capabilities");
+    let mut command = Command::new(&copy.0);
+    let test = "capabilities_say_what_was_found_and_leave_the_process_as_it_was";
+    let output =
+        command.args(["--exact", test, "--nocapture"]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    let output = output.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("\"in a user namespace\""), "{text}");
 }

@@ -260,6 +260,16 @@ fn mptcp_socket(namespace: &Namespace) -> Socket {
     namespace.run(open).unwrap().unwrap()
 }
 
+/// A counter of the namespace's MPTCP, as `nstat` shows it.
+fn mptcp_counter(namespace: &Namespace, name: &str) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
+    let counters = namespace.run(read).unwrap();
+    let mut lines = counters.lines().filter(|line| line.starts_with("MPTcpExt:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.split(' ').position(|found| found == name).unwrap();
+    values.split(' ').nth(place).unwrap().parse().unwrap()
+}
+
 // Source: RFC 8684 §3.2: a host joins another address of its own to a connection by MP_JOIN.
 #[test]
 fn two_paths_give_a_kernel_mptcp_connection_exactly_two_subflows() {
@@ -292,15 +302,28 @@ fn two_paths_give_a_kernel_mptcp_connection_exactly_two_subflows() {
     client.bind(&SocketAddr::from((testbed.paths[0].vehicle.v4, 0)).into()).unwrap();
     client.connect(&listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
+    // The first byte that comes back lets the client join.
+    let (mut client, mut server) = (client, server);
+    for (from, to) in [(0, 1), (1, 0)].map(|(from, to)| {
+        let ends = [&client, &server];
+        (ends[from], ends[to])
+    }) {
+        let (mut from, mut to) = (from, to);
+        from.write_all(&[1]).unwrap();
+        to.read_exact(&mut [0]).unwrap();
+    }
+    let joined = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        mptcp_counter(ground, "MPJoinAckRx") == 1
+    });
+    assert!(joined, "the second subflow is not there");
     let before = sent(&testbed);
     let writer = std::thread::spawn(move || {
-        let mut client = client;
         for _ in 0..200 {
             client.write_all(&[7; 20_000]).unwrap();
         }
         client
     });
-    let mut server = server;
     let mut left = 4_000_000;
     let mut buffer = vec![0; 65_536];
     while left > 0 {
@@ -308,18 +331,10 @@ fn two_paths_give_a_kernel_mptcp_connection_exactly_two_subflows() {
     }
     let client = writer.join().unwrap();
     let carried: Vec<u64> = sent(&testbed).iter().zip(&before).map(|(b, a)| b - a).collect();
-    let counters = vehicle.run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"));
-    let counters = counters.unwrap().unwrap();
-    let counter = |name: &str| -> u64 {
-        let mut lines = counters.lines().filter(|line| line.starts_with("MPTcpExt:"));
-        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-        let place = names.split(' ').position(|found| found == name).unwrap();
-        values.split(' ').nth(place).unwrap().parse().unwrap()
-    };
-    assert_eq!(counter("MPCapableSYNTX"), 1);
-    assert_eq!(counter("MPJoinSynTx"), 1);
-    assert_eq!(counter("MPJoinSynAckRx"), 1);
-    assert_eq!(counter("MPCapableFallbackSYNACK"), 0);
+    for counter in ["MPCapableSYNTX", "MPJoinSynTx", "MPJoinSynAckRx"] {
+        assert_eq!(mptcp_counter(vehicle, counter), 1, "{counter}");
+    }
+    assert_eq!(mptcp_counter(vehicle, "MPCapableFallbackSYNACK"), 0);
     println!("bytes over the two paths: {carried:?}");
     assert!(carried[1] > 100_000, "the joined subflow carried {carried:?}");
     assert!(carried.iter().sum::<u64>() > 4_000_000);

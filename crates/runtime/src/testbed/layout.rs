@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::sysctl::{has_ipv6, prepare_emulator, prepare_node};
+use super::sysctl::{has_ipv6, let_forward, prepare_emulator, prepare_node};
 use super::{Namespace, Network, Path, Route, Rule, VethEnd, switch_offloads_off};
 
 /// A network before it is made. The first node is the vehicle, the second is where its flows end.
@@ -27,6 +27,8 @@ pub struct NodePlan {
     pub name: String,
     /// Whether it passes on packets for others.
     pub routes: bool,
+    /// It is the network in which the caller is, which is there already.
+    pub here: bool,
 }
 
 /// A wire between two nodes.
@@ -119,8 +121,15 @@ impl Layout {
     /// Rights or kernel features are missing, or names or addresses clash.
     pub fn build(&self) -> io::Result<Testbed> {
         let nodes = self.nodes.iter().map(|plan| {
-            let namespace = Namespace::create(&plan.name)?;
-            prepare_node(&namespace, plan.routes)?;
+            let namespace = if plan.here {
+                let here = Namespace::current(&plan.name)?;
+                let_forward(&here)?;
+                here
+            } else {
+                let made = Namespace::create(&plan.name)?;
+                prepare_node(&made, plan.routes)?;
+                made
+            };
             Ok(Node { name: plan.name.clone(), namespace })
         });
         let nodes = nodes.collect::<io::Result<Vec<_>>>()?;

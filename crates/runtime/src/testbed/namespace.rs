@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -55,6 +55,11 @@ impl Namespace {
     /// The descriptor for `setns` and for netlink.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// The file that stands for it in this process; other processes find it below `/proc/PID/fd`.
+    pub fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 
     /// Runs `work` in the namespace, on a thread of its own. Sockets made there stay in the namespace

@@ -50,13 +50,14 @@ pub(super) fn prepare_node(namespace: &Namespace, routes: bool) -> io::Result<()
             }
         }
     }
-    if routes {
-        settings.push(("ipv4/ip_forward".to_owned(), "1"));
-        if has_ipv6() {
-            settings.push(("ipv6/conf/all/forwarding".to_owned(), "1"));
-        }
-    }
-    settings.iter().try_for_each(|(key, value)| set_sysctl(namespace, key, value))
+    settings.iter().try_for_each(|(key, value)| set_sysctl(namespace, key, value))?;
+    if routes { let_forward(namespace) } else { Ok(()) }
+}
+
+/// Lets a node pass on packets for others.
+pub(super) fn let_forward(namespace: &Namespace) -> io::Result<()> {
+    set_sysctl(namespace, "ipv4/ip_forward", "1")?;
+    if has_ipv6() { set_sysctl(namespace, "ipv6/conf/all/forwarding", "1") } else { Ok(()) }
 }
 
 /// Keeps the kernel from sending anything of its own into the links.

@@ -10,10 +10,18 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrIn;
+
 use super::{End, Layout, Network, NodePlan, Route, RoutePlan, Rule, Testbed, Wire};
 
 /// Addresses leave room for so many paths.
 const MOST_PATHS: usize = 100;
+
+/// Testbeds nest so deep …
+const DEEPEST: usize = 5;
+/// … with so many networks at each depth, so that one route leads to all of them.
+const PER_DEPTH: usize = 16;
 
 /// Smaller interfaces have no IPv6 (RFC 8200 §5).
 const SMALLEST_IPV6_MTU: u32 = 1280;
@@ -32,6 +40,14 @@ const FIRST_PRIORITY: u32 = 1000;
 pub struct Plan {
     paths: Vec<PathPlan>,
     server: Option<Server>,
+    nested: Option<Nested>,
+}
+
+/// The ground is a node that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Nested {
+    /// Number of the first path's network.
+    first: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +98,7 @@ impl Plan {
             vehicle_proxy: false,
             ground_proxy: false,
         };
-        Self { paths: paths.iter().map(plan).collect(), server: None }
+        Self { paths: paths.iter().map(plan).collect(), server: None, nested: None }
     }
 
     /// The paths end at a gateway; the flows end at a server behind it, which has one address. The
@@ -110,6 +126,33 @@ impl Plan {
         self
     }
 
+    /// Makes the ground the network in which the caller is, `depth` testbeds deep, so that what the
+    /// vehicle sends goes on from there. Other testbeds may have been nested there before.
+    ///
+    /// # Errors
+    /// Testbeds are nested too deeply, or there is no network left at this depth.
+    pub fn nested_here(mut self, depth: usize) -> io::Result<Self> {
+        let wanted = self.paths.len();
+        let numbers = depth * PER_DEPTH..(depth + 1) * PER_DEPTH;
+        if !(1..=DEEPEST).contains(&depth) || wanted > PER_DEPTH {
+            let text = format!(
+                "testbeds nest {DEEPEST} deep with {PER_DEPTH} paths each, not {depth} deep with {wanted}"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let taken: Vec<Ipv4Addr> = getifaddrs()?
+            .filter_map(|it| it.address?.as_sockaddr_in().map(SockaddrIn::ip))
+            .collect();
+        let free =
+            |first: &usize| (0..wanted).all(|path| !taken.contains(&host(first + path, 2).v4));
+        let first = numbers.clone().take(PER_DEPTH + 1 - wanted).find(free);
+        let first = first.ok_or_else(|| {
+            io::Error::other(format!("there is no network left for a testbed {depth} deep"))
+        })?;
+        self.nested = Some(Nested { first });
+        Ok(self)
+    }
+
     /// Works out nodes, wires, addresses and routes.
     ///
     /// # Errors
@@ -129,7 +172,7 @@ impl Plan {
         let mut work = Work::default();
         work.node("vehicle", false);
         let far = match self.server {
-            None => work.node("ground", false),
+            None => work.node("ground", self.nested.is_some()),
             Some(server) => {
                 let host = work.node("server", false);
                 let gateway = work.node("gateway", true);
@@ -137,9 +180,19 @@ impl Plan {
                 gateway
             }
         };
+        if let Some(ground) = work.layout.nodes.get_mut(far) {
+            ground.here = self.nested.is_some();
+        }
         let interfaces = interface_names(&self.paths);
-        for (number, (plan, interface)) in self.paths.iter().zip(interfaces).enumerate() {
-            work.add_path(number, plan, interface, far, self.server.is_some());
+        let first = self.nested.map_or(0, |nested| nested.first);
+        for (place, (plan, interface)) in self.paths.iter().zip(interfaces).enumerate() {
+            let number = first + place;
+            // The ground may have an interface of this name already.
+            let at_far = match self.nested {
+                None => interface.clone(),
+                Some(_) => format!("{}-{number}", interface.get(..12).unwrap_or(&interface)),
+            };
+            work.add_path(number, plan, [interface, at_far], far, self.server.is_some());
         }
         Ok(work.finish())
     }
@@ -228,7 +281,7 @@ const EVERYWHERE: [Network; 2] = [Network::ALL_V4, Network::ALL_V6];
 
 impl Work {
     fn node(&mut self, name: &str, routes: bool) -> usize {
-        self.layout.nodes.push(NodePlan { name: name.to_owned(), routes });
+        self.layout.nodes.push(NodePlan { name: name.to_owned(), routes, here: false });
         self.layout.nodes.len() - 1
     }
 
@@ -268,7 +321,7 @@ impl Work {
         &mut self,
         number: usize,
         plan: &PathPlan,
-        interface: String,
+        [interface, far_interface]: [String; 2],
         far: usize,
         behind: bool,
     ) {
@@ -302,7 +355,8 @@ impl Work {
                         .collect(),
                     (_, false) => usable(between, ipv6),
                 };
-                let interface = if outer { interface.clone() } else { name_at(leg) };
+                let outer_name = [&interface, &far_interface][side];
+                let interface = if outer { outer_name.clone() } else { name_at(leg) };
                 End { node: stations[leg + side], interface, addresses }
             };
             let name = format!("{}{suffix}", plan.name);
@@ -325,8 +379,21 @@ impl Work {
             ipv6,
         };
         self.route(EVERYWHERE, &by_path(table));
-        if number == 0 {
+        if self.layout.paths.is_empty() {
             self.route(EVERYWHERE, &by_path(Route::MAIN));
+            if !through && !behind {
+                self.add_nested(
+                    number,
+                    &Hop {
+                        node: far,
+                        interface: &far_interface,
+                        via: vehicle,
+                        source: None,
+                        table: Route::MAIN,
+                        ipv6,
+                    },
+                );
+            }
         }
         for (kind, from) in vehicle.both().into_iter().enumerate().take(if ipv6 { 2 } else { 1 }) {
             let rule = Rule {
@@ -343,7 +410,7 @@ impl Work {
             let between = inner(number, 0, 0).networks(16, 48);
             let far_hop = Hop {
                 node: far,
-                interface: &interface,
+                interface: &far_interface,
                 via: inner(number, last, 1),
                 source: Some(ground),
                 table: Route::MAIN,
@@ -374,6 +441,13 @@ impl Work {
         let ground = if behind { host(SERVER_NETWORK, 2) } else { ground };
         let name = plan.name.clone();
         self.layout.paths.push(Path { name, interface, mtu: plan.mtu, vehicle, ground });
+    }
+
+    /// Testbeds that are nested in the vehicle of path `number` are reached through it.
+    fn add_nested(&mut self, number: usize, hop: &Hop<'_>) {
+        for depth in number / PER_DEPTH + 1..=DEEPEST {
+            self.route(host(depth * PER_DEPTH, 0).networks(12, 60), hop);
+        }
     }
 
     fn finish(mut self) -> Layout {

@@ -1,0 +1,210 @@
+"""The simulator against the Linux kernel: the same links, seed by seed, under both.
+
+Each case is a scenario that is simulated and emulated with the same seeds. Told are the ratio of the median goodputs
+(kernel by simulator) and the distance between the distributions of what was measured on the way: smoothed round-trip
+times of TCP, one-way delays of datagrams (Kolmogorov and Smirnov's, 0 to 1). `make kernel` runs all of it, `python
+tests/kernel/agreement.py --only cubic-geo --seeds 3` a part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+from scipy.stats import ks_2samp
+
+import skybraid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+PATHS = {
+    # LTE in the air (Baltaci 2023): tens of ms, a deep queue.
+    "lte": 'uplink.rate = "20Mbit/s"\nuplink.delay = "45ms"\nuplink.queue = { packets = 350 }\n'
+    'downlink.rate = "30Mbit/s"\ndownlink.delay = "30ms"\ndownlink.queue = { packets = 1000 }\n',
+    # Starlink: a moderate queue, tens of ms.
+    "starlink": 'uplink.rate = "15Mbit/s"\nuplink.delay = "25ms"\nuplink.queue = { packets = 100 }\n'
+    'downlink.rate = "60Mbit/s"\ndownlink.delay = "25ms"\ndownlink.queue = { packets = 300 }\n',
+    # A geostationary satellite: 275 ms one way.
+    "geo": 'uplink.rate = "10Mbit/s"\nuplink.delay = "275ms"\nuplink.queue = { packets = 500 }\n'
+    'downlink.rate = "20Mbit/s"\ndownlink.delay = "275ms"\ndownlink.queue = { packets = 1000 }\n',
+}
+"""Links that are like those of the papers, without what would make short runs differ by chance."""
+
+LOSS = {"clean": "0%", "lossy": "0.1%"}
+"""Random loss on the uplink."""
+
+DURATION_S = {"lte": 20, "starlink": 20, "geo": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A scenario and how near simulator and kernel must come.
+
+    Attributes:
+        name: tells transport, links and loss.
+        scenario: its text.
+        within: largest deviation of the ratio of median goodputs from 1.
+    """
+
+    name: str
+    scenario: str
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What came out of a case.
+
+    Attributes:
+        case: the case.
+        simulated_mbps: goodput of each simulated seed.
+        emulated_mbps: goodput of each emulated seed.
+        distance: between the distributions of round-trip times or delays, 0 to 1.
+        median_ms: medians of these times: simulator, kernel.
+    """
+
+    case: Case
+    simulated_mbps: Sequence[float]
+    emulated_mbps: Sequence[float]
+    distance: float
+    median_ms: tuple[float, float]
+
+    @property
+    def ratio(self) -> float:
+        """Median goodput of the kernel by that of the simulator."""
+        return statistics.median(self.emulated_mbps) / statistics.median(self.simulated_mbps)
+
+    @property
+    def holds(self) -> bool:
+        """The ratio is near enough to 1."""
+        return abs(self.ratio - 1) <= self.case.within
+
+
+def cases() -> list[Case]:
+    """Every case."""
+    return [*tcp(), *mptcp(), datagrams()]
+
+
+def tcp() -> Iterator[Case]:
+    """Bulk transfers over Linux TCP."""
+    for control, within in (("reno", 0.10), ("cubic", 0.10), ("bbr", 0.15)):
+        for path, links in PATHS.items():
+            for kind, loss in LOSS.items():
+                text = scenario(
+                    DURATION_S[path],
+                    {path: links + f'uplink.loss = {{ uniform = "{loss}" }}\n'},
+                    f'protocol = "tcp", congestion = "{control}"',
+                )
+                yield Case(f"{control}-{path}-{kind}", text, within)
+
+
+def mptcp() -> Iterator[Case]:
+    """Bulk transfers over Linux MPTCP with two paths."""
+    for control in ("reno", "cubic"):
+        paths = {"lte": PATHS["lte"], "starlink": PATHS["starlink"]}
+        transport = f'protocol = "mptcp", scheduler = "linux", congestion = "{control}"'
+        yield Case(f"mptcp-{control}", scenario(20, paths, transport), 0.15)
+
+
+def datagrams() -> Case:
+    """Small datagrams on both of two lossy paths at once."""
+    paths = {name: PATHS[name] + 'uplink.loss = { uniform = "2%" }\n' for name in ("lte", "starlink")}
+    transport = 'protocol = "udp", scheduler = "redundant"'
+    traffic = 'kind = "cbr", rate = "1Mbit/s", packet = "125B"'
+    return Case("redundant", scenario(10, paths, transport, traffic), 0.01)
+
+
+def scenario(duration_s: int, paths: dict[str, str], transport: str, traffic: str = 'kind = "bulk"') -> str:
+    """The text of a scenario with one flow from the vehicle."""
+    tables = "\n".join(f"[path.{name}]\n{links}" for name, links in paths.items())
+    return (
+        f'duration = "{duration_s}s"\n{tables}\n[flow.data]\nfrom = "vehicle"\n'
+        f'traffic = {{ {traffic} }}\ntransport = {{ profile = "linux", {transport} }}\n'
+    )
+
+
+def times_ms(results: skybraid.Results) -> NDArray[np.float64]:
+    """Smoothed round-trip times where there are subflows, else one-way delays of the messages."""
+    subflows = results.tables["subflows"]
+    if len(subflows):
+        return subflows["srtt_ns"].drop_nulls().to_numpy() / 1e6
+    delays = results.tables["messages"].select(pl.col("delivered_ns") - pl.col("sent_ns"))
+    return delays.to_series().drop_nulls().to_numpy() / 1e6
+
+
+def agreement(case: Case, seeds: Sequence[int], folder: Path, parallel: int) -> Agreement:
+    """Simulates and emulates a case with each seed."""
+    file = folder / f"{case.name}.toml"
+    file.write_text(case.scenario, encoding="utf-8")
+    tables = ["messages", "subflows"] if "redundant" in case.name else ["subflows"]
+
+    def simulate(seed: int) -> skybraid.Results:
+        return skybraid.run(file, seed=seed, tables=tables)
+
+    def emulate(seed: int) -> skybraid.Results:
+        return skybraid.emulate(file, seed=seed, tables=tables)
+
+    simulated = [simulate(seed) for seed in seeds]
+    with ThreadPoolExecutor(parallel) as pool:
+        emulated = list(pool.map(emulate, seeds))
+    both = [np.concatenate([times_ms(results) for results in side]) for side in (simulated, emulated)]
+    return Agreement(
+        case,
+        [results.flows["data"].goodput_bps / 1e6 for results in simulated],
+        [results.flows["data"].goodput_bps / 1e6 for results in emulated],
+        float(ks_2samp(both[0], both[1]).statistic),
+        (float(np.median(both[0])), float(np.median(both[1]))),
+    )
+
+
+def line(found: Agreement) -> str:
+    """One line of the table."""
+    simulated, emulated = (statistics.median(side) for side in (found.simulated_mbps, found.emulated_mbps))
+    verdict = "holds" if found.holds else "DOES NOT HOLD"
+    return (
+        f"{found.case.name:24} {simulated:8.2f} {emulated:8.2f} {found.ratio:6.3f} ±{found.case.within:.2f} "
+        f"{found.distance:6.3f} {found.median_ms[0]:8.1f} {found.median_ms[1]:8.1f}  {verdict}"
+    )
+
+
+HEADING = f"{'case':24} {'sim':>8} {'kernel':>8} {'ratio':>6} {'':5} {'KS':>6} {'sim ms':>8} {'krn ms':>8}"
+"""Above the lines: goodputs in Mbit/s, their ratio and its bound, distance, median times."""
+
+
+def tell(text: str) -> None:
+    """Prints a line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Prints a line a case. Exit code: 0 all hold, 1 not."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--parallel", type=int, default=3, help="emulations at once")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    options = parser.parse_args()
+    tell(HEADING)
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases():
+            if options.only in case.name:
+                found = agreement(case, range(1, options.seeds + 1), Path(folder), options.parallel)
+                tell(line(found))
+                failed += not found.holds
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
