@@ -8,19 +8,22 @@
     results.tables["messages"]   # polars
     results.report("report.html")
 
-`Link` pushes any number of packets through one direction of a path in a single call.
+`emulate` flies it in real time, through the kernel. `Link` pushes any number of packets through one direction of a path
+in a single call.
 """
 
 from skybraid._core import Link, __version__, causes, read_trace, registry
 from skybraid.algorithms import Wait, congestion_control, scheduler
 from skybraid.campaign import run
-from skybraid.errors import Interrupted, MissingTableError, ResultError, ScenarioError, SkybraidError
+from skybraid.emulation import emulate
+from skybraid.errors import EmulationError, Interrupted, MissingTableError, ResultError, ScenarioError, SkybraidError
 from skybraid.requirements import Requirement
 from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import Verdict
 
 __all__ = [
+    "EmulationError",
     "Interrupted",
     "Link",
     "MissingTableError",
@@ -35,6 +38,7 @@ __all__ = [
     "__version__",
     "causes",
     "congestion_control",
+    "emulate",
     "read_trace",
     "registry",
     "run",

@@ -15,7 +15,7 @@ from skybraid import algorithms
 from skybraid import tables as table_files
 from skybraid.errors import Interrupted, ResultError, ScenarioError
 from skybraid.folder import new_folder
-from skybraid.provenance import essence, provenance, utc_now
+from skybraid.provenance import essence, provenance, replay_command, utc_now
 from skybraid.requirements import judge
 from skybraid.results import Results, write_table
 from skybraid.scenario import Scenario
@@ -34,6 +34,53 @@ _POLL_S = 0.1
 
 _Job = TypeVar("_Job")
 _Done = TypeVar("_Done")
+
+Report = Callable[[float], bool]
+"""Is told a run's own time in s and says whether to go on."""
+
+MakeRun = Callable[[int, list[str], Report, "Path | None", "Path | None"], "tuple[Run, dict[str, Any] | None]"]
+"""Makes a finished run, and what an emulation has to say of itself, from a seed, the tables to keep, what the run tells
+its time to, the folder that becomes the result, and a folder for captures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """What makes runs of a scenario.
+
+    Attributes:
+        name: "simulation" or "emulation".
+        make: makes one.
+        duration_s: how long a run takes in its own time, in s.
+        command: the command of the command line that does the same.
+        options: further words of that command line.
+        keeps: whether a run that is told to stop gives what it has seen so far; others give nothing.
+    """
+
+    name: str
+    make: MakeRun
+    duration_s: float
+    command: str = "run"
+    options: tuple[str, ...] = ()
+    keeps: bool = False
+
+
+def simulation(scenario: Scenario) -> Driver:
+    """The simulator: as fast as the machine allows, the same each time."""
+
+    def make(
+        seed: int, tables: list[str], report: Report, _folder: Path | None, captures: Path | None
+    ) -> tuple[Run, None]:
+        native = scenario.native.run(
+            seed,
+            tables,
+            report,
+            None if captures is None else str(captures),
+            algorithms.registered(algorithms.SCHEDULERS),
+            algorithms.registered(algorithms.CONGESTION),
+        )
+        return native, None
+
+    return Driver("simulation", make, scenario.duration_s)
 
 
 def run(
@@ -67,16 +114,35 @@ def run(
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     numbers = seeds_of(chosen, seed, seeds)
-    kept = _tables(tables, several=len(numbers) > 1)
+    if pcap and out is None:
+        raise ResultError("pcap: found no result folder, expected `out` to put the captures into")
+    return flown(chosen, simulation(chosen), numbers, tables, None if out is None else Path(out), progress, pcap=pcap)
+
+
+def flown(
+    scenario: Scenario,
+    driver: Driver,
+    seeds: list[int],
+    tables: Sequence[str] | None,
+    out: Path | None,
+    progress: Progress | None = None,
+    *,
+    pcap: bool = False,
+) -> Results:
+    """Makes the runs, judges them, and puts them into a folder if one is named; what `run` and `emulate` share.
+
+    Raises:
+        ScenarioError: there is no such table.
+        ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
+        KeyboardInterrupt: Ctrl-C, where the driver keeps nothing then; no trace of the attempt is left.
+    """
+    kept = _tables(tables, several=len(seeds) > 1)
     if out is None:
-        if pcap:
-            raise ResultError("pcap: found no result folder, expected `out` to put the captures into")
-        return _fly(chosen, numbers, kept, None, progress, pcap=False)
-    target = Path(out)
-    with new_folder(target) as aside:
-        results = _fly(chosen, numbers, kept, aside, progress, pcap=pcap)
+        return _fly(scenario, driver, seeds, kept, None, progress, pcap=False)
+    with new_folder(out) as aside:
+        results = _fly(scenario, driver, seeds, kept, aside, progress, pcap=pcap)
         results.write_summary(aside, parquet=tables is None or len(kept) > 0)
-    return Results.open(target)
+    return Results.open(out)
 
 
 @dataclass(slots=True)
@@ -89,16 +155,25 @@ class _Flown:
     packet_hops: int
     flows: list[FlowStats]
     links: list[dict[str, Any]]
+    emulation: dict[str, Any] | None
     holder: Run | None
 
 
 class Gauge:
-    """How far each run is; also the place where runs are told to stop."""
+    """How far each run is; also the place where runs are told to stop.
 
-    def __init__(self, runs: int, duration_s: float) -> None:
+    Args:
+        runs: how many there are.
+        duration_s: how long each takes in its own time, in s.
+        keeps: whether the first interruption only ends the runs, and what they have is kept.
+    """
+
+    def __init__(self, runs: int, duration_s: float, *, keeps: bool = False) -> None:
         self._whole_s = max(runs * duration_s, 1e-9)
         self._done_s: dict[Hashable, float] = {}
         self._stop = threading.Event()
+        self._land = threading.Event()
+        self._keeps = keeps
 
     def go_on(self) -> None:
         """Raises `Interrupted` once runs were told to stop."""
@@ -109,12 +184,23 @@ class Gauge:
         """Tells all runs to stop."""
         self._stop.set()
 
-    def reporter(self, run: Hashable) -> Callable[[float], bool]:
+    def land(self) -> bool:
+        """Tells all runs to end and to give what they have, where they can and have not been told before."""
+        lands = self._keeps and not self._land.is_set()
+        self._land.set()
+        return lands
+
+    @property
+    def landing(self) -> bool:
+        """Whether runs were told to end early."""
+        return self._land.is_set()
+
+    def reporter(self, run: Hashable) -> Report:
         """What a run tells its simulated time in s, and what tells it whether to go on."""
 
         def report(simulated_s: float) -> bool:
             self._done_s[run] = simulated_s
-            return not self._stop.is_set()
+            return not (self._stop.is_set() or self._land.is_set())
 
         return report
 
@@ -125,6 +211,7 @@ class Gauge:
 
 def _fly(
     scenario: Scenario,
+    driver: Driver,
     seeds: list[int],
     tables: list[str],
     folder: Path | None,
@@ -134,21 +221,14 @@ def _fly(
 ) -> Results:
     started, clock = utc_now(), time.perf_counter()
     several = len(seeds) > 1
-    core = essence(scenario, seeds)
-    gauge = Gauge(len(seeds), scenario.duration_s)
+    core = essence(scenario, seeds, driver.name)
+    gauge = Gauge(len(seeds), driver.duration_s, keeps=driver.keeps)
 
     def fly(seed: int) -> _Flown:
         gauge.go_on()
         label = seed if several else None
         captures = _captures(folder, label) if pcap and folder is not None else None
-        native = scenario.native.run(
-            seed,
-            tables,
-            gauge.reporter(seed),
-            captures,
-            algorithms.registered(algorithms.SCHEDULERS),
-            algorithms.registered(algorithms.CONGESTION),
-        )
+        native, emulation = driver.make(seed, tables, gauge.reporter(seed), folder, captures)
         if folder is not None:
             for table in tables:
                 batches = table_files.frames(native, table, label, gauge.go_on)
@@ -160,23 +240,25 @@ def _fly(
             native.packet_hops,
             native.flow_stats(),
             native.link_stats(),
+            None if emulation is None else emulation | {"interrupted": gauge.landing},
             native if folder is None and tables else None,
         )
 
-    flown = on_all_cores(fly, seeds, gauge, progress)
-    wall_s = time.perf_counter() - clock if several else flown[0].wall_s
-    results = _judge(scenario, flown, provenance(scenario, seeds, started, wall_s))
-    for one in flown:
+    runs = on_all_cores(fly, seeds, gauge, progress)
+    wall_s = time.perf_counter() - clock if several else runs[0].wall_s
+    replay = replay_command(scenario, seeds, driver.command, driver.options)
+    results = _judge(scenario, runs, provenance(core, replay, started, wall_s))
+    for one in runs:
         if one.holder is not None:
             for table in tables:
                 results.tables.add_run(table, one.holder, one.seed if several else None)
     return results
 
 
-def _captures(folder: Path, seed: int | None) -> str:
+def _captures(folder: Path, seed: int | None) -> Path:
     captures = folder / PCAP if seed is None else folder / PCAP / f"seed-{seed}"
     captures.mkdir(parents=True)
-    return str(captures)
+    return captures
 
 
 def on_all_cores(
@@ -189,11 +271,15 @@ def on_all_cores(
             futures = [pool.submit(fly, job) for job in jobs]
             pending: set[Future[_Done]] = set(futures)
             while pending:
-                done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-                for future in done:
-                    future.result()
-                if progress is not None:
-                    progress(gauge.share() if pending else 1.0)
+                try:
+                    done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+                    if progress is not None:
+                        progress(gauge.share() if pending else 1.0)
+                except KeyboardInterrupt:
+                    if not gauge.land():
+                        raise
         except BaseException:
             gauge.stop()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -201,9 +287,9 @@ def on_all_cores(
     return [future.result() for future in futures]
 
 
-def _judge(scenario: Scenario, flown: list[_Flown], origin: dict[str, Any]) -> Results:
-    names = [stats.flow for stats in flown[0].flows]
-    by_flow = {name: [one.flows[index] for one in flown] for index, name in enumerate(names)}
+def _judge(scenario: Scenario, runs: list[_Flown], origin: dict[str, Any]) -> Results:
+    names = [stats.flow for stats in runs[0].flows]
+    by_flow = {name: [one.flows[index] for one in runs] for index, name in enumerate(names)}
     together = {name: pooled(stats) for name, stats in by_flow.items()}
     flights = tuple(
         Flight(
@@ -218,8 +304,9 @@ def _judge(scenario: Scenario, flown: list[_Flown], origin: dict[str, Any]) -> R
                 if stats.flow == requirement["flow"]
             ),
             one.links,
+            one.emulation,
         )
-        for one in flown
+        for one in runs
     )
     requirements = tuple(
         judge(
@@ -228,6 +315,7 @@ def _judge(scenario: Scenario, flown: list[_Flown], origin: dict[str, Any]) -> R
             [stats.goodput_bps for stats in by_flow[requirement["flow"]]],
         )
         for requirement in scenario.requirements
+        if requirement["flow"] in together
     )
     return Results(
         name=scenario.name,

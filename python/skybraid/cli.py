@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -12,27 +13,41 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid import __version__, algorithms, registry
+from skybraid import __version__, algorithms, control, emulate_cli, registry
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
+from skybraid import live as live_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
 from skybraid.doctor import examine
 from skybraid.errors import MissingTableError, ResultError, ScenarioError, SkybraidError
-from skybraid.folder import default_folder, write_whole
+from skybraid.folder import RUNS, default_folder, left_over, write_whole
+from skybraid.options import (
+    BAD_INPUT,
+    INTERRUPTED,
+    MET,
+    NOT_MET,
+    AsJson,
+    Kept,
+    Out,
+    Overrides,
+    Pcap,
+    Quiet,
+    Report,
+    Seed,
+    assignment,
+    listed,
+    progress,
+    tell,
+)
 from skybraid.provenance import seeds_text
-from skybraid.requirements import count, headline, span
 from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from skybraid.campaign import Progress
-
-MET, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic")
 
@@ -44,19 +59,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(traces_room.app, name="trace")
+app.add_typer(live_room.ctl, name="ctl")
+emulate_cli.register(app)
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
-Seed = Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
-]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -76,21 +86,16 @@ def run(
         str | None, typer.Option(help="Several seeds on all cores, judged together: 1..100 or 3,5,8.", metavar="A..B")
     ] = None,
     set_: Overrides = None,
-    out: Annotated[
-        Path | None, typer.Option(help="New folder for the result; by default one below runs/.", metavar="DIR")
-    ] = None,
+    out: Out = None,
     summary: Annotated[
         bool, typer.Option("--summary", help="Keep no tables: the judgement alone, in little memory.")
     ] = False,
-    tables: Annotated[
-        str | None,
-        typer.Option(help="Tables to keep: messages,subflows,links,decisions,packets.", metavar="A,B"),
-    ] = None,
+    tables: Kept = None,
     decisions: Annotated[
         bool, typer.Option("--decisions", help="Also keep why the scheduler chose as it did, for `explain`.")
     ] = False,
-    pcap: Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Also write the report into the result.")] = False,
+    pcap: Pcap = False,
+    report: Report = False,
     plugin: Plugins = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -99,17 +104,17 @@ def run(
     _load(plugin)
     if summary and tables:
         raise ScenarioError("--summary, --tables: found both, expected one of them")
-    chosen = Scenario.load(scenario, [_assignment(text) for text in set_ or []])
+    chosen = Scenario.load(scenario, [assignment(text) for text in set_ or []])
     numbers = None if seeds is None else _seed_range(seeds)
     label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
-    kept = [] if summary else _listed(tables)
+    kept = [] if summary else listed(tables)
     if decisions:
         sampled = [] if numbers is not None and len(numbers) > 1 else [*table_files.SAMPLED]
         kept = [*(sampled if kept is None else kept), "decisions"]
     if not quiet:
         for warning in chosen.warnings():
             typer.echo(f"note: {warning}", err=True)
-    with _progress(shown=not quiet) as told, _blaming(plugin):
+    with progress(shown=not quiet) as told, _blaming(plugin):
         results = fly(
             chosen,
             seed=seed,
@@ -124,7 +129,7 @@ def run(
     if as_json:
         typer.echo(json.dumps(results.json(), ensure_ascii=False, allow_nan=False))
     elif not quiet:
-        _tell(results, has_report=report)
+        tell(results, has_report=report)
     raise typer.Exit(MET if results.verdict is Verdict.MET else NOT_MET)
 
 
@@ -153,13 +158,13 @@ def compare(
     _load(plugin)
     if out is not None:
         compare_room.check_name(out)
-    with _progress(shown=not quiet) as told, _blaming(plugin):
+    with progress(shown=not quiet) as told, _blaming(plugin):
         frame = compare_room.compare(
-            Scenario.load(scenario, [_assignment(text) for text in set_ or []]),
-            flows=_listed(flow),
-            protocols=_listed(protocols) or [],
-            schedulers=_listed(schedulers),
-            congestion=_listed(congestion),
+            Scenario.load(scenario, [assignment(text) for text in set_ or []]),
+            flows=listed(flow),
+            protocols=listed(protocols) or [],
+            schedulers=listed(schedulers),
+            congestion=listed(congestion),
             seed=seed,
             seeds=None if seeds is None else _seed_range(seeds),
             progress=told,
@@ -323,12 +328,28 @@ def doctor(as_json: AsJson = False) -> None:
         raise typer.Exit(NOT_MET)
 
 
+@app.command()
+def clean(
+    folder: Annotated[Path, typer.Argument(help="Where results lie.", metavar="FOLDER")] = RUNS,
+    quiet: Quiet = False,
+) -> None:
+    """Remove what killed processes have left: unfinished results below runs/, control sockets without an emulation."""
+    found = [*control.sweep(), *left_over(folder)]
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        if not quiet:
+            typer.echo(f"removed {path}")
+    if not found and not quiet:
+        typer.echo("nothing is left over")
+
+
 def main() -> None:
     """Runs the command line and leaves with its exit code; errors are told in plain words."""
     try:
         app(prog_name="skybraid")
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:
+        if _broken_off(leaving):
             typer.echo("interrupted: nothing was written, earlier results are as they were", err=True)
         raise
     except SkybraidError as error:
@@ -338,6 +359,12 @@ def main() -> None:
         _refuse(f"{where}{error.strerror or error}")
     except MemoryError:
         _refuse("not enough memory; `skybraid run --summary` needs least")
+
+
+def _broken_off(leaving: SystemExit) -> bool:
+    """Whether Ctrl-C ended a command, rather than a command that itself leaves with that code."""
+    cause = getattr(leaving.__context__, "__cause__", None)
+    return leaving.code == INTERRUPTED and isinstance(cause, KeyboardInterrupt)
 
 
 def _entries(kind: str) -> list[dict[str, Any]]:
@@ -378,17 +405,6 @@ def _refuse(words: str) -> NoReturn:
     sys.exit(BAD_INPUT)
 
 
-def _assignment(text: str) -> tuple[str, str]:
-    key, found, value = text.partition("=")
-    if not found or not key.strip():
-        raise ScenarioError(f"--set: found {text}, expected KEY=VALUE, for example path.lte.uplink.rate=5Mbit/s")
-    return key.strip(), value.strip()
-
-
-def _listed(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]
-
-
 def _seed_range(text: str) -> list[int]:
     first, dots, last = text.partition("..")
     try:
@@ -398,28 +414,6 @@ def _seed_range(text: str) -> list[int]:
     if not numbers or numbers[0] < 0:
         raise ScenarioError(f"--seeds: found {text}, expected a range such as 1..100 or a list such as 3,5,8")
     return numbers
-
-
-def _tell(results: Results, *, has_report: bool) -> None:
-    speed = results.simulated_s / results.wall_s if results.wall_s > 0 else 0.0
-    one = len(results.seeds) == 1
-    flights, seeds = ("1 flight", "seed") if one else (f"{len(results.seeds)} flights", "seeds")
-    typer.echo(
-        f"{results.name}: {flights}, {span(results.simulated_s)} simulated in {results.wall_s:.2f} s "
-        f"({count(round(speed))} × real time), {seeds} {seeds_text(results.seeds)}"
-    )
-    for requirement in results.requirements:
-        typer.echo(f"  {requirement.flow}: {_coloured(requirement.verdict)}. {requirement.words}.")
-    typer.echo(headline(results.requirements))
-    if results.folder is not None:
-        typer.echo(f"result: {results.folder}")
-        page = results.folder / "report.html"
-        typer.echo(f"report: {page}" if has_report else f"report: skybraid report {results.folder}")
-
-
-def _coloured(verdict: Verdict) -> str:
-    colours = {Verdict.MET: typer.colors.GREEN, Verdict.NOT_MET: typer.colors.RED}
-    return typer.style(str(verdict), fg=colours.get(verdict, typer.colors.YELLOW), bold=True)
 
 
 def _entry(entry: dict[str, Any], *, whole: bool) -> str:
@@ -451,30 +445,3 @@ def _drawn(results: Results, kind: str, path: Path) -> bytes:
     with mpl.rc_context(plots.STYLE | {"svg.hashsalt": kind}):
         plots.KINDS[kind].draw(results).savefig(file, format=file_format, dpi=160, metadata=dated, facecolor="white")
     return file.getvalue()
-
-
-@contextlib.contextmanager
-def _progress(*, shown: bool) -> Iterator[Progress | None]:
-    """A bar with the time left on a terminal, a line every tenth where standard error goes elsewhere."""
-    if not shown:
-        yield None
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        columns = (TextColumn("simulating"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("simulating", total=1.0)
-            yield lambda share: bar.update(task, completed=share)
-    else:
-        told = -1
-
-        def tell(share: float) -> None:
-            nonlocal told
-            tenth = int(share * 10)
-            if tenth > told:
-                told = tenth
-                typer.echo(f"simulating: {tenth * 10} %", err=True)
-
-        yield tell

@@ -18,7 +18,7 @@ class Check:
 
     Attributes:
         name: what was looked at.
-        needed_for: "run" (simulation, tables, report) or "emulate" (real time, with the kernel).
+        needed_for: "run" (simulation, tables, report), "emulate" (real time, with the kernel) or "some of emulate".
         present: whether it is there.
         found: what is there.
         mend: the line that mends it, empty where nothing is missing.
@@ -32,7 +32,7 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Looks at Python, its packages, the kernel, cores and memory; changes nothing."""
+    """Looks at Python, its packages, the cores, memory and what the kernel allows; changes nothing."""
     return [_python(), _native(), *map(_package, PACKAGES), _cores(), _memory(), *_kernel()]
 
 
@@ -76,55 +76,12 @@ def _kernel() -> list[Check]:
     if not sys.platform.startswith("linux"):
         return [Check("Linux kernel", "emulate", present=False, found=sys.platform, mend="emulate on a Linux machine")]
     return [
-        _exists("network namespaces", Path("/proc/self/ns/net"), "use a kernel with CONFIG_NET_NS"),
-        _module("veth", Path("/sys/module/veth")),
-        _exists("TUN", Path("/dev/net/tun"), "sudo modprobe tun"),
-        _mptcp(),
-        _privilege(),
+        Check(
+            str(capability["name"]),
+            "emulate" if capability["needed"] else "some of emulate",
+            bool(capability["present"]),
+            str(capability["found"]),
+            str(capability["mend"]),
+        )
+        for capability in _core.capabilities()
     ]
-
-
-def _exists(name: str, path: Path, mend: str) -> Check:
-    present = path.exists()
-    return Check(name, "emulate", present, str(path) if present else "not found", "" if present else mend)
-
-
-def _module(name: str, loaded: Path) -> Check:
-    release = Path("/lib/modules") / os.uname().release
-    if loaded.exists() or _listed(release / "modules.builtin", name):
-        return Check(name, "emulate", present=True, found="loaded")
-    if _listed(release / "modules.dep", name):
-        return Check(name, "emulate", present=True, found="loads when it is used")
-    return Check(name, "emulate", present=False, found="not found", mend=f"sudo modprobe {name}")
-
-
-def _listed(index: Path, module: str) -> bool:
-    try:
-        return f"/{module}.ko" in index.read_text(encoding="utf-8")
-    except OSError:
-        return False
-
-
-def _mptcp() -> Check:
-    switch = Path("/proc/sys/net/mptcp/enabled")
-    try:
-        enabled = switch.read_text(encoding="ascii").strip() == "1"
-    except OSError:
-        return Check("MPTCP", "emulate", present=False, found="not found", mend="use a kernel with CONFIG_MPTCP")
-    if enabled:
-        return Check("MPTCP", "emulate", present=True, found="enabled")
-    return Check("MPTCP", "emulate", present=False, found="off", mend="sudo sysctl -w net.mptcp.enabled=1")
-
-
-def _privilege() -> Check:
-    if os.geteuid() == 0:
-        return Check("privilege", "emulate", present=True, found="root")
-    try:
-        allowed = int(Path("/proc/sys/user/max_user_namespaces").read_text(encoding="ascii")) > 0
-    except (OSError, ValueError):
-        allowed = False
-    if allowed:
-        return Check("privilege", "emulate", present=True, found="user namespaces")
-    return Check(
-        "privilege", "emulate", present=False, found="neither root nor user namespaces", mend="sudo skybraid emulate …"
-    )

@@ -2,7 +2,15 @@
 
 from skybraid._core import Interrupted, ScenarioError, SkybraidError
 
-__all__ = ["DomainError", "Interrupted", "MissingTableError", "ResultError", "ScenarioError", "SkybraidError"]
+__all__ = [
+    "DomainError",
+    "EmulationError",
+    "Interrupted",
+    "MissingTableError",
+    "ResultError",
+    "ScenarioError",
+    "SkybraidError",
+]
 
 
 class ResultError(SkybraidError):
@@ -11,6 +19,10 @@ class ResultError(SkybraidError):
 
 class MissingTableError(ResultError):
     """A figure or a query needs a table that this result was not asked to keep."""
+
+
+class EmulationError(SkybraidError):
+    """The emulator cannot begin or go on; `skybraid doctor` says what this machine lacks."""
 
 
 class DomainError(SkybraidError, ValueError):

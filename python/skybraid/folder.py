@@ -4,16 +4,21 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from skybraid.errors import ResultError
 
+if sys.platform != "win32":
+    import fcntl
+
 RUNS = Path("runs")
 """Where results go unless told otherwise."""
 
 _LONGEST_NAME = 120
+_PARTIAL = ".partial"
 
 
 def default_folder(scenario_name: str, seeds: str) -> Path:
@@ -37,20 +42,55 @@ def new_folder(target: Path) -> Iterator[Path]:
     _refuse_existing(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_PARTIAL}")
         aside.mkdir()
     except OSError as error:
         raise cannot_write(target, error) from error
     try:
-        yield aside
-        _refuse_existing(target)
-        with suppress(FileNotFoundError):
-            target.rmdir()
-        aside.rename(target)
+        with _held(aside):
+            yield aside
+            _refuse_existing(target)
+            with suppress(FileNotFoundError):
+                target.rmdir()
+            aside.rename(target)
     except OSError as error:
         raise cannot_write(target, error) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Holds a lock on a folder, which the kernel lets go when this process dies."""
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def left_over(parent: Path) -> list[Path]:
+    """Unfinished result folders directly below `parent` whose process has died: nobody holds them any more."""
+    if not parent.is_dir():
+        return []
+    return [folder for folder in sorted(parent.glob(f".*{_PARTIAL}")) if folder.is_dir() and not _is_held(folder)]
+
+
+def _is_held(folder: Path) -> bool:
+    if sys.platform == "win32":
+        return True
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -59,7 +99,7 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         ResultError: the file cannot be written.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    aside = path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_bytes(data)

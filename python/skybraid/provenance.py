@@ -17,10 +17,17 @@ PACKAGES = ("jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w
 """Python packages that Skybraid stands on."""
 
 
-def essence(scenario: Scenario, seeds: Sequence[int]) -> dict[str, Any]:
-    """What determines the tables, and nothing else: equal essence, equal tables."""
+def essence(scenario: Scenario, seeds: Sequence[int], driver: str = "simulation") -> dict[str, Any]:
+    """What determines the tables, and nothing else: equal essence of a simulation, equal tables.
+
+    Args:
+        scenario: what is flown.
+        seeds: how often.
+        driver: "simulation" or "emulation"; the latter's tables differ each time, as real time and real programs do.
+    """
     return {
         "version": _core.__version__,
+        "driver": driver,
         "scenario": {"name": scenario.name, "sha256": hashlib.sha256(scenario.toml().encode()).hexdigest()},
         "seeds": list(seeds),
         "inputs": [
@@ -29,10 +36,10 @@ def essence(scenario: Scenario, seeds: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def provenance(scenario: Scenario, seeds: Sequence[int], started: datetime, wall_s: float) -> dict[str, Any]:
+def provenance(essence_: dict[str, Any], replay: str, started: datetime, wall_s: float) -> dict[str, Any]:
     """The essence together with the circumstances: programs, machine, wall time."""
-    return essence(scenario, seeds) | {
-        "replay": replay_command(scenario, seeds),
+    return essence_ | {
+        "replay": replay,
         "circumstances": {
             "started": started.isoformat(timespec="seconds"),
             "wall_s": wall_s,
@@ -45,9 +52,16 @@ def provenance(scenario: Scenario, seeds: Sequence[int], started: datetime, wall
     }
 
 
-def replay_command(scenario: Scenario, seeds: Sequence[int]) -> str:
-    """The command line that flies the same again, from the folder where it was given."""
-    words = ["skybraid", "run", scenario.file]
+def replay_command(scenario: Scenario, seeds: Sequence[int], command: str = "run", options: Sequence[str] = ()) -> str:
+    """The command line that flies the same again, from the folder where it was given.
+
+    Args:
+        scenario: what is flown.
+        seeds: how often.
+        command: "run" or "emulate".
+        options: further words of the command line.
+    """
+    words = ["skybraid", command, scenario.file]
     if len(seeds) == 1:
         words += ["--seed", str(seeds[0])]
     else:
@@ -56,7 +70,7 @@ def replay_command(scenario: Scenario, seeds: Sequence[int]) -> str:
         words += ["--set", f"{key}={value}"]
     for file, _ in algorithms.inputs(scenario):
         words += ["--plugin", file]
-    return shlex.join(words)
+    return shlex.join([*words, *options])
 
 
 def seeds_text(seeds: Sequence[int]) -> str:

@@ -14,7 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from skybraid import plots
 from skybraid.errors import MissingTableError
 from skybraid.folder import write_whole
-from skybraid.requirements import count, headline, milliseconds, percent, rate, span
+from skybraid.options import ended
+from skybraid.requirements import count, headline, microseconds, milliseconds, percent, rate, span
 from skybraid.summary import PERCENTILES
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def html(results: Results) -> str:
     )
     environment.filters |= {
         "count": count,
+        "ended": ended,
+        "microseconds": microseconds,
         "ms": _delay,
         "percent": percent,
         "rate": rate,
@@ -99,7 +102,9 @@ def html(results: Results) -> str:
     }
     return environment.get_template("report.html.j2").render(
         results=results,
-        headline=headline(results.requirements),
+        emulation=results.flights[0].emulation,
+        doubts=doubts(results),
+        headline=headline(results.requirements) if results.flows else "Programs over the links.",
         percentiles=list(PERCENTILES),
         causes=CAUSES,
         colours=plots.COLOURS,
@@ -108,25 +113,32 @@ def html(results: Results) -> str:
         stories=path_stories(results),
         gaps=longest_gaps(results),
         waits={name: waits(flow) for name, flow in results.flows.items()},
-        delay=_drawing(
-            results,
-            "delay",
-            "Share of each flow's messages that have not arrived after a delay. A curve ends at the share that was "
-            "lost; it must pass below the marker of its requirement.",
-        ),
+        delay=_drawing(results, "delay", _DELAY) if results.flows else None,
         paths=[_path_drawing(results, path) for path in results.paths],
         others=[
-            _drawing(results, "share", "Which path brought each message first."),
-            _drawing(
-                results, "goodput", "Application data that arrived. A dashed line marks a required goodput, if any."
-            ),
-            _drawing(results, "queue", f"What waits in the queue of each link. {_ENVELOPE}"),
-            _drawing(results, "window", f"Congestion window and smoothed round-trip time of each subflow. {_ENVELOPE}"),
+            _drawing(results, kind, caption) for kind, caption in _OVER_TIME.items() if results.flows or kind == "queue"
         ],
     )
 
 
+def doubts(results: Results) -> str:
+    """Why the numbers of an emulation are not to be trusted, or nothing."""
+    return str((results.flights[0].emulation or {}).get("doubtful") or "")
+
+
 _ENVELOPE = "Lines are means, bands span least and greatest."
+
+_DELAY = (
+    "Share of each flow's messages that have not arrived after a delay. A curve ends at the share that was "
+    "lost; it must pass below the marker of its requirement."
+)
+
+_OVER_TIME = {
+    "share": "Which path brought each message first.",
+    "goodput": "Application data that arrived. A dashed line marks a required goodput, if any.",
+    "queue": f"What waits in the queue of each link. {_ENVELOPE}",
+    "window": f"Congestion window and smoothed round-trip time of each subflow. {_ENVELOPE}",
+}
 
 
 def path_stories(results: Results) -> list[PathStory]:

@@ -248,6 +248,11 @@ def milliseconds(delay_ms: float) -> str:
     return f"{delay_ms:.0f} ms" if delay_ms >= 999.5 else f"{_rounded(delay_ms):g} ms"
 
 
+def microseconds(time_us: float) -> str:
+    """A short time as "42 µs" or "1.3 ms"."""
+    return f"{_rounded(time_us):g} µs" if time_us < 999.5 else milliseconds(time_us / 1000)
+
+
 def _rounded(value: float) -> float:
     """Three significant digits."""
     return float(f"{value:.3g}")

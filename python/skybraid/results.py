@@ -28,7 +28,7 @@ SUMMARY = "summary.json"
 SCENARIO = "scenario.toml"
 PROVENANCE = "provenance.json"
 
-_ESSENCE = ("version", "scenario", "seeds", "inputs")
+_ESSENCE = ("version", "driver", "scenario", "seeds", "inputs")
 
 
 class Tables(Mapping[str, "pl.DataFrame"]):
@@ -85,6 +85,12 @@ class Tables(Mapping[str, "pl.DataFrame"]):
             frame = self.scan(table).collect()
             yield None, iter([frame])
 
+    def read(self) -> None:
+        """Reads every table into memory, after which its file may go."""
+        for table in list(self._files):
+            self._frames[table] = self.scan(table).collect()
+            del self._files[table]
+
     def moved(self, table: str, path: Path) -> None:
         """Tells that a table's rows have gone into a file."""
         self._runs.pop(table, None)
@@ -137,7 +143,7 @@ class Results:
 
     @property
     def simulated_s(self) -> float:
-        """Simulated time in s, over all runs."""
+        """Flown time in s, over all runs: simulated, or emulated in real time."""
         return sum(flight.simulated_s for flight in self.flights)
 
     @property
@@ -146,8 +152,13 @@ class Results:
         return sum(flight.packet_hops for flight in self.flights)
 
     @property
+    def driver(self) -> str:
+        """What the flights went through: "simulation", or "emulation", in real time and through the kernel."""
+        return str(self.provenance.get("driver", "simulation"))
+
+    @property
     def wall_s(self) -> float:
-        """How long the simulation took, in s of wall time."""
+        """How long it took, in s of wall time."""
         return float(self.provenance["circumstances"]["wall_s"])
 
     @property
@@ -181,6 +192,7 @@ class Results:
         return {
             "name": self.name,
             "version": self.provenance["version"],
+            "driver": self.driver,
             "seed": self.seeds[0],
             "seeds": self.seeds,
             "verdict": str(self.verdict),
@@ -189,6 +201,8 @@ class Results:
             "simulated_s": self.simulated_s,
             "wall_s": self.wall_s,
             "packet_hops": self.packet_hops,
+            "links": self.links(),
+            "emulation": self.flights[0].emulation,
             "folder": None if self.folder is None else str(self.folder),
             "tables": {name: str(path) for name, path in self.tables.files.items()},
         }
@@ -335,7 +349,7 @@ def write_table(
     Raises:
         OSError: the file cannot be written.
     """
-    essence = {key: provenance[key] for key in _ESSENCE}
+    essence = {key: provenance[key] for key in _ESSENCE if key in provenance}
     path = folder / f"{table}.parquet" if seed is None else folder / table / f"seed-{seed}.parquet"
     path.parent.mkdir(exist_ok=True)
     table_files.write(batches, path, footer(essence))

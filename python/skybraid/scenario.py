@@ -88,6 +88,11 @@ class Scenario:
         return self._native
 
     @property
+    def text(self) -> str:
+        """The TOML text as it was given, without the overrides."""
+        return self._text
+
+    @property
     def name(self) -> str:
         """The flight's name."""
         return self._native.name

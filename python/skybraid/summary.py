@@ -110,6 +110,9 @@ class Flight:
         flows: what each flow did.
         requirements: each requirement judged on this run alone.
         links: totals of each link direction: path, direction, delivered, delivered_bytes, lost_<cause>.
+        emulation: how well real time was kept, and whose code carried each flow, where it was emulated: `lateness_us`
+            (p50, p99, p99.9, max), `early_share`, `emulator_losses`, `doubtful`, `stacks`, `connections`,
+            `interrupted` (it was ended early); of programs also `programs`.
     """
 
     seed: int
@@ -118,6 +121,7 @@ class Flight:
     flows: dict[str, FlowSummary]
     requirements: tuple[Requirement, ...]
     links: list[dict[str, Any]]
+    emulation: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -128,6 +132,7 @@ class Flight:
             "flows": {name: flow.to_dict() for name, flow in self.flows.items()},
             "requirements": [requirement.to_dict() for requirement in self.requirements],
             "links": self.links,
+            "emulation": self.emulation,
         }
 
     @classmethod
@@ -140,6 +145,7 @@ class Flight:
             {name: FlowSummary.from_dict(flow) for name, flow in values["flows"].items()},
             tuple(Requirement.from_dict(requirement) for requirement in values["requirements"]),
             values["links"],
+            values.get("emulation"),
         )
 
 

@@ -1,5 +1,6 @@
 """The documents say what the code does: tables of algorithms and of keys, and examples that fly."""
 
+import inspect
 import os
 import re
 import tomllib
@@ -10,11 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from skybraid import Scenario, ScenarioError, registry, run
+from skybraid import Scenario, ScenarioError, emulate_cli, live, registry, run
 
 DOCS = Path(__file__).parents[2] / "docs"
 TRANSPORT = DOCS / "transport.md"
 SCENARIO = DOCS / "scenario.md"
+EMULATE = DOCS / "emulate.md"
 
 # Generated tables.
 
@@ -197,6 +199,29 @@ def test_a_key_of_a_transport_takes_its_default_which_is_also_the_guides(key: st
             guide = re.search(rf"^\| `{key}` \| `([^`]+)` \|", TRANSPORT.read_text(encoding="utf-8"), re.MULTILINE)
             assert guide
             assert guide[1] == default.strip('"')
+
+
+# The emulator's guide.
+
+
+def test_the_emulators_guide_names_the_commands_of_control() -> None:
+    found = set(re.findall(r"`(\w+)(?: PATH[^`]*)?`", ctl_rows()))
+    assert found == {
+        command.name or command.callback.__name__ for command in live.ctl.registered_commands if command.callback
+    }
+
+
+def ctl_rows() -> str:
+    """The first cells of the table of `ctl`."""
+    lines = EMULATE.read_text(encoding="utf-8").split("\n| command | does |\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    return "\n".join(line.split("|")[1] for line in lines[1:])
+
+
+def test_the_emulators_guide_names_the_options_of_the_command() -> None:
+    parameters = inspect.signature(emulate_cli.emulate).parameters.keys() - {"scenario", "file"}
+    others = {"set_": "set", "limit": "for", "live_": "live", "as_json": "json"}
+    told = EMULATE.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
+    assert set(re.findall(r"`--(\w+)", told)) == {others.get(name, name) for name in parameters}
 
 
 # Examples.

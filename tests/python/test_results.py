@@ -90,7 +90,7 @@ def test_a_folder_says_where_it_comes_from(flown: Results) -> None:
     assert provenance["scenario"]["sha256"] == Scenario(TWO_PATHS).digest()
     assert provenance["circumstances"]["wall_s"] >= 0
     footer = json.loads(pl.read_parquet_metadata(flown.folder / "messages.parquet")["skybraid"])
-    assert footer == {key: provenance[key] for key in ("version", "scenario", "seeds", "inputs")}
+    assert footer == {key: provenance[key] for key in ("version", "driver", "scenario", "seeds", "inputs")}
     assert Scenario.load(flown.folder / "scenario.toml").digest() == footer["scenario"]["sha256"]
 
 

@@ -1,0 +1,312 @@
+"""The commands that emulate: `emulate`, `shell` and `link`; each runs itself again inside a sandbox first."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skybraid import _core, control
+from skybraid.emulation import Options, await_listener, emulate_here, shell_command
+from skybraid.errors import ScenarioError
+from skybraid.folder import default_folder
+from skybraid.live import live
+from skybraid.options import (
+    INTERRUPTED,
+    MET,
+    NOT_MET,
+    AsJson,
+    Kept,
+    Out,
+    Overrides,
+    Pcap,
+    Quiet,
+    Report,
+    Seed,
+    assignment,
+    link_lines,
+    listed,
+    progress,
+    seconds,
+    tell,
+)
+from skybraid.requirements import span
+from skybraid.scenario import Scenario
+from skybraid.statistics import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skybraid._core import Emulation, Program, Run
+    from skybraid.campaign import Progress
+    from skybraid.results import Results
+
+DIRECTIONS = ("uplink", "downlink")
+
+_STDIN = "-"
+_NODE = "SKYBRAID_NODE"
+_NESTED = "SKYBRAID_NESTED"
+_LONGEST = "8760h"
+
+ScenarioFile = Annotated[str, typer.Argument(help="The scenario, a TOML file; - reads it.", metavar="SCENARIO")]
+Ipv6 = Annotated[bool, typer.Option("--ipv6", help="Let the flows use IPv6.")]
+Precise = Annotated[bool, typer.Option("--precise", help="Spend a core on punctuality.")]
+GroundProgram = Annotated[
+    str | None, typer.Option("--ground", help="A program on the ground, for the shell.", metavar="CMD")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(emulate)
+    app.command()(shell)
+    app.command(context_settings={"allow_interspersed_args": False})(link)
+
+
+def emulate(
+    scenario: ScenarioFile,
+    seed: Seed = None,
+    set_: Overrides = None,
+    out: Out = None,
+    tables: Kept = None,
+    pcap: Pcap = False,
+    report: Report = False,
+    vehicle: Annotated[
+        str | None, typer.Option(help="A program in the vehicle, for the shell; ends the run.", metavar="CMD")
+    ] = None,
+    ground: GroundProgram = None,
+    limit: Annotated[
+        str | None, typer.Option("--for", help="Longest time for the programs: 60s, 5min.", metavar="TIME")
+    ] = None,
+    precise: Precise = False,
+    ipv6: Ipv6 = False,
+    live_: Annotated[bool, typer.Option("--live", help="Show the links while it runs.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    file: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Fly a scenario in real time over real sockets and judge it. Exit code as `run`; of programs 0: all ended so."""
+    options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit))
+    if options.limit_s is not None and not options.programs:
+        raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
+    _enter_sandbox()
+    chosen = _scenario(scenario, set_, file)
+    if not quiet:
+        for warning in chosen.warnings(emulated=True):
+            typer.echo(f"note: {warning}", err=True)
+    label = str(chosen.seed if seed is None else seed)
+    own = control.own_label(chosen.name)
+    with _told(own, shown=not quiet, live_=live_, bounded=options.limit_s is not None or not options.programs) as told:
+        results = emulate_here(
+            chosen,
+            options,
+            seed=seed,
+            tables=listed(tables),
+            out=default_folder(chosen.name, f"emulated {label}") if out is None else out,
+            pcap=pcap,
+            progress=told,
+        )
+    if report and results.folder is not None:
+        results.report(results.folder / "report.html")
+    if as_json:
+        typer.echo(json.dumps(results.json(), ensure_ascii=False, allow_nan=False))
+    elif not quiet:
+        tell(results, has_report=report)
+    _leave(results, options, chosen)
+
+
+def _leave(results: Results, options: Options, scenario: Scenario) -> None:
+    emulation = results.flights[0].emulation or {}
+    whole_s = options.limit_s if options.programs else scenario.duration_s
+    after = span(results.simulated_s) + ("" if whole_s is None else f" of {span(whole_s)}")
+    if emulation.get("interrupted"):
+        typer.echo(f"interrupted after {after}: the result holds what was seen so far", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if not options.programs and emulation.get("stopped_s") is not None:
+        typer.echo(f"note: stopped after {after}; the verdict is on what was seen so far", err=True)
+    if options.programs:
+        ends = [program["exit"] for program in emulation["programs"].values()]
+        raise typer.Exit(MET if all(end in (0, None) for end in ends) else NOT_MET)
+    raise typer.Exit(MET if results.verdict is Verdict.MET else NOT_MET)
+
+
+def shell(
+    scenario: Annotated[str | None, typer.Argument(help="The scenario, a TOML file.", metavar="SCENARIO")] = None,
+    node: Annotated[str, typer.Option(help="Where the shell is: vehicle or ground.", metavar="NODE")] = "vehicle",
+    join: Annotated[
+        str | None,
+        typer.Option(help="A shell in a running emulation, by its name or number.", metavar="NAME|PID"),
+    ] = None,
+    seed: Seed = None,
+    set_: Overrides = None,
+    ipv6: Ipv6 = False,
+) -> None:
+    """Open a shell in the vehicle, over a scenario's links. Exit code: the shell's."""
+    if (scenario is None) == (join is None):
+        raise ScenarioError("shell: expected either a SCENARIO or --join with the name of a running emulation")
+    if join is not None:
+        _join(join, node)
+    _enter_sandbox()
+    chosen = _scenario(str(scenario), set_, None)
+    with _running(chosen, seed, ipv6=ipv6) as emulation:
+        argv, variables = _interactive(emulation.environment(node), node)
+        _introduce(chosen, emulation)
+        program = emulation.start(node, argv, variables, None)
+        _, code = _carry(emulation, program, {})
+    raise typer.Exit(code)
+
+
+def link(
+    command: Annotated[list[str], typer.Argument(help="A program and its arguments.", metavar="-- CMD …")],
+    rate: Annotated[str | None, typer.Option(help="Capacity of both directions: 10Mbit/s.")] = None,
+    delay: Annotated[str | None, typer.Option(help="One-way delay of both: 30ms.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Loss of both: 1%.")] = None,
+    queue: Annotated[int | None, typer.Option(help="Packets that may wait, in both.")] = None,
+    uplink_rate: Annotated[str | None, typer.Option(help="From the command; instead of --rate.")] = None,
+    uplink_delay: Annotated[str | None, typer.Option(help="Instead of --delay.")] = None,
+    uplink_loss: Annotated[str | None, typer.Option(help="Instead of --loss.")] = None,
+    downlink_rate: Annotated[str | None, typer.Option(help="To the command; instead of --rate.")] = None,
+    downlink_delay: Annotated[str | None, typer.Option(help="Instead of --delay.")] = None,
+    downlink_loss: Annotated[str | None, typer.Option(help="Instead of --loss.")] = None,
+    ground: GroundProgram = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a program behind one link. Exit code: the program's."""
+    chosen = link_scenario(
+        {"rate": rate, "delay": delay, "loss": loss},
+        {"rate": uplink_rate, "delay": uplink_delay, "loss": uplink_loss},
+        {"rate": downlink_rate, "delay": downlink_delay, "loss": downlink_loss},
+        queue,
+    )
+    _enter_sandbox()
+    answer = _stdout_to_stderr() if as_json else None
+    with _running(chosen, seed, ground_here=_NESTED in os.environ) as emulation:
+        others: dict[str, Program] = {}
+        if ground is not None:
+            others["ground"] = emulation.start("ground", *shell_command(emulation, "ground", ground), None)
+            await_listener(others["ground"])
+        variables = {**os.environ, **emulation.environment("vehicle")}
+        program = emulation.start("vehicle", command, variables, None)
+        run, code = _carry(emulation, program, others)
+    if answer is not None:
+        totals = {"command": command, "exit": code, "seconds": run.simulated_s, "links": run.link_stats()}
+        os.write(answer, json.dumps(totals | {"emulation": run.emulation}, allow_nan=False).encode() + b"\n")
+    elif not quiet:
+        for line in link_lines(run.link_stats()):
+            typer.echo(line, err=True)
+    raise typer.Exit(code)
+
+
+def link_scenario(
+    both: dict[str, str | None], uplink: dict[str, str | None], downlink: dict[str, str | None], queue: int | None
+) -> Scenario:
+    """A scenario of one path, `link`, and no flow.
+
+    Raises:
+        ScenarioError: a rate is missing, or a value is not correct.
+    """
+    path: dict[str, Any] = {}
+    for direction, own in zip(DIRECTIONS, (uplink, downlink), strict=True):
+        chosen = {key: own[key] or both[key] for key in own if own[key] or both[key]}
+        if "rate" not in chosen:
+            raise ScenarioError(f"link: found no rate of the {direction}, expected --rate or --{direction}-rate")
+        values: dict[str, Any] = chosen | ({"loss": {"uniform": chosen["loss"]}} if "loss" in chosen else {})
+        path[direction] = values | ({} if queue is None else {"queue": {"packets": queue}})
+    return Scenario.build({"name": "link", "duration": _LONGEST, "path": {"link": path}}, "link")
+
+
+def _enter_sandbox() -> None:
+    """Goes on inside a sandbox; outside, this never returns."""
+    if not _core.inside_sandbox():
+        nested = {_NESTED: "1"} if _NODE in os.environ else {}
+        raise typer.Exit(control.rerun_inside(nested))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+
+
+def _scenario(name: str, set_: list[str] | None, file: str | None) -> Scenario:
+    overrides = [assignment(text) for text in set_ or []]
+    if name != _STDIN:
+        return Scenario.load(name, overrides)
+    return Scenario(sys.stdin.read(), file or "scenario.toml", overrides)
+
+
+@contextlib.contextmanager
+def _told(name: str, *, shown: bool, live_: bool, bounded: bool) -> Iterator[Progress | None]:
+    if live_:
+        with live(name) as told:
+            yield told
+    else:
+        with progress(shown=shown and bounded, doing="emulating") as told:
+            yield told
+
+
+@contextlib.contextmanager
+def _running(
+    scenario: Scenario, seed: int | None, *, ipv6: bool = False, ground_here: bool = False
+) -> Iterator[Emulation]:
+    number = scenario.seed if seed is None else seed
+    with control.own_socket(scenario.name) as socket:
+        emulation = _core.Emulation(
+            scenario.native, number, [], control=str(socket), ipv6=ipv6, ground_here=ground_here
+        )
+        control.announce(socket, emulation)
+        yield emulation
+
+
+def _carry(emulation: Emulation, program: Program, others: dict[str, Program]) -> tuple[Run, int]:
+    """Keeps the links going until the program has ended; gives its exit code. Ctrl-C is the program's affair."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run = emulation.carry([program], None, None)
+    finally:
+        for other in others.values():
+            other.stop()
+        code = program.stop()
+    return run, code
+
+
+def _stdout_to_stderr() -> int:
+    """Leaves standard output to the answer alone, and gives it; the program's goes to standard error."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    return answer
+
+
+def _interactive(variables: dict[str, str], node: str) -> tuple[list[str], dict[str, str]]:
+    """The user's shell and its environment, with a prompt that tells where one is."""
+    command = os.environ.get("SHELL") or "/bin/sh"
+    mark = f"({node}) "
+    prompt = {"PS1": mark + os.environ.get("PS1", r"\w \$ ")}
+    if Path(command).name == "bash":
+        # Set before each prompt, as the user's own settings come after the environment.
+        prompt = {"PROMPT_COMMAND": f"PS1=\"{mark}${{PS1#'{mark}'}}\""}
+    return [command], {**os.environ, **variables, **prompt}
+
+
+def _introduce(scenario: Scenario, emulation: Emulation) -> None:
+    name = control.own_label(scenario.name)
+    addresses = emulation.environment("vehicle")
+    for path in scenario.paths:
+        suffix = re.sub("[^A-Za-z0-9]", "_", path).upper()
+        vehicle, ground = (addresses[f"SKYBRAID_{node}_{suffix}"] for node in ("VEHICLE", "GROUND"))
+        typer.echo(f"{path}: vehicle {vehicle}, ground {ground}", err=True)
+    typer.echo(f"a shell on the ground, from another terminal: skybraid shell --join {name} --node ground", err=True)
+    typer.echo(f"cut a path: skybraid ctl --name {name} cut {shlex.quote(scenario.paths[0])}", err=True)
+
+
+def _join(name: str, node: str) -> None:
+    """Goes into a running emulation's node; never returns."""
+    spaces = control.namespaces(control.find(name), node)
+    argv, variables = _interactive({_NODE: node}, node)
+    raise typer.Exit(_core.enter(spaces, argv, variables))

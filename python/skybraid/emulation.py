@@ -1,0 +1,269 @@
+"""Flying a scenario in real time: its links between network namespaces, real sockets, real programs."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skybraid import _core, control
+from skybraid.campaign import Driver, flown, seeds_of
+from skybraid.errors import EmulationError
+from skybraid.results import Results
+from skybraid.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skybraid._core import Emulation, Program, Run
+    from skybraid.campaign import Progress, Report
+
+NODES = ("ground", "vehicle")
+"""Where programs run, in the order in which they are started."""
+
+_LISTENING_S = 1.0
+_LOOK_S = 0.02
+_TCP_LISTENS = "0A"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a scenario is emulated.
+
+    Attributes:
+        precise: spend a core on punctuality.
+        ipv6: let flows use IPv6.
+        vehicle: a program in the vehicle, for the shell; with it or the ground's, no flow of the scenario is flown.
+        ground: a program on the ground.
+        limit_s: longest time for the programs in s; None: until the vehicle's ends, or the ground's without one.
+    """
+
+    precise: bool = False
+    ipv6: bool = False
+    vehicle: str | None = None
+    ground: str | None = None
+    limit_s: float | None = None
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """Programs by node, the ground's first."""
+        both = {"ground": self.ground, "vehicle": self.vehicle}
+        return {node: command for node, command in both.items() if command is not None}
+
+    def words(self) -> tuple[str, ...]:
+        """These as words of the command line."""
+        words = [word for word, on in (("--precise", self.precise), ("--ipv6", self.ipv6)) if on]
+        for node, command in self.programs.items():
+            words += [f"--{node}", command]
+        if self.limit_s is not None:
+            words += ["--for", f"{self.limit_s:g}s"]
+        return tuple(words)
+
+
+def emulate(
+    scenario: Scenario | str | os.PathLike[str],
+    *,
+    seed: int | None = None,
+    tables: Sequence[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    pcap: bool = False,
+    precise: bool = False,
+    ipv6: bool = False,
+    vehicle: str | None = None,
+    ground: str | None = None,
+    limit_s: float | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Flies a scenario in real time and judges it: its links between network namespaces, over real sockets.
+
+    The work is done by `skybraid emulate` in a process of its own, which has a sandbox.
+
+    Args:
+        scenario: a `Scenario`, or the path of its file.
+        seed: root of the links' random streams; the scenario's own if it is not given.
+        tables: which of messages, subflows, links, packets to keep; by default the first three.
+        out: folder to write the result into; None keeps it in memory.
+        pcap: also write packet captures; needs `out`.
+        precise: spend a core on punctuality.
+        ipv6: let flows use IPv6.
+        vehicle: a command for the shell to run in the vehicle, in place of the scenario's flows.
+        ground: the same on the ground; it is started first.
+        limit_s: longest time for these programs in s.
+        progress: told how far it is, at each tenth.
+
+    Raises:
+        ScenarioError: the scenario is not correct, or `seed` is not.
+        EmulationError: the emulator cannot begin, go on or write, in the command's words.
+        KeyboardInterrupt: Ctrl-C; what was seen so far lies in `out`.
+    """
+    chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
+    (number,) = seeds_of(chosen, seed, None)
+    options = Options(precise, ipv6, vehicle, ground, limit_s)
+    words = ["-", "--file", chosen.file, "--seed", str(number), *options.words()]
+    for key, value in chosen.overrides:
+        words += ["--set", f"{key}={value}"]
+    if tables is not None:
+        words += ["--tables", ",".join(tables)]
+    if pcap:
+        if out is None:
+            raise EmulationError("pcap: found no result folder, expected `out` to put the captures into")
+        words.append("--pcap")
+    if out is not None:
+        _command([*words, "--out", os.fspath(out)], chosen.text, progress)
+        return Results.open(out)
+    with tempfile.TemporaryDirectory(prefix="skybraid-") as aside:
+        folder = Path(aside) / "result"
+        _command([*words, "--out", str(folder)], chosen.text, progress)
+        results = Results.open(folder)
+        results.tables.read()
+    return replace(results, folder=None)
+
+
+def _command(words: list[str], text: str, progress: Progress | None) -> None:
+    """Runs `skybraid emulate` in a process of its own, with the scenario's text as its input."""
+    quiet = [] if progress is not None else ["--quiet"]
+    command = [sys.executable, "-m", "skybraid", "emulate", *words, *quiet]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as scenario,
+        subprocess.Popen(
+            command, stdin=scenario, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        ) as process,
+    ):
+        scenario.write(text)
+        scenario.seek(0)
+        try:
+            told = _listen(process, progress)
+        except BaseException:
+            process.terminate()
+            raise
+        code = process.wait()
+    if code not in (0, 1):
+        words_ = "\n".join(told).removeprefix("error: ") or f"skybraid emulate ended with exit code {code}"
+        raise EmulationError(words_)
+
+
+def _listen(process: subprocess.Popen[str], progress: Progress | None) -> list[str]:
+    told = []
+    for line in process.stderr or ():
+        tenth = re.fullmatch(r"emulating: (\d+) %\n", line)
+        if tenth is None:
+            told.append(line.rstrip("\n"))
+        elif progress is not None:
+            progress(int(tenth[1]) / 100)
+    return told
+
+
+def emulate_here(
+    scenario: Scenario,
+    options: Options,
+    *,
+    seed: int | None = None,
+    tables: Sequence[str] | None = None,
+    out: Path | None = None,
+    pcap: bool = False,
+    progress: Progress | None = None,
+) -> Results:
+    """The same inside the sandbox, where the command is.
+
+    Raises:
+        ScenarioError: `seed` or `tables` are not correct.
+        EmulationError, OSError: something that the emulator needs is missing.
+        ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
+    """
+    kept = ["links"] if options.programs and tables is None else tables
+    driver = _programs(scenario, options) if options.programs else _flows(scenario, options)
+    return flown(scenario, driver, seeds_of(scenario, seed, None), kept, out, progress, pcap=pcap)
+
+
+def _flows(scenario: Scenario, options: Options) -> Driver:
+    def make(
+        seed: int, tables: list[str], report: Report, _folder: Path | None, captures: Path | None
+    ) -> tuple[Run, dict[str, Any] | None]:
+        with control.own_socket(scenario.name) as socket:
+            emulation = _emulation(scenario, options, seed, tables, captures, socket)
+            run = emulation.fly(report)
+        return run, run.emulation
+
+    return Driver("emulation", make, scenario.duration_s, "emulate", options.words(), keeps=True)
+
+
+def _programs(scenario: Scenario, options: Options) -> Driver:
+    def make(
+        seed: int, tables: list[str], report: Report, folder: Path | None, captures: Path | None
+    ) -> tuple[Run, dict[str, Any] | None]:
+        with control.own_socket(scenario.name) as socket:
+            emulation = _emulation(scenario, options, seed, tables, captures, socket)
+            started: dict[str, Program] = {}
+            try:
+                for node, command in options.programs.items():
+                    argv, environment = shell_command(emulation, node, command)
+                    started[node] = emulation.start(node, argv, environment, _output(folder, node))
+                    if node == "ground":
+                        await_listener(started[node])
+                awaited = started.get("vehicle") or started["ground"]
+                run = emulation.carry([awaited], options.limit_s, report)
+                ends = {node: program.poll() for node, program in started.items()}
+            finally:
+                for program in started.values():
+                    program.stop()
+        outcome = {
+            node: {"command": command, "exit": ends[node], "stopped": ends[node] is None}
+            for node, command in options.programs.items()
+        }
+        return run, (run.emulation or {}) | {"programs": outcome}
+
+    duration_s = math.inf if options.limit_s is None else options.limit_s
+    return Driver("emulation", make, duration_s, "emulate", options.words(), keeps=True)
+
+
+def _emulation(
+    scenario: Scenario, options: Options, seed: int, tables: list[str], captures: Path | None, socket: Path
+) -> Emulation:
+    emulation = _core.Emulation(
+        scenario.native,
+        seed,
+        tables,
+        precise=options.precise,
+        captures=None if captures is None else str(captures),
+        control=str(socket),
+        ipv6=options.ipv6,
+    )
+    control.announce(socket, emulation)
+    return emulation
+
+
+def shell_command(emulation: Emulation, node: str, command: str) -> tuple[list[str], dict[str, str]]:
+    """The words that run a command in a node through the shell, and its environment."""
+    return ["sh", "-c", command], {**os.environ, **emulation.environment(node)}
+
+
+def _output(folder: Path | None, node: str) -> tuple[str, str] | None:
+    return None if folder is None else (str(folder / f"{node}.out"), str(folder / f"{node}.err"))
+
+
+def await_listener(program: Program) -> None:
+    """Waits until something listens or is bound in a program's node, it has ended, or a second has passed.
+
+    A client that is started at once after its server would find nobody there.
+    """
+    deadline = time.monotonic() + _LISTENING_S
+    while time.monotonic() < deadline and program.poll() is None and not _someone_listens(program.pid):
+        time.sleep(_LOOK_S)
+
+
+def _someone_listens(pid: int) -> bool:
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        try:
+            lines = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        if any(table.startswith("udp") or line.split()[3] == _TCP_LISTENS for line in lines):
+            return True
+    return False

@@ -1,0 +1,266 @@
+"""The live view of a running emulation, and the command `ctl` that shows it and takes a hand in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skybraid import control
+from skybraid.errors import EmulationError
+from skybraid.options import AsJson, size
+from skybraid.requirements import count, microseconds, milliseconds, percent, rate, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.table import Table
+
+    from skybraid.campaign import Progress
+
+EVERY_S = 0.5
+"""How often the view is renewed."""
+
+HEADS = ("path", "direction", "state", "rate", "delay", "loss", "queue", "delivered", "lost")
+
+ctl = typer.Typer(no_args_is_help=True, help="Watch a running emulation, cut its paths, change its links.")
+
+Name = Annotated[str | None, typer.Option(help="Which emulation, where several run.", metavar="NAME|PID")]
+PathName = Annotated[str, typer.Argument(help="A path of the scenario.", metavar="PATH")]
+
+
+class Direction(StrEnum):
+    """One of a path's two links."""
+
+    UPLINK = "uplink"
+    DOWNLINK = "downlink"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A direction of a path at an instant, as the view shows it."""
+
+    path: str
+    direction: str
+    state: str
+    rate: str
+    delay: str
+    loss: str
+    queue: str
+    delivered: str
+    lost: str
+
+    def cells(self) -> tuple[str, ...]:
+        """In the order of `HEADS`."""
+        return tuple(getattr(self, head) for head in HEADS)
+
+
+def rows(status: dict[str, Any]) -> list[Row]:
+    """The rows of a status: what each link is like and what it does."""
+    return [
+        _row(path["name"], str(direction), path[direction], status["at_s"])
+        for path in status["paths"]
+        for direction in Direction
+    ]
+
+
+def _row(path: str, direction: str, link: dict[str, Any], now_s: float) -> Row:
+    since_s = link.get("down_since_s")
+    down = "down" if since_s is None else f"down {max(now_s - since_s, 0):.1f} s"
+    causes = [f"{count(number)} {cause}" for cause, number in link["lost"].items() if number]
+    return Row(
+        path,
+        direction,
+        "up" if link["up"] else down,
+        rate(link["rate_bps"]),
+        milliseconds(link["delay_ms"]),
+        percent(link["loss"]),
+        size(link["queue_bytes"]),
+        rate(link["delivered_bps"]),
+        ", ".join(causes) or "–",
+    )
+
+
+def title(status: dict[str, Any]) -> str:
+    """One line on the whole: how long it has run and how well it keeps real time."""
+    late, lost = microseconds(status["lateness_p99_us"]), count(status["lost_by_emulator"])
+    return f"{status['name']}, {span(float(int(status['at_s'])))}; late by {late} (p99), lost by the emulator: {lost}"
+
+
+def table(status: dict[str, Any]) -> Table:
+    """A status as a table for the terminal."""
+    from rich.table import Table
+
+    drawn = Table(title=title(status), title_justify="left", title_style="", box=None, pad_edge=False)
+    for head in HEADS:
+        drawn.add_column(head, justify="left" if head in ("path", "direction", "state", "lost") else "right")
+    for row in rows(status):
+        drawn.add_row(*row.cells(), style=None if row.state == "up" else "red")
+    return drawn
+
+
+def lines(status: dict[str, Any]) -> list[str]:
+    """A status as plain lines."""
+    return [
+        f"{status['at_s']:.1f} s  {row.path} {row.direction}: {row.state}, {row.rate}, {row.delay}, loss {row.loss}, "
+        f"queue {row.queue}, delivers {row.delivered}, lost {row.lost}"
+        for row in rows(status)
+    ]
+
+
+class View:
+    """Shows one status after the other: a table that stays in place on a terminal, else plain lines.
+
+    Args:
+        on_stderr: on standard error, where standard output belongs to something else.
+    """
+
+    def __init__(self, *, on_stderr: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(stderr=on_stderr)
+        self._stderr = on_stderr
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        if self._live is not None:
+            self._live.start()
+
+    def show(self, status: dict[str, Any]) -> None:
+        """Shows a status in place of the one before."""
+        if self._live is not None:
+            self._live.update(table(status), refresh=True)
+        else:
+            for line in lines(status):
+                typer.echo(line, err=self._stderr)
+            (sys.stderr if self._stderr else sys.stdout).flush()
+
+    def close(self) -> None:
+        """Leaves the last status where it is."""
+        if self._live is not None:
+            self._live.stop()
+
+
+@contextlib.contextmanager
+def live(name: str) -> Iterator[Progress]:
+    """A progress that shows this process's own emulation while it runs.
+
+    Args:
+        name: the emulation's name, as `ctl --name` takes it.
+    """
+    view = View(on_stderr=True)
+    client: control.Client | None = None
+    shown_s = 0.0
+
+    def look(_share: float) -> None:
+        nonlocal client, shown_s
+        now_s = time.monotonic()
+        if now_s - shown_s < EVERY_S:
+            return
+        shown_s = now_s
+        with contextlib.suppress(EmulationError):
+            client = client or control.Client(control.find(name).socket)
+            view.show(client.ask(do="status"))
+
+    try:
+        yield look
+    finally:
+        view.close()
+        if client is not None:
+            client.close()
+
+
+@ctl.command()
+def status(name: Name = None, as_json: AsJson = False) -> None:
+    """Say how each link is now."""
+    with _client(name) as client:
+        answer = client.ask(do="status")
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    view = View(on_stderr=False)
+    view.show(answer)
+    view.close()
+
+
+@ctl.command()
+def watch(name: Name = None, as_json: AsJson = False) -> None:
+    """Show the links twice a second, until the emulation or Ctrl-C ends it."""
+    with _client(name) as client:
+        view = None if as_json else View(on_stderr=False)
+        try:
+            answer = client.ask(do="watch")
+            while True:
+                if view is None:
+                    typer.echo(json.dumps(answer))
+                    sys.stdout.flush()
+                else:
+                    view.show(answer)
+                answer = client.answer()
+        except control.EndedError:
+            return
+        except KeyboardInterrupt:
+            return
+        finally:
+            if view is not None:
+                view.close()
+
+
+@ctl.command()
+def cut(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
+    """Take a path down in both directions, until `restore`."""
+    _do(name, f"{path}: cut", as_json=as_json, do="cut", path=path)
+
+
+@ctl.command()
+def restore(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
+    """End a cut; outages of the scenario hold as before."""
+    _do(name, f"{path}: restored", as_json=as_json, do="restore", path=path)
+
+
+@ctl.command(name="set")
+def set_(
+    path: PathName,
+    rate: Annotated[str | None, typer.Option(help="Capacity: 5Mbit/s.")] = None,
+    delay: Annotated[str | None, typer.Option(help="One-way delay: 80ms.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Probability of loss: 2%.")] = None,
+    direction: Annotated[Direction | None, typer.Option(help="Only this one; by default both.")] = None,
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a path another rate, delay or loss, until `reset`; what is not named stays."""
+    changes = {"rate": rate, "delay": delay, "loss": loss}
+    told = ", ".join(f"{key} {value}" for key, value in changes.items() if value is not None)
+    if not told:
+        raise EmulationError("ctl set: found nothing to set, expected --rate, --delay or --loss")
+    where = path if direction is None else f"{path} {direction}"
+    _do(name, f"{where}: {told}", as_json=as_json, do="set", path=path, direction=direction, **changes)
+
+
+@ctl.command()
+def reset(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
+    """Let a path be again as the scenario says, a cut included."""
+    _do(name, f"{path}: as the scenario says", as_json=as_json, do="reset", path=path)
+
+
+@ctl.command()
+def stop(name: Name = None, as_json: AsJson = False) -> None:
+    """End an emulation, which keeps what was seen so far."""
+    _do(name, "stopping", as_json=as_json, do="stop")
+
+
+def _do(name: str | None, done: str, *, as_json: bool, **request: object) -> None:
+    with _client(name) as client:
+        answer = client.ask(**request)
+    typer.echo(json.dumps(answer) if as_json else done)
+
+
+@contextlib.contextmanager
+def _client(name: str | None) -> Iterator[control.Client]:
+    with control.Client(control.find(name).socket) as client:
+        yield client

@@ -1,0 +1,170 @@
+"""What the commands share: options, exit codes, progress, and the words in which a result is told."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skybraid.errors import ScenarioError
+from skybraid.provenance import seeds_text
+from skybraid.requirements import count, headline, microseconds, span
+from skybraid.statistics import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skybraid.campaign import Progress
+    from skybraid.results import Results
+
+MET, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+Seed = Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
+]
+Out = Annotated[Path | None, typer.Option(help="New folder for the result; by default one below runs/.", metavar="DIR")]
+Kept = Annotated[
+    str | None,
+    typer.Option("--tables", help="Tables to keep: messages,subflows,links,decisions,packets.", metavar="A,B"),
+]
+Pcap = Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")]
+Report = Annotated[bool, typer.Option("--report", help="Also write the report into the result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+_UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Key and value of a `--set`."""
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise ScenarioError(f"--set: found {text}, expected KEY=VALUE, for example path.lte.uplink.rate=5Mbit/s")
+    return key.strip(), value.strip()
+
+
+def listed(text: str | None) -> list[str] | None:
+    """Names between commas."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """A time such as "60s" in s."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|h)\s*", text)
+    if found is None or float(found[1]) == 0:
+        raise ScenarioError(f"{option}: found {text}, expected a time above zero with its unit, for example 60s")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def tell(results: Results, *, has_report: bool) -> None:
+    """Prints a result: what was flown, how each requirement fared, where it lies."""
+    one = len(results.seeds) == 1
+    flights, seeds = ("1 flight", "seed") if one else (f"{len(results.seeds)} flights", "seeds")
+    typer.echo(
+        f"{results.name}: {flights}, {span(results.simulated_s)} {_pace(results)}, {seeds} {seeds_text(results.seeds)}"
+    )
+    emulation = results.flights[0].emulation
+    if emulation is not None:
+        for line in timing(emulation):
+            typer.echo(f"  {line}")
+        for node, program in emulation.get("programs", {}).items():
+            typer.echo(f"  {node}: {program['command']}: {ended(program)}")
+    if results.flows:
+        for requirement in results.requirements:
+            typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
+        typer.echo(headline(results.requirements))
+    else:
+        for line in link_lines(results.links()):
+            typer.echo(f"  {line}")
+    if results.folder is not None:
+        typer.echo(f"result: {results.folder}")
+        page = results.folder / "report.html"
+        typer.echo(f"report: {page}" if has_report else f"report: skybraid report {results.folder}")
+
+
+def _pace(results: Results) -> str:
+    if results.driver == "emulation":
+        return "emulated in real time"
+    speed = results.simulated_s / results.wall_s if results.wall_s > 0 else 0.0
+    return f"simulated in {results.wall_s:.2f} s ({count(round(speed))} × real time)"
+
+
+def timing(emulation: dict[str, Any]) -> list[str]:
+    """How well an emulation kept real time, in a line, and a warning where its numbers are doubtful."""
+    late = emulation["lateness_us"]
+    kept = (
+        f"packets left their link late by {microseconds(late['p50'])} (median), {microseconds(late['p99'])} (p99), "
+        f"{microseconds(late['max'])} (most); the emulator itself lost {count(emulation['emulator_losses'])}"
+    )
+    if not emulation["doubtful"]:
+        return [kept]
+    return [kept, typer.style(f"WARNING: the numbers are doubtful: {emulation['doubtful']}", fg="red", bold=True)]
+
+
+def ended(program: dict[str, Any]) -> str:
+    """How a program ended, in words."""
+    return "stopped at the end" if program["stopped"] else f"exit code {program['exit']}"
+
+
+def link_lines(links: list[dict[str, Any]]) -> list[str]:
+    """What each direction of each path delivered and lost, a line each."""
+    return [
+        f"{link['path']} {link['direction']}: {count(link.get('delivered', 0))} packets delivered, "
+        f"{size(link.get('delivered_bytes', 0))}{_losses(link)}"
+        for link in links
+    ]
+
+
+def _losses(link: dict[str, Any]) -> str:
+    causes = {name.removeprefix("lost_"): number for name, number in link.items() if name.startswith("lost_")}
+    lost = ", ".join(f"{count(number)} {cause}" for cause, number in causes.items() if number)
+    return f"; lost: {lost}" if lost else "; none lost"
+
+
+def size(number: float) -> str:
+    """A number of bytes as "1.23 MB"."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number:.0f} B"
+
+
+def coloured(verdict: Verdict) -> str:
+    """A verdict in its colour, where the output is a terminal."""
+    colours = {Verdict.MET: typer.colors.GREEN, Verdict.NOT_MET: typer.colors.RED}
+    return typer.style(str(verdict), fg=colours.get(verdict, typer.colors.YELLOW), bold=True)
+
+
+@contextlib.contextmanager
+def progress(*, shown: bool, doing: str = "simulating") -> Iterator[Progress | None]:
+    """A bar with the time left on a terminal, a line every tenth where standard error goes elsewhere."""
+    if not shown:
+        yield None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(doing, total=1.0)
+            yield lambda share: bar.update(task, completed=share)
+    else:
+        told = -1
+
+        def tell_tenths(share: float) -> None:
+            nonlocal told
+            tenth = int(share * 10)
+            if tenth > told:
+                told = tenth
+                typer.echo(f"{doing}: {tenth * 10} %", err=True)
+
+        yield tell_tenths

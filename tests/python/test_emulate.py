@@ -1,0 +1,399 @@
+"""The emulator as its users run it: flights in real time, programs, control, nothing left behind."""
+
+import itertools
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import skybraid as package
+from conftest import Command
+from skybraid import EmulationError, Results, Scenario, _core, control
+
+FLIGHT = """
+name = "In real time"
+duration = "2s"
+seed = 3
+
+[path.near]
+uplink.rate = "20Mbit/s"
+uplink.delay = "20ms"
+downlink.rate = "20Mbit/s"
+downlink.delay = "20ms"
+
+[path.far]
+uplink.rate = "20Mbit/s"
+uplink.delay = "60ms"
+downlink.rate = "20Mbit/s"
+downlink.delay = "60ms"
+
+[flow.video]
+from = "vehicle"
+traffic = { kind = "cbr", rate = "2Mbit/s", packet = "1000B" }
+transport = { protocol = "udp", scheduler = "round_robin" }
+require = { deadline = "150ms", share = "90%" }
+
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "100kbit/s", packet = "125B" }
+transport = { protocol = "udp", scheduler = "redundant" }
+require = { deadline = "150ms", share = "90%" }
+"""
+
+ECHO = """
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("", 5000))
+while True:
+    data, sender = server.recvfrom(2000)
+    server.sendto(data, sender)
+"""
+"""Sends every datagram back."""
+
+PROBE = """
+import os, socket, sys, time
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(2)
+client.connect((os.environ["SKYBRAID_GROUND"], 5000))
+times = []
+for _ in range(11):
+    sent = time.monotonic()
+    client.send(bytes(100))
+    client.recv(2000)
+    times.append(time.monotonic() - sent)
+print(round(1000 * sorted(times)[5], 3))
+"""
+"""Prints the median round-trip time in ms."""
+
+ARRIVALS = """
+import os, socket, time
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.connect((os.environ["SKYBRAID_GROUND"], 5000))
+client.setblocking(False)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    client.send(bytes(100))
+    time.sleep(0.01)
+    try:
+        client.recv(2000)
+        print(time.monotonic(), flush=True)
+    except OSError:
+        pass
+"""
+"""Sends a datagram every 10 ms for 3 s and prints when one comes back."""
+
+
+def missing() -> str:
+    """What this machine lacks for the emulator, or nothing."""
+    if not sys.platform.startswith("linux"):
+        return "the emulator needs Linux"
+    lacks = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
+    return "; ".join(f"{one['name']}: {one['found']}" for one in lacks)
+
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "the emulator can run")
+
+
+def program(code: str) -> str:
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"
+
+
+@pytest.fixture(autouse=True)
+def own_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of control sockets apart from that of other emulations."""
+    folder = tmp_path / "control"
+    monkeypatch.setenv(control.FOLDER, str(folder))
+    return folder
+
+
+@pytest.fixture
+def flight(tmp_path: Path) -> Path:
+    file = tmp_path / "flight.toml"
+    file.write_text(FLIGHT, encoding="utf-8")
+    return file
+
+
+Begin = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Starts the command in a process group of its own, as a terminal does, and ends what a test has left running."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object) -> subprocess.Popen[str]:
+        words = [sys.executable, "-m", "skybraid", *map(str, arguments)]
+        process = subprocess.Popen(
+            words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def until(what: Callable[[], bool], longest_s: float = 10) -> None:
+    deadline = time.monotonic() + longest_s
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def flies(folder: Path) -> bool:
+    """Whether the emulation of this folder of sockets answers and its time runs."""
+    for one in control.running():
+        with control.Client(one.socket) as client:
+            return bool(client.ask(do="status")["at_s"] > 0.2)
+    return False
+
+
+def processes_with(word: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in place.read_bytes() and int(place.parent.name) != os.getpid():
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def interfaces() -> set[str]:
+    return {folder.name for folder in Path("/sys/class/net").iterdir()}
+
+
+def test_a_flight_in_real_time_is_judged_like_a_simulated_one(skybraid: Command, flight: Path, tmp_path: Path) -> None:
+    done = skybraid("emulate", flight, "--out", "result", "--report", "--pcap")
+    assert done.returncode == 0, done.stderr
+    assert "In real time: 1 flight, 2 s emulated in real time, seed 3" in done.stdout
+    assert "packets left their link late by" in done.stdout
+    assert "video: met. 100 % of" in done.stdout
+    assert "All 2 requirements are met." in done.stdout
+    results = Results.open(tmp_path / "result")
+    assert results.driver == "emulation"
+    assert set(results.tables) >= {"messages", "links"}
+    # 2 Mbit/s of 1000 B for 2 s, minus what is under way at the end.
+    assert 480 <= results.flows["video"].delivered <= 500
+    delay_ms = results.flows["video"].delay_ms["p50"]
+    assert delay_ms is not None
+    assert 20 <= delay_ms < 75
+    emulation = results.flights[0].emulation
+    assert emulation is not None
+    assert emulation["lateness_us"]["p50"] >= 0
+    assert set(emulation["stacks"]) == {"video", "control"}
+    assert list((tmp_path / "result" / "pcap").iterdir())
+    page = (tmp_path / "result" / "report.html").read_text(encoding="utf-8")
+    assert "Emulated in real time" in page
+    assert "lost by the emulator" in page
+    assert results.provenance["replay"] == f"skybraid emulate {flight} --seed 3"
+
+
+def test_python_flies_it_too_and_keeps_it_in_memory(flight: Path) -> None:
+    told: list[float] = []
+    results = package.emulate(Scenario.load(flight).with_("duration", "1s"), tables=["links"], progress=told.append)
+    assert results.driver == "emulation"
+    assert results.folder is None
+    assert results.tables["links"].height > 0
+    assert told[-1] == 1
+    assert results.provenance["replay"].endswith("--set 'duration=\"1s\"'")
+    with pytest.raises(EmulationError, match="tables: found nonsense"):
+        package.emulate(flight, tables=["nonsense"])
+
+
+def test_programs_run_over_the_links_and_what_they_print_is_kept(
+    skybraid: Command, flight: Path, tmp_path: Path
+) -> None:
+    done = skybraid(
+        "emulate", flight, "--out", "result", "--ground", program(ECHO), "--vehicle", f"{program(PROBE)}; exit 3"
+    )
+    assert done.returncode == 1, done.stderr
+    assert "exit code 3" in done.stdout
+    assert "stopped at the end" in done.stdout
+    assert "near uplink: 11 packets delivered" in done.stdout
+    median_ms = float((tmp_path / "result" / "vehicle.out").read_text(encoding="utf-8"))
+    assert 40 <= median_ms < 60
+    results = Results.open(tmp_path / "result")
+    assert results.flows == {}
+    assert results.tables["links"].height > 0
+    assert {"vehicle.err", "ground.out", "ground.err"} <= {file.name for file in (tmp_path / "result").iterdir()}
+    assert "Programs over the links" in results.report(tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_programs_end_when_their_time_is_over(skybraid: Command, flight: Path) -> None:
+    began = time.monotonic()
+    done = skybraid("emulate", flight, "--out", "result", "--vehicle", "sleep 60", "--for", "1s", "--json")
+    assert time.monotonic() - began < 20
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["emulation"]["programs"]["vehicle"] == {"command": "sleep 60", "exit": None, "stopped": True}
+
+
+def test_a_cut_path_brings_nothing_until_it_is_restored(
+    begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+) -> None:
+    process = begin("emulate", flight, "--out", "result", "--ground", program(ECHO), "--vehicle", program(ARRIVALS))
+    until(lambda: flies(own_sockets))
+    with control.Client(control.find("in-real-time").socket) as client:
+        client.ask(do="cut", path="near")
+        time.sleep(0.5)
+        status = client.ask(do="status")
+        client.ask(do="restore", path="near")
+    assert [path["uplink"]["up"] for path in status["paths"]] == [False, True]
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, out + err
+    times = [float(line) for line in (tmp_path / "result" / "vehicle.out").read_text(encoding="utf-8").splitlines()]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert max(gaps) > 0.45
+    assert sum(gap > 0.2 for gap in gaps) == 1
+
+
+def test_control_changes_a_link_and_says_what_it_does_not_know(
+    skybraid: Command, begin: Begin, flight: Path, own_sockets: Path
+) -> None:
+    assert "found no running emulation" in skybraid("ctl", "status").stderr
+    begin("emulate", flight, "--out", "result", "--vehicle", "sleep 60")
+    until(lambda: flies(own_sockets))
+    assert skybraid("ctl", "set", "far", "--rate", "1Mbit/s", "--direction", "uplink").returncode == 0
+    status = json.loads(skybraid("ctl", "status", "--json").stdout)
+    assert [status["paths"][1][direction]["rate_bps"] for direction in ("uplink", "downlink")] == [1e6, 20e6]
+    assert skybraid("ctl", "cut", "near").stdout == "near: cut\n"
+    assert "down" in skybraid("ctl", "status").stdout.splitlines()[0]
+    assert skybraid("ctl", "reset", "near").returncode == 0
+    wrong = skybraid("ctl", "cut", "sideways")
+    assert wrong.returncode == 2
+    assert "sideways" in wrong.stderr
+    assert "near" in wrong.stderr
+    assert "far" in wrong.stderr
+    stopped = skybraid("ctl", "stop", "--json")
+    assert json.loads(stopped.stdout)["ok"]
+
+
+def test_ctrl_c_keeps_what_was_seen_and_leaves_nothing_behind(
+    begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+) -> None:
+    before = interfaces()
+    flight.write_text(FLIGHT.replace('duration = "2s"', 'duration = "60s"'), encoding="utf-8")
+    process = begin("emulate", flight, "--out", "result")
+    until(lambda: flies(own_sockets))
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, out + err
+    assert "of 60 s: the result holds what was seen so far" in err
+    results = Results.open(tmp_path / "result")
+    assert 0 < results.simulated_s < 10
+    assert results.flows["video"].delivered > 0
+    assert not list(own_sockets.iterdir())
+    until(lambda: not processes_with(str(flight)))
+    assert interfaces() == before
+
+
+def test_a_killed_emulation_leaves_no_process_and_what_lies_about_is_swept_up(
+    skybraid: Command, begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+) -> None:
+    before = interfaces()
+    process = begin("emulate", flight, "--out", "runs/result", "--vehicle", "sleep 987654")
+    until(lambda: flies(own_sockets))
+    assert processes_with("987654")
+    process.kill()
+    process.wait()
+    until(lambda: not processes_with("987654") and not processes_with(str(flight)))
+    assert interfaces() == before
+    assert len(list(own_sockets.iterdir())) == 1
+    swept = skybraid("clean")
+    assert swept.stdout.count("removed ") == 2
+    assert not list(own_sockets.iterdir())
+    assert not list((tmp_path / "runs").iterdir())
+    assert skybraid("clean").stdout == "nothing is left over\n"
+
+
+def test_cleaning_leaves_a_running_emulation_alone(
+    skybraid: Command, begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+) -> None:
+    begin("emulate", flight, "--out", "runs/result", "--vehicle", "sleep 60")
+    until(lambda: flies(own_sockets))
+    assert skybraid("clean").stdout == "nothing is left over\n"
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert control.running()
+
+
+def test_a_full_disk_is_a_plain_error(skybraid: Command, flight: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", disk], check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        done = skybraid("emulate", flight, "--out", disk / "result", "--tables", "messages,packets", "--quiet")
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: ")
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not list(disk.iterdir())
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_link_delays_a_program_in_both_directions_and_hands_on_its_exit_code(skybraid: Command) -> None:
+    behind = ("link", "--rate", "10Mbit/s", "--delay", "30ms", "--ground", program(ECHO), "--")
+    done = skybraid(*behind, sys.executable, "-c", PROBE)
+    assert done.returncode == 0, done.stderr
+    # 142 B at 10 Mbit/s take 0.1 ms each way.
+    assert 60.2 <= float(done.stdout) < 75
+    assert "link uplink: 11 packets delivered" in done.stderr
+    assert skybraid("link", "--rate", "1Mbit/s", "--", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_links_in_one_another_add_up(skybraid: Command) -> None:
+    inner = (sys.executable, "-m", "skybraid", "link", "--rate", "10Mbit/s", "--delay", "30ms", "--quiet", "--")
+    probe = PROBE.replace('os.environ["SKYBRAID_GROUND"]', "sys.argv[1]")
+    words = shlex.join([*inner, sys.executable, "-c", probe])
+    outer = ("link", "--rate", "10Mbit/s", "--delay", "20ms", "--quiet", "--ground", program(ECHO), "--")
+    done = skybraid(*outer, "sh", "-c", f'{words} "$SKYBRAID_GROUND"')
+    assert done.returncode == 0, done.stderr
+    assert 100 <= float(done.stdout) < 120
+
+
+def test_a_link_without_a_rate_is_refused(skybraid: Command) -> None:
+    done = skybraid("link", "--uplink-rate", "1Mbit/s", "--", "true")
+    assert done.returncode == 2
+    assert "no rate of the downlink, expected --rate or --downlink-rate" in done.stderr
+
+
+def test_json_of_a_link_is_one_value_beside_what_the_program_prints(skybraid: Command) -> None:
+    done = skybraid("link", "--rate", "1Mbit/s", "--json", "--", "echo", "words of the program")
+    assert done.returncode == 0, done.stderr
+    assert {"command", "exit", "seconds", "links", "emulation"} == set(json.loads(done.stdout))
+    assert "words of the program" in done.stderr
+
+
+def test_an_ordinary_user_flies_too(flight: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("becoming another user needs root and setpriv")
+    place = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
+    try:
+        shutil.copy(flight, place / "flight.toml")
+        os.chown(place, 65534, 65534)
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        reads = [*user, sys.executable, "-c", "import skybraid"]
+        if subprocess.run(reads, cwd=place, capture_output=True, check=False).returncode:
+            pytest.skip("another user cannot read this Python")
+        words = [*user, sys.executable, "-m", "skybraid", "emulate", "flight.toml", "--out", "result", "--quiet"]
+        variables = {**os.environ, control.FOLDER: str(place / "control"), "HOME": str(place)}
+        done = subprocess.run(words, cwd=place, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        if "cannot make a user namespace" in done.stderr:
+            pytest.skip(done.stderr.strip())
+        assert done.returncode == 0, done.stderr
+        assert (place / "result" / "summary.json").stat().st_uid == 65534
+    finally:
+        shutil.rmtree(place)
