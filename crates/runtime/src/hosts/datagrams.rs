@@ -288,7 +288,11 @@ fn allow_fragments(socket: &Socket, local: SocketAddr) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use skybraid_transport::segment::{Body, Datagram};
+    use skybraid_transport::{
+        Class, Endpoint, Message, PathInfo, Protocol as Wires, Role, TransportConfig,
+    };
     use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 
     const NOW: Instant = Instant::from_millis(5_000);
@@ -344,6 +348,42 @@ mod tests {
             }
             let expected = |path| (0..50).map(move |number| (path, 2 * number + u32::from(path)));
             assert_eq!(seen, expected(0).chain(expected(1)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn endpoints_speak_to_each_other_over_sockets() {
+        for protocol in Wires::ALL {
+            let config = TransportConfig { protocol, tx_queue: 500, ..TransportConfig::default() };
+            let mut sockets = sides(2, false);
+            let paths = [PathInfo::default(); 2];
+            let mut ends =
+                [Role::Client, Role::Server].map(|it| Endpoint::new(&config, &paths, it));
+            let clock = Clock::starting_now();
+            for id in 0..50 {
+                let (class, deadline) = (Class::Data, None);
+                let message = Message { stream: 0, id, class, bytes: 3_000, deadline };
+                ends[0].write(clock.now(), message);
+            }
+            let mut delivered = Vec::new();
+            while delivered.len() < 50 {
+                assert!(clock.now() < Instant::from_millis(5_000), "{protocol:?}: {delivered:?}");
+                for (end, sockets) in ends.iter_mut().zip(&mut sockets) {
+                    let now = clock.now();
+                    let take = |path, _, it: &Segment, _: &[u8]| end.receive(now, path, it);
+                    sockets.receive(now, take).unwrap();
+                    end.wake(now);
+                    while let Some(transmit) = end.poll_send(now) {
+                        let sent = sockets.send(transmit.path, 1, &transmit.segment).unwrap();
+                        assert_eq!(sent, Sent::Left);
+                    }
+                    while let Some(message) = end.poll_delivered() {
+                        delivered.push(message.id);
+                    }
+                }
+            }
+            delivered.sort_unstable();
+            assert_eq!(delivered, (0..50).collect::<Vec<_>>(), "{protocol:?}");
         }
     }
 
