@@ -291,10 +291,6 @@ def _peer_option() -> int:
     return socket.SO_PEERCRED
 
 
-def rerun_inside(more: dict[str, str]) -> int:
-    """Runs this very command line again inside a sandbox, and gives its exit code.
-
-    Args:
-        more: further variables of its environment.
-    """
-    return _core.reenter([sys.executable, "-m", "skybraid", *sys.argv[1:]], environment() | more)
+def rerun_inside() -> int:
+    """Runs this very command line again inside a sandbox, and gives its exit code."""
+    return _core.reenter([sys.executable, "-m", "skybraid", *sys.argv[1:]], environment())

@@ -53,7 +53,8 @@ DIRECTIONS = ("uplink", "downlink")
 
 _STDIN = "-"
 _NODE = "SKYBRAID_NODE"
-_NESTED = "SKYBRAID_NESTED"
+_DEPTH = "SKYBRAID_DEPTH"
+"""How many emulations surround a program; each node has it in its environment."""
 _LONGEST = "8760h"
 
 ScenarioFile = Annotated[str, typer.Argument(help="The scenario, a TOML file; - reads it.", metavar="SCENARIO")]
@@ -190,7 +191,7 @@ def link(
     )
     _enter_sandbox()
     answer = _stdout_to_stderr() if as_json else None
-    with _running(chosen, seed, ground_here=_NESTED in os.environ) as emulation:
+    with _running(chosen, seed, nested=int(os.environ.get(_DEPTH, 0))) as emulation:
         others: dict[str, Program] = {}
         if ground is not None:
             others["ground"] = emulation.start("ground", *shell_command(emulation, "ground", ground), None)
@@ -228,8 +229,7 @@ def link_scenario(
 def _enter_sandbox() -> None:
     """Goes on inside a sandbox; outside, this never returns."""
     if not _core.inside_sandbox():
-        nested = {_NESTED: "1"} if _NODE in os.environ else {}
-        raise typer.Exit(control.rerun_inside(nested))
+        raise typer.Exit(control.rerun_inside())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
 
@@ -253,12 +253,12 @@ def _told(name: str, *, shown: bool, live_: bool, bounded: bool) -> Iterator[Pro
 
 @contextlib.contextmanager
 def _running(
-    scenario: Scenario, seed: int | None, *, ipv6: bool = False, ground_here: bool = False
+    scenario: Scenario, seed: int | None, *, ipv6: bool = False, nested: int = 0
 ) -> Iterator[Emulation]:
     number = scenario.seed if seed is None else seed
     with control.own_socket(scenario.name) as socket:
         emulation = _core.Emulation(
-            scenario.native, number, [], control=str(socket), ipv6=ipv6, ground_here=ground_here
+            scenario.native, number, [], control=str(socket), ipv6=ipv6, nested=nested
         )
         control.announce(socket, emulation)
         yield emulation
