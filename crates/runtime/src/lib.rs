@@ -4,4 +4,5 @@
 
 pub mod capture;
 pub mod clock;
+pub mod control;
 pub mod forward;
