@@ -5,7 +5,7 @@
 pub mod capture;
 pub mod clock;
 pub mod command;
-mod control;
+pub mod control;
 pub mod emulation;
 pub mod forward;
 pub mod hosts;

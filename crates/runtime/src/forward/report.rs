@@ -72,6 +72,8 @@ pub struct Forwarded {
     pub cpu: Duration,
     /// Frames that are missing in the captures because the disk was too slow.
     pub uncaptured: u64,
+    /// Why the captures end early, if they do.
+    pub capture_error: Option<std::io::Error>,
 }
 
 impl Forwarded {
@@ -124,7 +126,8 @@ mod tests {
             let late = if number < 90 { 2000 } else { 20 };
             result.lateness.add(Duration::from_micros(late));
         }
-        result.accounts = vec![Account { received: 10_000, delivered: 10_000, ..Account::default() }];
+        result.accounts =
+            vec![Account { received: 10_000, delivered: 10_000, ..Account::default() }];
         assert_eq!(result.doubtful(), None);
         for _ in 0..100 {
             result.lateness.add(Duration::from_micros(1500));
