@@ -156,7 +156,8 @@ impl End {
                     let record = self.gets.and_then(|gets| outcome.flows.get(gets));
                     let written = record.map_or(0, |record| record.next_id());
                     self.incoming.end(written).map_err(Trouble::Framing)?;
-                    self.finished |= self.answers;
+                    // What it has to answer is answered already.
+                    self.finished = true;
                 }
                 Ok(length) => {
                     total += length;

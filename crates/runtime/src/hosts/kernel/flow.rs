@@ -381,12 +381,12 @@ impl KernelFlow {
     }
 
     fn error(&self, trouble: Trouble) -> KernelError {
-        let (flow, vehicle, ground) = (self.name.clone(), self.vehicle, self.ground);
+        let flow = self.name.clone();
+        let ends = format!("vehicle {}, ground {}", self.vehicle, self.ground);
         match trouble {
-            Trouble::Framing(error) => KernelError::Framing { flow, vehicle, ground, error },
+            Trouble::Framing(error) => KernelError::Framing { flow, ends, error },
             Trouble::Io(doing, error) => {
-                let reason = error.to_string();
-                KernelError::Connection { flow, vehicle, ground, doing, reason }
+                KernelError::Connection { flow, ends, doing, reason: error.to_string() }
             }
         }
     }

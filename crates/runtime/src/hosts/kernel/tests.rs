@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::{TimeSpec, TimeValLike};
 use skybraid_host::record::FlowRecord;
 use skybraid_host::{FlowSetup, Host, Outcome};
 use skybraid_traffic::TrafficConfig;
@@ -124,8 +125,8 @@ fn wait(interest: &[Interest], span: Duration) {
         PollFd::new(descriptor, flags(wish))
     };
     let mut polled: Vec<PollFd<'_>> = interest.iter().map(polled).collect();
-    let ms = (span.as_nanos().max(0) + 999_999) / 1_000_000;
-    poll(&mut polled, PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX)).unwrap();
+    let span = TimeSpec::nanoseconds(span.as_nanos().max(0));
+    ppoll(&mut polled, Some(span), None).unwrap();
 }
 
 /// Runs `setup` to its end.
