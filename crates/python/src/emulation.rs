@@ -12,7 +12,7 @@ use skybraid_runtime::emulation::{self, Emulated, EmulationError, Options};
 use skybraid_runtime::sandbox;
 use skybraid_units::{Duration, Instant, Seed};
 
-use crate::error::{Interrupted, SkybraidError, bad_input, from_system};
+use crate::error::{SkybraidError, bad_input, from_system};
 use crate::run::{Run, record};
 use crate::scenario::Scenario;
 

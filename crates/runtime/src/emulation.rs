@@ -4,8 +4,11 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
+use serde_json::{Map, Value};
 use skybraid_host::record::Outcome;
 use skybraid_host::{PathSetup, Setup};
 use skybraid_link::{Direction, Link, LinkConfig, QueueConfig, RateSource};
@@ -93,11 +96,7 @@ impl Emulation {
     ///
     /// # Errors
     /// A right or a kernel feature is missing.
-    pub fn build(
-        setup: Setup,
-        around: &Around,
-        options: Options,
-    ) -> Result<Self, EmulationError> {
+    pub fn build(setup: Setup, around: &Around, options: Options) -> Result<Self, EmulationError> {
         let plan = plan(&setup, around);
         let plan = match options.nested {
             0 => plan,
@@ -179,7 +178,7 @@ impl Emulation {
         let load = Load::open(&self.setup, &place, clock)?;
         let controls = work.forwarder.controls();
         let mut watch = |now| watch(now) && !work.is_stopped();
-        let flown = load.run(&mut watch, &|| 0)?;
+        let flown = load.run(&mut watch, &|| controls.on_the_way())?;
         let mut forwarded = work.end()?;
         let mut outcome = flown.outcome;
         self.add_links(&mut outcome, &mut forwarded);
@@ -216,13 +215,25 @@ impl Emulation {
             record: forward::Record { links: record.links, packets: record.packets },
             classifier: Some(Box::new(hosts::flow_of)),
             seed: self.setup.seed,
+            captures: self.options.captures.clone(),
             ..forward::Options::new(clock)
         };
         let forwarder = self.testbed.emulator.run(|| Forwarder::start(lanes, options))??;
+        let stopped = Arc::new(AtomicBool::new(false));
         let server = self.options.control.as_deref().map(|path| {
-            Server::start(path, forwarder.controls())
+            let stop = Arc::clone(&stopped);
+            let stop = move || stop.store(true, Ordering::Release);
+            Server::start(path, forwarder.controls(), self.facts(), stop)
         });
-        Ok(Work { forwarder, server: server.transpose()? })
+        Ok(Work { forwarder, server: server.transpose()?, stopped })
+    }
+
+    /// What the control socket tells besides how the links stand: where the nodes' networks are, seen from
+    /// this process.
+    fn facts(&self) -> Map<String, Value> {
+        let nodes = self.testbed.nodes.iter();
+        let places = nodes.map(|node| (node.name.clone(), node.namespace.path().into()));
+        Map::from_iter([("namespaces".to_string(), Value::Object(places.collect()))])
     }
 
     /// Adds what the forwarder recorded of the scenario's paths; other lanes are left out.
@@ -248,12 +259,13 @@ impl Emulation {
 struct Work {
     forwarder: Forwarder,
     server: Option<Server>,
+    /// Somebody said so through the control socket.
+    stopped: Arc<AtomicBool>,
 }
 
 impl Work {
-    /// Somebody said so through the control socket.
     fn is_stopped(&self) -> bool {
-        self.server.as_ref().is_some_and(Server::is_stopped)
+        self.stopped.load(Ordering::Acquire)
     }
 
     fn end(self) -> io::Result<Forwarded> {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration as StdDuration;
 
 use bed::Bed;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use skybraid_link::{Link, LinkConfig, RateSource};
 use skybraid_runtime::clock::Clock;
 use skybraid_runtime::control::Server;
@@ -68,7 +68,7 @@ fn a_path_is_cut_set_and_reset_by_hand() {
     let stop = move || {
         count.fetch_add(1, Ordering::Relaxed);
     };
-    let server = Server::start(&path, forwarder.controls(), stop).unwrap();
+    let server = Server::start(&path, forwarder.controls(), Map::new(), stop).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let (mut client, mut other) = (Client::connect(&path), Client::connect(&path));
 
@@ -108,7 +108,7 @@ fn whoever_watches_is_told_every_half_second_and_a_client_that_does_not_read_har
     let Some(bed) = Bed::new(&[1500]) else { return };
     let forwarder = forwarder(&bed);
     let path = place("watch");
-    let _server = Server::start(&path, forwarder.controls(), || {}).unwrap();
+    let _server = Server::start(&path, forwarder.controls(), Map::new(), || {}).unwrap();
     // Asks on and reads nothing, until the server drops it.
     let deaf = std::thread::spawn({
         let mut deaf = UnixStream::connect(&path).unwrap();
@@ -135,7 +135,7 @@ fn only_a_socket_at_which_nobody_answers_is_replaced() {
     let Some(bed) = Bed::new(&[1500]) else { return };
     let forwarder = forwarder(&bed);
     let path = place("place");
-    let start = || Server::start(&path, forwarder.controls(), || {});
+    let start = || Server::start(&path, forwarder.controls(), Map::new(), || {});
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let server = start().unwrap();

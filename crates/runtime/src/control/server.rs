@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::request::{Request, status};
 use crate::forward::Controls;
@@ -36,19 +36,32 @@ pub struct Server {
 /// What every client may touch.
 struct Access {
     controls: Controls,
+    facts: Map<String, Value>,
     stop: Box<dyn Fn() + Send + Sync>,
     ended: Arc<AtomicBool>,
 }
 
+impl Access {
+    /// How the paths stand, with the facts.
+    fn status(&self) -> Value {
+        let mut status = status(&self.controls.snapshot());
+        if let Some(fields) = status.as_object_mut() {
+            fields.extend(self.facts.clone());
+        }
+        status
+    }
+}
+
 impl Server {
-    /// Listens at `path`, for the user alone. `stop` is called when a client asks for the run's end. A
-    /// socket that is there already is replaced if nobody answers at it.
+    /// Listens at `path`, for the user alone. `facts` are told with every status. `stop` is called when a
+    /// client asks for the run's end. A socket that is there already is replaced if nobody answers at it.
     ///
     /// # Errors
     /// Another run answers at the path, something that is no socket is there, or it cannot be made.
     pub fn start(
         path: &Path,
         controls: Controls,
+        facts: Map<String, Value>,
         stop: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
         make_room(path)?;
@@ -60,7 +73,8 @@ impl Server {
         set_permissions(path, Permissions::from_mode(0o600)).map_err(told)?;
         listener.set_nonblocking(true).map_err(told)?;
         let ended = Arc::new(AtomicBool::new(false));
-        let access = Arc::new(Access { controls, stop: Box::new(stop), ended: Arc::clone(&ended) });
+        let access =
+            Arc::new(Access { controls, facts, stop: Box::new(stop), ended: Arc::clone(&ended) });
         let thread = std::thread::Builder::new().name("control".into());
         let thread = thread.spawn(move || accept(&listener, &access))?;
         Ok(Self { path: path.to_owned(), ended, thread: Some(thread) })
@@ -140,7 +154,7 @@ fn serve(mut stream: UnixStream, access: &Access) -> io::Result<()> {
             *left -= 1;
             if *left == 0 {
                 *left = WATCH_EVERY;
-                say(&mut stream, &status(&access.controls.snapshot()))?;
+                say(&mut stream, &access.status())?;
             }
         }
     }
@@ -165,9 +179,9 @@ fn answer(line: &[u8], access: &Access, watch: &mut Option<u32>) -> Value {
         }
         Request::Watch {} => {
             *watch = Some(WATCH_EVERY);
-            status(&access.controls.snapshot())
+            access.status()
         }
-        _ => status(&access.controls.snapshot()),
+        _ => access.status(),
     }
 }
 

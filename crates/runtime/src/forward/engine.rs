@@ -154,6 +154,7 @@ impl Engine {
                 self.sample(now);
             }
             self.take_orders();
+            self.desk.tell_on_the_way(self.stages.iter().map(|stage| stage.waiting.len()).sum());
             if !more {
                 self.wait();
             }

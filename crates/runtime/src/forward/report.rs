@@ -64,7 +64,7 @@ pub struct Forwarded {
     pub accounts: Vec<Account>,
     /// Packets, if they were asked for.
     pub packets: Vec<PacketRow>,
-    /// Packets of known flows that were lost, by flow and in the order of [`Cause::ALL`].
+    /// Packets with data of known flows that were lost, by flow and in the order of [`Cause::ALL`].
     pub lost_by_flow: Vec<[u64; Cause::ALL.len()]>,
     /// How punctually packets left.
     pub lateness: Lateness,

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use nix::poll::{PollFd, PollFlags};
 use skybraid_host::Outcome;
 use skybraid_transport::{Delivered, PathId};
 use skybraid_units::{Duration, Instant};
@@ -25,6 +26,16 @@ pub struct Interest<'a> {
     pub readable: bool,
     /// … is worth a step when it can be written.
     pub writable: bool,
+}
+
+impl<'a> Interest<'a> {
+    /// In the form that `poll` takes.
+    pub fn polled(&self) -> PollFd<'a> {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::POLLIN, self.readable);
+        flags.set(PollFlags::POLLOUT, self.writable);
+        PollFd::new(self.socket, flags)
+    }
 }
 
 /// What went wrong at an end.

@@ -1,9 +1,9 @@
 //! Flows over loopback, within one process and without rights.
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::{PollFd, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
 use skybraid_host::record::FlowRecord;
 use skybraid_host::{FlowSetup, Host, Outcome};
@@ -112,19 +112,8 @@ impl Run {
     }
 }
 
-#[allow(unsafe_code, reason = "descriptors of the flow's own sockets, which outlive the call")]
 fn wait(interest: &[Interest], span: Duration) {
-    let flags = |wish: &Interest| {
-        let readable = if wish.readable { PollFlags::POLLIN } else { PollFlags::empty() };
-        let writable = if wish.writable { PollFlags::POLLOUT } else { PollFlags::empty() };
-        readable | writable
-    };
-    let polled = |wish: &Interest| {
-        // SAFETY: the flow keeps its sockets open at least until its next step.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(wish.descriptor) };
-        PollFd::new(descriptor, flags(wish))
-    };
-    let mut polled: Vec<PollFd<'_>> = interest.iter().map(polled).collect();
+    let mut polled: Vec<PollFd<'_>> = interest.iter().map(Interest::polled).collect();
     let span = TimeSpec::nanoseconds(span.as_nanos().max(0));
     ppoll(&mut polled, Some(span), None).unwrap();
 }
