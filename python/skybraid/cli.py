@@ -15,6 +15,7 @@ import typer
 from skybraid import __version__, algorithms, registry
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
+from skybraid import probe as probe_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
@@ -44,6 +45,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(traces_room.app, name="trace")
+app.add_typer(probe_room.app, name="probe")
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
