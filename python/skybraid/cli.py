@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid import __version__, algorithms, registry
+from skybraid import __version__, algorithms, chavali, registry
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
 from skybraid import probe as probe_room
@@ -46,6 +46,7 @@ app = typer.Typer(
 )
 app.add_typer(traces_room.app, name="trace")
 app.add_typer(probe_room.app, name="probe")
+app.command(name="import-lines")(chavali.import_lines)
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

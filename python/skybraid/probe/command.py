@@ -11,7 +11,7 @@ import typer
 
 from skybraid.folder import write_whole
 from skybraid.probe import echo, tcp
-from skybraid.probe.measure import Measurement, ProbeError, Row, repeat, seconds, size_bytes
+from skybraid.probe.measure import Measurement, ProbeError, Row, quic_module, repeat, seconds, size_bytes
 from skybraid.probe.site import MOST_OBJECTS, Site, place
 
 PORT, QUIC_PORT = 8080, 8081
@@ -37,8 +37,6 @@ Wait = Annotated[str, typer.Option(help="How long to try again while nothing lis
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Out = Annotated[Path | None, typer.Option(help="Also write the samples as CSV.", metavar="FILE.csv")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-
-EXIT_CODES = "Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured."
 
 
 @app.command()
@@ -234,11 +232,10 @@ def _measure(
 
 
 def _quic() -> ModuleType:
-    try:
-        from skybraid.probe import quic
-    except ModuleNotFoundError as error:
-        raise ProbeError("QUIC: found no aioquic, expected it with pip install 'skybraid[quic]'") from error
-    return quic
+    module = quic_module()
+    if module is None:
+        raise ProbeError("QUIC: found no aioquic, expected it with pip install 'skybraid[quic]'")
+    return module
 
 
 def _page_words(url: str) -> Callable[[list[Row]], str]:

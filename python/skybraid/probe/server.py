@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from skybraid.probe.echo import Echo
-from skybraid.probe.measure import ProbeError
+from skybraid.probe.measure import ProbeError, quic_module
 from skybraid.probe.site import REASONS, Site
 from skybraid.probe.tcp import MPTCP
 
@@ -33,6 +33,8 @@ class Server:
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
+        # Before anything is bound: what arrives meanwhile would wait and be answered late.
+        over_quic = quic_module()
         stream, datagram, quic = self._bind()
         async with contextlib.AsyncExitStack() as stack:
             server = await asyncio.start_server(self._accepted, sock=stream)
@@ -42,14 +44,12 @@ class Server:
             protocols = "HTTP/1.1 over MPTCP and TCP" if stream.proto == MPTCP else "HTTP/1.1 over TCP"
             where = f"{_bracketed(self._host)}:{stream.getsockname()[1]}"
             words = f"{protocols} and UDP echo on {where}"
-            try:
-                from skybraid.probe import quic as quic_side
-            except ModuleNotFoundError:
+            if over_quic is None:
                 quic.close()
                 words += "; no HTTP/3 without pip install 'skybraid[quic]'"
             else:
                 port = quic.getsockname()[1]
-                transport = await quic_side.listen(quic, self._site, self._think_s)
+                transport = await over_quic.listen(quic, self._site, self._think_s)
                 stack.callback(transport.close)
                 words += f", HTTP/3 on UDP port {port}"
             told(words)
