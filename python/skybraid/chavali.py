@@ -111,7 +111,7 @@ def _several(
 
 
 def _delay_ms(option: str, text: str) -> float:
-    expected = 'whole ms; a delay that changes has its place in the scenario: delay = { steps = [["0s", "9ms"], …] }'
+    expected = 'ms; a delay that changes has its place in the scenario: delay = { steps = [["0s", "9ms"], …] }'
     return _number(option, text, expected)
 
 
