@@ -249,7 +249,9 @@ def _words(line: str) -> Iterator[tuple[str, str]]:
             continue
         letter, text = rest[0], rest[1:]
         if letter not in OPTIONS:
-            known = " ".join(f"-{name}" for name in sorted({*OPTIONS, *SWITCHES}, key=str.lower))
+            known = " ".join(
+                f"-{name}" for name in sorted({*OPTIONS, *SWITCHES}, key=lambda name: (name.lower(), name))
+            )
             raise LineError(f"-{letter}: found an unknown option, expected one of {known}")
         if not text and at < len(words):
             text = words[at]

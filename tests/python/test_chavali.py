@@ -94,7 +94,13 @@ def test_thirty_seconds_of_twenty_megabits_come_down_after_the_priming() -> None
 def test_what_a_line_leaves_out_is_the_testbeds_default() -> None:
     # Source: README of KaushikChavali/cellular-satcom-emulator, table of parameters.
     found = one("")
-    expected = {"orbit": "GEO", "route": "LTE", "scheduler": "default", "congestion": "lia", "end_congestion": "rrrr"}
+    expected: dict[str, Any] = {
+        "orbit": "GEO",
+        "route": "LTE",
+        "scheduler": "default",
+        "congestion": "lia",
+        "end_congestion": "rrrr",
+    }
     expected |= {"path_manager": "fullmesh", "attenuation_db": 0, "runs": 1, "timing_runs": 4, "priming_s": 5}
     expected |= {"rates_mbps": (20, 5), "ground_delays_ms": (0, 0, 0), "initial_windows": (10, 10, 10, 10)}
     expected |= {"dumped_packets": 0, "off": frozenset(), "given": ""}
@@ -197,7 +203,7 @@ def test_what_a_line_measures_besides_has_its_probe() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("-N 1 -K 3", "-K: found an unknown option, expected one of -A -b"),
+        ("-N 1 -K 3", "-K: found an unknown option, expected one of -A -B -b"),
         ("-O HEO", "-O: found HEO, expected one of LEO, MEO, GEO"),
         ("-S blst", "-S: found blst, expected one of default, roundrobin, redundant, blest"),
         ("-c bbr", "-c: found bbr, expected one of lia, olia, balia, wvegas, reno, cubic"),

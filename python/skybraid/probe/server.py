@@ -76,7 +76,8 @@ class Server:
                 if self._port == 0 and error.errno == errno.EADDRINUSE and attempt + 1 < _ATTEMPTS:
                     continue
                 ports = f"ports {self._port} and {self._port + 1} of {self._host}"
-                raise ProbeError(f"{ports}: cannot listen: {error.strerror}; another --port may be free") from error
+                mend = "another --port may be free" if error.errno == errno.EADDRINUSE else "try --host 0.0.0.0"
+                raise ProbeError(f"{ports}: cannot listen: {error.strerror}; {mend}") from error
             return bound[0], bound[1], bound[2]
         raise AssertionError
 
