@@ -50,9 +50,9 @@ def serve(
     think: Annotated[str, typer.Option(help="Time before each answer over HTTP.", metavar="TIME")] = "0ms",
     quiet: Quiet = False,
 ) -> None:
-    """Answer the other probes until SIGTERM or Ctrl-C: HTTP/1.1, HTTP/3 and an echo over UDP.
+    """Answer the other probes.
 
-    HTTP offers a page at /, one of your own at /page?objects=10&bytes=50kB, and /bytes/SIZE.
+    Until SIGTERM or Ctrl-C: HTTP/1.1, HTTP/3 and an echo over UDP. HTTP offers a page at /, one of your own at /page?objects=10&bytes=50kB, and /bytes/SIZE.
     """
     from skybraid.probe.server import Server
 
@@ -75,7 +75,7 @@ def ping(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure round trips of UDP datagrams and how many are lost.
+    """Measure round trips and loss of UDP datagrams.
 
     Exit code: 0 measured, 1 some runs failed, 2 nothing came back.
     """
@@ -107,9 +107,9 @@ def connect(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure how long it takes to establish a connection of TCP or MPTCP.
+    """Measure the establishment of connections.
 
-    Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
+    Of TCP, or of MPTCP where both ends have it. Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
     """
     timeout_s = seconds(timeout, "--timeout")
 
@@ -136,9 +136,9 @@ def http(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure a web page over HTTP/1.1: connection, time to first byte, whole page with its objects, goodput.
+    """Measure a web page over HTTP/1.1.
 
-    All times count from the beginning of the connection's establishment. Exit code: 0 measured, 1 some
+    The connection, the time to first byte, the whole page with its objects, and the goodput. All times count from the beginning of the connection's establishment. Exit code: 0 measured, 1 some
     runs failed, 2 nothing could be measured.
     """
     timeout_s = seconds(timeout, "--timeout")
@@ -162,9 +162,9 @@ def http3(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure a web page over HTTP/3: the same over one connection of QUIC, on a single path.
+    """Measure a web page over HTTP/3.
 
-    Certificates are not checked. Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
+    The same as `http`, over one connection of QUIC on a single path. Certificates are not checked. Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
     """
     quic = _quic()
     timeout_s = seconds(timeout, "--timeout")
@@ -188,9 +188,9 @@ def quic_bulk(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Download as much as QUIC takes for a while, and measure the goodput.
+    """Measure bulk transfer over QUIC.
 
-    The protocol runs in Python, which bounds the rate. Exit code: 0 measured, 1 some runs failed, 2 nothing
+    Downloads as much as the connection takes for a while. The protocol runs in Python, which bounds the rate. Exit code: 0 measured, 1 some runs failed, 2 nothing
     could be measured.
     """
     quic = _quic()
