@@ -52,7 +52,8 @@ def serve(
 ) -> None:
     """Answer the other probes.
 
-    Until SIGTERM or Ctrl-C: HTTP/1.1, HTTP/3 and an echo over UDP. HTTP offers a page at /, one of your own at /page?objects=10&bytes=50kB, and /bytes/SIZE.
+    Until SIGTERM or Ctrl-C: HTTP/1.1, HTTP/3 and an echo over UDP. HTTP offers a page at /, one of your own
+    at /page?objects=10&bytes=50kB, and /bytes/SIZE.
     """
     from skybraid.probe.server import Server
 
@@ -109,7 +110,8 @@ def connect(
 ) -> None:
     """Measure the establishment of connections.
 
-    Of TCP, or of MPTCP where both ends have it. Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
+    Of TCP, or of MPTCP where both ends have it. Exit code: 0 measured, 1 some runs failed, 2 nothing could
+    be measured.
     """
     timeout_s = seconds(timeout, "--timeout")
 
@@ -138,8 +140,9 @@ def http(
 ) -> None:
     """Measure a web page over HTTP/1.1.
 
-    The connection, the time to first byte, the whole page with its objects, and the goodput. All times count from the beginning of the connection's establishment. Exit code: 0 measured, 1 some
-    runs failed, 2 nothing could be measured.
+    The connection, the time to first byte, the whole page with its objects, and the goodput. All times
+    count from the beginning of the connection's establishment. Exit code: 0 measured, 1 some runs failed, 2
+    nothing could be measured.
     """
     timeout_s = seconds(timeout, "--timeout")
     page = place(tcp.joined(url, objects, bytes_), "http", 80)
@@ -164,7 +167,8 @@ def http3(
 ) -> None:
     """Measure a web page over HTTP/3.
 
-    The same as `http`, over one connection of QUIC on a single path. Certificates are not checked. Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
+    The same as `http`, over one connection of QUIC on a single path. Certificates are not checked. Exit
+    code: 0 measured, 1 some runs failed, 2 nothing could be measured.
     """
     quic = _quic()
     timeout_s = seconds(timeout, "--timeout")
@@ -190,8 +194,8 @@ def quic_bulk(
 ) -> None:
     """Measure bulk transfer over QUIC.
 
-    Downloads as much as the connection takes for a while. The protocol runs in Python, which bounds the rate. Exit code: 0 measured, 1 some runs failed, 2 nothing
-    could be measured.
+    Downloads as much as the connection takes for a while. The protocol runs in Python, which bounds the
+    rate. Exit code: 0 measured, 1 some runs failed, 2 nothing could be measured.
     """
     quic = _quic()
     for_s, timeout_s = seconds(for_, "--for"), seconds(timeout, "--timeout")
