@@ -98,7 +98,7 @@ class Emulation:
         captures: str | None = ...,
         control: str | None = ...,
         ipv6: bool = ...,
-        ground_here: bool = ...,
+        nested: int = ...,
     ) -> None: ...
     @property
     def nodes(self) -> list[str]: ...

@@ -34,6 +34,9 @@ FOLDER = "SKYBRAID_CONTROL"
 LABEL = "SKYBRAID_PID"
 """Environment: number of the process that was started, as it is outside of the sandbox."""
 
+DEPTH = "SKYBRAID_DEPTH"
+"""Environment: how many emulations this one was started in; 0 for one that was not."""
+
 _ANSWER_S = 5.0
 _LONGEST_NAME = 40
 _LONGEST_START_S = 60.0
@@ -86,10 +89,15 @@ def own_label(name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What a command hands on to itself inside the sandbox: where sockets lie, and its number."""
+    """What a command hands on to itself inside the sandbox: where sockets lie, its number, how deep it is."""
     outer = os.environ.get(LABEL)
     number = str(os.getpid()) if outer is None else f"{outer}.{os.getpid()}"
-    return {FOLDER: str(folder()), LABEL: number}
+    return {FOLDER: str(folder()), LABEL: number, DEPTH: str(depth() + 1 if DEPTH in os.environ else 0)}
+
+
+def depth() -> int:
+    """How many emulations this one was started in."""
+    return int(os.environ.get(DEPTH, "0"))
 
 
 @contextlib.contextmanager
@@ -153,12 +161,20 @@ def announce(path: Path, emulation: Emulation) -> None:
         path: the socket's.
         emulation: whose nodes.
     """
-    places = {node: emulation.namespace(node) for node in dict.fromkeys([*emulation.nodes, "ground"])}
+    places = {
+        node: {
+            "namespace": emulation.namespace(node),
+            "environment": emulation.environment(node) | {DEPTH: str(depth()), LABEL: path.stem.rpartition("-")[2]},
+        }
+        for node in dict.fromkeys([*emulation.nodes, "ground"])
+    }
     path.with_suffix(_PLACES).write_text(json.dumps(places), encoding="utf-8")
 
 
-def namespaces(running: Running, node: str) -> list[str]:
-    """Files below /proc that stand for a node of a running emulation: its user namespace, if it has one, its network.
+def place(running: Running, node: str) -> tuple[list[str], dict[str, str]]:
+    """A node of a running emulation: files below /proc that stand for its namespaces, and what programs find there.
+
+    The files are those of the user namespace, if it has one, and of the network.
 
     Raises:
         EmulationError: there is no such node, or the emulation has ended.
@@ -166,14 +182,15 @@ def namespaces(running: Running, node: str) -> list[str]:
     with Client(running.socket) as client:
         process = Path("/proc") / str(client.peer())
     try:
-        places: dict[str, str] = json.loads(running.socket.with_suffix(_PLACES).read_text(encoding="utf-8"))
+        places: dict[str, Any] = json.loads(running.socket.with_suffix(_PLACES).read_text(encoding="utf-8"))
         if node not in places:
             raise EmulationError(f"--node: found {node}, expected one of {', '.join(places)}")
         user = process / "ns" / "user"
         users = [] if user.samefile("/proc/self/ns/user") else [str(user)]
     except OSError as error:
         raise EmulationError(f"{running.label}: cannot go there: {error}") from error
-    return [*users, str(process / "fd" / Path(places[node]).name)]
+    found = places[node]
+    return [*users, str(process / "fd" / Path(found["namespace"]).name)], found["environment"]
 
 
 def _sockets() -> list[Running]:
@@ -291,10 +308,6 @@ def _peer_option() -> int:
     return socket.SO_PEERCRED
 
 
-def rerun_inside(more: dict[str, str]) -> int:
-    """Runs this very command line again inside a sandbox, and gives its exit code.
-
-    Args:
-        more: further variables of its environment.
-    """
-    return _core.reenter([sys.executable, "-m", "skybraid", *sys.argv[1:]], environment() | more)
+def rerun_inside() -> int:
+    """Runs this very command line again inside a sandbox, and gives its exit code."""
+    return _core.reenter([sys.executable, "-m", "skybraid", *sys.argv[1:]], environment())

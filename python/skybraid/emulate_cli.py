@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 DIRECTIONS = ("uplink", "downlink")
 
 _STDIN = "-"
-_NODE = "SKYBRAID_NODE"
-_NESTED = "SKYBRAID_NESTED"
 _LONGEST = "8760h"
 
 ScenarioFile = Annotated[str, typer.Argument(help="The scenario, a TOML file; - reads it.", metavar="SCENARIO")]
@@ -190,10 +188,12 @@ def link(
     )
     _enter_sandbox()
     answer = _stdout_to_stderr() if as_json else None
-    with _running(chosen, seed, ground_here=_NESTED in os.environ) as emulation:
+    with _running(chosen, seed, nested=control.depth()) as emulation:
         others: dict[str, Program] = {}
         if ground is not None:
-            others["ground"] = emulation.start("ground", *shell_command(emulation, "ground", ground), None)
+            others["ground"] = emulation.start(
+                "ground", *shell_command(emulation, "ground", f"exec </dev/null\n{ground}"), None
+            )
             await_listener(others["ground"])
         variables = {**os.environ, **emulation.environment("vehicle")}
         program = emulation.start("vehicle", command, variables, None)
@@ -228,8 +228,7 @@ def link_scenario(
 def _enter_sandbox() -> None:
     """Goes on inside a sandbox; outside, this never returns."""
     if not _core.inside_sandbox():
-        nested = {_NESTED: "1"} if _NODE in os.environ else {}
-        raise typer.Exit(control.rerun_inside(nested))
+        raise typer.Exit(control.rerun_inside())
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
 
@@ -252,14 +251,10 @@ def _told(name: str, *, shown: bool, live_: bool, bounded: bool) -> Iterator[Pro
 
 
 @contextlib.contextmanager
-def _running(
-    scenario: Scenario, seed: int | None, *, ipv6: bool = False, ground_here: bool = False
-) -> Iterator[Emulation]:
+def _running(scenario: Scenario, seed: int | None, *, ipv6: bool = False, nested: int = 0) -> Iterator[Emulation]:
     number = scenario.seed if seed is None else seed
     with control.own_socket(scenario.name) as socket:
-        emulation = _core.Emulation(
-            scenario.native, number, [], control=str(socket), ipv6=ipv6, ground_here=ground_here
-        )
+        emulation = _core.Emulation(scenario.native, number, [], control=str(socket), ipv6=ipv6, nested=nested)
         control.announce(socket, emulation)
         yield emulation
 
@@ -307,6 +302,6 @@ def _introduce(scenario: Scenario, emulation: Emulation) -> None:
 
 def _join(name: str, node: str) -> None:
     """Goes into a running emulation's node; never returns."""
-    spaces = control.namespaces(control.find(name), node)
-    argv, variables = _interactive({_NODE: node}, node)
+    spaces, variables = control.place(control.find(name), node)
+    argv, variables = _interactive(variables, node)
     raise typer.Exit(_core.enter(spaces, argv, variables))
