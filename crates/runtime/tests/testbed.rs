@@ -8,6 +8,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use bridge::Bridge;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::UdpGsoSegment;
 use skybraid_runtime::command::{Output, Program, exit_code};
 use skybraid_runtime::testbed::{
     Endpoint, EndpointFlags, Limits, Namespace, Network, PathManager, Plan, Route, Rule, Testbed,
@@ -176,6 +178,27 @@ fn a_tcp_connection_crosses_a_segment_in_real_packets_of_the_paths_mtu() {
     assert_eq!(bridge.longest_frame(), 1314);
     let state = testbed.vehicle().namespace.netlink().unwrap().link("narrow").unwrap();
     assert_eq!((state.mtu, state.up), (1300, true));
+}
+
+// QUIC stacks hand the kernel many datagrams at once (`UDP_SEGMENT`, udp(7)).
+#[test]
+fn datagrams_handed_over_together_cross_a_segment_one_by_one() {
+    if !namespaces() {
+        return;
+    }
+    let testbed = Plan::direct(&[("lte", 1500)]).build().unwrap();
+    let bridge = Bridge::over(&testbed);
+    let path = &testbed.paths[0];
+    let near = udp(&testbed, "vehicle", path.vehicle.v4.into());
+    let far = udp(&testbed, "ground", path.ground.v4.into());
+    setsockopt(&near, UdpGsoSegment, &1000).unwrap();
+    near.send_to(&[7; 10_000], far.local_addr().unwrap()).unwrap();
+    let mut buffer = [0; 20_000];
+    for _ in 0..10 {
+        assert_eq!(far.recv(&mut buffer).unwrap(), 1000);
+    }
+    // Ethernet, IPv4 and UDP headers are 42 bytes.
+    assert_eq!(bridge.longest_frame(), 1042);
 }
 
 #[test]

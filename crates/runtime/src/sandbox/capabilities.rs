@@ -58,8 +58,7 @@ pub fn capabilities() -> io::Result<Capabilities> {
     let veth = veth_request();
     let user = in_a_child(|| {
         // SAFETY: in the child of a fork, system calls only.
-        let made = unsafe { libc::unshare(libc::CLONE_NEWUSER) };
-        [if made < 0 { errno() } else { unsafe { maps.write() }.err().unwrap_or(0) }]
+        unsafe { [enter_user_namespace(&maps)] }
     })?;
     let tried = in_a_child(|| {
         // SAFETY: in the child of a fork, system calls only.
@@ -179,6 +178,20 @@ unsafe fn probe(maps: Option<&IdMaps>, veth: &[u8]) -> [i32; 5] {
     results
 }
 
+/// Makes a user namespace and becomes its root.
+///
+/// # Safety
+/// As [`probe`].
+unsafe fn enter_user_namespace(maps: &IdMaps) -> i32 {
+    // SAFETY: as the caller's.
+    unsafe {
+        if libc::unshare(libc::CLONE_NEWUSER) < 0 {
+            return errno();
+        }
+        maps.write().err().unwrap_or(0)
+    }
+}
+
 /// Makes the sandbox's namespaces.
 ///
 /// # Safety
@@ -186,13 +199,9 @@ unsafe fn probe(maps: Option<&IdMaps>, veth: &[u8]) -> [i32; 5] {
 unsafe fn enter(maps: Option<&IdMaps>) -> i32 {
     // SAFETY: as the caller's.
     unsafe {
-        if let Some(maps) = maps {
-            if libc::unshare(libc::CLONE_NEWUSER) < 0 {
-                return errno();
-            }
-            if let Err(error) = maps.write() {
-                return error;
-            }
+        let refused = maps.map_or(0, |maps| enter_user_namespace(maps));
+        if refused != 0 {
+            return refused;
         }
         let spaces = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWNET;
         if libc::unshare(spaces) < 0 { errno() } else { 0 }

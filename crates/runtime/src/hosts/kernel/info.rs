@@ -1,0 +1,337 @@
+//! What the kernel tells of a TCP or MPTCP connection.
+//!
+//! Source: `struct tcp_info` of linux/tcp.h; `struct mptcp_info`, `mptcp_full_info`,
+//! `mptcp_subflow_data`, `mptcp_subflow_addrs` of linux/mptcp.h. They grow at their ends from version to
+//! version; what an older kernel does not tell is zero.
+#![allow(unsafe_code, reason = "an answer of the kernel holds pointers")]
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use skybraid_units::Duration;
+
+use super::option::get;
+
+const SOL_MPTCP: libc::c_int = 284;
+const MPTCP_INFO: libc::c_int = 1;
+const MPTCP_TCPINFO: libc::c_int = 2;
+const MPTCP_SUBFLOW_ADDRS: libc::c_int = 3;
+const MPTCP_FULL_INFO: libc::c_int = 4;
+/// Bit of `mptcpi_flags`: the connection goes on as TCP.
+const FALLBACK: u32 = 1;
+
+/// The most subflows that are looked at; the kernel's path manager opens no more than eight.
+const SUBFLOWS: usize = 16;
+/// Bytes of `struct tcp_info` that are asked for.
+const TCP_INFO_SIZE: usize = 248;
+/// Bytes of `struct mptcp_info` that are asked for.
+const MPTCP_INFO_SIZE: usize = 104;
+/// Bytes of `struct mptcp_subflow_addrs`: two socket addresses.
+const ADDRESSES_SIZE: usize = 256;
+/// Bytes of `struct mptcp_subflow_info`: a number, padding, the addresses.
+const SUBFLOW_INFO_SIZE: usize = 8 + ADDRESSES_SIZE;
+/// Bytes of `struct mptcp_full_info` before the `struct mptcp_info` at its end.
+const FULL_INFO_SIZE: usize = 40;
+/// Bytes of `struct mptcp_subflow_data`.
+const SUBFLOW_DATA_SIZE: usize = 16;
+/// `TCP_INFINITE_SSTHRESH`.
+const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
+/// A TCP connection or a subflow of MPTCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// State of loss recovery (`enum tcp_ca_state`): 0 open, 1 disorder, 2 window reduced, 3 recovery,
+    /// 4 loss.
+    pub recovery: u8,
+    /// Payload bytes of a full segment.
+    pub segment: u32,
+    /// Segments sent and not acknowledged cumulatively.
+    pub unacked: u32,
+    /// … of these, acknowledged selectively.
+    pub sacked: u32,
+    /// … of these, taken for lost.
+    pub lost: u32,
+    /// … of these, sent again.
+    pub retransmitted: u32,
+    /// Largest packet that the path is known to carry.
+    pub path_mtu: u32,
+    /// Smoothed round-trip time in µs; 0 before the first sample.
+    pub srtt_us: u32,
+    /// Deviation of the round-trip time in µs.
+    pub rtt_deviation_us: u32,
+    /// Slow start threshold in segments.
+    pub threshold: u32,
+    /// Congestion window in segments.
+    pub window: u32,
+    /// Segments sent again since the start.
+    pub total_retransmitted: u32,
+    /// Pacing rate in B/s; the largest number for none.
+    pub pacing: u64,
+    /// Bytes acknowledged since the start; the SYN and the FIN count as one each.
+    pub acked_bytes: u64,
+    /// Segments with payload sent since the start, repeated ones included.
+    pub data_segments: u32,
+    /// For how many µs the peer's window kept back data.
+    pub window_blocked_us: u64,
+    /// The window that the peer offers, in bytes.
+    pub peer_window: u32,
+}
+
+impl TcpInfo {
+    /// Reads the kernel's structure, or as much of it as there is.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let u32_at = |offset| u32::from_ne_bytes(array(bytes, offset));
+        let u64_at = |offset| u64::from_ne_bytes(array(bytes, offset));
+        Self {
+            recovery: bytes.get(1).copied().unwrap_or(0),
+            segment: u32_at(16),
+            unacked: u32_at(24),
+            sacked: u32_at(28),
+            lost: u32_at(32),
+            retransmitted: u32_at(36),
+            path_mtu: u32_at(60),
+            srtt_us: u32_at(68),
+            rtt_deviation_us: u32_at(72),
+            threshold: u32_at(76),
+            window: u32_at(80),
+            total_retransmitted: u32_at(100),
+            pacing: u64_at(104),
+            acked_bytes: u64_at(120),
+            data_segments: u32_at(156),
+            window_blocked_us: u64_at(176),
+            peer_window: u32_at(228),
+        }
+    }
+
+    /// Congestion window in bytes.
+    pub fn window_bytes(&self) -> u64 {
+        u64::from(self.window) * u64::from(self.segment)
+    }
+
+    /// Slow start threshold in bytes; the largest number for none.
+    pub fn threshold_bytes(&self) -> u64 {
+        if self.threshold >= NO_THRESHOLD {
+            return u64::MAX;
+        }
+        u64::from(self.threshold) * u64::from(self.segment)
+    }
+
+    /// Smoothed round-trip time; `None` before the first sample.
+    pub fn srtt(&self) -> Option<Duration> {
+        (self.srtt_us > 0).then(|| Duration::from_micros(self.srtt_us.into()))
+    }
+
+    /// Bytes in flight (`tcp_packets_in_flight`): sent, neither acknowledged nor taken for lost, or sent
+    /// again.
+    pub fn in_flight_bytes(&self) -> u64 {
+        let left = self.sacked.saturating_add(self.lost);
+        let segments = self.unacked.saturating_sub(left).saturating_add(self.retransmitted);
+        u64::from(segments) * u64::from(self.segment)
+    }
+
+    /// Segments taken for lost since the start, as far as it can be told: those sent again and those that
+    /// wait for it.
+    pub fn total_lost(&self) -> u64 {
+        let waiting = self.lost.saturating_sub(self.retransmitted);
+        u64::from(self.total_retransmitted) + u64::from(waiting)
+    }
+
+    /// The window is reduced after a loss or mark.
+    pub const fn is_reduced(&self) -> bool {
+        self.recovery >= 2
+    }
+}
+
+/// A subflow of an MPTCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubflowInfo {
+    /// This host's address.
+    pub local: SocketAddr,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// How it stands.
+    pub tcp: TcpInfo,
+}
+
+/// An MPTCP connection as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MptcpInfo {
+    /// It goes on as TCP: the peer or something between does not speak MPTCP.
+    pub fell_back: bool,
+    /// Data sent again on another subflow, in segments.
+    pub reinjections: u32,
+}
+
+impl MptcpInfo {
+    fn parse(bytes: &[u8]) -> Self {
+        let u32_at = |offset| u32::from_ne_bytes(array(bytes, offset));
+        Self { fell_back: u32_at(8) & FALLBACK != 0, reinjections: u32_at(44) }
+    }
+}
+
+/// How a TCP connection stands.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut bytes = [0; TCP_INFO_SIZE];
+    let length = read(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    Ok(TcpInfo::parse(bytes.get(..length).unwrap_or(&bytes)))
+}
+
+/// How an MPTCP connection stands.
+///
+/// A kernel answers this for a connection that has fallen back with the flag or with an error, depending
+/// on its version; both come out as [`MptcpInfo::fell_back`].
+///
+/// # Errors
+/// What the kernel answers otherwise.
+pub fn mptcp_info(socket: BorrowedFd<'_>) -> io::Result<MptcpInfo> {
+    let mut bytes = [0; MPTCP_INFO_SIZE];
+    match read(socket, SOL_MPTCP, MPTCP_INFO, &mut bytes) {
+        Ok(length) => Ok(MptcpInfo::parse(bytes.get(..length).unwrap_or(&bytes))),
+        Err(error) if is_unknown(&error) => Ok(MptcpInfo { fell_back: true, reinjections: 0 }),
+        Err(error) => Err(error),
+    }
+}
+
+/// The subflows of an MPTCP connection, in the order in which they were opened.
+///
+/// # Errors
+/// What the kernel answers; a connection that has fallen back to TCP has none.
+pub fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
+    match full_info(socket) {
+        // Linux before 6.6.
+        Err(error) if is_unknown(&error) => tcp_info_and_addresses(socket),
+        answer => answer,
+    }
+}
+
+/// The kernel does not know an option.
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT))
+}
+
+/// By `MPTCP_FULL_INFO`: everything at one instant.
+fn full_info(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
+    let mut infos = [0_u8; SUBFLOWS * SUBFLOW_INFO_SIZE];
+    let mut tcp = [0_u8; SUBFLOWS * TCP_INFO_SIZE];
+    let mut head = [0_u8; FULL_INFO_SIZE + MPTCP_INFO_SIZE];
+    put(&mut head, 4, &(TCP_INFO_SIZE as u32).to_ne_bytes());
+    put(&mut head, 12, &(SUBFLOW_INFO_SIZE as u32).to_ne_bytes());
+    put(&mut head, 20, &(SUBFLOWS as u32).to_ne_bytes());
+    put(&mut head, 24, &(infos.as_mut_ptr() as u64).to_ne_bytes());
+    put(&mut head, 32, &(tcp.as_mut_ptr() as u64).to_ne_bytes());
+    // SAFETY: through the two pointers the kernel writes as many elements as `head` says, each of the size
+    // that it says; both arrays have room for them and outlive the call.
+    unsafe { get(socket, SOL_MPTCP, MPTCP_FULL_INFO, &mut head) }?;
+    let count = u32::from_ne_bytes(array(&head, 16)) as usize;
+    let subflow = |(info, tcp): (&[u8], &[u8])| {
+        let addresses = info.get(8..)?;
+        Some((addresses, tcp)).and_then(parse_subflow)
+    };
+    let pairs = infos.chunks_exact(SUBFLOW_INFO_SIZE).zip(tcp.chunks_exact(TCP_INFO_SIZE));
+    Ok(pairs.take(count).filter_map(subflow).collect())
+}
+
+/// By `MPTCP_SUBFLOW_ADDRS` and `MPTCP_TCPINFO`, one after the other.
+fn tcp_info_and_addresses(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
+    let list = |option, size: usize| -> io::Result<(Vec<u8>, usize)> {
+        let mut bytes = vec![0; SUBFLOW_DATA_SIZE + SUBFLOWS * size];
+        put(&mut bytes, 0, &(SUBFLOW_DATA_SIZE as u32).to_ne_bytes());
+        put(&mut bytes, 12, &(size as u32).to_ne_bytes());
+        read(socket, SOL_MPTCP, option, &mut bytes)?;
+        let count = u32::from_ne_bytes(array(&bytes, 4)) as usize;
+        Ok((bytes.split_off(SUBFLOW_DATA_SIZE), count))
+    };
+    let (addresses, count) = list(MPTCP_SUBFLOW_ADDRS, ADDRESSES_SIZE)?;
+    let (tcp, also) = list(MPTCP_TCPINFO, TCP_INFO_SIZE)?;
+    let pairs = addresses.chunks_exact(ADDRESSES_SIZE).zip(tcp.chunks_exact(TCP_INFO_SIZE));
+    Ok(pairs.take(count.min(also)).filter_map(parse_subflow).collect())
+}
+
+fn parse_subflow((addresses, tcp): (&[u8], &[u8])) -> Option<SubflowInfo> {
+    let (local, remote) = addresses.split_at_checked(ADDRESSES_SIZE / 2)?;
+    let (local, remote) = (parse_address(local)?, parse_address(remote)?);
+    Some(SubflowInfo { local, remote, tcp: TcpInfo::parse(tcp) })
+}
+
+/// Reads a `struct sockaddr_in` or `sockaddr_in6`. An IPv4 address within IPv6 comes out as IPv4.
+fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes(array(bytes, 2));
+    let address = match i32::from(u16::from_ne_bytes(array(bytes, 0))) {
+        libc::AF_INET => IpAddr::from(Ipv4Addr::from(array::<4>(bytes, 4))),
+        libc::AF_INET6 => IpAddr::from(Ipv6Addr::from(array::<16>(bytes, 8))).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// `N` bytes from `offset` on; zeros where there are none.
+fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.iter_mut().zip(bytes.iter().skip(offset)).for_each(|(to, from)| *to = *from);
+    out
+}
+
+fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    bytes.iter_mut().skip(offset).zip(value).for_each(|(to, from)| *to = *from);
+}
+
+/// Reads an option whose value holds no pointers.
+fn read(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    // SAFETY: none of the options that are read here has pointers in its value.
+    unsafe { get(socket, level, option, bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_infinite_threshold_an_unmeasured_round_trip_and_an_older_kernel_are_understood() {
+        let mut bytes = [0; 120];
+        put(&mut bytes, 16, &1448_u32.to_ne_bytes());
+        put(&mut bytes, 76, &NO_THRESHOLD.to_ne_bytes());
+        put(&mut bytes, 80, &10_u32.to_ne_bytes());
+        let info = TcpInfo::parse(&bytes);
+        assert_eq!((info.window_bytes(), info.threshold_bytes()), (14_480, u64::MAX));
+        assert_eq!((info.srtt(), info.acked_bytes, info.peer_window), (None, 0, 0));
+    }
+
+    // Source: tcp_packets_in_flight of Linux: packets_out - (sacked_out + lost_out) + retrans_out.
+    #[test]
+    fn what_is_in_flight_leaves_out_what_is_sacked_or_lost_and_counts_what_was_sent_again() {
+        let info = TcpInfo {
+            segment: 1000,
+            unacked: 20,
+            sacked: 8,
+            lost: 5,
+            retransmitted: 2,
+            total_retransmitted: 6,
+            ..TcpInfo::default()
+        };
+        assert_eq!(info.in_flight_bytes(), 9000);
+        assert_eq!(info.total_lost(), 9);
+    }
+
+    #[test]
+    fn addresses_of_both_families_are_read() {
+        let mut four = [0; 128];
+        put(&mut four, 0, &(libc::AF_INET as u16).to_ne_bytes());
+        put(&mut four, 2, &[0x13, 0x88, 10, 0, 0, 1]);
+        assert_eq!(parse_address(&four), Some("10.0.0.1:5000".parse().unwrap()));
+        let mut six = [0; 128];
+        put(&mut six, 0, &(libc::AF_INET6 as u16).to_ne_bytes());
+        put(&mut six, 2, &[0x13, 0x88]);
+        put(&mut six, 8, &"fd73:6b79::1".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(parse_address(&six), Some("[fd73:6b79::1]:5000".parse().unwrap()));
+        assert_eq!(parse_address(&[0; 128]), None);
+    }
+}
