@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
 use std::os::fd::AsRawFd;
 
-use crate::bed::Namespace;
+use crate::bed::{Namespace, come_first};
 
 const SINK: &str = "10.0.0.2:9000";
 
@@ -34,6 +34,7 @@ pub fn round_trips(vehicle: &Namespace, ground: &Namespace, count: usize) -> Vec
     echo.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let ended = Arc::clone(&done);
     let echoing = std::thread::spawn(move || {
+        come_first();
         let mut buffer = [0; 2048];
         while !ended.load(Ordering::Relaxed) {
             if let Ok((length, from)) = echo.recv_from(&mut buffer) {
@@ -48,6 +49,7 @@ pub fn round_trips(vehicle: &Namespace, ground: &Namespace, count: usize) -> Vec
     let start = now();
     let warm_up = 50;
     let sender = std::thread::spawn(move || {
+        come_first();
         for number in 0..count + warm_up {
             let due = start + Duration::from_millis(5 * number as u64);
             sleep(due.saturating_duration_since(now()));
@@ -57,19 +59,24 @@ pub fn round_trips(vehicle: &Namespace, ground: &Namespace, count: usize) -> Vec
             sending.send(&packet).unwrap();
         }
     });
-    let mut trips = Vec::new();
-    let mut buffer = [0; 2048];
-    while let Ok(length) = probe.recv(&mut buffer) {
-        let came = start.elapsed().as_nanos() as u64;
-        assert_eq!(length, 64);
-        let field = |at: usize| u64::from_le_bytes(buffer[at..at + 8].try_into().unwrap());
-        if field(0) >= warm_up as u64 {
-            trips.push((came - field(8)) as f64 * 1e-9);
+    let receiving = move || {
+        come_first();
+        let mut trips = Vec::new();
+        let mut buffer = [0; 2048];
+        while let Ok(length) = probe.recv(&mut buffer) {
+            let came = start.elapsed().as_nanos() as u64;
+            assert_eq!(length, 64);
+            let field = |at: usize| u64::from_le_bytes(buffer[at..at + 8].try_into().unwrap());
+            if field(0) >= warm_up as u64 {
+                trips.push((came - field(8)) as f64 * 1e-9);
+            }
+            if field(0) + 1 == (count + warm_up) as u64 {
+                break;
+            }
         }
-        if field(0) + 1 == (count + warm_up) as u64 {
-            break;
-        }
-    }
+        trips
+    };
+    let trips = std::thread::spawn(receiving).join().unwrap();
     sender.join().unwrap();
     done.store(true, Ordering::Relaxed);
     echoing.join().unwrap();

@@ -35,7 +35,7 @@ LABEL = "SKYBRAID_PID"
 """Environment: number of the process that was started, as it is outside of the sandbox."""
 
 DEPTH = "SKYBRAID_DEPTH"
-"""Environment: how many emulations this one was started in; 0 for one that was not."""
+"""Environment: how many emulations surround a program; each node has it in its environment."""
 
 _ANSWER_S = 5.0
 _LONGEST_NAME = 40
@@ -89,14 +89,14 @@ def own_label(name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """What a command hands on to itself inside the sandbox: where sockets lie, its number, how deep it is."""
+    """What a command hands on to itself inside the sandbox: where sockets lie, and its number."""
     outer = os.environ.get(LABEL)
     number = str(os.getpid()) if outer is None else f"{outer}.{os.getpid()}"
-    return {FOLDER: str(folder()), LABEL: number, DEPTH: str(depth() + 1 if DEPTH in os.environ else 0)}
+    return {FOLDER: str(folder()), LABEL: number}
 
 
 def depth() -> int:
-    """How many emulations this one was started in."""
+    """How many emulations surround this process."""
     return int(os.environ.get(DEPTH, "0"))
 
 
@@ -164,7 +164,7 @@ def announce(path: Path, emulation: Emulation) -> None:
     places = {
         node: {
             "namespace": emulation.namespace(node),
-            "environment": emulation.environment(node) | {DEPTH: str(depth()), LABEL: path.stem.rpartition("-")[2]},
+            "environment": emulation.environment(node) | {LABEL: path.stem.rpartition("-")[2]},
         }
         for node in dict.fromkeys([*emulation.nodes, "ground"])
     }

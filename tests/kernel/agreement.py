@@ -104,7 +104,7 @@ def tcp() -> Iterator[Case]:
                 text = scenario(
                     DURATION_S[path],
                     {path: links + f'uplink.loss = {{ uniform = "{loss}" }}\n'},
-                    f'protocol = "tcp", congestion = "{control}"',
+                    f'protocol = "tcp", congestion = "{control}", stack = "kernel"',
                 )
                 yield Case(f"{control}-{path}-{kind}", text, within)
 
@@ -113,7 +113,7 @@ def mptcp() -> Iterator[Case]:
     """Bulk transfers over Linux MPTCP with two paths."""
     for control in ("reno", "cubic"):
         paths = {"lte": PATHS["lte"], "starlink": PATHS["starlink"]}
-        transport = f'protocol = "mptcp", scheduler = "linux", congestion = "{control}"'
+        transport = f'protocol = "mptcp", scheduler = "linux", congestion = "{control}", stack = "kernel"'
         yield Case(f"mptcp-{control}", scenario(20, paths, transport), 0.15)
 
 

@@ -126,11 +126,12 @@ fn rates(table: &mut Table) {
     for mbps in [1, 10, 50, 100, 500] {
         let rate = Rate::from_mbps(f64::from(mbps));
         let shaped = LinkConfig {
-            queue: QueueConfig::Packets(200),
+            queue: QueueConfig::Packets(5000),
             ..config(rate, Duration::from_millis(2))
         };
         let forwarder = start(&bed, &shaped, false);
-        let got = traffic::datagrams(&bed.vehicle, &bed.ground, 1472, rate.as_bps() as f64 * 1.3, 2.5);
+        let got =
+            traffic::datagrams(&bed.vehicle, &bed.ground, 1472, rate.as_bps() as f64 * 1.3, 2.5);
         let forwarded = forwarder.stop().unwrap();
         let error = (got.ip_rate / rate.as_bps() as f64 - 1.0).abs() * 100.0;
         table.at_most(&format!("rate error, {mbps} Mbit/s"), error, 0.2, "%");
@@ -143,10 +144,9 @@ fn throughput(table: &mut Table) {
         return;
     }
     let bed = Bed::new(&[1500]).unwrap();
-    for (name, rate, least) in [
-        ("tcp, unshaped", UNSHAPED, 1.2),
-        ("tcp, through 1 Gbit/s", Rate::from_mbps(1000.0), 0.9),
-    ] {
+    for (name, rate, least) in
+        [("tcp, unshaped", UNSHAPED, 1.2), ("tcp, through 1 Gbit/s", Rate::from_mbps(1000.0), 0.9)]
+    {
         let forwarder = start(&bed, &config(rate, Duration::ZERO), false);
         let rate = traffic::tcp(&bed.vehicle, &bed.ground, 3.0);
         let forwarded = forwarder.stop().unwrap();
@@ -167,10 +167,14 @@ fn small_packets(table: &mut Table) {
         let got = traffic::datagrams(&bed.vehicle, &bed.ground, 64, rate, 1.5);
         let forwarded = forwarder.stop().unwrap();
         let lost = got.sent.saturating_sub(got.received);
-        println!("    offered {thousands} k/s: sent {:.1} k/s, lost {lost} of {}", got.sent as f64 / 1.5e3, got.sent);
+        println!(
+            "    offered {thousands} k/s: sent {:.1} k/s, lost {lost} of {}",
+            got.sent as f64 / 1.5e3,
+            got.sent
+        );
         told(table, &forwarded);
         if lost == 0 {
-            best = got.sent as f64 / 1.5 ;
+            best = got.sent as f64 / 1.5;
         }
     }
     table.at_least("small packets, 64 B, without loss", best * 1e-3, 90.0, "k/s");

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod columns;
+mod emulation;
 mod error;
 mod link;
 mod registry;
@@ -23,6 +24,8 @@ mod _core {
     use crate::algorithms::views::{
         Acked, Lost, PathBasics, PathView, RateSample, Sibling, Siblings, Unit, Wait,
     };
+    #[pymodule_export]
+    use crate::emulation::{Emulation, Program, capabilities, enter, inside_sandbox, reenter};
     #[pymodule_export]
     use crate::error::{Interrupted, ScenarioError, SkybraidError};
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use skybraid_host::record::FlowRecord;
+use skybraid_host::record::{FlowRecord, Record};
 use skybraid_host::{Outcome, Setup};
 use skybraid_link::Cause;
 use skybraid_units::{Duration, Instant};
@@ -38,6 +38,8 @@ pub struct Run {
     wall_s: f64,
     #[pyo3(get)]
     packet_hops: u64,
+    /// What an emulated run tells beside its tables.
+    emulation: Option<Py<PyDict>>,
     names: Names,
     active_s: Vec<f64>,
     outcome: Outcome,
@@ -79,7 +81,12 @@ impl Run {
             .collect();
         let simulated_s = setup.duration.as_secs_f64();
         let (seed, packet_hops) = (setup.seed.0, outcome.packet_hops);
-        Self { seed, simulated_s, wall_s, packet_hops, names, active_s, outcome }
+        Self { seed, simulated_s, wall_s, packet_hops, emulation: None, names, active_s, outcome }
+    }
+
+    /// The run was emulated, and this is told of it.
+    pub fn with_emulation(self, facts: Py<PyDict>, lasted_s: f64) -> Self {
+        Self { emulation: Some(facts), simulated_s: lasted_s, ..self }
     }
 
     /// The next piece of a table of at most about `rows` rows, taken out of the run.
@@ -123,8 +130,34 @@ impl Run {
     }
 }
 
+/// Which tables are to be kept, by name.
+pub fn record(tables: &[String]) -> PyResult<Record> {
+    let mut record = Record::default();
+    for table in tables {
+        match table.as_str() {
+            "messages" => record.messages = true,
+            "subflows" => record.subflows = true,
+            "links" => record.links = true,
+            "decisions" => record.decisions = true,
+            "packets" => record.packets = true,
+            other => {
+                return Err(bad_input(format!(
+                    "tables: found `{other}`, expected messages, subflows, links, decisions or packets"
+                )));
+            }
+        }
+    }
+    Ok(record)
+}
+
 #[pymethods]
 impl Run {
+    /// What an emulated run tells beside its tables.
+    #[getter]
+    fn emulation(&self, py: Python<'_>) -> Option<Py<PyDict>> {
+        self.emulation.as_ref().map(|facts| facts.clone_ref(py))
+    }
+
     /// Statistics of each flow.
     fn flow_stats(&self) -> Vec<FlowStats> {
         let flows = self.names.flows.iter().zip(&self.outcome.flows);

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use skybraid_host::record::Record;
 use skybraid_link::Fate;
 use skybraid_runtime::capture::{Captures, Entry};
 use skybraid_scenario::Requirement;
@@ -14,12 +13,12 @@ use skybraid_units::{Instant, Seed};
 
 use crate::algorithms::{self, Classes, Fault};
 use crate::error::{Interrupted, bad_input, from_system};
-use crate::run::Run;
+use crate::run::{Run, record};
 
 /// A scenario.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Scenario {
-    scenario: skybraid_scenario::Scenario,
+    pub(crate) scenario: skybraid_scenario::Scenario,
     /// The file that errors name.
     file: String,
 }
@@ -156,25 +155,6 @@ impl Scenario {
         })?;
         Ok(Run::new(&setup, outcome, wall_s))
     }
-}
-
-fn record(tables: &[String]) -> PyResult<Record> {
-    let mut record = Record::default();
-    for table in tables {
-        match table.as_str() {
-            "messages" => record.messages = true,
-            "subflows" => record.subflows = true,
-            "links" => record.links = true,
-            "decisions" => record.decisions = true,
-            "packets" => record.packets = true,
-            other => {
-                return Err(bad_input(format!(
-                    "tables: found `{other}`, expected messages, subflows, links, decisions or packets"
-                )));
-            }
-        }
-    }
-    Ok(record)
 }
 
 #[expect(

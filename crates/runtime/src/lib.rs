@@ -5,6 +5,8 @@
 pub mod capture;
 pub mod clock;
 pub mod command;
+pub mod control;
+pub mod emulation;
 pub mod forward;
 pub mod hosts;
 pub mod sandbox;

@@ -73,7 +73,7 @@ impl Books {
         if let Some(way) = self.ways.get_mut(way) {
             count(&mut way.account.lost);
         }
-        if let Some((flow, _)) = packet.flow {
+        if let Some((flow, PacketKind::Data)) = packet.flow {
             if self.lost_by_flow.len() <= usize::from(flow) {
                 self.lost_by_flow.resize(usize::from(flow) + 1, Default::default());
             }

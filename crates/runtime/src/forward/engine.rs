@@ -8,6 +8,7 @@ use skybraid_link::{Cause, Conditions, DelaySource, Distribution, Fate, LossSour
 use skybraid_units::{Bytes, Duration, Instant, Probability, Seed};
 
 use super::books::Books;
+use super::capture::Capture;
 use super::frame::{ETHERNET, shaped};
 use super::frames::Frames;
 use super::lateness::Lateness;
@@ -66,6 +67,7 @@ pub(super) struct Engine {
     incoming: Vec<Incoming>,
     pacer: Pacer,
     books: Books,
+    capture: Option<Capture>,
     lateness: Lateness,
     /// How long the kernel takes to hand over one frame.
     handing_over: Duration,
@@ -76,7 +78,13 @@ pub(super) struct Engine {
 
 impl Engine {
     /// Two ports and two directions per lane.
-    pub fn new(ports: Vec<Port>, lanes: Vec<Lane>, options: Options, desk: Desk) -> Self {
+    pub fn new(
+        ports: Vec<Port>,
+        lanes: Vec<Lane>,
+        options: Options,
+        desk: Desk,
+        capture: Option<Capture>,
+    ) -> Self {
         let largest = ports.iter().map(|port| port.mtu).max().unwrap_or_default();
         let mut frames = Frames::new(largest + ETHERNET);
         let receiver = Receiver::new(&mut frames);
@@ -112,6 +120,7 @@ impl Engine {
         let mut engine = Self {
             pacer: Pacer::new(clock, options.precise, watched),
             books: Books::new(options.record, ways.len()),
+            capture,
             clock,
             end: options.end,
             seed: options.seed,
@@ -145,6 +154,7 @@ impl Engine {
                 self.sample(now);
             }
             self.take_orders();
+            self.desk.tell_on_the_way(self.stages.iter().map(|stage| stage.waiting.len()).sum());
             if !more {
                 self.wait();
             }
@@ -206,6 +216,9 @@ impl Engine {
         let Received { slot, length, cut_off, .. } = it.frame;
         let Some(account) = self.books.account(it.way) else { return };
         account.received += 1;
+        if let Some(capture) = &mut self.capture {
+            capture.note(it.way, it.at, self.frames.bytes(slot, length));
+        }
         let mut frame =
             Waiting { due: it.at, departs: it.at, entered: it.at, slot, length, flow: None };
         if cut_off {
@@ -250,9 +263,9 @@ impl Engine {
     fn release(&mut self) {
         let horizon = self.clock.now() + self.early();
         for index in 0..self.stages.len() {
-            loop {
-                let Some(stage) = self.stages.get_mut(index) else { break };
-                let Some(packet) = stage.pop(horizon) else { break };
+            while let Some(stage) = self.stages.get_mut(index)
+                && let Some(packet) = stage.pop(horizon)
+            {
                 match stage.next {
                     Some(next) => self.admit(next, packet.due, packet),
                     None => {
@@ -312,6 +325,9 @@ impl Engine {
             }
             attempts = 0;
             for (frame, shaped) in rest.split_off(..sent).unwrap_or_default() {
+                if let Some(capture) = &mut self.capture {
+                    capture.note(index ^ 1, now, self.frames.bytes(frame.slot, frame.length));
+                }
                 self.frames.give_back(frame.slot);
                 if *shaped {
                     self.lateness.add(now - frame.due);
@@ -386,6 +402,9 @@ impl Engine {
                 self.books.sample(way, at, state, queue);
             }
         }
+        if let Some(capture) = &mut self.capture {
+            capture.flush();
+        }
         self.publish(now, false);
     }
 
@@ -396,7 +415,7 @@ impl Engine {
         let mut queue = Bytes::ZERO;
         for stage in self.stages.get_mut(range).unwrap_or_default() {
             let one = stage.link.conditions(now);
-            queue = queue + stage.link.backlog(now);
+            queue += stage.link.backlog(now);
             all = Some(all.map_or(one, |all| {
                 let kept = all.loss.complement().ratio() * one.loss.complement().ratio();
                 Conditions {
@@ -454,9 +473,9 @@ impl Engine {
 
     /// Does what was ordered.
     fn take_orders(&mut self) {
-        let mut any = false;
         while let Some(order) = self.desk.order() {
-            any = true;
+            // Before the next look, so that the bell rings again for an order that comes after it.
+            self.desk.hush();
             let now = self.clock.now();
             for side in 0..2 {
                 self.obey(now, 2 * order.path + side, side, order.command);
@@ -465,9 +484,6 @@ impl Engine {
             self.publish(now, true);
             // Whoever ordered may have given up waiting.
             order.done.try_send(()).ok();
-        }
-        if any {
-            self.desk.hush();
         }
     }
 
@@ -526,11 +542,11 @@ impl Engine {
                 account.on_the_way += stage.waiting.len() as u64;
             }
         }
-        let mut report = Forwarded {
-            lateness: self.lateness,
-            cpu: thread::cpu_time(),
-            ..Forwarded::default()
-        };
+        let mut report =
+            Forwarded { lateness: self.lateness, cpu: thread::cpu_time(), ..Forwarded::default() };
+        if let Some(capture) = self.capture {
+            (report.uncaptured, report.capture_error) = capture.finish();
+        }
         self.books.close(&mut report);
         report
     }

@@ -3,16 +3,19 @@
 /// Length of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
 
-/// The frame's IP packet; `None` for what a link does not shape: frames that carry no IP, and neighbour
-/// discovery (ICMPv6 types 133 to 137, RFC 4861 §4), without which no IPv6 packet finds its way.
+/// The frame's IP packet; `None` for what a link does not shape: frames that carry no IP, and what
+/// IPv6 says to the neighbours of a cable: neighbour discovery (ICMPv6 types 133 to 137, RFC 4861 §4)
+/// and multicast listeners (130 to 132 and 143 behind a hop-by-hop header, RFC 3810 §5).
 pub(super) fn shaped(frame: &[u8]) -> Option<&[u8]> {
     let packet = frame.get(ETHERNET..)?;
     match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => Some(packet),
         [0x86, 0xdd] => {
-            let icmp = packet.get(6) == Some(&58);
-            let discovery = icmp && matches!(packet.get(40), Some(133..=137));
-            (!discovery).then_some(packet)
+            let (next, first) = (packet.get(6), packet.get(40));
+            let discovery = next == Some(&58) && matches!(first, Some(133..=137));
+            let listeners = (next, first) == (Some(&0), Some(&58))
+                && matches!(packet.get(48), Some(130..=132 | 143));
+            (!discovery && !listeners).then_some(packet)
         }
         _ => None,
     }
@@ -27,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ip_without_neighbour_discovery_is_shaped() {
+    fn only_ip_that_is_meant_for_more_than_the_cable_is_shaped() {
         assert!(shaped(&frame([0x08, 0x00], &[0x45; 28])).is_some());
         assert!(shaped(&frame([0x08, 0x06], &[0; 28])).is_none());
         let icmp = |kind| {
@@ -41,6 +44,9 @@ mod tests {
         for kind in 133..=137 {
             assert!(shaped(&icmp(kind)).is_none());
         }
+        let mut report = [0; 64];
+        (report[0], report[6], report[40], report[48]) = (0x60, 0, 58, 143);
+        assert!(shaped(&frame([0x86, 0xdd], &report)).is_none());
         assert!(shaped(&[0; 5]).is_none());
     }
 }

@@ -31,11 +31,6 @@ impl Frames {
         self.free.extend((first..first + BLOCK).rev().map(|slot| slot as u32));
     }
 
-    /// How many bytes a slot holds.
-    pub const fn slot_size(&self) -> usize {
-        self.size
-    }
-
     /// A free slot.
     pub fn take(&mut self) -> u32 {
         if self.free.is_empty() {

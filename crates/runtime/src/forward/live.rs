@@ -1,7 +1,7 @@
 //! Looking at a run and taking a hand in it while it goes on.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as StdDuration;
@@ -93,6 +93,7 @@ struct Shared {
     names: Vec<String>,
     snapshot: Mutex<Snapshot>,
     stop: AtomicBool,
+    on_the_way: AtomicUsize,
     bell: EventFd,
 }
 
@@ -113,7 +114,13 @@ pub(super) fn desk(names: Vec<String>) -> io::Result<(Controls, Desk)> {
     let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
     let (orders, received) = channel();
     let snapshot = Mutex::default();
-    let shared = Arc::new(Shared { names, snapshot, stop: AtomicBool::new(false), bell });
+    let shared = Arc::new(Shared {
+        names,
+        snapshot,
+        stop: AtomicBool::new(false),
+        on_the_way: AtomicUsize::new(0),
+        bell,
+    });
     let desk = Desk { shared: Arc::clone(&shared), orders: received };
     Ok((Controls { shared, orders }, desk))
 }
@@ -146,6 +153,11 @@ impl Controls {
         answer.recv_timeout(PATIENCE).map_err(|_| ended())
     }
 
+    /// How many packets are on the links.
+    pub fn on_the_way(&self) -> usize {
+        self.shared.on_the_way.load(Ordering::Acquire)
+    }
+
     /// Ends the forwarder's work.
     pub(super) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
@@ -166,6 +178,11 @@ impl Desk {
 
     pub fn is_stopped(&self) -> bool {
         self.shared.stop.load(Ordering::Acquire)
+    }
+
+    /// Tells how many packets are on the links.
+    pub fn tell_on_the_way(&self, packets: usize) {
+        self.shared.on_the_way.store(packets, Ordering::Release);
     }
 
     /// The next order.

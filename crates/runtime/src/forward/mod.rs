@@ -6,6 +6,7 @@
 //! measured and told in [`Forwarded::lateness`].
 
 mod books;
+mod capture;
 mod engine;
 mod frame;
 mod frames;
@@ -18,6 +19,7 @@ mod stage;
 mod thread;
 
 use std::io;
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use skybraid_host::record::PacketKind;
@@ -25,6 +27,7 @@ use skybraid_link::Link;
 use skybraid_units::{Instant, Seed};
 
 use crate::clock::Clock;
+use capture::Capture;
 use engine::Engine;
 pub use lateness::Lateness;
 pub use live::{Command, Controls, DirectionStatus, PathStatus, Snapshot};
@@ -73,6 +76,8 @@ pub struct Options {
     pub record: Record,
     /// What tells flows apart, if they are wanted.
     pub classifier: Option<Classifier>,
+    /// The folder for captures, `NAME-vehicle.pcapng` and `NAME-ground.pcapng` for each lane.
+    pub captures: Option<PathBuf>,
     /// What delay and loss draw from that are set while the forwarder runs.
     pub seed: Seed,
 }
@@ -86,6 +91,7 @@ impl Options {
             precise: false,
             record: Record { links: false, packets: false },
             classifier: None,
+            captures: None,
             seed: Seed(1),
         }
     }
@@ -102,7 +108,8 @@ impl Forwarder {
     /// forward.
     ///
     /// # Errors
-    /// A lane has no link, an interface is missing or the right to open it (`CAP_NET_RAW`).
+    /// A lane has no link, an interface is missing or the right to open it (`CAP_NET_RAW`), or a capture
+    /// cannot be written.
     pub fn start(lanes: Vec<Lane>, options: Options) -> io::Result<Self> {
         let mut ports = Vec::new();
         for lane in &lanes {
@@ -114,9 +121,11 @@ impl Forwarder {
                 ports.push(Port::open(end)?);
             }
         }
-        let names = lanes.iter().map(|lane| lane.name.clone()).collect();
+        let names: Vec<String> = lanes.iter().map(|lane| lane.name.clone()).collect();
+        let folder = options.captures.as_deref();
+        let capture = folder.map(|folder| Capture::create(folder, &names)).transpose()?;
         let (controls, desk) = live::desk(names)?;
-        let engine = Engine::new(ports, lanes, options, desk);
+        let engine = Engine::new(ports, lanes, options, desk, capture);
         let thread = std::thread::Builder::new().name("forwarder".into()).spawn(move || {
             thread::prepare();
             engine.run()

@@ -57,11 +57,6 @@ impl Pacer {
         }
     }
 
-    /// Whether the descriptor was readable when the sleeper woke by it.
-    pub fn readable(&self, index: usize) -> bool {
-        self.polled.get(index).is_some_and(|entry| entry.revents != 0)
-    }
-
     /// Returns at `exact`, or at about `roughly` if that is earlier, or when one of the descriptors that
     /// wake has something to read. `now` was read just before.
     pub fn wait(&mut self, now: Instant, exact: Instant, roughly: Instant) {
@@ -87,7 +82,7 @@ impl Pacer {
                     spin_loop();
                     now = self.clock.now();
                 }
-                self.saved = self.saved - (now - from);
+                self.saved -= now - from;
             } else {
                 self.sleep(exact - now);
             }

@@ -21,8 +21,6 @@ const BUFFER: libc::c_int = 32 << 20;
 /// A packet socket that sees every frame that comes in through its interface.
 pub(super) struct Port {
     socket: OwnedFd,
-    /// The interface's name.
-    pub name: String,
     /// The largest packet of the interface in bytes.
     pub mtu: usize,
     /// No frame that is still to be read came before this.
@@ -53,10 +51,9 @@ impl Port {
             .and_then(|()| set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1))
             .and_then(|()| set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1))
             .map_err(|error| told("cannot set up", error))?;
-        for (forced, plain) in [
-            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-        ] {
+        for (forced, plain) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
             // Without the right to force it, the system's limit holds, which is not an error.
             if set(libc::SOL_SOCKET, forced, BUFFER).is_err() {
                 set(libc::SOL_SOCKET, plain, BUFFER).ok();
@@ -72,7 +69,7 @@ impl Port {
         if unsafe { libc::bind(fd, from_ref(&address).cast(), length) } < 0 {
             return Err(told("cannot bind", io::Error::last_os_error()));
         }
-        Ok(Self { socket, name, mtu, read_until: Instant::from_nanos(i64::MIN) })
+        Ok(Self { socket, mtu, read_until: Instant::from_nanos(i64::MIN) })
     }
 
     /// The socket, for polling.
@@ -266,7 +263,8 @@ fn stamp(header: &libc::msghdr) -> i64 {
         return 0;
     }
     // SAFETY: a message of this type holds a `timespec`.
-    let time: libc::timespec = unsafe { libc::CMSG_DATA(message).cast::<libc::timespec>().read_unaligned() };
+    let time: libc::timespec =
+        unsafe { libc::CMSG_DATA(message).cast::<libc::timespec>().read_unaligned() };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 

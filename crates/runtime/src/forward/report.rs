@@ -64,7 +64,7 @@ pub struct Forwarded {
     pub accounts: Vec<Account>,
     /// Packets, if they were asked for.
     pub packets: Vec<PacketRow>,
-    /// Packets of known flows that were lost, by flow and in the order of [`Cause::ALL`].
+    /// Packets with data of known flows that were lost, by flow and in the order of [`Cause::ALL`].
     pub lost_by_flow: Vec<[u64; Cause::ALL.len()]>,
     /// How punctually packets left.
     pub lateness: Lateness,
@@ -72,6 +72,8 @@ pub struct Forwarded {
     pub cpu: Duration,
     /// Frames that are missing in the captures because the disk was too slow.
     pub uncaptured: u64,
+    /// Why the captures end early, if they do.
+    pub capture_error: Option<std::io::Error>,
 }
 
 impl Forwarded {
@@ -124,7 +126,8 @@ mod tests {
             let late = if number < 90 { 2000 } else { 20 };
             result.lateness.add(Duration::from_micros(late));
         }
-        result.accounts = vec![Account { received: 10_000, delivered: 10_000, ..Account::default() }];
+        result.accounts =
+            vec![Account { received: 10_000, delivered: 10_000, ..Account::default() }];
         assert_eq!(result.doubtful(), None);
         for _ in 0..100 {
             result.lateness.add(Duration::from_micros(1500));

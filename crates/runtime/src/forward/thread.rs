@@ -12,10 +12,10 @@ pub(super) fn prepare() {
     // SAFETY: no pointers are involved.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     let parameters = libc::sched_param { sched_priority: PRIORITY };
-    if std::env::var_os("SB_NOFIFO").is_none() {
     // SAFETY: the parameters outlive the call.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) };
-    }
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
+    };
     // SAFETY: no pointers are involved.
     unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
 }
@@ -28,6 +28,7 @@ pub(super) fn rest(span: Duration) {
 /// Processor time of the calling thread.
 pub(super) fn cpu_time() -> Duration {
     let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
-    let time = nix::time::clock_gettime(clock).map(|time| time.tv_sec() * 1_000_000_000 + time.tv_nsec());
+    let time =
+        nix::time::clock_gettime(clock).map(|time| time.tv_sec() * 1_000_000_000 + time.tv_nsec());
     Duration::from_nanos(time.unwrap_or(0))
 }

@@ -137,9 +137,7 @@ fn is_kernels(setup: &Setup, index: usize, flow: &FlowSetup) -> Result<bool, Hos
     match (carrier.transport.stack, able) {
         (Stack::Skybraid, _) | (Stack::Auto, Err(_)) => Ok(false),
         (_, Ok(())) => Ok(true),
-        (Stack::Kernel, Err(problem)) => {
-            Err(HostError::Stack { flow: flow.name.clone(), problem })
-        }
+        (Stack::Kernel, Err(problem)) => Err(HostError::Stack { flow: flow.name.clone(), problem }),
     }
 }
 
@@ -296,10 +294,7 @@ impl<'a> Load<'a> {
         for (place, (_, flow)) in self.kernel.iter().enumerate() {
             for interest in flow.interest() {
                 owners.push(Owner::Flow(place));
-                let mut flags = PollFlags::empty();
-                flags.set(PollFlags::POLLIN, interest.readable);
-                flags.set(PollFlags::POLLOUT, interest.writable);
-                polled.push(PollFd::new(interest.socket, flags));
+                polled.push(interest.polled());
             }
         }
         let left = (due - self.clock.now()).as_nanos().max(0);

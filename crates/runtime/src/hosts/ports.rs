@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn a_syn_opens_and_a_bare_acknowledgement_carries_nothing_over_ipv6_too() {
-        let tcp = PacketBuilder::ipv6([1; 16], [2; 16], 64).tcp(50_000, ground(0, 0), 1, 1000);
+        let tcp = || PacketBuilder::ipv6([1; 16], [2; 16], 64).tcp(50_000, ground(0, 0), 1, 1000);
         let (mut syn, mut ack, mut data) = (Vec::new(), Vec::new(), Vec::new());
-        tcp.clone().syn().write(&mut syn, &[]).unwrap();
-        tcp.clone().ack(1).write(&mut ack, &[]).unwrap();
-        tcp.ack(1).write(&mut data, &[7; 10]).unwrap();
+        tcp().syn().write(&mut syn, &[]).unwrap();
+        tcp().ack(1).write(&mut ack, &[]).unwrap();
+        tcp().ack(1).write(&mut data, &[7; 10]).unwrap();
         assert_eq!(flow_of(&syn), Some((0, PacketKind::Handshake)));
         assert_eq!(flow_of(&ack), Some((0, PacketKind::Ack)));
         assert_eq!(flow_of(&data), Some((0, PacketKind::Data)));

@@ -42,7 +42,8 @@ impl Sockets {
                 Ok(if vehicle { (near, far) } else { (far, near) })
             };
             let ends = paths.iter().enumerate().map(open).collect::<io::Result<Vec<_>>>()?;
-            let open = |(local, remote): &(SocketAddr, SocketAddr)| PathSocket::open(*local, *remote);
+            let open =
+                |(local, remote): &(SocketAddr, SocketAddr)| PathSocket::open(*local, *remote);
             let sockets = node.run(|| ends.iter().map(open).collect::<io::Result<Vec<_>>>())??;
             let (sockets, connection) = (PathSockets::new(sockets), flow as u16);
             Ok(Side { sockets, connection, due: Instant::FAR_FUTURE })

@@ -104,13 +104,19 @@ impl Bed {
                 let place = host.path();
                 emulator.ip(&format!("link add {end} type veth peer name p{path} netns {place}"));
                 emulator.ip(&format!("link set {end} mtu {mtu} addrgenmode none up"));
-                host.ip(&format!("link set p{path} mtu {mtu} up"));
+                host.ip(&format!("link set p{path} mtu {mtu} addrgenmode none up"));
                 host.ip(&format!("addr add 10.{path}.0.{number}/24 dev p{path}"));
-                host.ip(&format!("addr add fd73:6b79:0:{path}::{number}/64 dev p{path} nodad"));
                 host.offloads_off(&format!("p{path}"));
             }
         }
         Some(Self { vehicle, ground, emulator })
+    }
+
+    /// Gives path 0 the addresses fd73:6b79::1 and ::2.
+    pub fn with_ipv6(&self) {
+        for (host, number) in [(&self.vehicle, 1), (&self.ground, 2)] {
+            host.ip(&format!("addr add fd73:6b79::{number}/64 dev p0 nodad"));
+        }
     }
 
     /// The emulator's interfaces of a path.
@@ -130,4 +136,12 @@ pub fn bare() -> Option<(Namespace, Namespace)> {
         host.offloads_off("p0");
     }
     Some((vehicle, ground))
+}
+
+/// Lets the calling thread come before all ordinary work of the machine, if that is permitted, so that
+/// a measurement is not one of the machine's other work.
+pub fn come_first() {
+    let parameters = libc::sched_param { sched_priority: 5 };
+    // SAFETY: the parameters outlive the call.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
 }

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use nix::poll::{PollFd, PollFlags};
 use skybraid_host::Outcome;
 use skybraid_transport::{Delivered, PathId};
 use skybraid_units::{Duration, Instant};
@@ -25,6 +26,16 @@ pub struct Interest<'a> {
     pub readable: bool,
     /// … is worth a step when it can be written.
     pub writable: bool,
+}
+
+impl<'a> Interest<'a> {
+    /// In the form that `poll` takes.
+    pub fn polled(&self) -> PollFd<'a> {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::POLLIN, self.readable);
+        flags.set(PollFlags::POLLOUT, self.writable);
+        PollFd::new(self.socket, flags)
+    }
 }
 
 /// What went wrong at an end.
@@ -62,8 +73,8 @@ pub struct End {
     pub subflows: Subflows,
     /// Payload bytes that the socket took, by seconds of the run.
     pub sent_by_second: Vec<u64>,
-    /// Payload bytes of messages that arrived, by seconds of the run.
-    pub delivered_by_second: Vec<u64>,
+    /// Payload bytes that came out of the socket, by seconds of the run.
+    pub received_by_second: Vec<u64>,
 }
 
 /// What an end is there for.
@@ -102,7 +113,7 @@ impl End {
             ended: false,
             subflows,
             sent_by_second: Vec::new(),
-            delivered_by_second: Vec::new(),
+            received_by_second: Vec::new(),
         }
     }
 
@@ -156,10 +167,12 @@ impl End {
                     let record = self.gets.and_then(|gets| outcome.flows.get(gets));
                     let written = record.map_or(0, |record| record.next_id());
                     self.incoming.end(written).map_err(Trouble::Framing)?;
-                    self.finished |= self.answers;
+                    // What it has to answer is answered already.
+                    self.finished = true;
                 }
                 Ok(length) => {
                     total += length;
+                    add(&mut self.received_by_second, now, length as u64);
                     let data = buffer.get(..length).unwrap_or(&[]);
                     self.deliver(now, data, outcome).map_err(Trouble::Framing)?;
                     if length < buffer.len() {
@@ -181,23 +194,26 @@ impl End {
         outcome: &mut Outcome,
     ) -> Result<(), FramingError> {
         let Self { incoming, outgoing, gets, writes, path, bytes, copies, answers, .. } = self;
-        let mut delivered = 0;
-        let read = incoming.read(data, |message| {
+        incoming.read(data, |message| {
             let id = message.number;
             let Some(record) = gets.and_then(|gets| outcome.flows.get_mut(gets)) else { return };
             record.copy_arrived(id);
             let arrived = Delivered { stream: 0, id, held: Duration::ZERO, path: *path };
             let Some(sent) = record.delivered(now, arrived) else { return };
-            delivered += u64::from(*bytes);
             let record = writes.and_then(|writes| outcome.flows.get_mut(writes));
             if *answers && let Some(record) = record {
                 // The answer carries the question's time, so that its delay is the round trip.
                 outgoing.push(record.next_id(), *bytes, sent, *copies);
                 record.written(sent, *bytes);
             }
-        });
-        add(&mut self.delivered_by_second, now, delivered);
-        read
+        })
+    }
+
+    /// Gives its connection up.
+    pub fn abandon(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            self.subflows.look(&socket).ok();
+        }
     }
 
     /// How many times each message is written.

@@ -1,7 +1,5 @@
 //! What can go wrong with a flow over the kernel's sockets.
 
-use std::net::SocketAddr;
-
 use super::framing::FramingError;
 
 /// Why a flow cannot begin or has ended. Names the flow, what was tried, and what the kernel said.
@@ -52,28 +50,24 @@ pub enum KernelError {
         reason: String,
     },
     /// The connection has failed.
-    #[error("flow `{flow}`, vehicle {vehicle}, ground {ground}: {doing} failed: {reason}")]
+    #[error("flow `{flow}`, {ends}: {doing} failed: {reason}")]
     Connection {
         /// The flow.
         flow: String,
-        /// The vehicle's end.
-        vehicle: SocketAddr,
-        /// The ground's end.
-        ground: SocketAddr,
+        /// The vehicle's and the ground's address and port.
+        ends: String,
         /// What was going on.
         doing: &'static str,
         /// What the kernel said.
         reason: String,
     },
     /// What arrived is not what was written.
-    #[error("flow `{flow}`, vehicle {vehicle}, ground {ground}: {error}")]
+    #[error("flow `{flow}`, {ends}: {error}")]
     Framing {
         /// The flow.
         flow: String,
-        /// The vehicle's end.
-        vehicle: SocketAddr,
-        /// The ground's end.
-        ground: SocketAddr,
+        /// The vehicle's and the ground's address and port.
+        ends: String,
         /// What is wrong.
         error: FramingError,
     },

@@ -68,8 +68,8 @@ pub struct Finished {
     pub addresses: (SocketAddr, SocketAddr),
     /// Payload bytes that the sender's socket took, by seconds of the run.
     pub sent_by_second: Vec<u64>,
-    /// Payload bytes of messages that arrived, by seconds of the run.
-    pub delivered_by_second: Vec<u64>,
+    /// Payload bytes that came out of the receiver's socket, by seconds of the run.
+    pub received_by_second: Vec<u64>,
     /// Segments that the sender sent again.
     pub retransmitted: u64,
     /// Why the flow ended early, if it did.
@@ -196,7 +196,7 @@ impl KernelFlow {
     ///
     /// # Errors
     /// The flow's end: its connection failed, or what arrived is not what was written. It is answered
-    /// once and kept as [`ended`](Self::ended); what was recorded stays.
+    /// once and kept as [`ended`](Self::ended); what was recorded stays, the sockets are closed.
     pub fn step(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), KernelError> {
         if self.ended.is_some() {
             return Ok(());
@@ -204,6 +204,8 @@ impl KernelFlow {
         let result = self.advance(now, outcome);
         if let Err(error) = &result {
             self.ended = Some(error.clone());
+            self.sender.abandon();
+            self.receiver.abandon();
         }
         result
     }
@@ -361,7 +363,7 @@ impl KernelFlow {
             addresses: (self.vehicle, self.ground),
             retransmitted: known.iter().fold(0, retransmitted),
             sent_by_second: self.sender.sent_by_second,
-            delivered_by_second: self.receiver.delivered_by_second,
+            received_by_second: self.receiver.received_by_second,
             ended: self.ended,
         }
     }
@@ -381,12 +383,12 @@ impl KernelFlow {
     }
 
     fn error(&self, trouble: Trouble) -> KernelError {
-        let (flow, vehicle, ground) = (self.name.clone(), self.vehicle, self.ground);
+        let flow = self.name.clone();
+        let ends = format!("vehicle {}, ground {}", self.vehicle, self.ground);
         match trouble {
-            Trouble::Framing(error) => KernelError::Framing { flow, vehicle, ground, error },
+            Trouble::Framing(error) => KernelError::Framing { flow, ends, error },
             Trouble::Io(doing, error) => {
-                let reason = error.to_string();
-                KernelError::Connection { flow, vehicle, ground, doing, reason }
+                KernelError::Connection { flow, ends, doing, reason: error.to_string() }
             }
         }
     }

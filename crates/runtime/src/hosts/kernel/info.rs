@@ -334,4 +334,37 @@ mod tests {
         assert_eq!(parse_address(&six), Some("[fd73:6b79::1]:5000".parse().unwrap()));
         assert_eq!(parse_address(&[0; 128]), None);
     }
+
+    #[test]
+    fn the_options_of_newer_and_older_kernels_tell_of_the_same_subflow() {
+        use crate::hosts::kernel::stream_socket;
+        use socket2::{Domain, Protocol};
+        use std::os::fd::AsFd;
+
+        let Ok(listener) = stream_socket(Domain::IPV4, Protocol::MPTCP) else {
+            println!("skipped: no MPTCP here");
+            return;
+        };
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        listener.bind(&any.into()).unwrap();
+        listener.listen(1).unwrap();
+        let there = listener.local_addr().unwrap();
+        let socket = stream_socket(Domain::IPV4, Protocol::MPTCP).unwrap();
+        socket.set_nonblocking(false).unwrap();
+        socket.connect(&there).unwrap();
+        let older = tcp_info_and_addresses(socket.as_fd()).unwrap();
+        let local = socket.local_addr().unwrap().as_socket().unwrap();
+        assert_eq!((older.len(), older[0].local), (1, local));
+        assert_eq!(Some(older[0].remote), there.as_socket());
+        assert!(older[0].tcp.window >= 10 && older[0].tcp.segment > 1000);
+        match full_info(socket.as_fd()) {
+            Ok(newer) => {
+                let known = |info: &SubflowInfo| (info.local, info.remote, info.tcp.segment);
+                assert_eq!(newer.iter().map(known).collect::<Vec<_>>(), [known(&older[0])]);
+            }
+            Err(error) if is_unknown(&error) => println!("skipped: no MPTCP_FULL_INFO here"),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(!mptcp_info(socket.as_fd()).unwrap().fell_back);
+    }
 }

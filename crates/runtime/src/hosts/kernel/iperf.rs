@@ -4,7 +4,7 @@
 //! for both directions' entries there, and so it is here.
 
 use serde_json::{Value, json};
-use skybraid_host::record::{FlowRecord, SubflowRow};
+use skybraid_host::record::SubflowRow;
 use skybraid_host::{FlowSetup, Host};
 use skybraid_traffic::TrafficConfig;
 use skybraid_units::{Duration, Instant};
@@ -18,8 +18,6 @@ pub struct Test<'a> {
     pub flow: &'a FlowSetup,
     /// Its position in the scenario.
     pub index: usize,
-    /// Its messages.
-    pub record: &'a FlowRecord,
     /// Samples of subflows; those of other flows and of the other direction are passed over.
     pub rows: &'a [SubflowRow],
     /// What its connection came to.
@@ -67,22 +65,24 @@ impl Stretch {
     }
 }
 
-/// The test as iperf3 would have written it at its sending end, in intervals of 1 s from the flow's start.
+/// The test as iperf3 would have written it at its sending end, in intervals that are the run's seconds,
+/// counted from the flow's start.
 ///
 /// Bytes are payload bytes, round-trip times are in µs, `snd_cwnd` is in bytes. With several subflows
 /// `snd_cwnd` is their sum, `rtt` their mean, and `retransmits` counts all of them. What iperf3 tells of
-/// its host (`cpu_utilization_percent`, `system_info`, `snd_wnd`, `rttvar`, `pmtu`) is left out.
+/// its host (`cpu_utilization_percent`, `system_info`, `snd_wnd`, `rttvar`, `pmtu`) is left out;
+/// `received_bytes`, what came out at the other end meanwhile, is in addition.
 pub fn iperf_json(test: &Test<'_>) -> Value {
-    let Test { flow, finished, record, .. } = test;
+    let Test { flow, finished, .. } = test;
     let stop = flow.stop.min(test.end).max(flow.start);
     let seconds = (stop - flow.start).as_secs_f64();
     let vehicle = flow.from == Host::Vehicle;
     let mine = |row: &&SubflowRow| usize::from(row.flow) == test.index && row.vehicle == vehicle;
     let socket = test.index;
-    let (sent, delivered) = (&finished.sent_by_second, &finished.delivered_by_second);
+    let (sent, received) = (&finished.sent_by_second, &finished.received_by_second);
     // The run's second in which the flow starts is its first interval.
     let first = usize::try_from(flow.start.as_nanos() / 1_000_000_000).unwrap_or(0);
-    let last = sent.len().max(delivered.len()).max(first);
+    let last = sent.len().max(received.len()).max(first);
     let intervals: Vec<Value> = (first..last)
         .map(|second| {
             let from = Instant::ZERO + Duration::from_secs(second as i64);
@@ -91,7 +91,7 @@ pub fn iperf_json(test: &Test<'_>) -> Value {
             let rows = rows.filter(|row| from <= row.at && row.at < from + Duration::from_secs(1));
             let stretch = Stretch::of(rows);
             let bytes = sent.get(second).copied().unwrap_or(0);
-            let arrived = delivered.get(second).copied().unwrap_or(0);
+            let arrived = received.get(second).copied().unwrap_or(0);
             let (start, end) =
                 ((from - flow.start).as_secs_f64(), (until - flow.start).as_secs_f64());
             let mut stream = transfer(start.max(0.0), end, bytes);
@@ -100,7 +100,7 @@ pub fn iperf_json(test: &Test<'_>) -> Value {
             set(&mut stream, "socket", socket);
             set(&mut stream, "snd_cwnd", stretch.window);
             set(&mut stream, "rtt", stretch.mean_srtt());
-            set(&mut stream, "delivered_bytes", arrived);
+            set(&mut stream, "received_bytes", arrived);
             for value in [&mut stream, &mut sum] {
                 set(value, "omitted", false);
                 set(value, "sender", true);
@@ -113,7 +113,7 @@ pub fn iperf_json(test: &Test<'_>) -> Value {
     let mut sum_sent = transfer(0.0, seconds, sent.iter().sum());
     set(&mut sum_sent, "retransmits", finished.retransmitted);
     set(&mut sum_sent, "sender", true);
-    let mut sum_received = transfer(0.0, seconds, record.summary.delivered_bytes);
+    let mut sum_received = transfer(0.0, seconds, received.iter().sum());
     set(&mut sum_received, "sender", true);
     let mut sender = sum_sent.clone();
     set(&mut sender, "socket", socket);
@@ -201,7 +201,6 @@ fn set(object: &mut Value, key: &str, value: impl Into<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skybraid_transport::{Delivered, PathId};
 
     fn row(ms: i64, path: u16, window: u64, srtt_ms: i64, retransmitted: u64) -> SubflowRow {
         SubflowRow {
@@ -226,12 +225,6 @@ mod tests {
         let mut flow = super::super::tests::flow("cbr", "cubic");
         (flow.start, flow.stop) = (Instant::from_millis(1000), Instant::from_millis(3000));
         let end = Instant::from_millis(10_000);
-        let mut record = FlowRecord::new(false, true, end, 1, &[]);
-        for id in 0..3 {
-            record.written(flow.start, 1000);
-            let (held, path) = (Duration::ZERO, PathId(0));
-            record.delivered(flow.start, Delivered { stream: 0, id, held, path });
-        }
         let finished = Finished {
             handshake: None,
             fell_back: false,
@@ -239,7 +232,7 @@ mod tests {
             congestion: "cubic",
             addresses: ("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:5000".parse().unwrap()),
             sent_by_second: vec![0, 2500, 500],
-            delivered_by_second: vec![0, 2000, 1000],
+            received_by_second: vec![0, 2000, 1000],
             retransmitted: 4,
             ended: None,
         };
@@ -254,8 +247,8 @@ mod tests {
             row(2100, 0, 4000, 40, 1),
         ];
         let index = 2;
-        let (flow, record, finished) = (&flow, &record, &finished);
-        iperf_json(&Test { flow, index, record, rows: &rows, finished, end })
+        let (flow, finished) = (&flow, &finished);
+        iperf_json(&Test { flow, index, rows: &rows, finished, end })
     }
 
     // Source: what iperf 3.12 writes with `-J` for a TCP test.

@@ -1,9 +1,10 @@
 //! Flows over loopback, within one process and without rights.
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, ppoll};
+use nix::sys::time::{TimeSpec, TimeValLike};
 use skybraid_host::record::FlowRecord;
 use skybraid_host::{FlowSetup, Host, Outcome};
 use skybraid_traffic::TrafficConfig;
@@ -111,21 +112,10 @@ impl Run {
     }
 }
 
-#[allow(unsafe_code, reason = "descriptors of the flow's own sockets, which outlive the call")]
 fn wait(interest: &[Interest], span: Duration) {
-    let flags = |wish: &Interest| {
-        let readable = if wish.readable { PollFlags::POLLIN } else { PollFlags::empty() };
-        let writable = if wish.writable { PollFlags::POLLOUT } else { PollFlags::empty() };
-        readable | writable
-    };
-    let polled = |wish: &Interest| {
-        // SAFETY: the flow keeps its sockets open at least until its next step.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(wish.descriptor) };
-        PollFd::new(descriptor, flags(wish))
-    };
-    let mut polled: Vec<PollFd<'_>> = interest.iter().map(polled).collect();
-    let ms = (span.as_nanos().max(0) + 999_999) / 1_000_000;
-    poll(&mut polled, PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX)).unwrap();
+    let mut polled: Vec<PollFd<'_>> = interest.iter().map(Interest::polled).collect();
+    let span = TimeSpec::nanoseconds(span.as_nanos().max(0));
+    ppoll(&mut polled, Some(span), None).unwrap();
 }
 
 /// Runs `setup` to its end.
@@ -151,7 +141,7 @@ fn messages_at_a_constant_rate_arrive_whole_and_in_order() {
         assert!(rows.iter().all(|row| row.path == 0 && row.delivered() >= Some(row.sent())));
         assert_eq!((rows[0].copies_sent, rows[0].copies_arrived), (1, 1));
         assert_eq!(finished.sent_by_second.iter().sum::<u64>(), 750_000);
-        assert_eq!(finished.delivered_by_second, finished.sent_by_second);
+        assert_eq!(finished.received_by_second, finished.sent_by_second);
         assert!(finished.handshake.is_some_and(|took| took < Duration::from_millis(100)));
         assert!(!finished.fell_back && finished.ended.is_none());
     }
@@ -190,7 +180,7 @@ fn a_file_arrives_as_one_message() {
     let (outcome, finished) = run(&flow("file", "reno"), "127.0.0.2");
     let summary = &outcome.flows[0].summary;
     assert_eq!((summary.delivered, summary.delivered_bytes), (1, 3_000_001));
-    assert_eq!(finished.delivered_by_second.iter().sum::<u64>(), 3_000_001);
+    assert_eq!(finished.received_by_second.iter().sum::<u64>(), 3_000_001);
 }
 
 #[test]
@@ -265,17 +255,19 @@ fn a_segment_and_buffers_that_are_given_are_set() {
 
 #[test]
 fn a_refused_connection_names_the_flow_and_both_addresses() {
-    let setup = flow("cbr", "reno");
-    let mut run = Run::new(&setup, "127.0.0.2").unwrap();
-    run.flow.stop_listening();
-    let error = run.until(END).unwrap_err().to_string();
-    assert!(error.contains("`video`") && error.contains("127.0.0.2:"), "{error}");
-    assert!(error.contains("connecting failed: Connection refused"), "{error}");
-    assert_eq!(run.flow.interest().count(), 0);
-    assert_eq!(run.flow.next_due(), Instant::FAR_FUTURE);
-    let (outcome, finished) = run.finish();
-    assert_eq!(finished.handshake, None);
-    assert_eq!(outcome.flows[0].summary.delivered, 0);
+    let tcp = flow("cbr", "reno");
+    for setup in [Some(tcp.clone()), has_mptcp().then(|| over_mptcp(tcp))].into_iter().flatten() {
+        let mut run = Run::new(&setup, "127.0.0.2").unwrap();
+        run.flow.stop_listening();
+        let error = run.until(END).unwrap_err().to_string();
+        assert!(error.contains("`video`") && error.contains("vehicle 127.0.0.2:"), "{error}");
+        assert!(error.contains("connecting failed: Connection refused"), "{error}");
+        assert_eq!(run.flow.interest().count(), 0);
+        assert_eq!(run.flow.next_due(), Instant::FAR_FUTURE);
+        let (outcome, finished) = run.finish();
+        assert_eq!(finished.handshake, None);
+        assert_eq!(outcome.flows[0].summary.delivered, 0);
+    }
 }
 
 #[test]

@@ -1,0 +1,275 @@
+//! Links between network namespaces in real time, programs in their nodes, and the sandbox.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use skybraid_host::Setup;
+use skybraid_runtime::command::{Output, exit_code, run_in};
+use skybraid_runtime::emulation::{self, Emulated, EmulationError, Options};
+use skybraid_runtime::sandbox;
+use skybraid_units::{Duration, Instant, Seed};
+
+use crate::error::{SkybraidError, bad_input, from_system};
+use crate::run::{Run, record};
+use crate::scenario::Scenario;
+
+/// How often Python hears of progress.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// How long a program may take to end when it is asked to.
+const GRACE: Duration = Duration::from_millis(2000);
+
+fn error(error: EmulationError) -> PyErr {
+    match error {
+        EmulationError::System(error) => from_system(error),
+        EmulationError::Hosts(error) => bad_input(error),
+        other => SkybraidError::new_err(other.to_string()),
+    }
+}
+
+/// Links between network namespaces.
+#[pyclass(module = "skybraid._core")]
+pub struct Emulation {
+    emulation: emulation::Emulation,
+}
+
+#[pymethods]
+impl Emulation {
+    #[new]
+    #[pyo3(signature = (
+        scenario, seed, tables, *, precise = false, captures = None, control = None, ipv6 = false,
+        nested = 0
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        scenario: &Scenario,
+        seed: u64,
+        tables: Vec<String>,
+        precise: bool,
+        captures: Option<PathBuf>,
+        control: Option<PathBuf>,
+        ipv6: bool,
+        nested: usize,
+    ) -> PyResult<Self> {
+        let scenario = &scenario.scenario;
+        let setup = scenario.setup(Seed(seed), record(&tables)?);
+        let options = Options { precise, captures, control, ipv6, nested };
+        let built = py.detach(|| emulation::Emulation::build(setup, &scenario.testbed, options));
+        Ok(Self { emulation: built.map_err(error)? })
+    }
+
+    #[getter]
+    fn nodes(&self) -> Vec<String> {
+        self.emulation.nodes().map(str::to_string).collect()
+    }
+
+    fn environment<'py>(&self, py: Python<'py>, node: &str) -> PyResult<Bound<'py, PyDict>> {
+        let variables = PyDict::new(py);
+        for (name, value) in self.emulation.environment(node) {
+            variables.set_item(name, value)?;
+        }
+        Ok(variables)
+    }
+
+    /// A file that stands for a node's network, in this process.
+    fn namespace(&self, node: &str) -> PyResult<String> {
+        Ok(self.emulation.node(node).map_err(error)?.path())
+    }
+
+    #[pyo3(signature = (node, argv, env, output = None))]
+    fn start(
+        &self,
+        py: Python<'_>,
+        node: &str,
+        argv: Vec<String>,
+        env: BTreeMap<String, String>,
+        output: Option<(PathBuf, PathBuf)>,
+    ) -> PyResult<Program> {
+        let output = match &output {
+            None => Output::Terminal,
+            Some((stdout, stderr)) => Output::Files { stdout, stderr },
+        };
+        let env: Vec<_> = env.into_iter().collect();
+        let started = py.detach(|| self.emulation.start(node, &argv, &env, output));
+        Ok(Program { program: started.map_err(error)?, command: argv })
+    }
+
+    /// Runs the flows of the scenario for its duration.
+    #[pyo3(signature = (progress = None))]
+    fn fly(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Run> {
+        let mut watch = Watch { progress, last: None, failed: None };
+        let flown = py.detach(|| self.emulation.fly(&mut |now| watch.goes_on(now)));
+        finish(py, self.emulation.setup(), flown.map_err(error)?, watch)
+    }
+
+    /// Lets the links work until one of the programs has ended or the time is over.
+    #[pyo3(signature = (programs, limit_s = None, progress = None))]
+    fn carry(
+        &mut self,
+        py: Python<'_>,
+        programs: Vec<Py<Program>>,
+        limit_s: Option<f64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Run> {
+        let mut watch = Watch { progress, last: None, failed: None };
+        let limit = limit_s.map_or(Instant::FAR_FUTURE, Instant::from_secs_f64);
+        let running = || {
+            Python::attach(|py| {
+                let mut programs = programs.iter();
+                programs.all(|program| matches!(program.borrow_mut(py).program.poll(), Ok(None)))
+            })
+        };
+        let mut goes_on = |now| now < limit && running() && watch.goes_on(now);
+        let carried = py.detach(|| self.emulation.carry(&mut goes_on));
+        finish(py, self.emulation.setup(), carried.map_err(error)?, watch)
+    }
+}
+
+/// Tells Python of progress and asks it whether to go on.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    last: Option<Instant>,
+    failed: Option<PyErr>,
+}
+
+impl Watch {
+    fn goes_on(&mut self, now: Instant) -> bool {
+        if self.last.is_some_and(|last| now.since(last) < REPORT_EVERY) {
+            return true;
+        }
+        self.last = Some(now);
+        let answer = Python::attach(|py| {
+            py.check_signals()?;
+            let Some(progress) = &self.progress else { return Ok(true) };
+            progress.call1(py, (now.as_secs_f64().max(0.0),))?.extract::<bool>(py)
+        });
+        answer.unwrap_or_else(|error| {
+            self.failed = Some(error);
+            false
+        })
+    }
+}
+
+fn finish(py: Python<'_>, setup: &Setup, emulated: Emulated, watch: Watch) -> PyResult<Run> {
+    if let Some(failed) = watch.failed {
+        return Err(failed);
+    }
+    let wall_s = emulated.stopped.map_or(setup.duration.as_secs_f64(), Instant::as_secs_f64);
+    let facts = facts(py, setup, &emulated)?;
+    Ok(Run::new(setup, emulated.outcome, wall_s).with_emulation(facts, wall_s))
+}
+
+/// What an emulated run tells beside its tables.
+fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDict>> {
+    let facts = PyDict::new(py);
+    let forwarded = &emulated.forwarded;
+    let lateness = PyDict::new(py);
+    let quantiles = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+    for (name, share) in quantiles {
+        let late = forwarded.lateness.quantile(share);
+        lateness.set_item(name, late.as_secs_f64() * 1e6)?;
+    }
+    facts.set_item("lateness_us", lateness)?;
+    facts.set_item("early_share", forwarded.lateness.early_share())?;
+    facts.set_item("emulator_losses", forwarded.lost_by_emulator())?;
+    facts.set_item("doubtful", forwarded.doubtful())?;
+    facts.set_item("cpu_s", forwarded.cpu.as_secs_f64())?;
+    facts.set_item("stopped_s", emulated.stopped.map(Instant::as_secs_f64))?;
+    let stacks = PyDict::new(py);
+    let connections = PyDict::new(py);
+    for (flow, carried) in setup.flows.iter().zip(&emulated.carried) {
+        stacks.set_item(&flow.name, &carried.stack)?;
+        let Some(connection) = &carried.connection else { continue };
+        let entry = PyDict::new(py);
+        let handshake_ms = connection.handshake.map(|span| span.as_millis_f64());
+        entry.set_item("handshake_ms", handshake_ms)?;
+        entry.set_item("fell_back", connection.fell_back)?;
+        entry.set_item("subflows", connection.subflows)?;
+        entry.set_item("retransmitted", connection.retransmitted)?;
+        entry.set_item("ended", connection.ended.as_ref().map(ToString::to_string))?;
+        connections.set_item(&flow.name, entry)?;
+    }
+    facts.set_item("stacks", stacks)?;
+    facts.set_item("connections", connections)?;
+    Ok(facts.unbind())
+}
+
+/// A program in a node.
+#[pyclass(module = "skybraid._core")]
+pub struct Program {
+    program: skybraid_runtime::command::Program,
+    #[pyo3(get)]
+    command: Vec<String>,
+}
+
+#[pymethods]
+impl Program {
+    #[getter]
+    fn pid(&self) -> u32 {
+        self.program.id()
+    }
+
+    /// How it ended, or `None` while it runs.
+    fn poll(&mut self) -> PyResult<Option<i32>> {
+        Ok(self.program.poll().map_err(from_system)?.map(exit_code))
+    }
+
+    /// Waits until it ends.
+    fn wait(&mut self, py: Python<'_>) -> PyResult<i32> {
+        py.detach(|| self.program.wait()).map(exit_code).map_err(from_system)
+    }
+
+    /// Ends it.
+    fn stop(&mut self, py: Python<'_>) -> PyResult<i32> {
+        py.detach(|| self.program.terminate(GRACE)).map(exit_code).map_err(from_system)
+    }
+}
+
+/// Runs a command again inside a sandbox, and gives its exit status.
+#[pyfunction]
+pub fn reenter(
+    py: Python<'_>,
+    argv: Vec<OsString>,
+    env: BTreeMap<OsString, OsString>,
+) -> PyResult<i32> {
+    let env: Vec<_> = env.into_iter().collect();
+    py.detach(|| sandbox::reenter(&argv, &env)).map_err(from_system)
+}
+
+/// Runs a program in namespaces of another process, and gives its exit status.
+#[pyfunction]
+pub fn enter(
+    py: Python<'_>,
+    namespaces: Vec<PathBuf>,
+    argv: Vec<String>,
+    env: BTreeMap<String, String>,
+) -> PyResult<i32> {
+    let env: Vec<_> = env.into_iter().collect();
+    py.detach(|| run_in(&namespaces, &argv, &env)).map(exit_code).map_err(from_system)
+}
+
+/// What this machine has of what the emulator needs.
+#[pyfunction]
+pub fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let found = py.detach(sandbox::capabilities).map_err(from_system)?;
+    let list = PyList::empty(py);
+    for capability in found.list {
+        let entry = PyDict::new(py);
+        entry.set_item("name", capability.name)?;
+        entry.set_item("present", capability.present)?;
+        entry.set_item("needed", capability.needed)?;
+        entry.set_item("found", capability.found)?;
+        entry.set_item("mend", capability.remedy.unwrap_or_default())?;
+        list.append(entry)?;
+    }
+    Ok(list)
+}
+
+/// This process is the first of a sandbox.
+#[pyfunction]
+pub fn inside_sandbox() -> bool {
+    sandbox::is_inside()
+}
