@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -99,7 +99,8 @@ def table(status: dict[str, Any], name: str) -> Table:
 
     drawn = Table(title=title(status, name), title_justify="left", title_style="", box=None, pad_edge=False)
     for head in HEADS:
-        drawn.add_column(head, justify="left" if head in ("path", "direction", "state", "lost") else "right")
+        side: Literal["left", "right"] = "left" if head in ("path", "direction", "state", "lost") else "right"
+        drawn.add_column(head, justify=side, no_wrap=True)
     for row in rows(status):
         drawn.add_row(*row.cells(), style=None if row.state == "up" else "red")
     return drawn
