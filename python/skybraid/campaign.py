@@ -276,7 +276,7 @@ def on_all_cores(
                     for future in done:
                         future.result()
                     if progress is not None:
-                        progress(gauge.share() if pending else 1.0)
+                        progress(gauge.share() if pending or gauge.landing else 1.0)
                 except KeyboardInterrupt:
                     if not gauge.land():
                         raise

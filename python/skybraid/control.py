@@ -34,6 +34,9 @@ FOLDER = "SKYBRAID_CONTROL"
 LABEL = "SKYBRAID_PID"
 """Environment: number of the process that was started, as it is outside of the sandbox."""
 
+DEPTH = "SKYBRAID_DEPTH"
+"""Environment: how many emulations surround a program; each node has it in its environment."""
+
 _ANSWER_S = 5.0
 _LONGEST_NAME = 40
 _LONGEST_START_S = 60.0
@@ -90,6 +93,11 @@ def environment() -> dict[str, str]:
     outer = os.environ.get(LABEL)
     number = str(os.getpid()) if outer is None else f"{outer}.{os.getpid()}"
     return {FOLDER: str(folder()), LABEL: number}
+
+
+def depth() -> int:
+    """How many emulations surround this process."""
+    return int(os.environ.get(DEPTH, "0"))
 
 
 @contextlib.contextmanager
@@ -153,12 +161,20 @@ def announce(path: Path, emulation: Emulation) -> None:
         path: the socket's.
         emulation: whose nodes.
     """
-    places = {node: emulation.namespace(node) for node in dict.fromkeys([*emulation.nodes, "ground"])}
+    places = {
+        node: {
+            "namespace": emulation.namespace(node),
+            "environment": emulation.environment(node) | {LABEL: path.stem.rpartition("-")[2]},
+        }
+        for node in dict.fromkeys([*emulation.nodes, "ground"])
+    }
     path.with_suffix(_PLACES).write_text(json.dumps(places), encoding="utf-8")
 
 
-def namespaces(running: Running, node: str) -> list[str]:
-    """Files below /proc that stand for a node of a running emulation: its user namespace, if it has one, its network.
+def place(running: Running, node: str) -> tuple[list[str], dict[str, str]]:
+    """A node of a running emulation: files below /proc that stand for its namespaces, and what programs find there.
+
+    The files are those of the user namespace, if it has one, and of the network.
 
     Raises:
         EmulationError: there is no such node, or the emulation has ended.
@@ -166,14 +182,15 @@ def namespaces(running: Running, node: str) -> list[str]:
     with Client(running.socket) as client:
         process = Path("/proc") / str(client.peer())
     try:
-        places: dict[str, str] = json.loads(running.socket.with_suffix(_PLACES).read_text(encoding="utf-8"))
+        places: dict[str, Any] = json.loads(running.socket.with_suffix(_PLACES).read_text(encoding="utf-8"))
         if node not in places:
             raise EmulationError(f"--node: found {node}, expected one of {', '.join(places)}")
         user = process / "ns" / "user"
         users = [] if user.samefile("/proc/self/ns/user") else [str(user)]
     except OSError as error:
         raise EmulationError(f"{running.label}: cannot go there: {error}") from error
-    return [*users, str(process / "fd" / Path(places[node]).name)]
+    found = places[node]
+    return [*users, str(process / "fd" / Path(found["namespace"]).name)], found["environment"]
 
 
 def _sockets() -> list[Running]:

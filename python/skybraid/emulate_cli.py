@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 DIRECTIONS = ("uplink", "downlink")
 
 _STDIN = "-"
-_NODE = "SKYBRAID_NODE"
-_DEPTH = "SKYBRAID_DEPTH"
-"""How many emulations surround a program; each node has it in its environment."""
 _LONGEST = "8760h"
 
 ScenarioFile = Annotated[str, typer.Argument(help="The scenario, a TOML file; - reads it.", metavar="SCENARIO")]
@@ -191,10 +188,12 @@ def link(
     )
     _enter_sandbox()
     answer = _stdout_to_stderr() if as_json else None
-    with _running(chosen, seed, nested=int(os.environ.get(_DEPTH, 0))) as emulation:
+    with _running(chosen, seed, nested=control.depth()) as emulation:
         others: dict[str, Program] = {}
         if ground is not None:
-            others["ground"] = emulation.start("ground", *shell_command(emulation, "ground", ground), None)
+            others["ground"] = emulation.start(
+                "ground", *shell_command(emulation, "ground", f"exec </dev/null\n{ground}"), None
+            )
             await_listener(others["ground"])
         variables = {**os.environ, **emulation.environment("vehicle")}
         program = emulation.start("vehicle", command, variables, None)
@@ -252,14 +251,10 @@ def _told(name: str, *, shown: bool, live_: bool, bounded: bool) -> Iterator[Pro
 
 
 @contextlib.contextmanager
-def _running(
-    scenario: Scenario, seed: int | None, *, ipv6: bool = False, nested: int = 0
-) -> Iterator[Emulation]:
+def _running(scenario: Scenario, seed: int | None, *, ipv6: bool = False, nested: int = 0) -> Iterator[Emulation]:
     number = scenario.seed if seed is None else seed
     with control.own_socket(scenario.name) as socket:
-        emulation = _core.Emulation(
-            scenario.native, number, [], control=str(socket), ipv6=ipv6, nested=nested
-        )
+        emulation = _core.Emulation(scenario.native, number, [], control=str(socket), ipv6=ipv6, nested=nested)
         control.announce(socket, emulation)
         yield emulation
 
@@ -307,6 +302,6 @@ def _introduce(scenario: Scenario, emulation: Emulation) -> None:
 
 def _join(name: str, node: str) -> None:
     """Goes into a running emulation's node; never returns."""
-    spaces = control.namespaces(control.find(name), node)
-    argv, variables = _interactive({_NODE: node}, node)
+    spaces, variables = control.place(control.find(name), node)
+    argv, variables = _interactive(variables, node)
     raise typer.Exit(_core.enter(spaces, argv, variables))

@@ -118,7 +118,7 @@ def emulate(
     if out is not None:
         _command([*words, "--out", os.fspath(out)], chosen.text, progress)
         return Results.open(out)
-    with tempfile.TemporaryDirectory(prefix="skybraid-") as aside:
+    with tempfile.TemporaryDirectory(prefix="skybraid-result-") as aside:
         folder = Path(aside) / "result"
         _command([*words, "--out", str(folder)], chosen.text, progress)
         results = Results.open(folder)

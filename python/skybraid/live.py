@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -64,7 +64,7 @@ class Row:
 def rows(status: dict[str, Any]) -> list[Row]:
     """The rows of a status: what each link is like and what it does."""
     return [
-        _row(path["name"], str(direction), path[direction], status["at_s"])
+        _row(path["path"], str(direction), path[direction], status["at_s"])
         for path in status["paths"]
         for direction in Direction
     ]
@@ -87,19 +87,20 @@ def _row(path: str, direction: str, link: dict[str, Any], now_s: float) -> Row:
     )
 
 
-def title(status: dict[str, Any]) -> str:
+def title(status: dict[str, Any], name: str) -> str:
     """One line on the whole: how long it has run and how well it keeps real time."""
-    late, lost = microseconds(status["lateness_p99_us"]), count(status["lost_by_emulator"])
-    return f"{status['name']}, {span(float(int(status['at_s'])))}; late by {late} (p99), lost by the emulator: {lost}"
+    late, lost = microseconds(status["lateness_p99_ms"] * 1000), count(status["lost_by_emulator"])
+    return f"{name}, {span(float(int(status['at_s'])))}: late by {late} (p99), {lost} packets lost by the emulator"
 
 
-def table(status: dict[str, Any]) -> Table:
+def table(status: dict[str, Any], name: str) -> Table:
     """A status as a table for the terminal."""
     from rich.table import Table
 
-    drawn = Table(title=title(status), title_justify="left", title_style="", box=None, pad_edge=False)
+    drawn = Table(title=title(status, name), title_justify="left", title_style="", box=None, pad_edge=False)
     for head in HEADS:
-        drawn.add_column(head, justify="left" if head in ("path", "direction", "state", "lost") else "right")
+        side: Literal["left", "right"] = "left" if head in ("path", "direction", "state", "lost") else "right"
+        drawn.add_column(head, justify=side, no_wrap=True)
     for row in rows(status):
         drawn.add_row(*row.cells(), style=None if row.state == "up" else "red")
     return drawn
@@ -118,13 +119,15 @@ class View:
     """Shows one status after the other: a table that stays in place on a terminal, else plain lines.
 
     Args:
+        name: the emulation's.
         on_stderr: on standard error, where standard output belongs to something else.
     """
 
-    def __init__(self, *, on_stderr: bool) -> None:
+    def __init__(self, name: str, *, on_stderr: bool) -> None:
         from rich.console import Console
         from rich.live import Live
 
+        self._name = name
         self._console = Console(stderr=on_stderr)
         self._stderr = on_stderr
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
@@ -134,7 +137,7 @@ class View:
     def show(self, status: dict[str, Any]) -> None:
         """Shows a status in place of the one before."""
         if self._live is not None:
-            self._live.update(table(status), refresh=True)
+            self._live.update(table(status, self._name), refresh=True)
         else:
             for line in lines(status):
                 typer.echo(line, err=self._stderr)
@@ -153,7 +156,7 @@ def live(name: str) -> Iterator[Progress]:
     Args:
         name: the emulation's name, as `ctl --name` takes it.
     """
-    view = View(on_stderr=True)
+    view = View(name, on_stderr=True)
     client: control.Client | None = None
     shown_s = 0.0
 
@@ -178,12 +181,13 @@ def live(name: str) -> Iterator[Progress]:
 @ctl.command()
 def status(name: Name = None, as_json: AsJson = False) -> None:
     """Say how each link is now."""
-    with _client(name) as client:
+    found = control.find(name)
+    with control.Client(found.socket) as client:
         answer = client.ask(do="status")
     if as_json:
         typer.echo(json.dumps(answer))
         return
-    view = View(on_stderr=False)
+    view = View(found.label, on_stderr=False)
     view.show(answer)
     view.close()
 
@@ -191,8 +195,9 @@ def status(name: Name = None, as_json: AsJson = False) -> None:
 @ctl.command()
 def watch(name: Name = None, as_json: AsJson = False) -> None:
     """Show the links twice a second, until the emulation or Ctrl-C ends it."""
-    with _client(name) as client:
-        view = None if as_json else View(on_stderr=False)
+    found = control.find(name)
+    with control.Client(found.socket) as client:
+        view = None if as_json else View(found.label, on_stderr=False)
         try:
             answer = client.ask(do="watch")
             while True:
@@ -255,12 +260,6 @@ def stop(name: Name = None, as_json: AsJson = False) -> None:
 
 
 def _do(name: str | None, done: str, *, as_json: bool, **request: object) -> None:
-    with _client(name) as client:
+    with control.Client(control.find(name).socket) as client:
         answer = client.ask(**request)
     typer.echo(json.dumps(answer) if as_json else done)
-
-
-@contextlib.contextmanager
-def _client(name: str | None) -> Iterator[control.Client]:
-    with control.Client(control.find(name).socket) as client:
-        yield client

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -170,6 +171,13 @@ def processes_with(word: str) -> list[int]:
     return found
 
 
+def packets(link: str, told: str) -> int:
+    """How many packets a link delivered, as the command tells it."""
+    found = re.search(rf"{link}: (\d+) packets delivered", told)
+    assert found, told
+    return int(found[1])
+
+
 def interfaces() -> set[str]:
     return {folder.name for folder in Path("/sys/class/net").iterdir()}
 
@@ -221,7 +229,8 @@ def test_programs_run_over_the_links_and_what_they_print_is_kept(
     assert done.returncode == 1, done.stderr
     assert "exit code 3" in done.stdout
     assert "stopped at the end" in done.stdout
-    assert "near uplink: 11 packets delivered" in done.stdout
+    # The probe's and a few of the kernel's own.
+    assert 11 <= packets("near uplink", done.stdout) < 25
     median_ms = float((tmp_path / "result" / "vehicle.out").read_text(encoding="utf-8"))
     assert 40 <= median_ms < 60
     results = Results.open(tmp_path / "result")
@@ -310,7 +319,7 @@ def test_a_killed_emulation_leaves_no_process_and_what_lies_about_is_swept_up(
     process.wait()
     until(lambda: not processes_with("987654") and not processes_with(str(flight)))
     assert interfaces() == before
-    assert len(list(own_sockets.iterdir())) == 1
+    assert len(list(own_sockets.glob("*.sock"))) == 1
     swept = skybraid("clean")
     assert swept.stdout.count("removed ") == 2
     assert not list(own_sockets.iterdir())
@@ -350,7 +359,7 @@ def test_a_link_delays_a_program_in_both_directions_and_hands_on_its_exit_code(s
     assert done.returncode == 0, done.stderr
     # 142 B at 10 Mbit/s take 0.1 ms each way.
     assert 60.2 <= float(done.stdout) < 75
-    assert "link uplink: 11 packets delivered" in done.stderr
+    assert 11 <= packets("link uplink", done.stderr) < 25
     assert skybraid("link", "--rate", "1Mbit/s", "--", "sh", "-c", "exit 7").returncode == 7
 
 
@@ -384,13 +393,27 @@ def test_an_ordinary_user_flies_too(flight: Path) -> None:
     try:
         shutil.copy(flight, place / "flight.toml")
         os.chown(place, 65534, 65534)
+        variables = {
+            **os.environ,
+            control.FOLDER: str(place / "control"),
+            "HOME": str(place),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
         user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        reads = [*user, sys.executable, "-c", "import skybraid"]
-        if subprocess.run(reads, cwd=place, capture_output=True, check=False).returncode:
+
+        def as_user(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [*user, *words], cwd=place, env=variables, capture_output=True, text=True, timeout=60, check=False
+            )
+
+        here = f"python3.{sys.version_info.minor}"
+        # Another user may not be able to read a Python below somebody's home.
+        again = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', 'import skybraid']))"
+        pythons = [python for python in (sys.executable, f"/usr/bin/{here}") if Path(python).exists()]
+        readable = [python for python in pythons if as_user(python, "-c", again).returncode == 0]
+        if not readable:
             pytest.skip("another user cannot read this Python")
-        words = [*user, sys.executable, "-m", "skybraid", "emulate", "flight.toml", "--out", "result", "--quiet"]
-        variables = {**os.environ, control.FOLDER: str(place / "control"), "HOME": str(place)}
-        done = subprocess.run(words, cwd=place, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        done = as_user(readable[0], "-m", "skybraid", "emulate", "flight.toml", "--out", "result", "--quiet")
         if "cannot make a user namespace" in done.stderr:
             pytest.skip(done.stderr.strip())
         assert done.returncode == 0, done.stderr
