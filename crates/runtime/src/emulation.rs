@@ -295,15 +295,18 @@ fn plan(setup: &Setup, around: &Around) -> Plan {
     plan
 }
 
+/// The kernel's MPTCP takes so many addresses, and so many subflows beyond the first.
+const MOST_ENDPOINTS: usize = 8;
+
 /// Lets the kernel's MPTCP open a subflow from each further address of the vehicle.
 fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<()> {
     let others = testbed.paths.len().saturating_sub(1);
-    let limits = Limits { subflows: others.min(8) as u32, add_addr_accepted: 0 };
+    let limits = Limits { subflows: others.min(MOST_ENDPOINTS) as u32, add_addr_accepted: 0 };
     for node in [testbed.vehicle(), testbed.ground()] {
         PathManager::open(&node.namespace)?.set_limits(limits)?;
     }
     let mut vehicle = PathManager::open(&testbed.vehicle().namespace)?;
-    for path in testbed.paths.iter().skip(1) {
+    for path in testbed.paths.iter().skip(1).take(MOST_ENDPOINTS) {
         let address = if options.ipv6 { path.vehicle.v6.into() } else { path.vehicle.v4.into() };
         let flags = EndpointFlags { subflow: true, ..EndpointFlags::default() };
         let interface = testbed.vehicle().namespace.netlink()?.link(&path.interface)?.index;
