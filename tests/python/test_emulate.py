@@ -285,7 +285,8 @@ def test_control_changes_a_link_and_says_what_it_does_not_know(
     begin("emulate", flight, "--out", "result", "--vehicle", "sleep 60")
     until(lambda: flies(own_sockets))
     assert ctl("set", "far", "--rate", "1Mbit/s", "--direction", "uplink") == "far uplink: rate 1Mbit/s\n"
-    status = json.loads(ctl("status", "--json"))
+    status = json.loads(ctl("--name", "in-real-time", "status", "--json"))
+    assert ctl("status", "--name", "in-real-time", "--json")
     assert [status["paths"][1][direction]["rate_bps"] for direction in ("uplink", "downlink")] == [1e6, 20e6]
     assert ctl("cut", "near") == "near: cut\n"
     until(lambda: "near uplink: down" in ctl("status"))
