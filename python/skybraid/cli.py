@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid import __version__, algorithms, control, emulate_cli, registry
+from skybraid import __version__, algorithms, chavali, control, emulate_cli, registry
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
 from skybraid import live as live_room
+from skybraid import probe as probe_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
@@ -61,6 +62,8 @@ app = typer.Typer(
 app.add_typer(traces_room.app, name="trace")
 app.add_typer(live_room.ctl, name="ctl")
 emulate_cli.register(app)
+app.add_typer(probe_room.app, name="probe")
+app.command(name="import-lines")(chavali.import_lines)
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 Plugins = Annotated[

@@ -74,6 +74,8 @@ pub(super) struct Engine {
     next_sample: Instant,
     last_read: Instant,
     last_frame: Instant,
+    /// Until then, what comes may stay unread.
+    read_from: Instant,
 }
 
 impl Engine {
@@ -138,6 +140,7 @@ impl Engine {
             next_sample: Instant::ZERO,
             last_read: now,
             last_frame: now,
+            read_from: now,
         };
         engine.learn_least_delays();
         engine
@@ -147,7 +150,7 @@ impl Engine {
     pub fn run(mut self) -> Forwarded {
         while !self.desk.is_stopped() {
             self.release();
-            let more = self.receive();
+            let more = self.clock.now() >= self.read_from && self.receive();
             self.release();
             let now = self.clock.now();
             if now >= self.next_sample {
@@ -175,6 +178,7 @@ impl Engine {
             more |= count == BATCH;
         }
         self.last_read = before;
+        self.read_from = before;
         if self.incoming.is_empty() {
             for port in &mut self.ports {
                 port.read_until = before;
@@ -345,16 +349,20 @@ impl Engine {
         let now = self.clock.now();
         let due = self.stages.iter().map(Stage::due).min().unwrap_or(Instant::FAR_FUTURE);
         let exact = if due == Instant::FAR_FUTURE { due } else { due - self.early() };
-        let mut roughly = self.next_sample.min(now + SAMPLE_INTERVAL);
         let busy = now - self.last_frame < QUIET_AFTER;
+        let mut unread = MOST_UNREAD;
         for (index, way) in self.ways.iter().enumerate() {
-            let unread = if busy { self.may_wait(way, now) } else { Duration::ZERO };
-            let lazy = unread >= LEAST_UNREAD;
-            if lazy {
-                roughly = roughly.min(self.last_read + unread);
-            }
+            let may_wait = if busy { self.may_wait(way, now) } else { Duration::ZERO };
+            let lazy = may_wait >= LEAST_UNREAD;
             self.pacer.wake_by(index, !lazy);
+            unread = unread.min(if lazy { may_wait } else { Duration::ZERO });
         }
+        let mut roughly = self.next_sample.min(now + SAMPLE_INTERVAL);
+        if unread > Duration::ZERO {
+            roughly = roughly.min(self.last_read + unread);
+        }
+        // Whoever is awake in the second half reads at once, which saves waking up for it.
+        self.read_from = self.last_read + unread / 2;
         if exact > now {
             self.pacer.wait(now, exact, roughly);
         }
@@ -476,6 +484,7 @@ impl Engine {
         while let Some(order) = self.desk.order() {
             // Before the next look, so that the bell rings again for an order that comes after it.
             self.desk.hush();
+            self.receive();
             let now = self.clock.now();
             for side in 0..2 {
                 self.obey(now, 2 * order.path + side, side, order.command);

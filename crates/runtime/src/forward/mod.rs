@@ -70,7 +70,7 @@ pub struct Options {
     pub clock: Clock,
     /// When samples end.
     pub end: Instant,
-    /// Spend a whole core, if need be, to let packets leave on time.
+    /// Keep the processors awake and spend up to a whole one, so that packets leave on time.
     pub precise: bool,
     /// Which tables are kept.
     pub record: Record,
@@ -125,9 +125,11 @@ impl Forwarder {
         let folder = options.captures.as_deref();
         let capture = folder.map(|folder| Capture::create(folder, &names)).transpose()?;
         let (controls, desk) = live::desk(names)?;
+        let precise = options.precise;
         let engine = Engine::new(ports, lanes, options, desk, capture);
         let thread = std::thread::Builder::new().name("forwarder".into()).spawn(move || {
             thread::prepare();
+            let _awake = if precise { thread::keep_awake() } else { None };
             engine.run()
         })?;
         Ok(Self { controls, thread: Some(thread) })

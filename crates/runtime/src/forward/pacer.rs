@@ -19,7 +19,7 @@ const MOST_LEAD: Duration = Duration::from_micros(250);
 /// What a precise pacer at least spins before each packet.
 const PRECISE_LEAD: Duration = Duration::from_micros(120);
 /// Share of the time that may be spent spinning: one part in so many.
-const BUDGET_PARTS: i64 = 25;
+const BUDGET_PARTS: i64 = 64;
 /// Most time to spin that is saved up.
 const MOST_SAVED: Duration = Duration::from_millis(4);
 

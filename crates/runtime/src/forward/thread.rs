@@ -2,6 +2,9 @@
 
 #![allow(unsafe_code, reason = "scheduling and memory locking are plain system calls")]
 
+use std::fs::File;
+use std::io::Write;
+
 use skybraid_units::Duration;
 
 /// Priority among the real-time threads; the lowest is enough to come before all others.
@@ -18,6 +21,15 @@ pub(super) fn prepare() {
     };
     // SAFETY: no pointers are involved.
     unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
+}
+
+/// Keeps the processors from sleeping, out of which they are slow to come, as long as the file is open
+/// (the kernel's `Documentation/power/pm_qos_interface.rst`); `None` if that is not permitted.
+pub(super) fn keep_awake() -> Option<File> {
+    let mut file = File::options().write(true).open("/dev/cpu_dma_latency").ok()?;
+    // The greatest latency that is borne, in µs.
+    file.write_all(&0_i32.to_ne_bytes()).ok()?;
+    Some(file)
 }
 
 /// Lets other threads of this processor work for a moment, kernel threads above all.

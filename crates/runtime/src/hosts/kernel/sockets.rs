@@ -213,6 +213,7 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skybraid_transport::congestion::CongestionConfig;
 
     fn options(config: &TransportConfig) -> Options {
         Options::new("video", config).unwrap()
@@ -245,7 +246,8 @@ mod tests {
             in_ground: make,
         };
         for (protocol, wide) in [(Protocol::Tcp, false), (Protocol::Mptcp, true)] {
-            let config = TransportConfig { protocol, ..TransportConfig::default() };
+            let congestion = CongestionConfig::by_name("reno").unwrap();
+            let config = TransportConfig { protocol, congestion, ..TransportConfig::default() };
             let (listener, address) = options(&config).ground(&ends).unwrap();
             let bound = listener.local_addr().unwrap().as_socket().unwrap();
             assert_eq!(bound.ip().is_unspecified(), wide);

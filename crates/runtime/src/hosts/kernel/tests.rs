@@ -1,7 +1,7 @@
 //! Flows over loopback, within one process and without rights.
 
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::poll::{PollFd, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
@@ -366,39 +366,53 @@ fn an_mptcp_connection_to_a_peer_that_speaks_tcp_falls_back() {
     }
 }
 
-/// Runs `ip` with these arguments, if it is there.
-fn ip(arguments: &str) -> bool {
-    let run = std::process::Command::new("ip").args(arguments.split(' ')).status();
+/// Runs a program with these arguments, if it is there.
+fn ran(command: &str) -> bool {
+    let mut words = command.split(' ');
+    let run = std::process::Command::new(words.next().unwrap()).args(words).status();
     run.is_ok_and(|status| status.success())
+}
+
+/// Runs `work` in a network namespace of its own that `commands` make ready; says so if that cannot be.
+fn in_own_namespace<T: Send + 'static>(
+    commands: &'static [&'static str],
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    // A thread of its own, since the namespace is the thread's.
+    let thread = std::thread::spawn(|| {
+        if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_err() {
+            println!("skipped: making a network namespace needs root");
+            return None;
+        }
+        if let Some(failed) = commands.iter().find(|command| !ran(command)) {
+            println!("skipped: `{failed}` failed");
+            return None;
+        }
+        Some(work())
+    });
+    thread.join().unwrap()
 }
 
 #[test]
 fn each_subflow_of_mptcp_has_rows_on_the_path_of_its_address() {
-    // A thread of its own, since the namespace is the thread's.
-    let (outcome, finished) = std::thread::spawn(|| {
-        if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_err() || !has_mptcp() {
-            println!("skipped: making a network namespace needs root");
-            return None;
-        }
-        let ready = ip("link set lo up")
-            && ip("mptcp limits set subflows 4")
-            && ip("mptcp endpoint add 127.0.0.3 dev lo subflow");
-        if !ready {
-            println!("skipped: `ip` is missing or cannot make MPTCP endpoints");
-            return None;
-        }
+    if !has_mptcp() {
+        return;
+    }
+    let commands = &[
+        "ip link set lo up",
+        "ip mptcp limits set subflows 4",
+        "ip mptcp endpoint add 127.0.0.3 dev lo subflow",
+    ];
+    let ran = in_own_namespace(commands, || {
         let mut setup = over_mptcp(flow("bulk", "reno"));
         setup.paths = vec![0, 1];
         let mut ends = ends("127.0.0.2", &stream_socket, &stream_socket);
         ends.paths.push(("127.0.0.3".parse().unwrap(), 9));
         let mut run = Run::within(&setup, &ends).unwrap();
         run.until(END).unwrap();
-        Some(run.finish())
-    })
-    .join()
-    .unwrap()
-    .unzip();
-    let (Some(outcome), Some(finished)) = (outcome, finished) else { return };
+        run.finish()
+    });
+    let Some((outcome, finished)) = ran else { return };
     assert!(!finished.fell_back);
     assert_eq!(finished.subflows, 2);
     for (subflow, path) in [(0, 5), (1, 9)] {
@@ -409,6 +423,88 @@ fn each_subflow_of_mptcp_has_rows_on_the_path_of_its_address() {
     }
     let summary = &outcome.flows[0].summary;
     assert_eq!((summary.sent, summary.in_flight), (summary.delivered, 0));
+}
+
+#[test]
+fn sockets_stay_in_the_namespaces_in_which_they_were_made() {
+    let ran = in_own_namespace(&[], || {
+        let here = || std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+        let enter = |namespace: &std::fs::File| {
+            nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        };
+        let vehicle = here();
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let ground = here();
+        let there = format!("/proc/{}/fd/{}", std::process::id(), vehicle.as_raw_fd());
+        if !ran(&format!("ip link add g type veth peer name v netns {there}")) {
+            println!("skipped: `ip` cannot make veths");
+            return None;
+        }
+        assert!(ran("ip address add 10.0.0.2/24 dev g") && ran("ip link set g up"));
+        enter(&vehicle);
+        assert!(ran("ip address add 10.0.0.1/24 dev v") && ran("ip link set v up"));
+        // What runs the flow has a third namespace, with no interface that is up.
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let own = here();
+        let within = |namespace: &std::fs::File, domain, protocol| {
+            enter(namespace);
+            let socket = stream_socket(domain, protocol);
+            enter(&own);
+            socket
+        };
+        let in_vehicle = |domain, protocol| within(&vehicle, domain, protocol);
+        let in_ground = |domain, protocol| within(&ground, domain, protocol);
+        let mut ends = ends("10.0.0.1", &in_vehicle, &in_ground);
+        ends.ground = "10.0.0.2".parse().unwrap();
+        ends.port = 5000;
+        let mut run = Run::within(&flow("ping", "reno"), &ends).unwrap();
+        run.until(END).unwrap();
+        Some(run.finish())
+    });
+    let Some((outcome, finished)) = ran.flatten() else { return };
+    assert_eq!(outcome.flows[1].summary.delivered, 30);
+    assert_eq!(finished.addresses.1.to_string(), "10.0.0.2:5000");
+}
+
+/// How many segments this thread's namespace has sent again, by the kernel's own count.
+fn retransmissions() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs.find(|(name, _)| *name == "RetransSegs").unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn a_bottleneck_shows_in_goodput_retransmissions_and_reductions() {
+    let commands = &[
+        "ip link set lo mtu 1500 up",
+        "tc qdisc add dev lo root tbf rate 20mbit burst 10kb limit 60kb",
+    ];
+    let ran = in_own_namespace(commands, || {
+        let mut setup = flow("bulk", "reno");
+        setup.stop = END;
+        let mut run = Run::new(&setup, "127.0.0.2").unwrap();
+        run.until(END).unwrap();
+        run.flow.sample(END, &mut run.outcome);
+        (run.finish(), retransmissions())
+    });
+    let Some(((outcome, finished), counted)) = ran else { return };
+    // 1448 B of payload of a packet of 1514 B with its Ethernet header share 20 Mbit/s for 2 s with the
+    // acknowledgements; 4.78 MB are the most.
+    let bytes = outcome.flows[0].summary.delivered_bytes;
+    assert!((3_500_000..4_790_000).contains(&bytes), "{bytes}");
+    let rows = &outcome.subflows;
+    assert_eq!(finished.retransmitted, counted);
+    assert_eq!(rows.iter().map(|row| row.retransmitted).sum::<u64>(), counted);
+    assert!(counted > 0);
+    assert!(rows.iter().map(|row| row.lost).sum::<u64>() >= counted);
+    let reductions: u64 = rows.iter().map(|row| row.reductions).sum();
+    assert!((1..=counted).contains(&reductions), "{reductions} of {counted}");
+    assert!(rows.last().unwrap().threshold < 200_000);
+    // The queue of 60 kB takes 24 ms.
+    let srtt = rows.last().unwrap().srtt.unwrap();
+    assert!((1..60).contains(&(srtt.as_nanos() / 1_000_000)), "{srtt:?}");
 }
 
 /// Processor time of the calling thread.

@@ -1,0 +1,115 @@
+"""Round trips of datagrams: the answering side and the asking one."""
+
+import asyncio
+import secrets
+import socket
+import struct
+import time
+from typing import cast
+
+from skybraid.probe.measure import Address, ProbeError, RefusedError, Row, addresses, named, plainly
+
+_HEAD = struct.Struct("!4sIQ")
+_MARK = b"SKYP"
+
+SMALLEST = _HEAD.size
+"""Bytes of the smallest echo: a mark, a number and whose it is."""
+
+LARGEST = 65_507
+
+
+class Echo(asyncio.DatagramProtocol):
+    """Sends every datagram back to whom it came from."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remembers the way back."""
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
+        """Answers."""
+        self._transport.sendto(data, addr)
+
+
+class _Asker(asyncio.DatagramProtocol):
+    """Notes when each echo was sent and when it came back, in s of the monotonic clock."""
+
+    def __init__(self, count: int) -> None:
+        self.series = secrets.randbits(64)
+        self.sent: list[float] = []
+        self.back: list[float | None] = [None] * count
+        self.answered = 0
+        self.done = asyncio.Event()
+        self.error: OSError | None = None
+
+    def datagram_received(self, data: bytes, addr: object) -> None:  # noqa: ARG002 the interface of asyncio
+        now = time.perf_counter()
+        if len(data) < SMALLEST:
+            return
+        mark, number, series = _HEAD.unpack_from(data)
+        if mark == _MARK and series == self.series and number < len(self.back) and self.back[number] is None:
+            self.back[number] = now
+            self.answered += 1
+            if self.answered == len(self.back):
+                self.done.set()
+
+    def error_received(self, exc: Exception) -> None:
+        # Refused by the other end (ICMP); with answers before it, a server that has just ended.
+        if isinstance(exc, OSError):
+            self.error = exc
+        if not self.answered:
+            self.done.set()
+
+
+async def ping(run: int, host: str, port: int, *, every_s: float, count: int, size: int, timeout_s: float) -> list[Row]:
+    """A row for each of `count` datagrams of `size` bytes, sent `every_s`; `rtt_ms` is None where none came back.
+
+    Every datagram is waited for `timeout_s`.
+
+    Raises:
+        ProbeError: refused, unreachable, or not one came back.
+    """
+    failure: ProbeError | None = None
+    for where in await addresses(host, port, socket.SOCK_DGRAM):
+        try:
+            return await _ping(run, where, every_s=every_s, count=count, size=size, timeout_s=timeout_s)
+        except RefusedError as error:
+            failure = error
+    raise failure or ProbeError(f"{host}: no address")
+
+
+async def _ping(run: int, where: Address, *, every_s: float, count: int, size: int, timeout_s: float) -> list[Row]:
+    loop = asyncio.get_running_loop()
+    family, address = where
+    name = named("udp", address)
+    with plainly(name, timeout_s):
+        transport, asker = await loop.create_datagram_endpoint(
+            lambda: _Asker(count), family=family, remote_addr=address[:2]
+        )
+        try:
+            began = time.perf_counter()
+            for number in range(count):
+                if (early_s := began + number * every_s - time.perf_counter()) > 0:
+                    await asyncio.sleep(early_s)
+                if asker.error and not asker.answered:
+                    raise asker.error
+                asker.sent.append(time.perf_counter())
+                transport.sendto(_HEAD.pack(_MARK, number, asker.series).ljust(size, b"\0"))
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await asker.done.wait()
+            except TimeoutError:
+                if not asker.answered:
+                    raise
+            if asker.error and not asker.answered:
+                raise asker.error
+        finally:
+            transport.close()
+    return [
+        {
+            "run": run,
+            "number": number + 1,
+            "sent_s": round(sent - began, 6),
+            "rtt_ms": None if back is None else round((back - sent) * 1e3, 3),
+        }
+        for number, (sent, back) in enumerate(zip(asker.sent, asker.back, strict=True))
+    ]

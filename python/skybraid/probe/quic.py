@@ -1,0 +1,280 @@
+"""HTTP/3 over QUIC, both sides, on aioquic; a single path, certificates unchecked."""
+
+import asyncio
+import datetime
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aioquic.asyncio.protocol import QuicConnectionProtocol
+from aioquic.asyncio.server import QuicServer
+from aioquic.h3.connection import H3_ALPN, H3Connection
+from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+from aioquic.quic.events import ConnectionTerminated, QuicEvent, StreamReset
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from skybraid.probe.measure import Address, ProbeError, Row, addresses, mbps, ms, named, plainly
+from skybraid.probe.site import Place, Resource, Site, objects_of
+from skybraid.probe.tcp import Answer
+
+LARGEST = 64_000_000
+"""Bytes of the largest answer over QUIC, which aioquic holds in memory whole."""
+
+# Room for 1 Gbit/s over 130 ms before the windows have grown.
+_WINDOW = 1 << 24
+
+_PIECE = 1_000_000
+_AT_ONCE = 4
+
+
+def _configuration(*, client: bool) -> QuicConfiguration:
+    return QuicConfiguration(
+        is_client=client,
+        alpn_protocols=H3_ALPN,
+        max_data=_WINDOW,
+        max_stream_data=_WINDOW,
+        verify_mode=ssl.CERT_NONE if client else None,
+    )
+
+
+def _certified(configuration: QuicConfiguration) -> QuicConfiguration:
+    """With a certificate of its own making, which nobody has reason to trust and the probes do not check."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "skybraid probe serve")])
+    now = datetime.datetime.now(datetime.UTC)
+    configuration.certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=30))
+        .sign(key, hashes.SHA256())
+    )
+    configuration.private_key = key
+    return configuration
+
+
+class _Server(QuicConnectionProtocol):
+    def __init__(self, connection: QuicConnection, site: Site, think_s: float) -> None:
+        super().__init__(connection)
+        self._site, self._think_s = site, think_s
+        self._http = H3Connection(connection)
+
+    def quic_event_received(self, event: QuicEvent) -> None:
+        if isinstance(event, ConnectionTerminated):
+            return
+        for heard in self._http.handle_event(event):
+            if isinstance(heard, HeadersReceived):
+                asyncio.get_running_loop().call_later(self._think_s, self._answer, heard)
+
+    def _answer(self, asked: HeadersReceived) -> None:
+        fields = dict(asked.headers)
+        found = self._site.look(fields.get(b":method", b"").decode(), fields.get(b":path", b"/").decode())
+        if found.size > LARGEST:
+            words = f"found {found.size} bytes, expected at most {LARGEST} over QUIC\n"
+            found = Resource(413, "text/plain; charset=utf-8", words.encode())
+        headers = {":status": found.status, "content-type": found.kind, "content-length": found.size}
+        encoded = [(name.encode(), str(value).encode()) for name, value in headers.items()]
+        if self._closed.is_set():
+            return
+        self._http.send_headers(asked.stream_id, encoded)
+        self._http.send_data(asked.stream_id, found.text + bytes(found.filling), end_stream=True)
+        self.transmit()
+
+
+async def listen(listening: socket.socket, site: Site, think_s: float) -> asyncio.DatagramTransport:
+    """Answers HTTP/3 on a bound socket until the transport is closed."""
+    configuration = _certified(_configuration(client=False))
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: QuicServer(
+            configuration=configuration,
+            create_protocol=lambda connection, **_: _Server(connection, site, think_s),
+        ),
+        sock=listening,
+    )
+    return transport
+
+
+class _Asked:
+    """A request and what has come of its answer."""
+
+    def __init__(self, heard: Callable[[int], None]) -> None:
+        self.status = ""
+        self.is_text = False
+        self.first_s: float | None = None
+        self.size = 0
+        self.text = bytearray()
+        self.heard = heard
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def take(self, event: H3Event) -> None:
+        now = time.perf_counter()
+        self.first_s = now if self.first_s is None else self.first_s
+        if isinstance(event, HeadersReceived):
+            fields = dict(event.headers)
+            self.status = fields.get(b":status", b"").decode()
+            self.is_text = fields.get(b"content-type", b"").startswith(b"text/")
+        if isinstance(event, DataReceived):
+            self.size += len(event.data)
+            self.heard(len(event.data))
+            if self.is_text:
+                self.text += event.data
+        ended = isinstance(event, HeadersReceived | DataReceived) and event.stream_ended
+        if ended and not self.answer.done():
+            text = self.text.decode("utf-8", "replace")
+            if self.status != "200":
+                self.answer.set_exception(ProbeError(f"answered {self.status} ({text.strip()[:200]}), expected 200"))
+            else:
+                self.answer.set_result(Answer(self.first_s, now, self.size, text))
+
+
+class _Client(QuicConnectionProtocol):
+    def __init__(self, connection: QuicConnection) -> None:
+        super().__init__(connection)
+        # From the beginning: what the other end says first is lost to one that is made later.
+        self._http = H3Connection(connection)
+        self._asked: dict[int, _Asked] = {}
+        self.error: Exception | None = None
+        self.established = asyncio.get_running_loop().create_future()
+
+    def get(self, authority: str, target: str, heard: Callable[[int], None] = lambda _: None) -> asyncio.Future[Answer]:
+        """Asks; `heard` is told of the bytes of the body as they come."""
+        stream = self._quic.get_next_available_stream_id()
+        asked = self._asked[stream] = _Asked(heard)
+        fields = {":method": "GET", ":scheme": "https", ":authority": authority, ":path": target}
+        self._http.send_headers(stream, [(a.encode(), b.encode()) for a, b in fields.items()], end_stream=True)
+        self._transmit_soon()
+        return asked.answer
+
+    def quic_event_received(self, event: QuicEvent) -> None:
+        if isinstance(event, ConnectionTerminated):
+            words = event.reason_phrase or f"error {event.error_code:#x}"
+            self._fail(ConnectionError(words))
+        if isinstance(event, StreamReset) and event.stream_id in self._asked:
+            self._fail(ConnectionError("reset"))
+        for heard in self._http.handle_event(event):
+            if isinstance(heard, HeadersReceived | DataReceived) and heard.stream_id in self._asked:
+                self._asked[heard.stream_id].take(heard)
+
+    def error_received(self, exc: Exception) -> None:
+        self._fail(exc)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+        for waiting in (self.established, *(asked.answer for asked in self._asked.values())):
+            if not waiting.done():
+                waiting.set_exception(error)
+                # Not everyone who asked still waits.
+                waiting.exception()
+
+
+@asynccontextmanager
+async def _connected(host: str, where: Address, timeout_s: float) -> AsyncIterator[tuple[_Client, float, float]]:
+    """An established connection, when its establishment began (s) and how long it took (ms)."""
+    loop = asyncio.get_running_loop()
+    family, address = where
+    configuration = _configuration(client=True)
+    configuration.server_name = host
+    transport, client = await loop.create_datagram_endpoint(
+        lambda: _Client(QuicConnection(configuration=configuration)), family=family, remote_addr=address[:2]
+    )
+    try:
+        began = time.perf_counter()
+        client.connect(transport.get_extra_info("peername"))
+        waited = loop.create_task(client.wait_connected())
+        async with asyncio.timeout(timeout_s):
+            await asyncio.wait({waited, client.established}, return_when=asyncio.FIRST_COMPLETED)
+        connect_ms = ms(began, time.perf_counter())
+        if client.error is not None:
+            waited.cancel()
+            raise client.error
+        await waited
+        yield client, began, connect_ms
+    finally:
+        client.close()
+        transport.close()
+
+
+async def _where(host: str, port: int) -> Address:
+    return (await addresses(host, port, socket.SOCK_DGRAM))[0]
+
+
+async def load(run: int, place: Place, *, timeout_s: float) -> list[Row]:
+    """A row with the times of a page over HTTP/3, all its objects asked for at once on one connection.
+
+    All times count from the beginning of the connection's establishment.
+
+    Raises:
+        ProbeError: the page or one of its objects cannot be had, or does not come within `timeout_s`.
+    """
+    where = await _where(place.host, place.port)
+    with plainly(named("quic", where[1]), timeout_s):
+        async with _connected(place.host, where, timeout_s) as (client, began, connect_ms):
+            async with asyncio.timeout(timeout_s):
+                page = await client.get(place.authority, place.target)
+                objects = objects_of(page.page, place.url)
+                answers = [page, *await asyncio.gather(*(client.get(place.authority, it) for it in objects))]
+    last_s = max(answer.last_s for answer in answers)
+    size = sum(answer.size for answer in answers)
+    return [
+        {
+            "run": run,
+            "connect_ms": connect_ms,
+            "ttfb_ms": ms(began, page.first_s),
+            "page_ms": ms(began, last_s),
+            "goodput_mbps": mbps(size, last_s - began),
+            "objects": len(objects),
+            "bytes": size,
+            "connections": 1,
+            "protocol": "quic",
+            "subflows": 1,
+        }
+    ]
+
+
+async def bulk(run: int, host: str, port: int, *, for_s: float, timeout_s: float) -> list[Row]:
+    """A row with the goodput of `for_s` of downloading, counted from the first byte on.
+
+    Raises:
+        ProbeError: nothing comes, or the connection ends before.
+    """
+    where = await _where(host, port)
+    place = Place("", host, port, f"/bytes/{_PIECE}")
+    size = 0
+
+    def heard(more: int) -> None:
+        nonlocal size
+        size += more
+
+    with plainly(named("quic", where[1]), timeout_s):
+        async with _connected(host, where, timeout_s) as (client, began, connect_ms):
+            asked = {client.get(place.authority, place.target, heard) for _ in range(_AT_ONCE)}
+            async with asyncio.timeout(timeout_s):
+                done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            first_s = min(it.result().first_s for it in done)
+            until = first_s + for_s
+            while (left_s := until - time.perf_counter()) > 0:
+                asked |= {client.get(place.authority, place.target, heard) for _ in range(_AT_ONCE - len(asked))}
+                done, asked = await asyncio.wait(asked, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                for it in done:
+                    it.result()
+            took_s, got = time.perf_counter() - first_s, size
+    return [
+        {
+            "run": run,
+            "connect_ms": connect_ms,
+            "ttfb_ms": ms(began, first_s),
+            "seconds": round(took_s, 3),
+            "bytes": got,
+            "goodput_mbps": mbps(got, took_s),
+        }
+    ]
