@@ -161,10 +161,11 @@ def announce(path: Path, emulation: Emulation) -> None:
         path: the socket's.
         emulation: whose nodes.
     """
+    here = {FOLDER: str(path.parent.absolute()), LABEL: path.stem.rpartition("-")[2]}
     places = {
         node: {
             "namespace": emulation.namespace(node),
-            "environment": emulation.environment(node) | {LABEL: path.stem.rpartition("-")[2]},
+            "environment": emulation.environment(node) | here,
         }
         for node in dict.fromkeys([*emulation.nodes, "ground"])
     }

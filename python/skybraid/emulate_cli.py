@@ -155,9 +155,9 @@ def shell(
     _enter_sandbox()
     chosen = _scenario(str(scenario), set_, None)
     with _running(chosen, seed, ipv6=ipv6) as emulation:
-        argv, variables = _interactive(emulation.environment(node), node)
+        argv, prompt = _interactive(node)
         _introduce(chosen, emulation)
-        program = emulation.start(node, argv, variables, None)
+        program = emulation.start(node, argv, prompt, None)
         _, code = _carry(emulation, program, {})
     raise typer.Exit(code)
 
@@ -191,12 +191,10 @@ def link(
     with _running(chosen, seed, nested=control.depth()) as emulation:
         others: dict[str, Program] = {}
         if ground is not None:
-            others["ground"] = emulation.start(
-                "ground", *shell_command(emulation, "ground", f"exec </dev/null\n{ground}"), None
-            )
+            # The terminal's keys are for the program in the vehicle alone.
+            others["ground"] = emulation.start("ground", shell_command(f"exec </dev/null\n{ground}"), {}, None)
             await_listener(others["ground"])
-        variables = {**os.environ, **emulation.environment("vehicle")}
-        program = emulation.start("vehicle", command, variables, None)
+        program = emulation.start("vehicle", command, {}, None)
         run, code = _carry(emulation, program, others)
     if answer is not None:
         totals = {"command": command, "exit": code, "seconds": run.simulated_s, "links": run.link_stats()}
@@ -278,15 +276,15 @@ def _stdout_to_stderr() -> int:
     return answer
 
 
-def _interactive(variables: dict[str, str], node: str) -> tuple[list[str], dict[str, str]]:
-    """The user's shell and its environment, with a prompt that tells where one is."""
+def _interactive(node: str) -> tuple[list[str], dict[str, str]]:
+    """The user's shell, and what lets its prompt tell where one is."""
     command = os.environ.get("SHELL") or "/bin/sh"
     mark = f"({node}) "
-    prompt = {"PS1": mark + os.environ.get("PS1", r"\w \$ ")}
+    prompt = {"PS1": mark + os.environ.get("PS1", "$ ")}
     if Path(command).name == "bash":
         # Set before each prompt, as the user's own settings come after the environment.
         prompt = {"PROMPT_COMMAND": f"PS1=\"{mark}${{PS1#'{mark}'}}\""}
-    return [command], {**os.environ, **variables, **prompt}
+    return [command], prompt
 
 
 def _introduce(scenario: Scenario, emulation: Emulation) -> None:
@@ -303,5 +301,5 @@ def _introduce(scenario: Scenario, emulation: Emulation) -> None:
 def _join(name: str, node: str) -> None:
     """Goes into a running emulation's node; never returns."""
     spaces, variables = control.place(control.find(name), node)
-    argv, variables = _interactive(variables, node)
-    raise typer.Exit(_core.enter(spaces, argv, variables))
+    argv, prompt = _interactive(node)
+    raise typer.Exit(_core.enter(spaces, argv, {**os.environ, **variables, **prompt}))

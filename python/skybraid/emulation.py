@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid import _core, control
 from skybraid.campaign import Driver, flown, seeds_of
-from skybraid.errors import EmulationError
+from skybraid.errors import EmulationError, ScenarioError
 from skybraid.results import Results
 from skybraid.scenario import Scenario
 
@@ -177,6 +177,11 @@ def emulate_here(
         EmulationError, OSError: something that the emulator needs is missing.
         ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
     """
+    for kind, name in sorted(scenario.native.custom()):
+        raise ScenarioError(
+            f"{scenario.file}: {kind}: found {name}, expected one of Skybraid's own; those of your own fly in the "
+            "simulator, `skybraid run`"
+        )
     kept = ["links"] if options.programs and tables is None else tables
     driver = _programs(scenario, options) if options.programs else _flows(scenario, options)
     return flown(scenario, driver, seeds_of(scenario, seed, None), kept, out, progress, pcap=pcap)
@@ -203,8 +208,7 @@ def _programs(scenario: Scenario, options: Options) -> Driver:
             started: dict[str, Program] = {}
             try:
                 for node, command in options.programs.items():
-                    argv, environment = shell_command(emulation, node, command)
-                    started[node] = emulation.start(node, argv, environment, _output(folder, node))
+                    started[node] = emulation.start(node, shell_command(command), {}, _output(folder, node))
                     if node == "ground":
                         await_listener(started[node])
                 awaited = started.get("vehicle") or started["ground"]
@@ -239,9 +243,9 @@ def _emulation(
     return emulation
 
 
-def shell_command(emulation: Emulation, node: str, command: str) -> tuple[list[str], dict[str, str]]:
-    """The words that run a command in a node through the shell, and its environment."""
-    return ["sh", "-c", command], {**os.environ, **emulation.environment(node)}
+def shell_command(command: str) -> list[str]:
+    """The words that run a command through the shell."""
+    return ["sh", "-c", command]
 
 
 def _output(folder: Path | None, node: str) -> tuple[str, str] | None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -33,6 +34,15 @@ ctl = typer.Typer(no_args_is_help=True, help="Watch a running emulation, cut its
 
 Name = Annotated[str | None, typer.Option(help="Which emulation, where several run.", metavar="NAME|PID")]
 PathName = Annotated[str, typer.Argument(help="A path of the scenario.", metavar="PATH")]
+
+
+_chosen: ContextVar[str | None] = ContextVar("chosen", default=None)
+"""What `--name` before the command says."""
+
+
+@ctl.callback()
+def _choose(name: Name = None) -> None:
+    _chosen.set(name)
 
 
 class Direction(StrEnum):
@@ -181,7 +191,7 @@ def live(name: str) -> Iterator[Progress]:
 @ctl.command()
 def status(name: Name = None, as_json: AsJson = False) -> None:
     """Say how each link is now."""
-    found = control.find(name)
+    found = _found(name)
     with control.Client(found.socket) as client:
         answer = client.ask(do="status")
     if as_json:
@@ -195,7 +205,7 @@ def status(name: Name = None, as_json: AsJson = False) -> None:
 @ctl.command()
 def watch(name: Name = None, as_json: AsJson = False) -> None:
     """Show the links twice a second, until the emulation or Ctrl-C ends it."""
-    found = control.find(name)
+    found = _found(name)
     with control.Client(found.socket) as client:
         view = None if as_json else View(found.label, on_stderr=False)
         try:
@@ -259,7 +269,11 @@ def stop(name: Name = None, as_json: AsJson = False) -> None:
     _do(name, "stopping", as_json=as_json, do="stop")
 
 
+def _found(name: str | None) -> control.Running:
+    return control.find(name or _chosen.get())
+
+
 def _do(name: str | None, done: str, *, as_json: bool, **request: object) -> None:
-    with control.Client(control.find(name).socket) as client:
+    with control.Client(_found(name).socket) as client:
         answer = client.ask(**request)
     typer.echo(json.dumps(answer) if as_json else done)

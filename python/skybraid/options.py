@@ -76,7 +76,8 @@ def tell(results: Results, *, has_report: bool) -> None:
         for line in timing(emulation):
             typer.echo(f"  {line}")
         for node, program in emulation.get("programs", {}).items():
-            typer.echo(f"  {node}: {program['command']}: {ended(program)}")
+            see = f", see {node}.err" if program["exit"] else ""
+            typer.echo(f"  {node}: {program['command']}: {ended(program)}{see}")
     if results.flows:
         for requirement in results.requirements:
             typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")

@@ -250,6 +250,8 @@ def milliseconds(delay_ms: float) -> str:
 
 def microseconds(time_us: float) -> str:
     """A short time as "42 µs" or "1.3 ms"."""
+    if 0 < time_us < 1:
+        return "under 1 µs"
     return f"{_rounded(time_us):g} µs" if time_us < 999.5 else milliseconds(time_us / 1000)
 
 

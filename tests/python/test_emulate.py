@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import skybraid as package
 from conftest import Command
-from skybraid import EmulationError, Results, Scenario, _core, control
+from skybraid import EmulationError, Results, Scenario, _core, control, live
 
 FLIGHT = """
 name = "In real time"
@@ -268,25 +269,35 @@ def test_a_cut_path_brings_nothing_until_it_is_restored(
     assert sum(gap > 0.2 for gap in gaps) == 1
 
 
+def ctl(*arguments: str) -> str:
+    """What `skybraid ctl` prints, run in this process."""
+    done = CliRunner().invoke(live.ctl, arguments)
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
 def test_control_changes_a_link_and_says_what_it_does_not_know(
     skybraid: Command, begin: Begin, flight: Path, own_sockets: Path
 ) -> None:
-    assert "found no running emulation" in skybraid("ctl", "status").stderr
+    with pytest.raises(EmulationError, match="found no running emulation"):
+        ctl("status")
     begin("emulate", flight, "--out", "result", "--vehicle", "sleep 60")
     until(lambda: flies(own_sockets))
-    assert skybraid("ctl", "set", "far", "--rate", "1Mbit/s", "--direction", "uplink").returncode == 0
-    status = json.loads(skybraid("ctl", "status", "--json").stdout)
+    assert ctl("set", "far", "--rate", "1Mbit/s", "--direction", "uplink") == "far uplink: rate 1Mbit/s\n"
+    status = json.loads(ctl("--name", "in-real-time", "status", "--json"))
+    assert ctl("status", "--name", "in-real-time", "--json")
     assert [status["paths"][1][direction]["rate_bps"] for direction in ("uplink", "downlink")] == [1e6, 20e6]
-    assert skybraid("ctl", "cut", "near").stdout == "near: cut\n"
-    assert "down" in skybraid("ctl", "status").stdout.splitlines()[0]
-    assert skybraid("ctl", "reset", "near").returncode == 0
+    assert ctl("cut", "near") == "near: cut\n"
+    until(lambda: "near uplink: down" in ctl("status"))
+    assert ctl("reset", "near") == "near: as the scenario says\n"
+    until(lambda: "near uplink: up" in ctl("status"))
     wrong = skybraid("ctl", "cut", "sideways")
     assert wrong.returncode == 2
     assert "sideways" in wrong.stderr
     assert "near" in wrong.stderr
     assert "far" in wrong.stderr
-    stopped = skybraid("ctl", "stop", "--json")
-    assert json.loads(stopped.stdout)["ok"]
+    assert json.loads(ctl("stop", "--json"))["ok"]
 
 
 def test_ctrl_c_keeps_what_was_seen_and_leaves_nothing_behind(
@@ -371,6 +382,32 @@ def test_links_in_one_another_add_up(skybraid: Command) -> None:
     done = skybraid(*outer, "sh", "-c", f'{words} "$SKYBRAID_GROUND"')
     assert done.returncode == 0, done.stderr
     assert 100 <= float(done.stdout) < 120
+
+
+def in_shell(tmp_path: Path, commands: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """What a shell of Skybraid's prints and leaves with when it is given these commands."""
+    words = [sys.executable, "-m", "skybraid", "shell", *map(str, arguments)]
+    variables = {**os.environ, "SHELL": "/bin/sh"}
+    return subprocess.run(
+        words, cwd=tmp_path, env=variables, input=commands, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_shell_is_in_the_vehicle_and_another_joins_it_on_the_ground(
+    begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+) -> None:
+    commands = "echo at $SKYBRAID_NODE; tail -n +3 /proc/self/net/dev; exit 5\n"
+    alone = in_shell(tmp_path, commands, flight)
+    assert alone.returncode == 5, alone.stderr
+    assert "near: vehicle 10.0.0.1, ground 10.0.0.2" in alone.stderr
+    assert "at vehicle" in alone.stdout
+    begin("emulate", flight, "--out", "result", "--vehicle", "sleep 60")
+    until(lambda: flies(own_sockets))
+    joined = in_shell(tmp_path, commands, "--join", "in-real-time", "--node", "ground")
+    assert joined.returncode == 5, joined.stderr
+    assert "at ground" in joined.stdout
+    assert {line.split(":")[0].strip() for line in joined.stdout.splitlines()[1:]} == {"lo", "near", "far"}
+    assert "expected one of vehicle, ground" in in_shell(tmp_path, "", "--join", "in-real-time", "--node", "x").stderr
 
 
 def test_a_link_without_a_rate_is_refused(skybraid: Command) -> None:
