@@ -6,5 +6,6 @@ pub mod capture;
 pub mod clock;
 pub mod command;
 pub mod forward;
+pub mod proxy;
 pub mod sandbox;
 pub mod testbed;

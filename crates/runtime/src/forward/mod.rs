@@ -21,7 +21,7 @@ use std::io;
 use std::thread::JoinHandle;
 
 use skybraid_host::record::PacketKind;
-use skybraid_link::Link;
+use skybraid_link::{Direction, Link};
 use skybraid_units::{Instant, Seed};
 
 use crate::clock::Clock;
@@ -37,6 +37,17 @@ pub const UNKNOWN_FLOW: u16 = u16::MAX;
 /// Tells the flow and the kind of an IP packet, given from its IP header on; `None` for one of none
 /// of the flows.
 pub type Classifier = Box<dyn FnMut(&[u8]) -> Option<(u16, PacketKind)> + Send>;
+
+/// Somebody who sees the IP packets of a direction of a lane as they come in. It keeps the forwarder
+/// from its work for as long as it looks.
+pub struct Watcher {
+    /// The lane's name.
+    pub lane: String,
+    /// The direction of the packets.
+    pub direction: Direction,
+    /// Is shown each packet, from its IP header on, before it can leave.
+    pub see: Box<dyn Fn(&[u8]) + Send>,
+}
 
 /// A path: links between two interfaces.
 #[derive(Debug)]
@@ -73,6 +84,8 @@ pub struct Options {
     pub record: Record,
     /// What tells flows apart, if they are wanted.
     pub classifier: Option<Classifier>,
+    /// Who looks at the packets that come in.
+    pub watchers: Vec<Watcher>,
     /// What delay and loss draw from that are set while the forwarder runs.
     pub seed: Seed,
 }
@@ -86,6 +99,7 @@ impl Options {
             precise: false,
             record: Record { links: false, packets: false },
             classifier: None,
+            watchers: Vec::new(),
             seed: Seed(1),
         }
     }
@@ -112,6 +126,12 @@ impl Forwarder {
             }
             for end in lane.ends {
                 ports.push(Port::open(end)?);
+            }
+        }
+        for Watcher { lane, .. } in &options.watchers {
+            if lanes.iter().all(|known| known.name != *lane) {
+                let text = format!("cannot watch path `{lane}`: there is no such path");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
         }
         let names = lanes.iter().map(|lane| lane.name.clone()).collect();
