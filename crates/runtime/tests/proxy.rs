@@ -39,8 +39,7 @@ fn course(sides: [Option<&str>; 2], up: &LinkConfig, down: &LinkConfig) -> Optio
         return None;
     }
     let plan = Plan::direct(&[("lte", 1500), ("sat", 1500)]);
-    let testbed =
-        plan.with_proxies("sat", sides[0].is_some(), sides[1].is_some()).build().unwrap();
+    let testbed = plan.with_proxies("sat", sides[0].is_some(), sides[1].is_some()).build().unwrap();
     let mut watchers = Vec::new();
     let mut proxies = Vec::new();
     for (side, congestion) in sides.iter().enumerate() {
@@ -93,9 +92,13 @@ impl Course {
 
     /// Connects from the vehicle over the satellite; tells how long it took.
     fn connect(&self, to: SocketAddr) -> (TcpStream, Duration) {
-        let from = SocketAddr::new(self.addresses(to.is_ipv6())[0], 0);
+        self.connect_from(SocketAddr::new(self.addresses(to.is_ipv6())[0], 0), to)
+    }
+
+    fn connect_from(&self, from: SocketAddr, to: SocketAddr) -> (TcpStream, Duration) {
         let connect = || {
             let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).unwrap();
+            socket.set_reuse_address(true).unwrap();
             socket.bind(&from.into()).unwrap();
             let clock = Clock::starting_now();
             let start = clock.now();
@@ -257,9 +260,6 @@ fn what_one_side_breaks_off_is_broken_off_at_the_other() {
     drop(stream);
     assert_eq!(served.join().unwrap(), ErrorKind::ConnectionReset);
     // The proxy's own address is no server.
-    let own = course.testbed.node("sat-vp").unwrap();
-    let mut netlink = own.namespace.netlink().unwrap();
-    assert!(netlink.link("sat").unwrap().up);
     let (mut stream, _) = course.connect("10.101.0.2:9".parse().unwrap());
     assert!(stream.read(&mut [0]).is_err());
     course.settled(|it| it.failed + it.reset == 3);
@@ -324,6 +324,38 @@ fn fifty_connections_to_ten_ports_begin_at_once() {
     let done = course.settled(|it| it.finished == 50);
     assert_eq!((done.opened, done.failed, done.unheard), (50, 0, 0));
     assert_eq!((done.to_server, done.to_client), (2_500_000, 2_500_000));
+}
+
+// The port from which a client connects may be one at which the proxy listens, and one that was used
+// before.
+#[test]
+fn a_client_may_have_any_port_and_have_it_again() {
+    let Some(course) = Course::quick(BOTH) else { return };
+    let (server, served) = course.serve(false, drop);
+    drop(course.connect(server));
+    served.join().unwrap();
+    for round in 0..3 {
+        let (other, served) = course.serve(false, |mut stream| {
+            let mut read = Vec::new();
+            stream.read_to_end(&mut read).unwrap();
+            read
+        });
+        let client = SocketAddr::new(course.addresses(false)[0], server.port());
+        let mut stream = course.connect_from(client, other).0;
+        assert_eq!(stream.local_addr().unwrap(), client);
+        stream.write_all(&[round; 100]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(served.join().unwrap(), [round; 100]);
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+    course.settled(|it| it.finished == 4);
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_refused_before_anybody_connects() {
+    let Ok(node) = Namespace::create("sat-vp") else { return };
+    let error = Proxy::start(&node, "hybla-of-tomorrow").err().unwrap().to_string();
+    assert!(error.contains("sat-vp with hybla-of-tomorrow"), "{error}");
 }
 
 /// Bytes that arrive over a path of 20 Mbps and 120 ms with 2 % loss within 3 s, from a sender with
