@@ -1,4 +1,4 @@
-# fly · test · golden · lint · bench · docs · fuzz; each sets up what it needs.
+# fly · test · kernel · golden · lint · bench · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build fly test test-rust test-python golden lint bench docs fuzz clean
+.PHONY: build fly test test-rust test-python kernel golden lint bench docs fuzz clean
 
 build: $(VENV)/.built
 
@@ -33,6 +33,12 @@ test-rust:
 
 test-python: build
 	$(VENV)/bin/pytest
+
+# The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.
+kernel: build
+	$(VENV)/bin/python tests/kernel/limits.py
+	$(VENV)/bin/python tests/kernel/replay.py
+	$(VENV)/bin/python tests/kernel/agreement.py
 
 # The tables of tests/golden, after a change that is meant.
 golden: build

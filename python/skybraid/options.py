@@ -51,7 +51,7 @@ def assignment(text: str) -> tuple[str, str]:
 
 def listed(text: str | None) -> list[str] | None:
     """Names between commas."""
-    return None if text is None else [name.strip() for name in text.split(",")]
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def seconds(option: str, text: str | None) -> float | None:

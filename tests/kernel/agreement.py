@@ -2,8 +2,8 @@
 
 Each case is a scenario that is simulated and emulated with the same seeds. Told are the ratio of the median goodputs
 (kernel by simulator) and the distance between the distributions of what was measured on the way: smoothed round-trip
-times of TCP, one-way delays of datagrams (Kolmogorov and Smirnov's, 0 to 1). `make kernel` runs all of it, `python
-tests/kernel/agreement.py --only cubic-geo --seeds 3` a part.
+times of TCP, one-way delays of datagrams: Kolmogorov and Smirnov's distance, and the mean distance of the quantiles.
+`make kernel` runs all of it, `python tests/kernel/agreement.py --only cubic-geo --seeds 3` a part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, wasserstein_distance
 
 import skybraid
 
@@ -70,7 +70,8 @@ class Agreement:
         case: the case.
         simulated_mbps: goodput of each simulated seed.
         emulated_mbps: goodput of each emulated seed.
-        distance: between the distributions of round-trip times or delays, 0 to 1.
+        distance: between the distributions of round-trip times or delays, 0 to 1 (Kolmogorov and Smirnov).
+        apart: mean distance of their quantiles as a share of the simulator's median (Wasserstein).
         median_ms: medians of these times: simulator, kernel.
     """
 
@@ -78,6 +79,7 @@ class Agreement:
     simulated_mbps: Sequence[float]
     emulated_mbps: Sequence[float]
     distance: float
+    apart: float
     median_ms: tuple[float, float]
 
     @property
@@ -143,7 +145,7 @@ def times_ms(results: skybraid.Results) -> NDArray[np.float64]:
     return delays.to_series().drop_nulls().to_numpy() / 1e6
 
 
-def agreement(case: Case, seeds: Sequence[int], folder: Path, parallel: int) -> Agreement:
+def agreement(case: Case, seeds: Sequence[int], folder: Path, parallel: int = 1) -> Agreement:
     """Simulates and emulates a case with each seed."""
     file = folder / f"{case.name}.toml"
     file.write_text(case.scenario, encoding="utf-8")
@@ -164,6 +166,7 @@ def agreement(case: Case, seeds: Sequence[int], folder: Path, parallel: int) -> 
         [results.flows["data"].goodput_bps / 1e6 for results in simulated],
         [results.flows["data"].goodput_bps / 1e6 for results in emulated],
         float(ks_2samp(both[0], both[1]).statistic),
+        float(wasserstein_distance(both[0], both[1]) / np.median(both[0])),
         (float(np.median(both[0])), float(np.median(both[1]))),
     )
 
@@ -174,11 +177,11 @@ def line(found: Agreement) -> str:
     verdict = "holds" if found.holds else "DOES NOT HOLD"
     return (
         f"{found.case.name:24} {simulated:8.2f} {emulated:8.2f} {found.ratio:6.3f} ±{found.case.within:.2f} "
-        f"{found.distance:6.3f} {found.median_ms[0]:8.1f} {found.median_ms[1]:8.1f}  {verdict}"
+        f"{found.distance:6.3f} {found.apart:6.1%} {found.median_ms[0]:8.1f} {found.median_ms[1]:8.1f}  {verdict}"
     )
 
 
-HEADING = f"{'case':24} {'sim':>8} {'kernel':>8} {'ratio':>6} {'':5} {'KS':>6} {'sim ms':>8} {'krn ms':>8}"
+HEADING = f"{'case':24} {'sim':>8} {'kernel':>8} {'ratio':>6} {'':5} {'KS':>6} {'apart':>6} {'sim ms':>8} {'krn ms':>8}"
 """Above the lines: goodputs in Mbit/s, their ratio and its bound, distance, median times."""
 
 

@@ -1,8 +1,8 @@
 """The emulator's limits, after Chavali (2022), figures 4.6 to 4.8.
 
 4.6: UDP over a link of 50 Mbit/s with 20 Mbit/s more offered keeps the rate from the first second on. 4.7: round-trip
-times of 10 to 60 ms, measured minus configured. 4.8: the two directions of a link do not touch one another, over UDP and
-over TCP. `make kernel` runs it.
+times of 10 to 60 ms, measured minus configured. 4.8: the two directions of a link do not touch one another, over UDP
+and over TCP. `make kernel` runs it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def by_second(results: skybraid.Results, direction: str, seconds: int) -> NDArra
     """Mbit/s of IP packets that arrived in each second."""
     rows = results.tables["links"].filter(pl.col("direction") == direction)
     second = ((rows["time_ns"] - 1) // 1_000_000_000).to_numpy().clip(0, seconds - 1)
-    return np.bincount(second, weights=rows["delivered_bytes"].to_numpy() * 8e-6, minlength=seconds)
+    megabits = np.zeros(seconds)
+    np.add.at(megabits, second, rows["delivered_bytes"].to_numpy() * 8e-6)
+    return megabits
 
 
 def warm_up() -> Iterator[Line]:

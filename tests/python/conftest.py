@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skybraid import Results, Scenario, run
+from skybraid import Results, Scenario, _core, run
 
 TWO_PATHS = """
 name = "Two plain paths"
@@ -48,6 +48,15 @@ require = { deadline = "100ms", share = "99.999%" }
 at = "4s"
 path.far.down = "1s"
 """
+
+
+def emulator_lacks() -> str:
+    """What this machine lacks for the emulator, or nothing."""
+    if not sys.platform.startswith("linux"):
+        return "the emulator needs Linux"
+    lacks = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
+    return "; ".join(f"{one['name']}: {one['found']}" for one in lacks)
+
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

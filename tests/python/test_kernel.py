@@ -1,0 +1,43 @@
+"""The simulator and the Linux kernel agree over the same links: the short form of `make kernel`."""
+
+from pathlib import Path
+
+import pytest
+
+from agreement import PATHS, Case, agreement, scenario
+from conftest import emulator_lacks
+
+pytestmark = pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+
+STARLINK = {"starlink": PATHS["starlink"] + 'uplink.loss = { uniform = "0.1%" }\n'}
+BOTH = {"lte": PATHS["lte"], "starlink": PATHS["starlink"]}
+
+CASES = [
+    *[
+        Case(
+            f"{control}-starlink",
+            scenario(8, STARLINK, f'protocol = "tcp", congestion = "{control}", stack = "kernel"'),
+            within,
+        )
+        for control, within in (("reno", 0.10), ("cubic", 0.10), ("bbr", 0.15))
+    ],
+    Case("mptcp", scenario(8, BOTH, 'protocol = "mptcp", scheduler = "linux", stack = "kernel"'), 0.15),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_kernel_carries_over_a_link_what_the_simulator_says(case: Case, tmp_path: Path) -> None:
+    found = agreement(case, (1, 2), tmp_path, parallel=2)
+    assert found.holds, (found.simulated_mbps, found.emulated_mbps)
+
+
+def test_skybraids_own_transports_do_in_real_time_what_they_do_in_virtual_time(tmp_path: Path) -> None:
+    text = scenario(
+        8,
+        {name: PATHS[name] + 'uplink.loss = { uniform = "0.5%" }\n' for name in ("lte", "starlink")},
+        'protocol = "mp_dccp", scheduler = "round_robin", congestion = "ccid5", reordering = "adaptive"',
+        'kind = "cbr", rate = "8Mbit/s", packet = "1200B"',
+    )
+    found = agreement(Case("mp_dccp", text, 0.05), (1, 2), tmp_path, parallel=2)
+    assert found.holds, (found.simulated_mbps, found.emulated_mbps)
+    assert found.median_ms[1] == pytest.approx(found.median_ms[0], rel=0.05)
