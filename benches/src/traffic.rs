@@ -1,20 +1,22 @@
 //! Probes, datagrams and bytes between two hosts.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn, recvmsg, sendmmsg, setsockopt, sockopt,
+};
 use std::os::fd::AsRawFd;
 
 use crate::bed::{Namespace, come_first};
 
 const SINK: &str = "10.0.0.2:9000";
-/// Arrivals count for the rate after so long.
-const SETTLING: Duration = Duration::from_millis(500);
+/// Arrivals count for the rate after so many seconds.
+const SETTLING: f64 = 0.5;
 
 #[expect(clippy::disallowed_methods, reason = "measures wall time")]
 pub fn now() -> Instant {
@@ -96,6 +98,21 @@ pub struct Datagrams {
     pub took: f64,
 }
 
+/// When the kernel got the next datagram, in seconds; `None` if none comes.
+fn arrival(socket: &UdpSocket) -> Option<f64> {
+    let mut buffer = [0; 2048];
+    let mut vectors = [IoSliceMut::new(&mut buffer)];
+    let mut space = nix::cmsg_space!(nix::sys::time::TimeSpec);
+    let fd = socket.as_raw_fd();
+    let message = recvmsg::<()>(fd, &mut vectors, Some(&mut space), MsgFlags::empty()).ok()?;
+    message.cmsgs().ok()?.find_map(|message| match message {
+        ControlMessageOwned::ScmTimestampns(time) => {
+            Some(time.tv_sec() as f64 + time.tv_nsec() as f64 * 1e-9)
+        }
+        _ => None,
+    })
+}
+
 /// Datagrams of `payload` bytes at `rate` bit/s of IP packets for `seconds`.
 pub fn datagrams(
     vehicle: &Namespace,
@@ -105,26 +122,25 @@ pub fn datagrams(
     seconds: f64,
 ) -> Datagrams {
     let sink = ground.run(|| UdpSocket::bind(SINK)).unwrap();
-    nix::sys::socket::setsockopt(&sink, nix::sys::socket::sockopt::RcvBufForce, &(64 << 20)).ok();
+    setsockopt(&sink, sockopt::RcvBufForce, &(64 << 20)).ok();
     sink.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
     let start = now();
+    setsockopt(&sink, sockopt::ReceiveTimestampns, &true).unwrap();
     let receiver = std::thread::spawn(move || {
-        let mut buffer = [0; 65536];
-        let (mut received, mut first, mut last) = (0_u64, None, start);
-        while sink.recv(&mut buffer).is_ok() {
-            last = now();
+        let (mut received, mut begun, mut first, mut last) = (0_u64, None, None, 0.0);
+        while let Some(at) = arrival(&sink) {
+            last = at;
             received += 1;
             // By then a queue that is to be full has something in it.
-            if first.is_none() && last - start > SETTLING {
+            if first.is_none() && last - *begun.get_or_insert(last) > SETTLING {
                 first = Some((last, received));
             }
         }
         let (from, before) = first.unwrap_or((last, received));
-        let span = last.saturating_duration_since(from).as_secs_f64();
-        (received, (received - before) as f64 / span)
+        (received, (received - before) as f64 / (last - from))
     });
     let socket = vehicle.run(|| UdpSocket::bind("10.0.0.1:0")).unwrap();
-    nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::SndBufForce, &(16 << 20)).ok();
+    setsockopt(&socket, sockopt::SndBufForce, &(16 << 20)).ok();
     socket.connect(SINK).unwrap();
     let bits = (payload + 28) as f64 * 8.0;
     let total = (rate * seconds / bits) as u64;

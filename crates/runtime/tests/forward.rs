@@ -258,14 +258,22 @@ fn frames_that_carry_no_ip_are_not_shaped() {
     // Neighbour discovery passes too, and nothing else of IPv6.
     bed.with_ipv6();
     let over_ipv6 = bed.vehicle.run(|| UdpSocket::bind("[fd73:6b79::1]:0")).unwrap();
-    over_ipv6.send_to(&packet(1, 64), "[fd73:6b79::2]:7000").unwrap();
-    sleep(ms(400));
+    let controls = forwarder.controls();
+    let lost = || controls.snapshot().paths[0].uplink.lost[Cause::Random as usize];
+    // The kernel may take up to a second until it uses a new interface for IPv6.
+    for _ in 0..20 {
+        over_ipv6.send_to(&packet(1, 64), "[fd73:6b79::2]:7000").unwrap();
+        sleep(ms(150));
+        if lost() > 1 {
+            break;
+        }
+    }
     let forwarded = forwarder.stop().unwrap();
     check(&forwarded);
     // Both ask: over ARP, and by neighbour solicitation.
     assert!(forwarded.accounts[0].unshaped >= 2 && forwarded.accounts[1].unshaped >= 2);
     assert_eq!(forwarded.accounts[0].delivered, 0);
-    assert_eq!(forwarded.accounts[0].lost[Cause::Random as usize], 2);
+    assert!(forwarded.accounts[0].lost[Cause::Random as usize] >= 2);
 }
 
 #[test]

@@ -155,6 +155,7 @@ impl Engine {
 
     /// Forwards until told to stop.
     pub fn run(mut self) -> Forwarded {
+        let mut precedence = thread::Precedence::new();
         while !self.desk.is_stopped() {
             self.release();
             let more = self.clock.now() >= self.read_from && self.receive();
@@ -162,6 +163,7 @@ impl Engine {
             let now = self.clock.now();
             if now >= self.next_sample {
                 self.sample(now);
+                precedence.review(SAMPLE_INTERVAL);
             }
             self.take_orders();
             self.desk.tell_on_the_way(self.stages.iter().map(|stage| stage.waiting.len()).sum());

@@ -106,8 +106,9 @@ impl Forwarded {
             let late = self.lateness.quantile(*share);
             (late > *limit).then(|| {
                 format!(
-                    "{of} the packets left more than {late} late; the machine was too busy for this \
-                     traffic"
+                    "{of} the packets left more than {:.1} ms late; the machine was too busy for \
+                     this traffic",
+                    late.as_millis_f64()
                 )
             })
         })

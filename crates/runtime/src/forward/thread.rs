@@ -29,21 +29,46 @@ struct Attributes {
     period: u64,
 }
 
-/// Makes the calling thread come before others, its timers exact and its memory stay.
-///
-/// A deadline task comes first, since it is the only kind that others cannot hold up: a busy real-time
-/// thread stands aside for 50 ms of each second, so that ordinary threads do not starve.
+/// Makes the calling thread's timers exact and its memory stay.
 pub(super) fn prepare() {
     // SAFETY: no pointers are involved.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    if !become_deadline_task() {
-        let parameters = libc::sched_param { sched_priority: PRIORITY };
-        let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-        // SAFETY: the parameters outlive the call.
-        unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
-    }
     // SAFETY: no pointers are involved.
     unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
+}
+
+/// How the calling thread comes before others: as a real-time thread while it has little to do, since
+/// that is the cheapest; as a deadline task when it keeps a processor busy, since a busy real-time
+/// thread has to stand aside for 50 ms of each second, so that ordinary threads do not starve.
+pub(super) struct Precedence {
+    busy: bool,
+    cpu: Duration,
+}
+
+impl Precedence {
+    /// That of a thread with little to do.
+    pub fn new() -> Self {
+        become_real_time();
+        Self { busy: false, cpu: cpu_time() }
+    }
+
+    /// Looks at what the thread did in the time since the last look.
+    pub fn review(&mut self, since: Duration) {
+        let cpu = cpu_time();
+        let used = cpu - std::mem::replace(&mut self.cpu, cpu);
+        if !self.busy && used > since / 2 {
+            self.busy = become_deadline_task();
+        } else if self.busy && used < since / 3 {
+            self.busy = !become_real_time();
+        }
+    }
+}
+
+fn become_real_time() -> bool {
+    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the parameters outlive the call.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
 fn become_deadline_task() -> bool {
