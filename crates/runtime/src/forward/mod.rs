@@ -38,6 +38,9 @@ pub const UNKNOWN_FLOW: u16 = u16::MAX;
 /// of the flows.
 pub type Classifier = Box<dyn FnMut(&[u8]) -> Option<(u16, PacketKind)> + Send>;
 
+/// Is shown an IP packet, from its IP header on.
+pub type See = Box<dyn Fn(&[u8]) + Send>;
+
 /// Somebody who sees the IP packets of a direction of a lane as they come in. It keeps the forwarder
 /// from its work for as long as it looks.
 pub struct Watcher {
@@ -45,8 +48,8 @@ pub struct Watcher {
     pub lane: String,
     /// The direction of the packets.
     pub direction: Direction,
-    /// Is shown each packet, from its IP header on, before it can leave.
-    pub see: Box<dyn Fn(&[u8]) + Send>,
+    /// Is shown each packet before it can leave.
+    pub see: See,
 }
 
 /// A path: links between two interfaces.
