@@ -18,6 +18,8 @@ use skybraid_units::{Duration, Probability, Rate, Seed};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 const ACCESS_DELAY: Duration = Duration::from_millis(5);
+/// Whoever waits longer gives up, so that a test fails instead of hanging.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Hosts `vehicle` and `ground` with a satellite between them, and the proxies at its ends.
 struct Course {
@@ -87,6 +89,8 @@ impl Course {
         let listen = || TcpListener::bind((self.addresses(ipv6)[1], 0));
         let listener = self.testbed.ground().namespace.run(listen).unwrap().unwrap();
         let address = listener.local_addr().unwrap();
+        // What is accepted inherits it.
+        SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).unwrap();
         (address, std::thread::spawn(move || work(listener.accept().unwrap().0)))
     }
 
@@ -106,9 +110,8 @@ impl Course {
             (TcpStream::from(socket), clock.now() - start)
         };
         let (stream, took) = self.testbed.vehicle().namespace.run(connect).unwrap();
-        let patience = std::time::Duration::from_secs(5);
-        stream.set_read_timeout(Some(patience)).unwrap();
-        stream.set_write_timeout(Some(patience)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         (stream, took)
     }
 
@@ -299,11 +302,12 @@ fn fifty_connections_to_ten_ports_begin_at_once() {
     let mut servers = Vec::new();
     for _ in 0..10 {
         let listener = namespace.run(listen).unwrap();
+        SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).unwrap();
         servers.push(listener.local_addr().unwrap());
         std::thread::spawn(move || {
             for stream in listener.incoming().take(5) {
+                let mut stream = stream.unwrap();
                 std::thread::spawn(move || {
-                    let mut stream = stream.unwrap();
                     let mut read = Vec::new();
                     stream.read_to_end(&mut read).unwrap();
                     stream.write_all(&read).unwrap();
@@ -437,6 +441,7 @@ fn mptcp_falls_back_to_tcp_on_a_path_with_a_proxy_and_gets_no_subflow_on_it_from
         let listener = course.testbed.ground().namespace.run(multipath).unwrap();
         listener.bind(&to.into()).unwrap();
         listener.listen(1).unwrap();
+        listener.set_read_timeout(Some(PATIENCE)).unwrap();
         let to = listener.local_addr().unwrap();
         let served = std::thread::spawn(move || {
             let stream = TcpStream::from(listener.accept().unwrap().0);
@@ -450,6 +455,7 @@ fn mptcp_falls_back_to_tcp_on_a_path_with_a_proxy_and_gets_no_subflow_on_it_from
         socket.bind(&from.into()).unwrap();
         socket.connect(&to).unwrap();
         let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(b"word").unwrap();
         stream.read_exact(&mut [0; 4]).unwrap();
         (stream, served.join().unwrap())

@@ -37,12 +37,12 @@ pub use report::{Account, DOUBTFUL_LOSS, DOUBTFUL_P99, DOUBTFUL_P999, Forwarded}
 /// The flow of a packet in the table of packets when nobody knows it.
 pub const UNKNOWN_FLOW: u16 = u16::MAX;
 
-/// Is shown an IP packet, from its header on.
-pub type See = Box<dyn Fn(&[u8]) + Send>;
-
 /// Tells the flow and the kind of an IP packet, given from its IP header on; `None` for one of none
 /// of the flows.
 pub type Classifier = Box<dyn FnMut(&[u8]) -> Option<(u16, PacketKind)> + Send>;
+
+/// Is shown an IP packet, from its IP header on.
+pub type See = Box<dyn Fn(&[u8]) + Send>;
 
 /// Somebody who sees the IP packets of a direction of a lane as they come in. It keeps the forwarder
 /// from its work for as long as it looks.
@@ -51,7 +51,7 @@ pub struct Watcher {
     pub lane: String,
     /// The direction of the packets.
     pub direction: Direction,
-    /// Is shown each packet, from its IP header on, before it can leave.
+    /// Is shown each packet before it can leave.
     pub see: See,
 }
 

@@ -68,7 +68,7 @@ mod tests {
     fn tcp(flags: u8, options: &[u8]) -> Vec<u8> {
         let mut segment = [0; TCP_HEADER];
         segment[..4].copy_from_slice(&[0x9c, 0x40, 0x14, 0x51]);
-        segment[12] = (((TCP_HEADER + options.len()) / 4) << 4) as u8;
+        segment[12] = ((TCP_HEADER + options.len()) * 4) as u8;
         segment[13] = flags;
         [segment.as_slice(), options].concat()
     }
