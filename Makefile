@@ -47,6 +47,7 @@ lint: build docs
 
 bench: build
 	cargo run --release --locked --package skybraid-bench
+	cargo run --release --locked --package skybraid-bench --bin emulated
 	$(VENV)/bin/python benches/flight.py
 
 docs:

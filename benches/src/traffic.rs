@@ -13,6 +13,8 @@ use std::os::fd::AsRawFd;
 use crate::bed::{Namespace, come_first};
 
 const SINK: &str = "10.0.0.2:9000";
+/// Arrivals count for the rate after so long.
+const SETTLING: Duration = Duration::from_millis(500);
 
 #[expect(clippy::disallowed_methods, reason = "measures wall time")]
 pub fn now() -> Instant {
@@ -88,7 +90,7 @@ pub fn round_trips(vehicle: &Namespace, ground: &Namespace, count: usize) -> Vec
 pub struct Datagrams {
     pub sent: u64,
     pub received: u64,
-    /// IP bits per second from the first to the last arrival.
+    /// IP bits per second, from when things have settled to the last arrival.
     pub ip_rate: f64,
     /// Seconds from the start to the end.
     pub took: f64,
@@ -103,7 +105,6 @@ pub fn datagrams(
     seconds: f64,
 ) -> Datagrams {
     let sink = ground.run(|| UdpSocket::bind(SINK)).unwrap();
-    socket2::SockRef::from(&sink).set_recv_buffer_size(64 << 20).ok();
     nix::sys::socket::setsockopt(&sink, nix::sys::socket::sockopt::RcvBufForce, &(64 << 20)).ok();
     sink.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
     let start = now();
@@ -112,11 +113,15 @@ pub fn datagrams(
         let (mut received, mut first, mut last) = (0_u64, None, start);
         while sink.recv(&mut buffer).is_ok() {
             last = now();
-            first = first.or(Some(last));
             received += 1;
+            // By then a queue that is to be full has something in it.
+            if first.is_none() && last - start > SETTLING {
+                first = Some((last, received));
+            }
         }
-        let span = last.saturating_duration_since(first.unwrap_or(last)).as_secs_f64();
-        (received, span)
+        let (from, before) = first.unwrap_or((last, received));
+        let span = last.saturating_duration_since(from).as_secs_f64();
+        (received, (received - before) as f64 / span)
     });
     let socket = vehicle.run(|| UdpSocket::bind("10.0.0.1:0")).unwrap();
     nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::SndBufForce, &(16 << 20)).ok();
@@ -150,9 +155,8 @@ pub fn datagrams(
         }
     }
     let took = start.elapsed().as_secs_f64();
-    let (received, span) = receiver.join().unwrap();
-    let ip_rate = received.saturating_sub(1) as f64 * bits / span;
-    Datagrams { sent, received, ip_rate, took }
+    let (received, per_second) = receiver.join().unwrap();
+    Datagrams { sent, received, ip_rate: per_second * bits, took }
 }
 
 /// Bits per second that a TCP connection brings over.

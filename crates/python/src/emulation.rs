@@ -192,6 +192,25 @@ fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDi
         entry.set_item("ended", connection.ended.as_ref().map(ToString::to_string))?;
         connections.set_item(&flow.name, entry)?;
     }
+    let proxies = PyDict::new(py);
+    for (node, done) in &emulated.proxies {
+        let entry = PyDict::new(py);
+        let counts = [
+            ("opened", done.opened),
+            ("finished", done.finished),
+            ("reset", done.reset),
+            ("failed", done.failed),
+            ("to_server_bytes", done.to_server),
+            ("to_client_bytes", done.to_client),
+            ("most_held_bytes", done.most_held),
+        ];
+        for (name, count) in counts {
+            entry.set_item(name, count)?;
+        }
+        proxies.set_item(node, entry)?;
+    }
+    facts.set_item("proxies", proxies)?;
+    facts.set_item("notes", &emulated.notes)?;
     facts.set_item("stacks", stacks)?;
     facts.set_item("connections", connections)?;
     Ok(facts.unbind())

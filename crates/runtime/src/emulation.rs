@@ -10,16 +10,18 @@ use std::time::Duration as StdDuration;
 
 use serde_json::{Map, Value};
 use skybraid_host::record::Outcome;
-use skybraid_host::{PathSetup, Setup};
+use skybraid_host::{FlowSetup, PathSetup, Setup};
 use skybraid_link::{Direction, Link, LinkConfig, QueueConfig, RateSource};
 use skybraid_scenario::Testbed as Around;
+use skybraid_transport::Protocol;
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::clock::Clock;
 use crate::command::{Output, Program};
 use crate::control::Server;
 use crate::forward::{self, Forwarded, Forwarder, Lane};
-use crate::hosts::{self, Carried, HostError, Load, Place};
+use crate::hosts::{self, Carried, Flown, HostError, Load, Place};
+use crate::proxy::{Proxy, Statistics, multipath_warning};
 use crate::testbed::{
     self, Endpoint, EndpointFlags, Limits, Namespace, PathManager, Plan, Segment, Testbed,
 };
@@ -80,6 +82,10 @@ pub struct Emulated {
     pub stopped: Option<Instant>,
     /// What the forwarder measured of itself.
     pub forwarded: Forwarded,
+    /// What each proxy has done, by its node.
+    pub proxies: Vec<(String, Statistics)>,
+    /// What does not go as its user may expect, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// Links between namespaces, ready to carry.
@@ -89,6 +95,16 @@ pub struct Emulation {
     testbed: Testbed,
     /// Until they begin to work.
     lanes: Option<Vec<Lane>>,
+    proxies: Vec<ProxyNode>,
+}
+
+/// A proxy between two stretches.
+struct ProxyNode {
+    /// Its node.
+    name: String,
+    proxy: Proxy,
+    /// The stretches toward the vehicle and toward the ground.
+    between: [String; 2],
 }
 
 impl Emulation {
@@ -105,7 +121,8 @@ impl Emulation {
         let testbed = plan.build()?;
         let_mptcp_use_every_path(&testbed, &options)?;
         let lanes = lanes(&setup, around, &testbed);
-        Ok(Self { setup, options, testbed, lanes: Some(lanes) })
+        let proxies = proxies(&setup, around, &testbed)?;
+        Ok(Self { setup, options, testbed, lanes: Some(lanes), proxies })
     }
 
     /// What is being run.
@@ -178,11 +195,13 @@ impl Emulation {
         let load = Load::open(&self.setup, &place, clock)?;
         let controls = work.forwarder.controls();
         let mut watch = |now| watch(now) && !work.is_stopped();
-        let flown = load.run(&mut watch, &|| controls.on_the_way())?;
+        let mut flown = load.run(&mut watch, &|| controls.on_the_way())?;
         let mut forwarded = work.end()?;
-        let mut outcome = flown.outcome;
+        let mut outcome = std::mem::take(&mut flown.outcome);
         self.add_links(&mut outcome, &mut forwarded);
-        Ok(Emulated { outcome, carried: flown.carried, stopped: flown.stopped, forwarded })
+        let (proxies, notes) = (self.statistics(), self.notes(&flown.carried));
+        let Flown { carried, stopped, .. } = flown;
+        Ok(Emulated { outcome, carried, stopped, forwarded, proxies, notes })
     }
 
     /// Lets the links work for as long as `watch`, which is told the time every 20 ms, says so.
@@ -202,7 +221,8 @@ impl Emulation {
         let mut forwarded = work.end()?;
         let mut outcome = Outcome::default();
         self.add_links(&mut outcome, &mut forwarded);
-        Ok(Emulated { outcome, carried: Vec::new(), stopped, forwarded })
+        let (proxies, notes) = (self.statistics(), Vec::new());
+        Ok(Emulated { outcome, carried: Vec::new(), stopped, forwarded, proxies, notes })
     }
 
     /// Starts the forwarder, and the control socket if one is wanted.
@@ -216,6 +236,13 @@ impl Emulation {
             classifier: Some(Box::new(hosts::flow_of)),
             seed: self.setup.seed,
             captures: self.options.captures.clone(),
+            watchers: self
+                .proxies
+                .iter()
+                .flat_map(|ProxyNode { proxy, between: [before, behind], .. }| {
+                    proxy.watchers(before, behind)
+                })
+                .collect(),
             ..forward::Options::new(clock)
         };
         let forwarder = self.testbed.emulator.run(|| Forwarder::start(lanes, options))??;
@@ -226,6 +253,25 @@ impl Emulation {
             Server::start(path, forwarder.controls(), self.facts(), stop)
         });
         Ok(Work { forwarder, server: server.transpose()?, stopped })
+    }
+
+    fn statistics(&self) -> Vec<(String, Statistics)> {
+        self.proxies.iter().map(|it| (it.name.clone(), it.proxy.statistics())).collect()
+    }
+
+    /// Flows of the kernel's MPTCP over a path with a proxy.
+    fn notes(&self, carried: &[Carried]) -> Vec<String> {
+        let multipath = self.setup.flows.iter().zip(carried).filter(|(flow, carried)| {
+            flow.transport.protocol == Protocol::Mptcp && carried.connection.is_some()
+        });
+        let crossed = |flow: &FlowSetup| {
+            let paths = flow.paths.iter().filter_map(|path| self.setup.paths.get(*path));
+            let proxied =
+                |path: &&PathSetup| self.proxies.iter().any(|it| it.between.contains(&path.name));
+            let named = paths.filter(proxied).map(|path| multipath_warning(&flow.name, &path.name));
+            named.collect::<Vec<_>>()
+        };
+        multipath.flat_map(|(flow, _)| crossed(flow)).collect()
     }
 
     /// What the control socket tells besides how the links stand: where the nodes' networks are, seen from
@@ -295,21 +341,43 @@ fn plan(setup: &Setup, around: &Around) -> Plan {
     plan
 }
 
+/// The kernel's MPTCP takes so many addresses, and so many subflows beyond the first.
+const MOST_ENDPOINTS: usize = 8;
+
 /// Lets the kernel's MPTCP open a subflow from each further address of the vehicle.
 fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<()> {
     let others = testbed.paths.len().saturating_sub(1);
-    let limits = Limits { subflows: others.min(8) as u32, add_addr_accepted: 0 };
+    let limits = Limits { subflows: others.min(MOST_ENDPOINTS) as u32, add_addr_accepted: 0 };
     for node in [testbed.vehicle(), testbed.ground()] {
         PathManager::open(&node.namespace)?.set_limits(limits)?;
     }
     let mut vehicle = PathManager::open(&testbed.vehicle().namespace)?;
-    for path in testbed.paths.iter().skip(1) {
+    for path in testbed.paths.iter().skip(1).take(MOST_ENDPOINTS) {
         let address = if options.ipv6 { path.vehicle.v6.into() } else { path.vehicle.v4.into() };
         let flags = EndpointFlags { subflow: true, ..EndpointFlags::default() };
         let interface = testbed.vehicle().namespace.netlink()?.link(&path.interface)?.index;
         vehicle.add(&Endpoint { address, interface, flags, id: 0 })?;
     }
     Ok(())
+}
+
+/// Starts the proxies of every path.
+fn proxies(setup: &Setup, around: &Around, testbed: &Testbed) -> io::Result<Vec<ProxyNode>> {
+    let mut started = Vec::new();
+    for (path, around) in setup.paths.iter().zip(&around.paths) {
+        let name = &path.name;
+        let sides = [
+            (around.proxy.vehicle, format!("{name}-vp"), [format!("{name}.a"), name.clone()]),
+            (around.proxy.ground, format!("{name}-gp"), [name.clone(), format!("{name}.b")]),
+        ];
+        for (proxy, name, between) in sides {
+            if let (Some(proxy), Some(node)) = (proxy, testbed.node(&name)) {
+                let proxy = Proxy::start(&node.namespace, proxy.congestion.name())?;
+                started.push(ProxyNode { name, proxy, between });
+            }
+        }
+    }
+    Ok(started)
 }
 
 /// What lies on an emulated stretch, from the vehicle's side.

@@ -9,5 +9,6 @@ pub mod control;
 pub mod emulation;
 pub mod forward;
 pub mod hosts;
+pub mod proxy;
 pub mod sandbox;
 pub mod testbed;

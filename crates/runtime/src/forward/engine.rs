@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
-use skybraid_link::{Cause, Conditions, DelaySource, Distribution, Fate, LossSource};
+use skybraid_link::{Cause, Conditions, DelaySource, Direction, Distribution, Fate, LossSource};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Seed};
 
 use super::books::Books;
@@ -16,7 +16,7 @@ use super::live::{Command, Desk, DirectionStatus, PathStatus};
 use super::pacer::Pacer;
 use super::port::{BATCH, Port, Received, Receiver, Sender};
 use super::stage::{Stage, Waiting};
-use super::{Classifier, Forwarded, Lane, Options, thread};
+use super::{Classifier, Forwarded, Lane, Options, Watcher, thread};
 use crate::clock::Clock;
 
 /// A frame may be handed to the kernel so much before it is due, at most, to make up for the time that
@@ -40,6 +40,7 @@ struct Way {
     /// Frames to be sent now; those that were not shaped are marked.
     leaving: Vec<(Waiting, bool)>,
     down_since: Option<Instant>,
+    watchers: Vec<Watcher>,
 }
 
 /// A frame that was read and has not entered its link.
@@ -91,10 +92,14 @@ impl Engine {
         let mut frames = Frames::new(largest + ETHERNET);
         let receiver = Receiver::new(&mut frames);
         let (mut ways, mut stages) = (Vec::new(), Vec::new());
+        let mut watchers = options.watchers;
         for lane in lanes {
             let (up, down) = (lane.up.len(), lane.down.len());
             let first = stages.len();
-            for (links, from) in [(lane.up, first), (lane.down, first + up)] {
+            let directions = Direction::ALL.into_iter();
+            for (direction, (links, from)) in
+                directions.zip([(lane.up, first), (lane.down, first + up)])
+            {
                 let range = from..from + links.len();
                 for (index, link) in links.into_iter().enumerate() {
                     let place = from + index;
@@ -107,7 +112,9 @@ impl Engine {
                         next: (place + 1 < range.end).then_some(place + 1),
                     });
                 }
+                let mine = |it: &mut Watcher| it.lane == lane.name && it.direction == direction;
                 ways.push(Way {
+                    watchers: watchers.extract_if(.., mine).collect(),
                     stages: range,
                     least_delay: Duration::ZERO,
                     leaving: Vec::with_capacity(4 * BATCH),
@@ -233,6 +240,9 @@ impl Engine {
         match shaped(self.frames.bytes(slot, length)) {
             None => way.leaving.push((frame, false)),
             Some(packet) => {
+                for watcher in &way.watchers {
+                    (watcher.see)(packet);
+                }
                 frame.flow = self.classifier.as_mut().and_then(|classify| classify(packet));
                 let first = way.stages.start;
                 self.admit(first, it.at, frame);
@@ -263,12 +273,17 @@ impl Engine {
         }
     }
 
-    /// Sends what is due and passes on what is at the end of a link that has another behind it.
+    /// Sends what is due and passes on what is at the end of a link that has another behind it. Frames
+    /// that are due soon after go along, which spares system calls where frames are dense.
     fn release(&mut self) {
-        let horizon = self.clock.now() + self.early();
+        let now = self.clock.now();
+        let (due, along) = (now + self.early(), now + MOST_EARLY);
         for index in 0..self.stages.len() {
+            if self.stages.get(index).is_none_or(|stage| stage.due() > due) {
+                continue;
+            }
             while let Some(stage) = self.stages.get_mut(index)
-                && let Some(packet) = stage.pop(horizon)
+                && let Some(packet) = stage.pop(along)
             {
                 match stage.next {
                     Some(next) => self.admit(next, packet.due, packet),

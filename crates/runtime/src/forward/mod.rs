@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use skybraid_host::record::PacketKind;
-use skybraid_link::Link;
+use skybraid_link::{Direction, Link};
 use skybraid_units::{Instant, Seed};
 
 use crate::clock::Clock;
@@ -37,9 +37,23 @@ pub use report::{Account, DOUBTFUL_LOSS, DOUBTFUL_P99, DOUBTFUL_P999, Forwarded}
 /// The flow of a packet in the table of packets when nobody knows it.
 pub const UNKNOWN_FLOW: u16 = u16::MAX;
 
+/// Is shown an IP packet, from its header on.
+pub type See = Box<dyn Fn(&[u8]) + Send>;
+
 /// Tells the flow and the kind of an IP packet, given from its IP header on; `None` for one of none
 /// of the flows.
 pub type Classifier = Box<dyn FnMut(&[u8]) -> Option<(u16, PacketKind)> + Send>;
+
+/// Somebody who sees the IP packets of a direction of a lane as they come in. It keeps the forwarder
+/// from its work for as long as it looks.
+pub struct Watcher {
+    /// The lane's name.
+    pub lane: String,
+    /// The direction of the packets.
+    pub direction: Direction,
+    /// Is shown each packet, from its IP header on, before it can leave.
+    pub see: See,
+}
 
 /// A path: links between two interfaces.
 #[derive(Debug)]
@@ -78,6 +92,8 @@ pub struct Options {
     pub classifier: Option<Classifier>,
     /// The folder for captures, `NAME-vehicle.pcapng` and `NAME-ground.pcapng` for each lane.
     pub captures: Option<PathBuf>,
+    /// Who looks at the packets that come in.
+    pub watchers: Vec<Watcher>,
     /// What delay and loss draw from that are set while the forwarder runs.
     pub seed: Seed,
 }
@@ -92,6 +108,7 @@ impl Options {
             record: Record { links: false, packets: false },
             classifier: None,
             captures: None,
+            watchers: Vec::new(),
             seed: Seed(1),
         }
     }
@@ -119,6 +136,12 @@ impl Forwarder {
             }
             for end in lane.ends {
                 ports.push(Port::open(end)?);
+            }
+        }
+        for Watcher { lane, .. } in &options.watchers {
+            if lanes.iter().all(|known| known.name != *lane) {
+                let text = format!("cannot watch path `{lane}`: there is no such path");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
         }
         let names: Vec<String> = lanes.iter().map(|lane| lane.name.clone()).collect();

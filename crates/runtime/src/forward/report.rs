@@ -6,8 +6,8 @@ use skybraid_units::Duration;
 
 use super::lateness::Lateness;
 
-/// The 99th percentile of lateness from which a result is doubtful: twice what a quiet machine shows,
-/// and more than the jitter of the links that are emulated here.
+/// The lateness that a hundredth of the packets may exceed before a result is doubtful: about what a
+/// radio link's own scheduling adds.
 pub const DOUBTFUL_P99: Duration = Duration::from_millis(1);
 /// The lateness that a thousandth of the packets may exceed before a result is doubtful.
 pub const DOUBTFUL_P999: Duration = Duration::from_millis(5);

@@ -47,6 +47,14 @@ impl Namespace {
         Ok(Self { name: name.to_owned(), file })
     }
 
+    /// Another hold on the same namespace.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn again(&self) -> io::Result<Self> {
+        Ok(Self { name: self.name.clone(), file: self.file.try_clone()? })
+    }
+
     /// What messages call it.
     pub fn name(&self) -> &str {
         &self.name

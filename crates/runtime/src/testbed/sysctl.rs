@@ -69,6 +69,6 @@ pub(super) fn prepare_emulator(namespace: &Namespace) -> io::Result<()> {
 }
 
 /// Whether the kernel speaks IPv6.
-pub(super) fn has_ipv6() -> bool {
+pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").is_dir()
 }
