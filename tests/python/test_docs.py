@@ -135,7 +135,7 @@ PLACES = [
     ("path.one.uplink", "`uplink.KEY` and `downlink.KEY`:", "key", set[str]()),
     ("flow.data", "## `[flow.NAME]`", "key", set[str]()),
     ("flow.data.transport", "### `transport`", "key", set[str]()),
-    ("", "## The run", "key", {"path", "flow", "event"}),
+    ("", "## The run", "key", {"path", "flow", "event", "testbed"}),
 ]
 
 
