@@ -99,7 +99,8 @@ def round_trips() -> Iterator[Line]:
 def apart(transport: str, figure: str) -> Iterator[Line]:
     """Figure 4.8: the downlink keeps what it has, whatever the uplink carries."""
     seconds = 4
-    for rate in (10, 40, 70, 100):
+    rates = (10, 40, 70, 100) if transport == UDP else (30, 60, 90, 120)
+    for rate in rates:
         down = 60 if transport == UDP else 20
         results = emulated(duplex(seconds, (rate, 40), (rate + 20, down), transport), [])
         flows = results.flows
