@@ -311,4 +311,11 @@ def _peer_option() -> int:
 
 def rerun_inside() -> int:
     """Runs this very command line again inside a sandbox, and gives its exit code."""
-    return _core.reenter([sys.executable, "-m", "skybraid", *sys.argv[1:]], environment())
+    return _core.reenter([*command(), *sys.argv[1:]], environment())
+
+
+def command() -> list[str]:
+    """The words that run the command `skybraid` of this very installation."""
+    # `-m` looks into the current folder first; where this process does not, a module there must not be taken for ours.
+    aside = [] if sys.path[0] in ("", os.getcwd()) else ["-P"]  # noqa: PTH109 as it stands in sys.path
+    return [sys.executable, *aside, "-m", "skybraid"]

@@ -156,7 +156,7 @@ def shell(
     chosen = _scenario(str(scenario), set_, None)
     with _running(chosen, seed, ipv6=ipv6) as emulation:
         argv, prompt = _interactive(node)
-        _introduce(chosen, emulation)
+        _introduce(chosen, emulation, "vehicle" if node == "ground" else "ground")
         program = emulation.start(node, argv, prompt, None)
         _, code = _carry(emulation, program, {})
     raise typer.Exit(code)
@@ -287,14 +287,14 @@ def _interactive(node: str) -> tuple[list[str], dict[str, str]]:
     return [command], prompt
 
 
-def _introduce(scenario: Scenario, emulation: Emulation) -> None:
+def _introduce(scenario: Scenario, emulation: Emulation, other: str) -> None:
     name = control.own_label(scenario.name)
     addresses = emulation.environment("vehicle")
     for path in scenario.paths:
         suffix = re.sub("[^A-Za-z0-9]", "_", path).upper()
         vehicle, ground = (addresses[f"SKYBRAID_{node}_{suffix}"] for node in ("VEHICLE", "GROUND"))
         typer.echo(f"{path}: vehicle {vehicle}, ground {ground}", err=True)
-    typer.echo(f"a shell on the ground, from another terminal: skybraid shell --join {name} --node ground", err=True)
+    typer.echo(f"a shell at the {other}, from another terminal: skybraid shell --join {name} --node {other}", err=True)
     typer.echo(f"cut a path: skybraid ctl --name {name} cut {shlex.quote(scenario.paths[0])}", err=True)
 
 

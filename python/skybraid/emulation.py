@@ -6,7 +6,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -129,7 +128,7 @@ def emulate(
 def _command(words: list[str], text: str, progress: Progress | None) -> None:
     """Runs `skybraid emulate` in a process of its own, with the scenario's text as its input."""
     quiet = [] if progress is not None else ["--quiet"]
-    command = [sys.executable, "-m", "skybraid", "emulate", *words, *quiet]
+    command = [*control.command(), "emulate", *words, *quiet]
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as scenario,
         subprocess.Popen(

@@ -21,8 +21,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from scipy import special
-
 CONFIDENCE = 0.95
 """Confidence of every interval that Skybraid prints."""
 
@@ -92,6 +90,8 @@ def trials_needed(target: float, failures: int = 0, confidence: float = CONFIDEN
         raise ValueError(f"target: found {target}, expected a share between 0 and 1")
     if failures < 0:
         raise ValueError(f"failures: found {failures}, expected 0 or more")
+    from scipy import special
+
     tail = _tail(confidence, sides)
 
     def shown(trials: int) -> bool:
@@ -146,6 +146,8 @@ def percentile_ranks(values: int, quantile: float, confidence: float = CONFIDENC
         raise ValueError(f"quantile: found {quantile}, expected a share between 0 and 1")
     if values < 0:
         raise ValueError(f"values: found {values}, expected 0 or more")
+    from scipy import special
+
     tail = _tail(confidence)
 
     def at_most(rank: int) -> float:
@@ -180,6 +182,8 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
     """Student's t interval of the mean of independent values, or None below two values."""
+    from scipy import special
+
     count = len(values)
     if count < 2:
         return None
@@ -193,6 +197,8 @@ def _bounds(successes: int, trials: int, tail: float) -> Interval:
     """Clopper and Pearson's bounds, each of which fails with a probability of at most `tail`."""
     if not 0 <= successes <= trials:
         raise ValueError(f"successes: found {successes}, expected 0 to {trials}, the number of trials")
+    from scipy import special
+
     failures = trials - successes
     low = 0.0 if successes == 0 else float(special.betaincinv(successes, failures + 1, tail))
     high = 1.0 if failures == 0 else float(special.betainccinv(successes + 1, failures, tail))
