@@ -594,22 +594,6 @@ fn a_scenario_without_path_or_flow_is_refused() {
 }
 
 #[test]
-fn surroundings_of_a_path_that_is_not_there_or_with_a_wrong_value_are_refused() {
-    refused_at_end(
-        "[testbed.path.let]\nground_delay = \"10ms\"",
-        "scenarios/x.toml:14: testbed.path.let: unknown path `let`; did you mean `lte`? (expected one of `lte`, `leo`)",
-    );
-    refused_at_end(
-        "[testbed.path.leo]\nground_delay = \"-10ms\"",
-        "scenarios/x.toml:15: testbed.path.leo.ground_delay: `-10ms` is out of range: a time is from 0ns to 292 years",
-    );
-    refused_at_end(
-        "[testbed.path.leo]\nproxy.vehicle = { congestion = \"vegas\" }",
-        "scenarios/x.toml:15: testbed.path.leo.proxy.vehicle.congestion: unknown congestion control `vegas` (expected one of `reno`, `cubic`, `bbr`)",
-    );
-}
-
-#[test]
 fn a_flow_that_cannot_ride_along_or_change_addresses_is_refused() {
     let ping = "traffic = { kind = \"ping\", every = \"1s\" }";
     let control = |with: &str| format!("[flow.control]\nfrom = \"ground\"\n{ping}\n{with}");
