@@ -311,7 +311,7 @@ fn send(
     let record = stream.map_or(usize::MAX, |stream| stream.writes);
     let leaving = Leaving { side: index, flow: side.flow, record, link, transmit };
     let lost = carrier.carry(now, &leaving);
-    if segment.payload_bytes() > 0
+    if segment.body.payload_bytes() > 0
         && let Some(record) = outcome.flows.get_mut(record)
     {
         for offset in 0..u32::from(segment.messages) {

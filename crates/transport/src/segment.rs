@@ -39,18 +39,6 @@ pub struct Segment {
     pub body: Body,
 }
 
-impl Segment {
-    /// Bytes of the application that it carries.
-    pub const fn payload_bytes(&self) -> u32 {
-        match &self.body {
-            Body::Datagram(datagram) => datagram.len,
-            Body::Report(_) => 0,
-            Body::Tcp(tcp) => tcp.len,
-            Body::Dccp(dccp) => dccp.data.len,
-        }
-    }
-}
-
 /// The protocol part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
@@ -62,6 +50,18 @@ pub enum Body {
     Tcp(Tcp),
     /// A DCCP packet, with its MP-DCCP options where there are any.
     Dccp(Dccp),
+}
+
+impl Body {
+    /// Bytes of the application that it carries.
+    pub const fn payload_bytes(&self) -> u32 {
+        match self {
+            Self::Datagram(datagram) => datagram.len,
+            Self::Report(_) => 0,
+            Self::Tcp(tcp) => tcp.len,
+            Self::Dccp(dccp) => dccp.data.len,
+        }
+    }
 }
 
 /// Part of a message over UDP.
@@ -158,6 +158,19 @@ pub enum DccpKind {
     Sync,
     /// Answers a Sync.
     SyncAck,
+}
+
+impl DccpKind {
+    /// Every kind, in the order of their numbers in datagrams.
+    pub const ALL: [Self; 7] = [
+        Self::Request,
+        Self::Response,
+        Self::Data,
+        Self::Ack,
+        Self::DataAck,
+        Self::Sync,
+        Self::SyncAck,
+    ];
 }
 
 impl DccpKind {

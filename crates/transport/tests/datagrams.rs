@@ -8,20 +8,10 @@ use skybraid_transport::segment::{
     Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
 };
 use skybraid_transport::wire::datagram::{
-    AROUND, Decoded, Header, Payload, SEAL, TAG, WireError, decode, encode, excess, payload_bytes,
+    AROUND, Decoded, Header, Payload, SEAL, TAG, WireError, decode, encode, excess,
 };
 use skybraid_transport::{Body, Protocol, Segment};
 use skybraid_units::{Duration, Instant};
-
-const KINDS: [DccpKind; 7] = [
-    DccpKind::Request,
-    DccpKind::Response,
-    DccpKind::Data,
-    DccpKind::Ack,
-    DccpKind::DataAck,
-    DccpKind::Sync,
-    DccpKind::SyncAck,
-];
 
 /// The receiver's time in the tests.
 const NOW: Instant = Instant::from_nanos(7_200_000_000_777);
@@ -128,7 +118,7 @@ fn dccps() -> impl Strategy<Value = Dccp> {
             elapsed: Duration::from_nanos(elapsed),
             data,
             rtt_us,
-            kind: KINDS[kind],
+            kind: DccpKind::ALL[kind],
             options: DccpOptions::from_bits(options).unwrap(),
             priority,
             ack_ratio,
@@ -154,7 +144,7 @@ fn segments() -> impl Strategy<Value = Segment> {
     let ends = (prop_oneof![Just(0u16), Just(1), any::<u16>()], any::<u32>(), any::<bool>());
     (bodies(), times(), 0u32..120, ends, 0u8..4).prop_map(
         |(body, sent_at, headers, (messages, first_message, tail), stream)| {
-            let size = AROUND + payload_bytes(&body) + headers;
+            let size = AROUND + body.payload_bytes() + headers;
             match body {
                 Body::Tcp(_) => {
                     Segment { size, sent_at, first_message, messages, stream, tail, body }
@@ -219,7 +209,7 @@ fn as_received(segment: &Segment, read: &Segment) -> Segment {
 
 /// Writes a segment, reads it, and checks all that can be said of any.
 fn pass(segment: &Segment, header: &Header, filler: bool) -> (Vec<u8>, Decoded) {
-    let bytes: Vec<u8> = (0..payload_bytes(&segment.body)).map(|at| at as u8 | 1).collect();
+    let bytes: Vec<u8> = (0..segment.body.payload_bytes()).map(|at| at as u8 | 1).collect();
     let payload = if filler { Payload::Filler } else { Payload::Bytes(&bytes) };
     let mut out = vec![0xaa; 40];
     let place = encode(segment, header, payload, &mut out).unwrap();
@@ -260,7 +250,7 @@ proptest! {
         }
         if let Ok(read) = decode(&bytes, NOW) {
             prop_assert!(read.payload.start <= read.payload.end && read.payload.end <= bytes.len());
-            let len = payload_bytes(&read.segment.body) as usize;
+            let len = read.segment.body.payload_bytes() as usize;
             prop_assert!(read.payload.len() <= len);
             // What was read can be written, and then reads back the same.
             let mut out = Vec::new();

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use skybraid_transport::congestion::{CongestionConfig, bbr, ccid2};
 use skybraid_transport::scheduler::{SchedulerConfig, low_rtt, redundant, round_robin};
-use skybraid_transport::wire::datagram::{
-    AROUND, Header, Payload, SEAL, decode, encode, excess, payload_bytes,
-};
+use skybraid_transport::wire::datagram::{AROUND, Header, Payload, SEAL, decode, encode, excess};
 use skybraid_transport::{
     Class, Delivered, Endpoint, Message, PathId, PathInfo, Protocol, Role, Segment, Transmit,
     TransportConfig,
@@ -110,7 +108,7 @@ impl Run {
 
     /// Writes a segment as a datagram and checks its size.
     fn write(&mut self, segment: &Segment) -> Vec<u8> {
-        let payload = vec![7; payload_bytes(&segment.body) as usize];
+        let payload = vec![7; segment.body.payload_bytes() as usize];
         let sealed = self.outcome.sent.iter().sum();
         let (header, payload, most) = match self.means {
             Means::Records => return Vec::new(),
@@ -124,7 +122,7 @@ impl Run {
         let place = encode(segment, &header, payload, &mut out).unwrap();
         let seal = if header.sealed.is_some() { SEAL } else { 0 };
         let larger = (out.len() - seal) as u32 + AROUND - segment.size;
-        if payload_bytes(&segment.body) == 0 {
+        if segment.body.payload_bytes() == 0 {
             self.most_excess = self.most_excess.max(larger);
         } else {
             let tiny = self.means == Means::Filler && place.is_empty();
@@ -157,7 +155,7 @@ impl Run {
         if self.means != Means::Records {
             let read = decode(&datagram, self.now).unwrap();
             if self.means == Means::Whole {
-                assert_eq!(read.payload.len() as u32, payload_bytes(&segment.body));
+                assert_eq!(read.payload.len() as u32, segment.body.payload_bytes());
                 assert!(datagram[read.payload].iter().all(|octet| *octet == 7));
             }
             segment = read.segment;

@@ -9,7 +9,7 @@ use skybraid_transport::mpdccp::wire::header_bytes;
 use skybraid_transport::segment::{
     Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
 };
-use skybraid_transport::wire::datagram::{AROUND, Header, Payload, encode, payload_bytes};
+use skybraid_transport::wire::datagram::{AROUND, Header, Payload, encode};
 use skybraid_transport::{Body, Segment};
 use skybraid_units::{Duration, Instant};
 
@@ -216,7 +216,7 @@ fn sizes() -> String {
         .to_string();
     for ((name, early), (_, large)) in examples(false).into_iter().zip(examples(true)) {
         let length = |segment: &Segment, filler: bool| {
-            let bytes = vec![1; payload_bytes(&segment.body) as usize];
+            let bytes = vec![1; segment.body.payload_bytes() as usize];
             let payload = if filler { Payload::Filler } else { Payload::Bytes(&bytes) };
             let mut out = Vec::new();
             let place = encode(segment, &Header::default(), payload, &mut out).unwrap();
@@ -224,7 +224,7 @@ fn sizes() -> String {
         };
         // The header as it is where nothing is padded or cut: with all its payload and no room.
         let head = |segment: &Segment| length(&Segment { size: 0, ..*segment }, false).0;
-        let simulated = early.size - payload_bytes(&early.body);
+        let simulated = early.size - early.body.payload_bytes();
         writeln!(
             text,
             "| {name} | {simulated} | {} | {} | {} | {} | {} |",

@@ -236,16 +236,7 @@ mod tests {
 
     #[test]
     fn every_packet_is_as_long_as_its_header_says() {
-        let kinds = [
-            DccpKind::Request,
-            DccpKind::Response,
-            DccpKind::Data,
-            DccpKind::Ack,
-            DccpKind::DataAck,
-            DccpKind::Sync,
-            DccpKind::SyncAck,
-        ];
-        for kind in kinds {
+        for kind in DccpKind::ALL {
             for bits in 0..32 {
                 let flag = |bit: u8, option: DccpOptions| option.only_if(bits >> bit & 1 == 1);
                 let options = flag(0, DccpOptions::MULTIPATH)

@@ -10,16 +10,6 @@ use super::{Parts, WireError};
 use crate::mpdccp::AckVector;
 use crate::segment::{Body, Datagram, Dccp, DccpKind, DccpOptions};
 
-/// The kinds in the order of their numbers, in the form octet above the payload's form.
-const KINDS: [DccpKind; 7] = [
-    DccpKind::Request,
-    DccpKind::Response,
-    DccpKind::Data,
-    DccpKind::Ack,
-    DccpKind::DataAck,
-    DccpKind::Sync,
-    DccpKind::SyncAck,
-];
 const KIND_SHIFT: u8 = 2;
 
 /// What data there is, in the form octet above the kind.
@@ -63,7 +53,7 @@ pub fn put(dccp: &Dccp, out: &mut Vec<u8>) -> Result<(), WireError> {
     let more = dccp.options.bits()
         | if dccp.rtt_us > 0 { RTT } else { 0 }
         | if has_elapsed { ELAPSED } else { 0 };
-    let kind = KINDS.iter().position(|kind| *kind == dccp.kind).unwrap_or_default() as u8;
+    let kind = DccpKind::ALL.iter().position(|kind| *kind == dccp.kind).unwrap_or_default() as u8;
     out.push(kind << KIND_SHIFT | form << data::SHIFT | if more != 0 { MORE } else { 0 });
     if more != 0 {
         out.push(more);
@@ -97,7 +87,7 @@ pub fn put(dccp: &Dccp, out: &mut Vec<u8>) -> Result<(), WireError> {
 }
 
 pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
-    let kind = KINDS.get(usize::from(form >> KIND_SHIFT & 7));
+    let kind = DccpKind::ALL.get(usize::from(form >> KIND_SHIFT & 7));
     let kind = *kind.ok_or(WireError::Field("kind of packet"))?;
     let more = if form & MORE != 0 { reader.octet()? } else { 0 };
     let unknown = more & !(OPTIONS | RTT | ELAPSED) != 0;

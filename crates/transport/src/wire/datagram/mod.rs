@@ -134,16 +134,6 @@ pub struct Decoded {
     pub payload: Range<usize>,
 }
 
-/// How many bytes of the application a segment carries.
-pub const fn payload_bytes(body: &Body) -> u32 {
-    match body {
-        Body::Datagram(datagram) => datagram.len,
-        Body::Report(_) => 0,
-        Body::Tcp(tcp) => tcp.len,
-        Body::Dccp(dccp) => dccp.data.len,
-    }
-}
-
 /// By how many bytes a plain IPv4 packet with all the application's bytes may exceed [`Segment::size`]:
 /// so much less than its path's is the MTU that a gateway hands to an endpoint. Holds for streams of up
 /// to 32 GiB and 2²⁸ packets and messages.
@@ -165,7 +155,7 @@ pub fn encode(
     payload: Payload<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Range<usize>, WireError> {
-    let len = payload_bytes(&segment.body) as usize;
+    let len = segment.body.payload_bytes() as usize;
     let bytes = match payload {
         Payload::Filler => None,
         Payload::Bytes(bytes) if bytes.len() == len => Some(bytes),
