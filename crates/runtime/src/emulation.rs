@@ -30,8 +30,8 @@ use crate::testbed::{
 const HEAD_START: Duration = Duration::from_millis(50);
 /// How often somebody looks whether programs have ended.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(20);
-/// The rate of a stretch that only delays: nothing queues there.
-const WIRE_BPS: u64 = 1_000_000_000_000;
+/// The rate of a stretch beside a path: Ethernet, as in the testbed of Chavali (2022) §1.3.
+const WIRE_BPS: u64 = 1_000_000_000;
 
 /// How a scenario is emulated.
 #[derive(Clone, Debug, Default)]
