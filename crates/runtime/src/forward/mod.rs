@@ -16,7 +16,7 @@ mod pacer;
 mod port;
 mod report;
 mod stage;
-mod thread;
+pub(crate) mod thread;
 
 use std::io;
 use std::path::PathBuf;

@@ -15,6 +15,8 @@ const SCHED_DEADLINE: u32 = 6;
 const RECLAIM: u64 = 2;
 /// Priority among real-time threads; any comes before all ordinary ones.
 const PRIORITY: libc::c_int = 10;
+/// That of the hosts, who come after the links.
+const PRIORITY_OF_HOSTS: libc::c_int = 5;
 
 /// `struct sched_attr` of linux/sched/types.h, first version.
 #[repr(C)]
@@ -65,10 +67,35 @@ impl Precedence {
 }
 
 fn become_real_time() -> bool {
-    let parameters = libc::sched_param { sched_priority: PRIORITY };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, PRIORITY)
+}
+
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
+    let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: the parameters outlive the call.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
+/// Lets the calling thread, which works for the hosts, come before ordinary ones as long as this lives,
+/// so that applications write and read in time on a busy machine.
+pub(crate) struct Prompt;
+
+impl Prompt {
+    /// From now on.
+    pub fn new() -> Self {
+        // SAFETY: no pointers are involved.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, PRIORITY_OF_HOSTS);
+        Self
+    }
+}
+
+impl Drop for Prompt {
+    fn drop(&mut self) {
+        schedule(libc::SCHED_OTHER, 0);
+        // SAFETY: no pointers are involved. Zero is the thread's usual slack.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 0) };
+    }
 }
 
 fn become_deadline_task() -> bool {

@@ -19,6 +19,7 @@ use skybraid_transport::{Segment, Stack};
 use skybraid_units::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::forward::thread::Prompt;
 use crate::testbed::Namespace;
 use kernel::{Ends, KernelFlow, MakeSocket, stream_socket};
 use sockets::Sockets;
@@ -180,6 +181,7 @@ impl<'a> Load<'a> {
         watch: &mut dyn FnMut(Instant) -> bool,
         pending: &dyn Fn() -> usize,
     ) -> Result<Flown, HostError> {
+        let _prompt = Prompt::new();
         let end = Instant::ZERO + self.setup.duration;
         let mut stopped = None;
         let mut writes: Vec<Instant> =
