@@ -44,7 +44,7 @@ pub struct Options {
     pub control: Option<PathBuf>,
     /// Skybraid's flows and the kernel's use IPv6.
     pub ipv6: bool,
-    /// The ground is the network in which this process is, nested so deep in others; 0 for a ground of
+    /// The ground is the network in which this process is, inside so many emulations; 0 for a ground of
     /// its own.
     pub nested: usize,
 }
@@ -116,7 +116,7 @@ impl Emulation {
         let plan = plan(&setup, around);
         let plan = match options.nested {
             0 => plan,
-            depth => plan.nested_here(depth)?,
+            _ => plan.nested_here()?,
         };
         let testbed = plan.build()?;
         let_mptcp_use_every_path(&testbed, &options)?;
@@ -348,10 +348,12 @@ const MOST_ENDPOINTS: usize = 8;
 fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<()> {
     let others = testbed.paths.len().saturating_sub(1);
     let limits = Limits { subflows: others.min(MOST_ENDPOINTS) as u32, add_addr_accepted: 0 };
-    for node in [testbed.vehicle(), testbed.ground()] {
-        PathManager::open(&node.namespace)?.set_limits(limits)?;
-    }
+    let mut ground = PathManager::open(&testbed.ground().namespace)?;
+    // The ground of a testbed within another has limits already.
+    let before = if options.nested > 0 { ground.limits()?.subflows } else { 0 };
+    ground.set_limits(Limits { subflows: limits.subflows.max(before), ..limits })?;
     let mut vehicle = PathManager::open(&testbed.vehicle().namespace)?;
+    vehicle.set_limits(limits)?;
     for path in testbed.paths.iter().skip(1).take(MOST_ENDPOINTS) {
         let address = if options.ipv6 { path.vehicle.v6.into() } else { path.vehicle.v4.into() };
         let flags = EndpointFlags { subflow: true, ..EndpointFlags::default() };

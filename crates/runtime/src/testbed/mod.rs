@@ -5,6 +5,7 @@
 //! routes; [`Testbed`] is the real thing. Its segments end in the namespace `emulator`, where a
 //! forwarder carries frames from one end to the other.
 
+mod blocks;
 mod layout;
 mod mptcp;
 mod namespace;
