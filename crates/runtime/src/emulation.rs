@@ -198,7 +198,8 @@ impl Emulation {
         let mut flown = load.run(&mut watch, &|| controls.on_the_way())?;
         let mut forwarded = work.end()?;
         let mut outcome = std::mem::take(&mut flown.outcome);
-        self.add_links(&mut outcome, &mut forwarded);
+        let end = flown.stopped.unwrap_or(Instant::ZERO + self.setup.duration);
+        self.add_links(&mut outcome, &mut forwarded, end);
         let (proxies, notes) = (self.statistics(), self.notes(&flown.carried));
         let Flown { carried, stopped, .. } = flown;
         Ok(Emulated { outcome, carried, stopped, forwarded, proxies, notes })
@@ -217,11 +218,11 @@ impl Emulation {
         while watch(clock.now()) && !work.is_stopped() {
             std::thread::sleep(LOOK_EVERY);
         }
-        let stopped = Some(clock.now());
+        let end = clock.now();
         let mut forwarded = work.end()?;
         let mut outcome = Outcome::default();
-        self.add_links(&mut outcome, &mut forwarded);
-        let (proxies, notes) = (self.statistics(), Vec::new());
+        self.add_links(&mut outcome, &mut forwarded, end);
+        let (proxies, notes, stopped) = (self.statistics(), Vec::new(), Some(end));
         Ok(Emulated { outcome, carried: Vec::new(), stopped, forwarded, proxies, notes })
     }
 
@@ -282,12 +283,13 @@ impl Emulation {
         Map::from_iter([("namespaces".to_string(), Value::Object(places.collect()))])
     }
 
-    /// Adds what the forwarder recorded of the scenario's paths; other lanes are left out.
-    fn add_links(&self, outcome: &mut Outcome, forwarded: &mut Forwarded) {
+    /// Adds what the forwarder recorded of the scenario's paths up to the run's end; other lanes are left
+    /// out.
+    fn add_links(&self, outcome: &mut Outcome, forwarded: &mut Forwarded, end: Instant) {
         let links = 2 * self.setup.paths.len();
         let ours = |link: u16| usize::from(link) < links;
         outcome.links = std::mem::take(&mut forwarded.links);
-        outcome.links.retain(|row| ours(row.link));
+        outcome.links.retain(|row| ours(row.link) && row.at <= end);
         outcome.packets = std::mem::take(&mut forwarded.packets);
         outcome.packets.retain(|row| ours(row.link));
         outcome.link_totals = forwarded.link_totals.iter().take(links).copied().collect();

@@ -22,6 +22,7 @@ pub use mptcp::{Endpoint, EndpointFlags, Limits, PathManager};
 pub use namespace::Namespace;
 pub(crate) use netlink::veth_request;
 pub use netlink::{LinkState, Netlink, Network, Route, Rule, VethEnd};
+pub(crate) use offload::has_carrier;
 pub use offload::switch_offloads_off;
 pub(crate) use sysctl::has_ipv6;
 pub use sysctl::{get_sysctl, set_sysctl};
