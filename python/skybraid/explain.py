@@ -197,7 +197,7 @@ class _Flow:
         self.paths = [str(path) for path in self.transport.get("paths", scenario["path"])]
         self.side = str(self.table["from"])
         self.direction = "uplink" if self.side == "vehicle" else "downlink"
-        duration_s = _quantity(scenario["duration"])
+        duration_s = min(_quantity(scenario["duration"]), max(flight.simulated_s for flight in results.flights))
         self.start_s = _quantity(self.table.get("start", "0s"))
         self.stop_s = min(_quantity(self.table.get("stop", scenario["duration"])), duration_s)
         self.active_s = self.stop_s - self.start_s

@@ -253,6 +253,14 @@ impl<'a> Hosts<'a> {
         }
     }
 
+    /// The run ends before its time, at `end`; [`finish`](Self::finish) comes next.
+    pub fn end_early(&mut self, end: Instant) {
+        self.end = self.end.min(end);
+        for record in &mut self.outcome.flows {
+            record.end_early(end);
+        }
+    }
+
     /// The run has ended. `on_the_way` are the segments that the carrier still holds, each with its
     /// [`Leaving::record`].
     pub fn finish<'s>(mut self, on_the_way: impl Iterator<Item = (usize, &'s Segment)>) -> Outcome {

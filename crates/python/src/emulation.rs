@@ -157,9 +157,9 @@ fn finish(py: Python<'_>, setup: &Setup, emulated: Emulated, watch: Watch) -> Py
     if let Some(failed) = watch.failed {
         return Err(failed);
     }
-    let wall_s = emulated.stopped.map_or(setup.duration.as_secs_f64(), Instant::as_secs_f64);
+    let end = emulated.stopped.unwrap_or(Instant::ZERO + setup.duration);
     let facts = facts(py, setup, &emulated)?;
-    Ok(Run::new(setup, emulated.outcome, wall_s).with_emulation(facts, wall_s))
+    Ok(Run::new(setup, emulated.outcome, end, end.as_secs_f64()).with_emulation(facts))
 }
 
 /// What an emulated run tells beside its tables.

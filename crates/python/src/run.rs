@@ -46,8 +46,8 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(setup: &Setup, outcome: Outcome, wall_s: f64) -> Self {
-        let end = Instant::ZERO + setup.duration;
+    /// A run that has ended at `end`.
+    pub fn new(setup: &Setup, outcome: Outcome, end: Instant, wall_s: f64) -> Self {
         let of = |index: usize| outcome.answers.get(index - setup.flows.len()).copied();
         let origin: Vec<usize> = (0..outcome.flows.len())
             .map(|index| if index < setup.flows.len() { index } else { of(index).unwrap_or(0) })
@@ -79,14 +79,14 @@ impl Run {
                 Some(flow.stop.min(end).since(flow.start).as_secs_f64())
             })
             .collect();
-        let simulated_s = setup.duration.as_secs_f64();
+        let simulated_s = end.as_secs_f64();
         let (seed, packet_hops) = (setup.seed.0, outcome.packet_hops);
         Self { seed, simulated_s, wall_s, packet_hops, emulation: None, names, active_s, outcome }
     }
 
     /// The run was emulated, and this is told of it.
-    pub fn with_emulation(self, facts: Py<PyDict>, lasted_s: f64) -> Self {
-        Self { emulation: Some(facts), simulated_s: lasted_s, ..self }
+    pub fn with_emulation(self, facts: Py<PyDict>) -> Self {
+        Self { emulation: Some(facts), ..self }
     }
 
     /// The next piece of a table of at most about `rows` rows, taken out of the run.

@@ -153,7 +153,7 @@ impl Scenario {
         let outcome = outcome.map_err(|stopped| {
             Interrupted::new_err(format!("stopped after {} of the flight", stopped.at))
         })?;
-        Ok(Run::new(&setup, outcome, wall_s))
+        Ok(Run::new(&setup, outcome, Instant::ZERO + setup.duration, wall_s))
     }
 }
 

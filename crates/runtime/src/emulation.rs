@@ -44,7 +44,7 @@ pub struct Options {
     pub control: Option<PathBuf>,
     /// Skybraid's flows and the kernel's use IPv6.
     pub ipv6: bool,
-    /// The ground is the network in which this process is, nested so deep in others; 0 for a ground of
+    /// The ground is the network in which this process is, inside so many emulations; 0 for a ground of
     /// its own.
     pub nested: usize,
 }
@@ -116,7 +116,7 @@ impl Emulation {
         let plan = plan(&setup, around);
         let plan = match options.nested {
             0 => plan,
-            depth => plan.nested_here(depth)?,
+            _ => plan.nested_here()?,
         };
         let testbed = plan.build()?;
         let_mptcp_use_every_path(&testbed, &options)?;
@@ -198,7 +198,8 @@ impl Emulation {
         let mut flown = load.run(&mut watch, &|| controls.on_the_way())?;
         let mut forwarded = work.end()?;
         let mut outcome = std::mem::take(&mut flown.outcome);
-        self.add_links(&mut outcome, &mut forwarded);
+        let end = flown.stopped.unwrap_or(Instant::ZERO + self.setup.duration);
+        self.add_links(&mut outcome, &mut forwarded, end);
         let (proxies, notes) = (self.statistics(), self.notes(&flown.carried));
         let Flown { carried, stopped, .. } = flown;
         Ok(Emulated { outcome, carried, stopped, forwarded, proxies, notes })
@@ -217,11 +218,11 @@ impl Emulation {
         while watch(clock.now()) && !work.is_stopped() {
             std::thread::sleep(LOOK_EVERY);
         }
-        let stopped = Some(clock.now());
+        let end = clock.now();
         let mut forwarded = work.end()?;
         let mut outcome = Outcome::default();
-        self.add_links(&mut outcome, &mut forwarded);
-        let (proxies, notes) = (self.statistics(), Vec::new());
+        self.add_links(&mut outcome, &mut forwarded, end);
+        let (proxies, notes, stopped) = (self.statistics(), Vec::new(), Some(end));
         Ok(Emulated { outcome, carried: Vec::new(), stopped, forwarded, proxies, notes })
     }
 
@@ -282,12 +283,13 @@ impl Emulation {
         Map::from_iter([("namespaces".to_string(), Value::Object(places.collect()))])
     }
 
-    /// Adds what the forwarder recorded of the scenario's paths; other lanes are left out.
-    fn add_links(&self, outcome: &mut Outcome, forwarded: &mut Forwarded) {
+    /// Adds what the forwarder recorded of the scenario's paths up to the run's end; other lanes are left
+    /// out.
+    fn add_links(&self, outcome: &mut Outcome, forwarded: &mut Forwarded, end: Instant) {
         let links = 2 * self.setup.paths.len();
         let ours = |link: u16| usize::from(link) < links;
         outcome.links = std::mem::take(&mut forwarded.links);
-        outcome.links.retain(|row| ours(row.link));
+        outcome.links.retain(|row| ours(row.link) && row.at <= end);
         outcome.packets = std::mem::take(&mut forwarded.packets);
         outcome.packets.retain(|row| ours(row.link));
         outcome.link_totals = forwarded.link_totals.iter().take(links).copied().collect();
@@ -348,10 +350,12 @@ const MOST_ENDPOINTS: usize = 8;
 fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<()> {
     let others = testbed.paths.len().saturating_sub(1);
     let limits = Limits { subflows: others.min(MOST_ENDPOINTS) as u32, add_addr_accepted: 0 };
-    for node in [testbed.vehicle(), testbed.ground()] {
-        PathManager::open(&node.namespace)?.set_limits(limits)?;
-    }
+    let mut ground = PathManager::open(&testbed.ground().namespace)?;
+    // The ground of a testbed within another has limits already.
+    let before = if options.nested > 0 { ground.limits()?.subflows } else { 0 };
+    ground.set_limits(Limits { subflows: limits.subflows.max(before), ..limits })?;
     let mut vehicle = PathManager::open(&testbed.vehicle().namespace)?;
+    vehicle.set_limits(limits)?;
     for path in testbed.paths.iter().skip(1).take(MOST_ENDPOINTS) {
         let address = if options.ipv6 { path.vehicle.v6.into() } else { path.vehicle.v4.into() };
         let flags = EndpointFlags { subflow: true, ..EndpointFlags::default() };

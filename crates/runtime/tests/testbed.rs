@@ -12,8 +12,8 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
 use skybraid_runtime::command::{Output, Program, exit_code};
 use skybraid_runtime::testbed::{
-    Endpoint, EndpointFlags, Limits, Namespace, Network, PathManager, Plan, Route, Rule, Testbed,
-    get_sysctl,
+    Endpoint, EndpointFlags, Limits, Namespace, Network, Path, PathManager, Plan, Route, Rule,
+    Testbed, get_sysctl,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -113,6 +113,40 @@ fn a_server_behind_the_gateway_is_reached_over_each_path() {
     assert_eq!(testbed.segments[2].name, "server");
     let _bridge = Bridge::over(&testbed);
     check_sources(&testbed);
+}
+
+#[test]
+fn testbeds_nest_side_by_side_in_vehicle_and_ground_and_within_one_another() {
+    if !namespaces() {
+        return;
+    }
+    let paths = [("lte", 1500), ("sat", 1400)];
+    let within = |place: &Namespace| {
+        let nested = || Plan::direct(&paths).nested_here()?.build();
+        place.run(nested).unwrap().unwrap()
+    };
+    let outer = Plan::direct(&paths).build().unwrap();
+    let (vehicle, ground) = (&outer.vehicle().namespace, &outer.ground().namespace);
+    let mut all = vec![within(vehicle), within(vehicle), within(ground), within(ground)];
+    let deeper = [0, 0, 1, 2].map(|of: usize| within(&all[of].vehicle().namespace));
+    all.extend(deeper);
+    let _bridges: Vec<_> = all.iter().chain([&outer]).map(Bridge::over).collect();
+    let families: [fn(&Path) -> (IpAddr, IpAddr); 2] = [
+        |path| (path.vehicle.v4.into(), path.ground.v4.into()),
+        |path| (path.vehicle.v6.into(), path.ground.v6.into()),
+    ];
+    for family in families {
+        let (_, ground) = family(&outer.paths[0]);
+        let ground = udp(&outer, "ground", ground);
+        for testbed in &all {
+            for path in &testbed.paths {
+                let (own, far) = family(path);
+                let vehicle = udp(testbed, "vehicle", own);
+                assert_eq!(echo(&vehicle, &ground).ip(), own);
+                assert_eq!(echo(&vehicle, &udp(testbed, "ground", far)).ip(), own);
+            }
+        }
+    }
 }
 
 #[test]

@@ -238,13 +238,15 @@ impl FlowRecord {
         }
     }
 
-    /// Drops blocks whose messages are all decided.
+    /// Drops blocks whose messages are all decided, deadlines included, whenever the run may end.
     fn forget(&mut self, now: Instant) {
+        let longest = self.summary.deadlines.iter().map(|deadline| deadline.limit).max();
         while let Some(block) = self.blocks.front() {
             let missing = block.rows.len() - block.decided;
             let newest = block.rows.last().map_or(now, MessageRow::sent);
             let given_up = !self.reliable && now.since(newest) > FORGET_AFTER;
-            if missing > 0 && !given_up {
+            let judged = newest + longest.unwrap_or_default() <= now;
+            if !judged || (missing > 0 && !given_up) {
                 break;
             }
             self.summary.lost += missing as u64;
@@ -323,6 +325,21 @@ impl FlowRecord {
         Some(sent)
     }
 
+    /// The run ends before its time, at `end`: messages whose deadline lies beyond it are no trials.
+    pub fn end_early(&mut self, end: Instant) {
+        let rows = self.blocks.iter().flat_map(|block| &block.rows);
+        for row in rows {
+            for deadline in &mut self.summary.deadlines {
+                let due = row.sent() + deadline.limit;
+                if end < due && due <= self.end {
+                    deadline.trials -= 1;
+                    deadline.met -= u64::from(row.delivered().is_some_and(|at| at <= due));
+                }
+            }
+        }
+        self.end = self.end.min(end);
+    }
+
     /// The run has ended. `on_the_way` holds the numbers of messages of which a part is on a link or
     /// waits to be sent, ascending.
     pub fn finish(&mut self, on_the_way: &[u32]) {
@@ -391,6 +408,43 @@ mod tests {
         assert_eq!((summary.sent, summary.delivered), (4, 2));
         assert_eq!((summary.lost, summary.in_flight), (1, 1));
         assert_eq!((summary.deadlines[0].trials, summary.deadlines[0].met), (3, 1));
+    }
+
+    #[test]
+    fn in_a_run_that_ends_early_only_deadlines_before_its_real_end_count() {
+        for keep in [true, false] {
+            let limits = [Duration::from_millis(300), Duration::from_millis(50)];
+            let mut flow = FlowRecord::new(keep, true, at(10_000), 1, &limits);
+            for ms in [0, 100, 600, 650, 900] {
+                flow.written(at(ms), 100);
+            }
+            for (id, ms) in [(0, 50), (1, 450), (2, 620), (3, 800)] {
+                flow.delivered(at(ms), message(id));
+            }
+            flow.end_early(at(920));
+            flow.finish(&[]);
+            let counts: Vec<_> =
+                flow.summary.deadlines.iter().map(|it| (it.trials, it.met)).collect();
+            // Written at 0, 100 and 600 ms; at 0, 100, 600 and 650 ms.
+            assert_eq!(counts, [(3, 2), (4, 2)]);
+            assert_eq!((flow.summary.delivered, flow.summary.in_flight), (4, 1));
+        }
+    }
+
+    #[test]
+    fn messages_are_not_forgotten_before_their_deadline_so_that_the_run_may_end_any_time() {
+        let limit = Duration::from_secs(20);
+        let mut flow = FlowRecord::new(false, false, at(1_000_000), 1, &[limit]);
+        let count = 3 * BLOCK as u32;
+        for number in 0..count {
+            flow.written(at(i64::from(number)), 100);
+            flow.delivered(at(i64::from(number) + 5), message(number));
+        }
+        let end = i64::from(count) - 1;
+        flow.end_early(at(end));
+        let judged = (end - 20_000 + 1) as u64;
+        let deadline = flow.summary.deadlines[0];
+        assert_eq!((deadline.trials, deadline.met), (judged, judged));
     }
 
     #[test]

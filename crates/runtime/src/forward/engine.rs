@@ -201,9 +201,7 @@ impl Engine {
         let first = self.incoming.first().map(|it| it.way);
         for it in &mut self.incoming {
             let Some(port) = self.ports.get_mut(it.way) else { continue };
-            // A stamp outside what is possible comes from a wall clock that was set meanwhile.
-            let stamped = Instant::from_nanos(it.frame.stamp_ns.saturating_add(offset));
-            it.at = stamped.min(now).max(port.read_until);
+            it.at = it.frame.came(offset, port.read_until, now);
             port.read_until = it.at;
             mixed |= Some(it.way) != first;
         }
@@ -323,18 +321,23 @@ impl Engine {
                 Err(error) => {
                     // The other end has no room for the moment: its kernel must get to work.
                     let full = matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN));
+                    let connected = port.is_connected();
                     attempts += 1;
-                    if full && attempts < ATTEMPTS {
+                    if full && connected && attempts < ATTEMPTS {
                         thread::rest(BETWEEN_ATTEMPTS);
                         continue;
                     }
-                    if let Some(account) = self.books.account(index) {
-                        account.unsendable += 1;
-                    }
-                    if let Some((frame, _)) = rest.split_off_first() {
-                        self.frames.give_back(frame.slot);
-                    }
                     attempts = 0;
+                    let Some((frame, shaped)) = rest.split_off_first() else { break };
+                    self.frames.give_back(frame.slot);
+                    match (connected, self.books.account(index)) {
+                        (false, _) if *shaped => {
+                            self.books.lost(index, frame, now, Cause::Outage);
+                        }
+                        (false, Some(account)) => account.unshaped += 1,
+                        (true, Some(account)) => account.unsendable += 1,
+                        (_, None) => {}
+                    }
                     continue;
                 }
             };

@@ -11,6 +11,7 @@ use std::ptr::{from_mut, from_ref, null_mut};
 use skybraid_units::Instant;
 
 use super::frames::Frames;
+use crate::testbed::has_carrier;
 
 /// Most frames that one system call moves.
 pub(super) const BATCH: usize = 64;
@@ -21,6 +22,7 @@ const BUFFER: libc::c_int = 32 << 20;
 /// A packet socket that sees every frame that comes in through its interface.
 pub(super) struct Port {
     socket: OwnedFd,
+    name: String,
     /// The largest packet of the interface in bytes.
     pub mtu: usize,
     /// No frame that is still to be read came before this.
@@ -69,12 +71,17 @@ impl Port {
         if unsafe { libc::bind(fd, from_ref(&address).cast(), length) } < 0 {
             return Err(told("cannot bind", io::Error::last_os_error()));
         }
-        Ok(Self { socket, mtu, read_until: Instant::from_nanos(i64::MIN) })
+        Ok(Self { socket, name, mtu, read_until: Instant::from_nanos(i64::MIN) })
     }
 
     /// The socket, for polling.
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    /// Whether the interface and the one at the other end of its cable are there and switched on.
+    pub fn is_connected(&self) -> bool {
+        has_carrier(&self.socket, &self.name)
     }
 
     /// Frames that the kernel dropped since the last call because they were not read in time.
@@ -152,6 +159,16 @@ pub(super) struct Received {
     pub cut_off: bool,
     /// When the kernel got it, in ns of `CLOCK_REALTIME`; 0 if the kernel does not say.
     pub stamp_ns: i64,
+}
+
+impl Received {
+    /// When it came: as the stamp says, by a clock that is `offset_ns` ahead of `CLOCK_REALTIME`, but not
+    /// before `earliest` and not after `now`. A stamp from outside comes from a wall clock that was set
+    /// meanwhile.
+    pub fn came(&self, offset_ns: i64, earliest: Instant, now: Instant) -> Instant {
+        let stamped = Instant::from_nanos(self.stamp_ns.saturating_add(offset_ns));
+        stamped.min(now).max(earliest)
+    }
 }
 
 /// The arrays that one call moves frames with. They point into one another and into [`Frames`], and
@@ -303,5 +320,27 @@ impl Sender {
             libc::sendmmsg(port.fd(), self.arrays.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_is_set_while_a_frame_waits_to_be_read_moves_it_by_the_wait_at_most() {
+        let (earliest, now) = (Instant::from_millis(1000), Instant::from_millis(1003));
+        let wall_ns = 1_700_000_000_000_000_000;
+        let hour_ns = 3_600_000_000_000;
+        let came_ns = Instant::from_millis(1002).as_nanos();
+        let stamp_ns = wall_ns + came_ns;
+        let frame = Received { slot: 0, length: 60, cut_off: false, stamp_ns };
+        // By how much the wall clock was put forward between the stamp and the reading.
+        for (step_ns, expected) in [(0, 1002), (hour_ns, 1000), (-hour_ns, 1003)] {
+            let offset_ns = -wall_ns - step_ns;
+            assert_eq!(frame.came(offset_ns, earliest, now), Instant::from_millis(expected));
+        }
+        let unstamped = Received { stamp_ns: 0, ..frame };
+        assert_eq!(unstamped.came(-wall_ns, earliest, now), earliest);
     }
 }

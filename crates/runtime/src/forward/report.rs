@@ -23,7 +23,8 @@ pub struct Account {
     pub received: u64,
     /// Packets that left at the other end.
     pub delivered: u64,
-    /// Packets that the links lost, in the order of [`Cause::ALL`].
+    /// Packets that the links lost, in the order of [`Cause::ALL`]. An outage too is an interface at the
+    /// other end that was switched off or is gone.
     pub lost: [u64; Cause::ALL.len()],
     /// Frames that are not shaped: other protocols than IP, and neighbour discovery.
     pub unshaped: u64,
@@ -106,18 +107,35 @@ impl Forwarded {
             let late = self.lateness.quantile(*share);
             (late > *limit).then(|| {
                 format!(
-                    "{of} the packets left more than {:.1} ms late; the machine was too busy for \
-                     this traffic",
-                    late.as_millis_f64()
+                    "{of} the packets left more than {} late; the machine was too busy for this \
+                     traffic",
+                    three_figures(late)
                 )
             })
         })
     }
 }
 
+/// A lateness in ms or s, with three figures.
+fn three_figures(span: Duration) -> String {
+    let (value, unit) = match span.as_millis_f64() {
+        ms if ms < 999.5 => (ms, "ms"),
+        ms => (ms / 1e3, "s"),
+    };
+    let decimals = [9.995, 99.95].iter().filter(|limit| value < **limit).count();
+    format!("{value:.decimals$} {unit}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lateness_is_told_with_three_figures() {
+        let told = [2_621_439, 12_345_678, 99_960_000, 123_456_789, 999_700_000, 83_886_079_000]
+            .map(|ns| three_figures(Duration::from_nanos(ns)));
+        assert_eq!(told, ["2.62 ms", "12.3 ms", "100 ms", "123 ms", "1.00 s", "83.9 s"]);
+    }
 
     #[test]
     fn a_result_is_doubtful_when_packets_were_late_or_lost_by_the_emulator() {

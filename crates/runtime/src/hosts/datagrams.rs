@@ -234,17 +234,24 @@ impl PathSockets {
     }
 }
 
-/// The network, not the socket, is at fault, and may recover.
+/// The network, not the socket, is at fault, and may recover: an interface, its address or a route is
+/// gone (the kernel calls a source address that is gone invalid), or somebody on the way said no.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(
-            libc::ECONNREFUSED
+            libc::EACCES
+                | libc::EADDRNOTAVAIL
+                | libc::ECONNREFUSED
                 | libc::EHOSTDOWN
                 | libc::EHOSTUNREACH
                 | libc::EINTR
+                | libc::EINVAL
                 | libc::ENETDOWN
                 | libc::ENETUNREACH
+                | libc::ENODEV
+                | libc::ENOPROTOOPT
+                | libc::EPROTO
         )
     )
 }

@@ -230,7 +230,10 @@ impl<'a> Load<'a> {
             let due = if begun { due } else { Instant::ZERO };
             self.await_and_read(due)?;
         }
-        let on_the_way = if stopped.is_none() { self.drain(pending)? } else { Vec::new() };
+        if let Some(end) = stopped {
+            self.hosts.end_early(end);
+        }
+        let on_the_way = self.drain(pending)?;
         Ok(self.finish(on_the_way, stopped))
     }
 

@@ -5,6 +5,7 @@
 //! routes; [`Testbed`] is the real thing. Its segments end in the namespace `emulator`, where a
 //! forwarder carries frames from one end to the other.
 
+mod blocks;
 mod layout;
 mod mptcp;
 mod namespace;
@@ -21,6 +22,7 @@ pub use mptcp::{Endpoint, EndpointFlags, Limits, PathManager};
 pub use namespace::Namespace;
 pub(crate) use netlink::veth_request;
 pub use netlink::{LinkState, Netlink, Network, Route, Rule, VethEnd};
+pub(crate) use offload::has_carrier;
 pub use offload::switch_offloads_off;
 pub(crate) use sysctl::has_ipv6;
 pub use sysctl::{get_sysctl, set_sysctl};

@@ -1,5 +1,5 @@
 //! Switching off what makes a veth carry other than real packets: checksums left to the hardware,
-//! segments put together.
+//! segments put together; asking whether it is connected.
 #![allow(unsafe_code, reason = "the ethtool request is an ioctl with a pointer in it")]
 
 use std::io;
@@ -15,6 +15,9 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 /// Requests of linux/ethtool.h, in an order that leaves none depending on a later one.
 const OFFLOADS: [(&str, u32); 5] =
     [("gro", 0x2c), ("gso", 0x24), ("tso", 0x1f), ("sg", 0x19), ("tx checksum", 0x17)];
+
+/// `ETHTOOL_GLINK` of linux/ethtool.h.
+const GET_LINK: u32 = 0x0a;
 
 /// `struct ethtool_value` of linux/ethtool.h.
 #[repr(C)]
@@ -32,14 +35,22 @@ pub fn switch_offloads_off(namespace: &Namespace, interface: &str) -> io::Result
     let socket = namespace.run(|| Socket::new(Domain::IPV4, Type::DGRAM, None))??;
     for (name, command) in OFFLOADS {
         let place = namespace.name();
-        request(&socket, interface, EthtoolValue { command, data: 0 }).map_err(|error| {
+        ethtool(&socket, interface, command).map_err(|error| {
             context(format_args!("cannot switch {name} off at {place}:{interface}"), error)
         })?;
     }
     Ok(())
 }
 
-fn request(socket: &Socket, interface: &str, mut value: EthtoolValue) -> io::Result<()> {
+/// Whether an interface in the network namespace of `socket` is there, switched on, and its other end
+/// too.
+pub(crate) fn has_carrier(socket: &impl AsRawFd, interface: &str) -> bool {
+    ethtool(socket, interface, GET_LINK).is_ok_and(|link| link != 0)
+}
+
+/// Carries out a request with the value 0 and gives the value that it leaves.
+fn ethtool(socket: &impl AsRawFd, interface: &str, command: u32) -> io::Result<u32> {
+    let mut value = EthtoolValue { command, data: 0 };
     // SAFETY: all bytes zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays zero.
@@ -56,5 +67,5 @@ fn request(socket: &Socket, interface: &str, mut value: EthtoolValue) -> io::Res
     if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(())
+    Ok(value.data)
 }

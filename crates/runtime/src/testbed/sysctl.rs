@@ -48,6 +48,8 @@ pub(super) fn prepare_node(namespace: &Namespace, routes: bool) -> io::Result<()
             for key in ["accept_dad", "router_solicitations", "accept_ra", "accept_redirects"] {
                 settings.push((format!("ipv6/conf/{scope}/{key}"), "0"));
             }
+            // As in IPv4, an interface that goes down has its addresses still when it comes up.
+            settings.push((format!("ipv6/conf/{scope}/keep_addr_on_down"), "1"));
         }
     }
     settings.iter().try_for_each(|(key, value)| set_sysctl(namespace, key, value))?;

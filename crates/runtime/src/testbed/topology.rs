@@ -4,24 +4,18 @@
 //! With proxies on the path these addresses stay; the stretches between the nodes have networks
 //! 10.(100+N).K.0/30 (IPv6: `fd73:6b79:N+1:K::/64`), K counted from the vehicle. A server behind the
 //! gateway has 10.255.0.2 (IPv6: `fd73:6b79:0:ff::2`). What the vehicle sends from a path's address
-//! takes this path, by a rule for each; everyone answers by destination.
+//! takes this path, by a rule for each; everyone answers by destination. Testbeds within others have
+//! addresses of their own ([`Block`]).
 
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::SockaddrIn;
-
+use super::blocks::{Block, MOST_NESTED_PATHS};
 use super::{End, Layout, Network, NodePlan, Route, RoutePlan, Rule, Testbed, Wire};
 
 /// Addresses leave room for so many paths.
 const MOST_PATHS: usize = 100;
-
-/// Testbeds nest so deep …
-const DEEPEST: usize = 5;
-/// … with so many networks at each depth, so that one route leads to all of them.
-const PER_DEPTH: usize = 16;
 
 /// Smaller interfaces have no IPv6 (RFC 8200 §5).
 const SMALLEST_IPV6_MTU: u32 = 1280;
@@ -40,14 +34,23 @@ const FIRST_PRIORITY: u32 = 1000;
 pub struct Plan {
     paths: Vec<PathPlan>,
     server: Option<Server>,
-    nested: Option<Nested>,
+    /// The ground is a node that is there already, and these are the testbed's addresses.
+    nested: Option<Block>,
 }
 
-/// The ground is a node that is there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Nested {
-    /// Number of the first path's network.
-    first: usize,
+/// What a path is between.
+struct Ends {
+    /// The vehicle's and the ground's address on it.
+    hosts: [Addresses; 2],
+    /// The prefix of their IPv4 network.
+    prefix: u8,
+    interfaces: [String; 2],
+    /// Position of the node at its far end.
+    far: usize,
+    /// That is a gateway.
+    behind: bool,
+    /// Addresses of testbeds within the vehicle.
+    inside: Block,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +59,12 @@ struct PathPlan {
     mtu: u32,
     vehicle_proxy: bool,
     ground_proxy: bool,
+}
+
+impl PathPlan {
+    const fn has_proxies(&self) -> bool {
+        self.vehicle_proxy || self.ground_proxy
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,30 +135,23 @@ impl Plan {
         self
     }
 
-    /// Makes the ground the network in which the caller is, `depth` testbeds deep, so that what the
+    /// Makes the ground the network in which the caller is, a node of another testbed, so that what the
     /// vehicle sends goes on from there. Other testbeds may have been nested there before.
     ///
     /// # Errors
-    /// Testbeds are nested too deeply, or there is no network left at this depth.
-    pub fn nested_here(mut self, depth: usize) -> io::Result<Self> {
-        let wanted = self.paths.len();
-        let numbers = depth * PER_DEPTH..(depth + 1) * PER_DEPTH;
-        if !(1..=DEEPEST).contains(&depth) || wanted > PER_DEPTH {
-            let text = format!(
-                "testbeds nest {DEEPEST} deep with {PER_DEPTH} paths each, not {depth} deep with {wanted}"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    /// Testbeds are nested too deeply, there are too many in this node, or the plan has too many paths,
+    /// proxies or a server.
+    pub fn nested_here(mut self) -> io::Result<Self> {
+        let refuse = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        if self.paths.len() > MOST_NESTED_PATHS {
+            return refuse(&format!(
+                "a testbed within another has {MOST_NESTED_PATHS} paths at most"
+            ));
         }
-        let taken: Vec<Ipv4Addr> = getifaddrs()?
-            .filter_map(|it| it.address?.as_sockaddr_in().map(SockaddrIn::ip))
-            .collect();
-        let free =
-            |first: &usize| (0..wanted).all(|path| !taken.contains(&host(first + path, 2).v4));
-        let first = numbers.clone().take(PER_DEPTH + 1 - wanted).find(free);
-        let first = first.ok_or_else(|| {
-            io::Error::other(format!("there is no network left for a testbed {depth} deep"))
-        })?;
-        self.nested = Some(Nested { first });
+        if self.server.is_some() || self.paths.iter().any(PathPlan::has_proxies) {
+            return refuse("a testbed within another has neither proxies nor a server");
+        }
+        self.nested = Some(Block::free_here()?);
         Ok(self)
     }
 
@@ -184,15 +186,24 @@ impl Plan {
             ground.here = self.nested.is_some();
         }
         let interfaces = interface_names(&self.paths);
-        let first = self.nested.map_or(0, |nested| nested.first);
-        for (place, (plan, interface)) in self.paths.iter().zip(interfaces).enumerate() {
-            let number = first + place;
+        for (number, (plan, interface)) in self.paths.iter().zip(interfaces).enumerate() {
             // The ground may have an interface of this name already.
             let at_far = match self.nested {
                 None => interface.clone(),
-                Some(_) => format!("{}-{number}", interface.get(..12).unwrap_or(&interface)),
+                Some(block) => block.interface(&interface, number),
             };
-            work.add_path(number, plan, [interface, at_far], far, self.server.is_some());
+            let ends = Ends {
+                hosts: [1, 2].map(|last| match self.nested {
+                    None => host(number, last),
+                    Some(block) => block.host(number, last),
+                }),
+                prefix: if self.nested.is_some() { Block::PATH_PREFIX } else { 24 },
+                interfaces: [interface, at_far],
+                far,
+                behind: self.server.is_some(),
+                inside: self.nested.map_or(Block::VEHICLE, Block::of_vehicle),
+            };
+            work.add_path(number, plan, ends);
         }
         Ok(work.finish())
     }
@@ -248,7 +259,7 @@ const SERVER_NETWORK: usize = 255;
 
 impl Addresses {
     /// Both as networks with prefixes of so many bits.
-    fn networks(self, v4: u8, v6: u8) -> [Network; 2] {
+    pub(super) fn networks(self, v4: u8, v6: u8) -> [Network; 2] {
         let v4 = Network { address: self.v4.into(), prefix: v4 };
         [v4, Network { address: self.v6.into(), prefix: v6 }]
     }
@@ -317,16 +328,10 @@ impl Work {
         self.route(EVERYWHERE, &Hop { node, interface, via: near, source: None, table, ipv6 });
     }
 
-    fn add_path(
-        &mut self,
-        number: usize,
-        plan: &PathPlan,
-        [interface, far_interface]: [String; 2],
-        far: usize,
-        behind: bool,
-    ) {
+    fn add_path(&mut self, number: usize, plan: &PathPlan, ends: Ends) {
+        let Ends { hosts, prefix, interfaces, far, behind, inside } = ends;
+        let ([vehicle, ground], [interface, far_interface]) = (hosts, interfaces);
         let ipv6 = plan.mtu >= SMALLEST_IPV6_MTU;
-        let [vehicle, ground] = [1, 2].map(|last| host(number, last));
         // The nodes from the vehicle to the far end, and the wires between them.
         let mut stations = vec![0];
         let mut legs = Vec::new();
@@ -348,7 +353,7 @@ impl Work {
                 let host = [vehicle, ground][side];
                 let between = inner(number, leg, side as u8 + 1).networks(30, 64);
                 let addresses = match (last, outer) {
-                    (0, _) => usable(host.networks(24, 64), ipv6),
+                    (0, _) => usable(host.networks(prefix, 64), ipv6),
                     (_, true) => [host.networks(32, 128), between]
                         .into_iter()
                         .flat_map(|networks| usable(networks, ipv6))
@@ -382,17 +387,9 @@ impl Work {
         if self.layout.paths.is_empty() {
             self.route(EVERYWHERE, &by_path(Route::MAIN));
             if !through && !behind {
-                self.add_nested(
-                    number,
-                    &Hop {
-                        node: far,
-                        interface: &far_interface,
-                        via: vehicle,
-                        source: None,
-                        table: Route::MAIN,
-                        ipv6,
-                    },
-                );
+                let (node, interface, table) = (far, far_interface.as_str(), Route::MAIN);
+                let hop = Hop { node, interface, via: vehicle, source: None, table, ipv6 };
+                self.route(inside.networks(), &hop);
             }
         }
         for (kind, from) in vehicle.both().into_iter().enumerate().take(if ipv6 { 2 } else { 1 }) {
@@ -443,13 +440,6 @@ impl Work {
         self.layout.paths.push(Path { name, interface, mtu: plan.mtu, vehicle, ground });
     }
 
-    /// Testbeds that are nested in the vehicle of path `number` are reached through it.
-    fn add_nested(&mut self, number: usize, hop: &Hop<'_>) {
-        for depth in number / PER_DEPTH + 1..=DEEPEST {
-            self.route(host(depth * PER_DEPTH, 0).networks(12, 60), hop);
-        }
-    }
-
     fn finish(mut self) -> Layout {
         self.layout.wires.append(&mut self.later);
         self.layout
@@ -469,8 +459,7 @@ fn interface_names(paths: &[PathPlan]) -> Vec<String> {
     for path in paths {
         let forbidden = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
         let clean: String = path.name.chars().map(|c| if forbidden(c) { '_' } else { c }).collect();
-        let proxies = path.vehicle_proxy || path.ground_proxy;
-        let suffixes: &[&str] = if proxies { &["", ".a", ".b"] } else { &[""] };
+        let suffixes: &[&str] = if path.has_proxies() { &["", ".a", ".b"] } else { &[""] };
         let longest = LONGEST_NAME - suffixes.last().map_or(0, |suffix| suffix.len());
         let candidates = (1..).map(|number| {
             let tail = if number == 1 { String::new() } else { format!("{number}") };
