@@ -86,13 +86,18 @@ def emulate(
     ] = None,
     precise: Precise = False,
     ipv6: Ipv6 = False,
+    iperf3: Annotated[
+        bool, typer.Option("--iperf3", help="Also write flows over the kernel's TCP or MPTCP as iperf3 --json would.")
+    ] = False,
     live_: Annotated[bool, typer.Option("--live", help="Show the links while it runs.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     file: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Fly a scenario in real time over real sockets and judge it. Exit code as `run`; of programs 0: all ended so."""
-    options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit))
+    options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3)
+    if iperf3 and options.programs:
+        raise ScenarioError("--iperf3: found programs, expected the scenario's flows; iperf3 --json tells its own")
     if options.limit_s is not None and not options.programs:
         raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
     _enter_sandbox()
@@ -112,6 +117,9 @@ def emulate(
             pcap=pcap,
             progress=told,
         )
+    if not quiet:
+        for note in (results.flights[0].emulation or {}).get("notes", []):
+            typer.echo(f"note: {note}", err=True)
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
