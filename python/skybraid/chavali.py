@@ -253,7 +253,7 @@ def import_lines(
     out: Annotated[Path, typer.Option(help="New folder for the scenarios.", metavar="DIR")],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Write the scenario lines of Chavali's testbed (-N 5 -O LEO -r MP -S blest -c balia …) as scenarios."""
+    """Turn scenario lines of Chavali's testbed into scenarios. A line is -N 5 -O LEO -r MP -S blest -c balia, say."""
     texts = read_lines(sys.stdin.read() if file == "-" else _text_of(file), "standard input" if file == "-" else file)
     with new_folder(out) as folder:
         for name, text in texts.items():

@@ -124,7 +124,7 @@ def split(proxy: dict[str, Any]) -> str:
     told = f"{connections} split"
     if opened:
         told += f", {size(proxy['to_server_bytes'])} to the server side, {size(proxy['to_client_bytes'])} to the client"
-    for key, words in (("reset", "broken off by one side"), ("failed", "not connected through")):
+    for key, words in (("reset", "ended by a reset"), ("failed", "never connected")):
         if proxy[key]:
             told += f"; {count(proxy[key])} {words}"
     return told

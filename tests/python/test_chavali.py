@@ -9,7 +9,8 @@ import pytest
 
 from conftest import Command, emulator_lacks
 from skybraid import Results, Scenario, Verdict, control, run
-from skybraid.chavali import LineError, expand, name_of, read_lines, scenario_toml
+from skybraid.chavali import LineError, expand, read_lines
+from skybraid.chavali_toml import name_of, scenario_toml
 
 # Source: Chavali 2022, Listing 4.1.
 LISTING = """\

@@ -252,6 +252,9 @@ def test_flows_of_the_kernel_are_told_as_iperf3_tells_them_and_proxies_and_notes
         assert told.keys() == {"start", "intervals", "end"}
         end = told["end"]
         assert end["sender_tcp_congestion"] == control_name
+        # The run's two seconds.
+        assert [one["sum"]["end"] for one in told["intervals"]] == [1, 2]
+        assert end["sum_received"]["bytes"] == sum(one["streams"][0]["received_bytes"] for one in told["intervals"])
         assert end["sum_sent"]["bytes"] == sum(one["sum"]["bytes"] for one in told["intervals"])
         # Part of a message may have arrived when the run ends.
         whole = results.flows[flow].delivered * 1000

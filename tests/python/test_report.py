@@ -209,7 +209,7 @@ def test_the_report_of_an_emulation_says_what_its_proxies_did_and_what_its_user_
     }
     text = parsed(replace(flown, flights=(replace(flown.flights[0], emulation=emulation),)))[1].text
     toward = "2.1 MB to the server side, 40 kB to the client"
-    assert f"proxy sat-vp3 connections split, {toward}; 2 broken off by one side\n" in text
+    assert f"proxy sat-vp3 connections split, {toward}; 2 ended by a reset\n" in text
     assert f"proxy sat-gp1 connection split, {toward}\n" in text
     assert "proxy idle-vp0 connections split\n" in text
     assert "noteflow `video` uses <MPTCP>" in text
