@@ -99,6 +99,7 @@ class Emulation:
         control: str | None = ...,
         ipv6: bool = ...,
         nested: int = ...,
+        iperf3: bool = ...,
     ) -> None: ...
     @property
     def nodes(self) -> list[str]: ...

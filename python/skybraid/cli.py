@@ -21,7 +21,7 @@ from skybraid import probe as probe_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
-from skybraid.doctor import examine
+from skybraid.doctor import conclusions, examine
 from skybraid.errors import MissingTableError, ResultError, ScenarioError, SkybraidError
 from skybraid.folder import RUNS, default_folder, left_over, write_whole
 from skybraid.options import (
@@ -317,16 +317,22 @@ def check_plugin(
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Say what this machine has, and what mends the rest."""
+    """Say what this machine has, and what mends the rest.
+
+    Exit code: 0 if `skybraid run` works, 1 if it does not.
+    """
     checks = examine()
     if as_json:
         fields = ("name", "needed_for", "present", "found", "mend")
         typer.echo(json.dumps([{field: getattr(check, field) for field in fields} for check in checks]))
     else:
+        width = max(len(check.name) for check in checks)
         for check in checks:
-            typer.echo(f"{'ok     ' if check.present else 'missing'}  {check.name:20} {check.found}")
+            typer.echo(f"{'ok     ' if check.present else 'missing'}  {check.name:{width}}  {check.found}")
             if check.mend:
-                typer.echo(f"         {'':20} for {check.needed_for}: {check.mend}")
+                typer.echo(f"         {'':{width}}  mend: {check.mend}")
+        for line in conclusions(checks):
+            typer.echo(line)
     if not all(check.present for check in checks if check.needed_for == "run"):
         raise typer.Exit(NOT_MET)
 

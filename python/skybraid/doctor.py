@@ -36,6 +36,22 @@ def examine() -> list[Check]:
     return [_python(), _native(), *map(_package, PACKAGES), _cores(), _memory(), *_kernel()]
 
 
+def conclusions(checks: list[Check]) -> list[str]:
+    """Which commands work here, in sentences, and what the others lack."""
+
+    def lacks(*needed_for: str) -> str:
+        return ", ".join(check.name for check in checks if not check.present and check.needed_for in needed_for)
+
+    found = [
+        ("`skybraid run` (simulation)", lacks("run"), ""),
+        ("`skybraid emulate`, `shell`, `link` (real time)", lacks("run", "emulate"), lacks("some of emulate")),
+    ]
+    return [
+        f"{commands}: {f'lacks {missing}' if missing else 'works' + (f', but without {partly}' if partly else '')}"
+        for commands, missing, partly in found
+    ]
+
+
 def _python() -> Check:
     found = ".".join(str(part) for part in sys.version_info[:3])
     return Check(

@@ -54,11 +54,15 @@ DIRECTIONS = ("uplink", "downlink")
 _STDIN = "-"
 _LONGEST = "8760h"
 
-ScenarioFile = Annotated[str, typer.Argument(help="The scenario, a TOML file; - reads it.", metavar="SCENARIO")]
-Ipv6 = Annotated[bool, typer.Option("--ipv6", help="Let the flows use IPv6.")]
-Precise = Annotated[bool, typer.Option("--precise", help="Spend a core on punctuality.")]
+ScenarioFile = Annotated[
+    str, typer.Argument(help="The scenario, a TOML file; - for standard input.", metavar="SCENARIO")
+]
+Ipv6 = Annotated[bool, typer.Option("--ipv6", help="Let the flows use IPv6 instead of IPv4.")]
+Precise = Annotated[
+    bool, typer.Option("--precise", help="Keep a whole core busy, so that packets leave their links on time.")
+]
 GroundProgram = Annotated[
-    str | None, typer.Option("--ground", help="A program on the ground, for the shell.", metavar="CMD")
+    str | None, typer.Option("--ground", help="A shell command to run on the ground; begins first.", metavar="CMD")
 ]
 
 
@@ -78,21 +82,34 @@ def emulate(
     pcap: Pcap = False,
     report: Report = False,
     vehicle: Annotated[
-        str | None, typer.Option(help="A program in the vehicle, for the shell; ends the run.", metavar="CMD")
+        str | None,
+        typer.Option(help="A shell command to run in the vehicle; when it ends, the run ends.", metavar="CMD"),
     ] = None,
     ground: GroundProgram = None,
     limit: Annotated[
-        str | None, typer.Option("--for", help="Longest time for the programs: 60s, 5min.", metavar="TIME")
+        str | None, typer.Option("--for", help="End these commands after: 60s, 5min.", metavar="TIME")
     ] = None,
     precise: Precise = False,
     ipv6: Ipv6 = False,
+    iperf3: Annotated[
+        bool, typer.Option("--iperf3", help="Also write flows over the kernel's TCP or MPTCP as iperf3 --json would.")
+    ] = False,
     live_: Annotated[bool, typer.Option("--live", help="Show the links while it runs.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
     file: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Fly a scenario in real time over real sockets and judge it. Exit code as `run`; of programs 0: all ended so."""
-    options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit))
+    """Fly a scenario in real time over real sockets and judge it.
+
+    With --vehicle or --ground, commands run over its links in place of its flows. `skybraid doctor` says whether this
+    machine can do it.
+
+    Exit code: 0 all requirements met, 1 not, 2 bad input, 130 interrupted; with commands 0 if all that ended by
+    themselves ended with 0, else 1.
+    """
+    options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3)
+    if iperf3 and options.programs:
+        raise ScenarioError("--iperf3: found programs, expected the scenario's flows; iperf3 --json tells its own")
     if options.limit_s is not None and not options.programs:
         raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
     _enter_sandbox()
@@ -112,6 +129,9 @@ def emulate(
             pcap=pcap,
             progress=told,
         )
+    if not quiet:
+        for note in (results.flights[0].emulation or {}).get("notes", []):
+            typer.echo(f"note: {note}", err=True)
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
@@ -141,7 +161,7 @@ def shell(
     node: Annotated[str, typer.Option(help="Where the shell is: vehicle or ground.", metavar="NODE")] = "vehicle",
     join: Annotated[
         str | None,
-        typer.Option(help="A shell in a running emulation, by its name or number.", metavar="NAME|PID"),
+        typer.Option(help="Open it in a running emulation, by its name or number.", metavar="NAME|PID"),
     ] = None,
     seed: Seed = None,
     set_: Overrides = None,

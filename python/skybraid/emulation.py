@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -42,6 +43,7 @@ class Options:
         vehicle: a program in the vehicle, for the shell; with it or the ground's, no flow of the scenario is flown.
         ground: a program on the ground.
         limit_s: longest time for the programs in s; None: until the vehicle's ends, or the ground's without one.
+        iperf3: also write what the kernel's connections did as iperf3 writes it, a file for each flow.
     """
 
     precise: bool = False
@@ -49,6 +51,7 @@ class Options:
     vehicle: str | None = None
     ground: str | None = None
     limit_s: float | None = None
+    iperf3: bool = False
 
     @property
     def programs(self) -> dict[str, str]:
@@ -58,7 +61,8 @@ class Options:
 
     def words(self) -> tuple[str, ...]:
         """These as words of the command line."""
-        words = [word for word, on in (("--precise", self.precise), ("--ipv6", self.ipv6)) if on]
+        switches = {"--precise": self.precise, "--ipv6": self.ipv6, "--iperf3": self.iperf3}
+        words = [word for word, on in switches.items() if on]
         for node, command in self.programs.items():
             words += [f"--{node}", command]
         if self.limit_s is not None:
@@ -78,6 +82,7 @@ def emulate(
     vehicle: str | None = None,
     ground: str | None = None,
     limit_s: float | None = None,
+    iperf3: bool = False,
     progress: Progress | None = None,
 ) -> Results:
     """Flies a scenario in real time and judges it: its links between network namespaces, over real sockets.
@@ -95,6 +100,8 @@ def emulate(
         vehicle: a command for the shell to run in the vehicle, in place of the scenario's flows.
         ground: the same on the ground; it is started first.
         limit_s: longest time for these programs in s.
+        iperf3: also write `iperf3-FLOW.json`, in the form of `iperf3 --json`, for each flow that the kernel's TCP or
+            MPTCP carried; needs `out`.
         progress: told how far it is, at each tenth.
 
     Raises:
@@ -104,15 +111,16 @@ def emulate(
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     (number,) = seeds_of(chosen, seed, None)
-    options = Options(precise, ipv6, vehicle, ground, limit_s)
+    options = Options(precise, ipv6, vehicle, ground, limit_s, iperf3)
     words = ["-", "--file", chosen.file, "--seed", str(number), *options.words()]
     for key, value in chosen.overrides:
         words += ["--set", f"{key}={value}"]
     if tables is not None:
         words += ["--tables", ",".join(tables)]
+    for name, wanted, what in (("pcap", pcap, "the captures"), ("iperf3", iperf3, "its files")):
+        if wanted and out is None:
+            raise EmulationError(f"{name}: found no result folder, expected `out` to put {what} into")
     if pcap:
-        if out is None:
-            raise EmulationError("pcap: found no result folder, expected `out` to put the captures into")
         words.append("--pcap")
     if out is not None:
         _command([*words, "--out", os.fspath(out)], chosen.text, progress)
@@ -188,14 +196,32 @@ def emulate_here(
 
 def _flows(scenario: Scenario, options: Options) -> Driver:
     def make(
-        seed: int, tables: list[str], report: Report, _folder: Path | None, captures: Path | None
+        seed: int, tables: list[str], report: Report, folder: Path | None, captures: Path | None
     ) -> tuple[Run, dict[str, Any] | None]:
         with control.own_socket(scenario.name) as socket:
             emulation = _emulation(scenario, options, seed, tables, captures, socket)
             run = emulation.fly(report)
-        return run, run.emulation
+        return run, _without_iperf3(run.emulation or {}, folder)
 
     return Driver("emulation", make, scenario.duration_s, "emulate", options.words(), keeps=True)
+
+
+def _without_iperf3(facts: dict[str, Any], folder: Path | None) -> dict[str, Any]:
+    """Writes each flow that is told as iperf3 tells it into its file, and a note for every other flow."""
+    if "iperf3" not in facts:
+        return facts
+    kept = {name: value for name, value in facts.items() if name != "iperf3"}
+    texts = facts["iperf3"]
+    if folder is not None:
+        for flow, text in texts.items():
+            indented = json.dumps(json.loads(text), indent="\t", ensure_ascii=False)
+            (folder / f"iperf3-{flow}.json").write_text(indented + "\n", encoding="utf-8")
+    others = [
+        f"flow `{flow}` has no iperf3-{flow}.json: {stack} carried it, and only the kernel's TCP and MPTCP have one"
+        for flow, stack in facts["stacks"].items()
+        if flow not in texts
+    ]
+    return kept | {"notes": [*facts["notes"], *others]}
 
 
 def _programs(scenario: Scenario, options: Options) -> Driver:
@@ -237,6 +263,7 @@ def _emulation(
         captures=None if captures is None else str(captures),
         control=str(socket),
         ipv6=options.ipv6,
+        iperf3=options.iperf3,
     )
     control.announce(socket, emulation)
     return emulation

@@ -30,10 +30,19 @@ EVERY_S = 0.5
 
 HEADS = ("path", "direction", "state", "rate", "delay", "loss", "queue", "delivered", "lost")
 
-ctl = typer.Typer(no_args_is_help=True, help="Watch a running emulation, cut its paths, change its links.")
+ctl = typer.Typer(
+    no_args_is_help=True,
+    help="Watch a running emulation, cut its paths, change its links. It is for another terminal than that of "
+    "`emulate`, `shell` or `link`.",
+)
 
-Name = Annotated[str | None, typer.Option(help="Which emulation, where several run.", metavar="NAME|PID")]
-PathName = Annotated[str, typer.Argument(help="A path of the scenario.", metavar="PATH")]
+Name = Annotated[
+    str | None,
+    typer.Option(help="Which emulation, where several run.", metavar="NAME|PID"),
+]
+PathName = Annotated[
+    str, typer.Argument(help="A path, by its name in the scenario; that of `skybraid link` is `link`.", metavar="PATH")
+]
 
 
 _chosen: ContextVar[str | None] = ContextVar("chosen", default=None)
@@ -190,7 +199,7 @@ def live(name: str) -> Iterator[Progress]:
 
 @ctl.command()
 def status(name: Name = None, as_json: AsJson = False) -> None:
-    """Say how each link is now."""
+    """Show the links as they are now. A line for each direction: state, rate, delay, loss, queue, what was lost."""
     found = _found(name)
     with control.Client(found.socket) as client:
         answer = client.ask(do="status")
@@ -204,7 +213,7 @@ def status(name: Name = None, as_json: AsJson = False) -> None:
 
 @ctl.command()
 def watch(name: Name = None, as_json: AsJson = False) -> None:
-    """Show the links twice a second, until the emulation or Ctrl-C ends it."""
+    """Show the links twice a second. The end of the emulation or Ctrl-C ends it."""
     found = _found(name)
     with control.Client(found.socket) as client:
         view = None if as_json else View(found.label, on_stderr=False)
@@ -228,27 +237,29 @@ def watch(name: Name = None, as_json: AsJson = False) -> None:
 
 @ctl.command()
 def cut(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """Take a path down in both directions, until `restore`."""
+    """Take a path down in both directions. It stays down until `restore`."""
     _do(name, f"{path}: cut", as_json=as_json, do="cut", path=path)
 
 
 @ctl.command()
 def restore(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """End a cut; outages of the scenario hold as before."""
+    """End a cut. Outages of the scenario itself stay."""
     _do(name, f"{path}: restored", as_json=as_json, do="restore", path=path)
 
 
 @ctl.command(name="set")
 def set_(
     path: PathName,
-    rate: Annotated[str | None, typer.Option(help="Capacity: 5Mbit/s.")] = None,
-    delay: Annotated[str | None, typer.Option(help="One-way delay: 80ms.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Probability of loss: 2%.")] = None,
-    direction: Annotated[Direction | None, typer.Option(help="Only this one; by default both.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Capacity: 5Mbit/s.", metavar="RATE")] = None,
+    delay: Annotated[str | None, typer.Option(help="One-way delay: 80ms.", metavar="TIME")] = None,
+    loss: Annotated[str | None, typer.Option(help="Share of the packets that is lost: 2%.", metavar="SHARE")] = None,
+    direction: Annotated[
+        Direction | None, typer.Option(help="Only from the vehicle (uplink) or to it (downlink); by default both.")
+    ] = None,
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a path another rate, delay or loss, until `reset`; what is not named stays."""
+    """Give a path another rate, delay or loss. It keeps them until `reset`; what is not named stays as it is."""
     changes = {"rate": rate, "delay": delay, "loss": loss}
     told = ", ".join(f"{key} {value}" for key, value in changes.items() if value is not None)
     if not told:
@@ -259,13 +270,13 @@ def set_(
 
 @ctl.command()
 def reset(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """Let a path be again as the scenario says, a cut included."""
+    """Undo `cut` and `set`. The path is again as the scenario says."""
     _do(name, f"{path}: as the scenario says", as_json=as_json, do="reset", path=path)
 
 
 @ctl.command()
 def stop(name: Name = None, as_json: AsJson = False) -> None:
-    """End an emulation, which keeps what was seen so far."""
+    """End an emulation. Its result holds what was seen so far."""
     _do(name, "stopping", as_json=as_json, do="stop")
 
 

@@ -75,6 +75,8 @@ def tell(results: Results, *, has_report: bool) -> None:
     if emulation is not None:
         for line in timing(emulation):
             typer.echo(f"  {line}")
+        for node, proxy in emulation.get("proxies", {}).items():
+            typer.echo(f"  {node}: {split(proxy)}")
         for node, program in emulation.get("programs", {}).items():
             see = f", see {node}.err" if program["exit"] else ""
             typer.echo(f"  {node}: {program['command']}: {ended(program)}{see}")
@@ -113,6 +115,19 @@ def timing(emulation: dict[str, Any]) -> list[str]:
 def ended(program: dict[str, Any]) -> str:
     """How a program ended, in words."""
     return "stopped at the end" if program["stopped"] else f"exit code {program['exit']}"
+
+
+def split(proxy: dict[str, Any]) -> str:
+    """What a proxy did, in words."""
+    opened = proxy["opened"]
+    connections = "1 connection" if opened == 1 else f"{count(opened)} connections"
+    told = f"{connections} split"
+    if opened:
+        told += f", {size(proxy['to_server_bytes'])} to the server side, {size(proxy['to_client_bytes'])} to the client"
+    for key, words in (("reset", "ended by a reset"), ("failed", "never connected")):
+        if proxy[key]:
+            told += f"; {count(proxy[key])} {words}"
+    return told
 
 
 def link_lines(links: list[dict[str, Any]]) -> list[str]:

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from skybraid import plots
 from skybraid.errors import MissingTableError
 from skybraid.folder import write_whole
-from skybraid.options import ended
+from skybraid.options import ended, split
 from skybraid.requirements import count, headline, microseconds, milliseconds, percent, rate, span
 from skybraid.summary import PERCENTILES
 
@@ -98,6 +98,7 @@ def html(results: Results) -> str:
         "percent": percent,
         "rate": rate,
         "span": span,
+        "split": split,
         "unbroken": _unbroken,
     }
     return environment.get_template("report.html.j2").render(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from conftest import Command
-from skybraid import Scenario, Verdict, run
-from skybraid.chavali import LineError, expand, name_of, read_lines, scenario_toml
+from conftest import Command, emulator_lacks
+from skybraid import Results, Scenario, Verdict, control, run
+from skybraid.chavali import LineError, expand, read_lines
+from skybraid.chavali_toml import name_of, scenario_toml
 
 # Source: Chavali 2022, Listing 4.1.
 LISTING = """\
@@ -38,8 +39,9 @@ def test_the_listings_first_line_is_a_single_path_over_lte_with_cubic() -> None:
 def test_the_listings_second_line_is_a_satellite_with_ten_ms_at_either_end_and_ten_on_the_ground() -> None:
     found = written(LISTING.splitlines()[1])
     assert found["path"].keys() == {"leo"}
-    assert found["path"]["leo"]["uplink"]["delay"] == "30ms"
-    assert found["path"]["leo"]["downlink"]["delay"] == "30ms"
+    assert found["path"]["leo"]["uplink"]["delay"] == "20ms"
+    assert found["path"]["leo"]["downlink"]["delay"] == "20ms"
+    assert found["testbed"]["path"]["leo"]["ground_delay"] == "10ms"
     assert found["flow"]["stream"]["transport"]["congestion"] == "reno"
 
 
@@ -106,7 +108,7 @@ def test_what_a_line_leaves_out_is_the_testbeds_default() -> None:
     expected |= {"dumped_packets": 0, "off": frozenset(), "given": ""}
     assert {name: found[name] for name in expected} == expected
     # Its -E is 125,125 by default, and it adds 40 ms for the ground.
-    assert written("-r SAT")["path"]["geo"]["uplink"]["delay"] == "290ms"
+    assert written("-r SAT -W")["path"]["geo"]["uplink"]["delay"] == "290ms"
 
 
 def test_every_combination_of_the_lists_is_one() -> None:
@@ -127,11 +129,59 @@ def test_values_that_are_themselves_lists_have_alternatives_by_repetition() -> N
     ]
 
 
-def test_ground_delays_are_added_to_the_path_that_has_them_and_the_servers_to_both() -> None:
-    paths = written("-O LEO -r MP -g 1,2,4")["path"]
-    assert paths["leo"]["uplink"]["delay"] == f"{28 + 1 + 4}ms"
-    assert (paths["lte"]["uplink"]["delay"], paths["lte"]["downlink"]["delay"]) == ("36ms", "16ms")
-    assert "1 + 4 ms of -g (client, server)" in scenario_toml(one("-O LEO -r SAT -g 1,2,4"), "")
+# Source: Chavali 2022, figures 4.9 and 4.10; README of the testbed, options -C, -W and -g.
+def test_a_pep_splits_tcp_on_both_sides_of_the_satellite_with_the_letters_of_gateway_and_terminal() -> None:
+    testbed = written("-O LEO -r SAT -C rccr")["testbed"]
+    cubic = {"congestion": "cubic"}
+    assert testbed["path"]["leo"]["proxy"] == {"vehicle": cubic, "ground": cubic}
+    testbed = written("-O LEO -r SAT -C crcr")["testbed"]
+    assert testbed["path"]["leo"]["proxy"] == {"vehicle": cubic, "ground": {"congestion": "reno"}}
+
+
+@pytest.mark.parametrize("line", ["-O LEO -r SAT -W", "-O LEO -r LTE", "-O LEO -r MP"])
+def test_no_pep_stands_where_it_is_switched_off_off_the_route_or_before_mptcp(line: str) -> None:
+    assert written(line)["testbed"] == {"server": {}}
+
+
+def test_the_way_from_the_gateway_on_is_the_paths_unless_a_proxy_stands_before_it() -> None:
+    split, whole = written("-O LEO -r SAT"), written("-O LEO -r SAT -W")
+    assert split["path"]["leo"]["downlink"]["delay"] == "18ms"
+    assert split["testbed"]["path"]["leo"]["ground_delay"] == "10ms"
+    assert whole["path"]["leo"]["downlink"]["delay"] == "28ms"
+
+
+def test_ground_delays_stand_around_the_path_that_has_them_and_the_servers_behind_both() -> None:
+    found = written("-O LEO -r MP -g 1,2,4")
+    assert found["testbed"] == {
+        "server": {"delay": "4ms"},
+        "path": {"lte": {"vehicle_delay": "2ms"}, "leo": {"vehicle_delay": "1ms"}},
+    }
+    assert found["path"]["leo"]["uplink"]["delay"] == "28ms"
+    assert (found["path"]["lte"]["uplink"]["delay"], found["path"]["lte"]["downlink"]["delay"]) == ("30ms", "10ms")
+
+
+@pytest.mark.parametrize(
+    ("line", "delays"),
+    [
+        ("-O LEO -r MP -g 1,2,4", {"lte": ("36ms", "16ms"), "leo": ("33ms", "33ms")}),
+        ("-O LEO -r MP -g 1,0,0", {"leo": ("29ms", "29ms")}),
+        ("-O LEO -r SAT -g 1,2,4", {"leo": ("33ms", "33ms")}),
+        ("-O MEO -r SAT", {"meo": ("120ms", "120ms")}),
+        ("-O LEO -r MP", {}),
+    ],
+)
+def test_a_scenario_says_how_the_simulator_gets_the_delays_that_it_leaves_out(
+    line: str, delays: dict[str, tuple[str, str]]
+) -> None:
+    text = scenario_toml(one(line), line)
+    assert "skybraid run leaves [testbed] out" in text
+    told = re.findall(r"--set (\S+)=(\S+)", text)
+    ways = ("uplink", "downlink")
+    expected = [(f"path.{path}.{way}.delay", both[at]) for path, both in delays.items() for at, way in enumerate(ways)]
+    assert told == expected
+    whole = tomllib.loads(Scenario(text, "line", told).toml())
+    for path, (up, down) in delays.items():
+        assert (whole["path"][path]["uplink"]["delay"], whole["path"][path]["downlink"]["delay"]) == (up, down)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +230,14 @@ def test_what_has_no_counterpart_is_said() -> None:
         return scenario_toml(one(line), line).split("\nname = ")[0]
 
     assert "-A 2" in comments("-O LEO -r SAT -A 2")
-    assert "PEP (no -W)" in comments("-r SAT")
+    assert "PEP (no -W)" in comments("-r MP")
+    assert "PEP (no -W)" not in comments("-r SAT")
+    assert "without PEP too" in comments("-r SAT")
+    assert "PEP" not in comments("-r SAT -V")
     assert "PEP" not in comments("-r SAT -W")
     assert "PEP" not in comments("-r LTE")
+    assert "-I 4" in comments("-r SAT -I 4")
+    assert "-C cccr" in comments("-r SAT -C cccr")
     assert "-p binder" in comments("-r MP -p binder")
     assert "-Z" in comments("-Z")
     assert "--seeds 1..10" in comments("-N 10")
@@ -260,3 +315,38 @@ def test_lte_alone_carries_the_flow_and_the_satellite_alone_does_not_as_the_thes
     for name, text in scenarios.items():
         (requirement,) = run(Scenario(text), seeds=range(1, 11), tables=[]).requirements
         assert requirement.verdict is (Verdict.MET if name.startswith("lte") else Verdict.NOT_MET), name
+
+
+@pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
+@pytest.mark.parametrize(
+    ("line", "stack", "proxies"),
+    [
+        ("-O LEO -r SAT -C rcrc", "kernel tcp reno", {"leo-vp", "leo-gp"}),
+        ("-O LEO -r MP -S blest -c balia", "skybraid mptcp", set()),
+    ],
+)
+def test_a_line_is_flown_in_real_time_too(
+    skybraid: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    stack: str,
+    proxies: set[str],
+) -> None:
+    monkeypatch.setenv(control.FOLDER, str(tmp_path / "control"))
+    ((name, text),) = read_lines(line, "lines.txt").items()
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    shorter = {"duration": "2s", "flow.stream.start": "0s", "flow.stream.stop": "1500ms"}
+    words = [word for key, value in shorter.items() for word in ("--set", f"{key}={value}")]
+    done = skybraid("emulate", name, *words, "--out", "result")
+    assert done.returncode in (0, 1), done.stderr
+    results = Results.open(tmp_path / "result")
+    emulation = results.flights[0].emulation or {}
+    assert emulation["stacks"] == {"stream": stack}
+    assert emulation["proxies"].keys() == proxies
+    # All that arrived came through each proxy, from the server to the client.
+    arrived = results.flows["stream"].delivered * 1250
+    assert arrived > 100_000
+    for proxy in emulation["proxies"].values():
+        assert (proxy["opened"], proxy["failed"]) == (1, 0)
+        assert max(proxy["to_client_bytes"], proxy["to_server_bytes"]) >= arrived

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TWO_PATHS, Command
+from skybraid.doctor import Check, conclusions
 
 MET = TWO_PATHS.replace('share = "99.999%"', 'share = "90%"').replace('share = "95%"', 'share = "70%"')
 
@@ -208,7 +209,24 @@ def test_the_doctor_says_what_is_there_and_what_mends_the_rest(skybraid: Command
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert checks["package polars"]["present"]
     assert all(check["mend"] for check in checks.values() if not check["present"])
-    assert skybraid("doctor").returncode == done.returncode == 0
+    told = skybraid("doctor")
+    assert told.returncode == done.returncode == 0
+    assert told.stdout.splitlines()[-2].startswith("`skybraid run` (simulation): works")
+
+
+@pytest.mark.parametrize(
+    ("lacks", "expected"),
+    [
+        ([], ["works", "works"]),
+        (["run"], ["lacks X", "lacks X"]),
+        (["emulate"], ["works", "lacks X"]),
+        (["some of emulate"], ["works", "works, but without X"]),
+    ],
+)
+def test_the_doctor_concludes_which_commands_work(lacks: list[str], expected: list[str]) -> None:
+    checks = [Check("Y", "run", present=True, found="it")]
+    checks += [Check("X", needed_for, present=False, found="nothing") for needed_for in lacks]
+    assert [line.split(": ", 1)[1] for line in conclusions(checks)] == expected
 
 
 def test_the_version_is_printed(skybraid: Command) -> None:

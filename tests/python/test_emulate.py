@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 import skybraid as package
-from conftest import Command
-from skybraid import EmulationError, Results, Scenario, _core, control, live
+from conftest import Command, emulator_lacks
+from skybraid import EmulationError, Results, Scenario, control, live
 
 FLIGHT = """
 name = "In real time"
@@ -93,15 +93,7 @@ while time.monotonic() < end:
 """Sends a datagram every 10 ms for 3 s and prints when one comes back."""
 
 
-def missing() -> str:
-    """What this machine lacks for the emulator, or nothing."""
-    if not sys.platform.startswith("linux"):
-        return "the emulator needs Linux"
-    lacks = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
-    return "; ".join(f"{one['name']}: {one['found']}" for one in lacks)
-
-
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "the emulator can run")
+pytestmark = pytest.mark.skipif(bool(emulator_lacks()), reason=emulator_lacks() or "the emulator can run")
 
 
 def program(code: str) -> str:
@@ -207,6 +199,92 @@ def test_a_flight_in_real_time_is_judged_like_a_simulated_one(skybraid: Command,
     assert "Emulated in real time" in page
     assert "lost by the emulator" in page
     assert results.provenance["replay"] == f"skybraid emulate {flight} --seed 3"
+
+
+SPLIT = """
+name = "Split"
+duration = "2s"
+
+[path.near]
+uplink.rate = "20Mbit/s"
+uplink.delay = "10ms"
+downlink.rate = "20Mbit/s"
+downlink.delay = "10ms"
+
+[path.far]
+uplink.rate = "20Mbit/s"
+uplink.delay = "20ms"
+downlink.rate = "20Mbit/s"
+downlink.delay = "20ms"
+
+[flow.single]
+from = "vehicle"
+traffic = { kind = "cbr", rate = "4Mbit/s", packet = "1000B" }
+transport = { profile = "linux", protocol = "tcp", paths = ["near"], congestion = "cubic", stack = "kernel" }
+
+[flow.several]
+from = "ground"
+traffic = { kind = "cbr", rate = "2Mbit/s", packet = "1000B" }
+transport = { profile = "linux", protocol = "mptcp", scheduler = "linux", congestion = "cubic", stack = "kernel" }
+
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "100kbit/s", packet = "125B" }
+transport = { protocol = "udp", scheduler = "redundant" }
+
+[testbed]
+path.near.proxy.vehicle = { congestion = "reno" }
+"""
+
+
+def test_flows_of_the_kernel_are_told_as_iperf3_tells_them_and_proxies_and_notes_are_shown(
+    skybraid: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "split.toml").write_text(SPLIT, encoding="utf-8")
+    done = skybraid("emulate", "split.toml", "--out", "result", "--iperf3", "--tables", "links", "--report")
+    results = Results.open(tmp_path / "result")
+    assert {file.name for file in (tmp_path / "result").glob("iperf3-*")} == {
+        "iperf3-single.json",
+        "iperf3-several.json",
+    }
+    for flow, control_name in (("single", "cubic"), ("several", "cubic")):
+        told = json.loads((tmp_path / "result" / f"iperf3-{flow}.json").read_text(encoding="utf-8"))
+        assert told.keys() == {"start", "intervals", "end"}
+        end = told["end"]
+        assert end["sender_tcp_congestion"] == control_name
+        # The run's two seconds.
+        assert [one["sum"]["end"] for one in told["intervals"]] == [1, 2]
+        assert end["sum_received"]["bytes"] == sum(one["streams"][0]["received_bytes"] for one in told["intervals"])
+        assert end["sum_sent"]["bytes"] == sum(one["sum"]["bytes"] for one in told["intervals"])
+        # Part of a message may have arrived when the run ends.
+        whole = results.flows[flow].delivered * 1000
+        assert 0 <= end["sum_received"]["bytes"] - whole < 1000
+        assert end["sum_received"]["bytes"] <= end["sum_sent"]["bytes"] <= results.flows[flow].sent * 1000
+        assert end["sum_received"]["bits_per_second"] == pytest.approx(results.flows[flow].goodput_bps, rel=0.01)
+        # Windows and round-trip times need the samples, which are taken although their table is not kept.
+        assert end["streams"][0]["sender"]["max_snd_cwnd"] > 0
+        assert end["streams"][0]["sender"]["mean_rtt"] > 0
+    assert "subflows" not in list(results.tables)
+    assert "sum_received" not in (tmp_path / "result" / "summary.json").read_text(encoding="utf-8")
+    assert "--iperf3" in results.provenance["replay"]
+    emulation = results.flights[0].emulation or {}
+    assert "iperf3" not in emulation
+    notes = emulation["notes"]
+    assert [line for line in done.stderr.splitlines() if "note: flow" in line] == [f"note: {note}" for note in notes]
+    assert any("`several` uses MPTCP over path `near`" in note for note in notes)
+    assert any("`control` has no iperf3-control.json: skybraid udp carried it" in note for note in notes)
+    assert re.search(r"near-vp: 2 connections split, \S+ [kM]B to the server side, ", done.stdout)
+    page = (tmp_path / "result" / "report.html").read_text(encoding="utf-8")
+    assert "proxy near-vp" in page
+    assert "uses MPTCP over path" in page
+
+
+def test_what_iperf3_cannot_tell_is_refused(skybraid: Command, flight: Path) -> None:
+    done = skybraid("emulate", flight, "--iperf3", "--vehicle", "true")
+    assert done.returncode == 2
+    assert "--iperf3: found programs, expected the scenario's flows" in done.stderr
+    with pytest.raises(EmulationError, match="iperf3: found no result folder"):
+        package.emulate(flight, iperf3=True)
 
 
 def test_python_flies_it_too_and_keeps_it_in_memory(flight: Path) -> None:

@@ -1,6 +1,7 @@
 """The report and the figures."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -190,3 +191,25 @@ def test_a_figure_without_its_table_and_a_path_that_is_not_there_are_told(flown:
         plots.timeline(run(Scenario(TWO_PATHS), tables=[]))
     with pytest.raises(MissingTableError, match="found moon, expected one of near, far"):
         plots.timeline(flown, ["moon"])
+
+
+def test_the_report_of_an_emulation_says_what_its_proxies_did_and_what_its_user_may_not_expect(flown: Results) -> None:
+    counts = {"finished": 1, "reset": 0, "failed": 0, "to_server_bytes": 2_100_000, "to_client_bytes": 40_000}
+    emulation = {
+        "lateness_us": {"p50": 1.0},
+        "emulator_losses": 0,
+        "doubtful": None,
+        "stacks": {"video": "kernel tcp reno"},
+        "proxies": {
+            "sat-vp": counts | {"opened": 3, "reset": 2},
+            "sat-gp": counts | {"opened": 1},
+            "idle-vp": dict.fromkeys(counts, 0) | {"opened": 0},
+        },
+        "notes": ["flow `video` uses <MPTCP>"],
+    }
+    text = parsed(replace(flown, flights=(replace(flown.flights[0], emulation=emulation),)))[1].text
+    toward = "2.1 MB to the server side, 40 kB to the client"
+    assert f"proxy sat-vp3 connections split, {toward}; 2 ended by a reset\n" in text
+    assert f"proxy sat-gp1 connection split, {toward}\n" in text
+    assert "proxy idle-vp0 connections split\n" in text
+    assert "noteflow `video` uses <MPTCP>" in text

@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyList};
 use skybraid_host::Setup;
 use skybraid_runtime::command::{Output, exit_code, run_in};
 use skybraid_runtime::emulation::{self, Emulated, EmulationError, Options};
+use skybraid_runtime::hosts::kernel::iperf::{Test, iperf_json};
 use skybraid_runtime::sandbox;
 use skybraid_units::{Duration, Instant, Seed};
 
@@ -33,6 +34,10 @@ fn error(error: EmulationError) -> PyErr {
 #[pyclass(module = "skybraid._core")]
 pub struct Emulation {
     emulation: emulation::Emulation,
+    /// What the kernel's connections did is also told as iperf3 tells it.
+    iperf3: bool,
+    /// The table `subflows` is kept.
+    keeps_subflows: bool,
 }
 
 #[pymethods]
@@ -40,7 +45,7 @@ impl Emulation {
     #[new]
     #[pyo3(signature = (
         scenario, seed, tables, *, precise = false, captures = None, control = None, ipv6 = false,
-        nested = 0
+        nested = 0, iperf3 = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -53,12 +58,17 @@ impl Emulation {
         control: Option<PathBuf>,
         ipv6: bool,
         nested: usize,
+        iperf3: bool,
     ) -> PyResult<Self> {
         let scenario = &scenario.scenario;
-        let setup = scenario.setup(Seed(seed), record(&tables)?);
+        let mut record = record(&tables)?;
+        let keeps_subflows = record.subflows;
+        // Windows and round-trip times in it are the samples'.
+        record.subflows |= iperf3;
+        let setup = scenario.setup(Seed(seed), record);
         let options = Options { precise, captures, control, ipv6, nested };
         let built = py.detach(|| emulation::Emulation::build(setup, &scenario.testbed, options));
-        Ok(Self { emulation: built.map_err(error)? })
+        Ok(Self { emulation: built.map_err(error)?, iperf3, keeps_subflows })
     }
 
     #[getter]
@@ -102,7 +112,7 @@ impl Emulation {
     fn fly(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Run> {
         let mut watch = Watch { progress, last: None, failed: None };
         let flown = py.detach(|| self.emulation.fly(&mut |now| watch.goes_on(now)));
-        finish(py, self.emulation.setup(), flown.map_err(error)?, watch)
+        self.finish(py, flown.map_err(error)?, watch)
     }
 
     /// Lets the links work until one of the programs has ended or the time is over.
@@ -124,7 +134,7 @@ impl Emulation {
         };
         let mut goes_on = |now| now < limit && running() && watch.goes_on(now);
         let carried = py.detach(|| self.emulation.carry(&mut goes_on));
-        finish(py, self.emulation.setup(), carried.map_err(error)?, watch)
+        self.finish(py, carried.map_err(error)?, watch)
     }
 }
 
@@ -153,13 +163,39 @@ impl Watch {
     }
 }
 
-fn finish(py: Python<'_>, setup: &Setup, emulated: Emulated, watch: Watch) -> PyResult<Run> {
-    if let Some(failed) = watch.failed {
-        return Err(failed);
+impl Emulation {
+    fn finish(&self, py: Python<'_>, mut emulated: Emulated, watch: Watch) -> PyResult<Run> {
+        if let Some(failed) = watch.failed {
+            return Err(failed);
+        }
+        let setup = self.emulation.setup();
+        let end = emulated.stopped.unwrap_or(Instant::ZERO + setup.duration);
+        let facts = facts(py, setup, &emulated)?;
+        if self.iperf3 {
+            facts.bind(py).set_item("iperf3", iperf3(py, setup, &emulated)?)?;
+        }
+        if !self.keeps_subflows {
+            emulated.outcome.subflows = Vec::new();
+        }
+        Ok(Run::new(setup, emulated.outcome, end, end.as_secs_f64()).with_emulation(facts))
     }
+}
+
+/// The flows that connections of the kernel carried, each as iperf3 would have written it.
+fn iperf3<'py>(
+    py: Python<'py>,
+    setup: &Setup,
+    emulated: &Emulated,
+) -> PyResult<Bound<'py, PyDict>> {
+    let texts = PyDict::new(py);
     let end = emulated.stopped.unwrap_or(Instant::ZERO + setup.duration);
-    let facts = facts(py, setup, &emulated)?;
-    Ok(Run::new(setup, emulated.outcome, end, end.as_secs_f64()).with_emulation(facts))
+    let rows = &emulated.outcome.subflows;
+    for (index, (flow, carried)) in setup.flows.iter().zip(&emulated.carried).enumerate() {
+        let Some(finished) = &carried.connection else { continue };
+        let json = iperf_json(&Test { flow, index, rows, finished, end });
+        texts.set_item(&flow.name, json.to_string())?;
+    }
+    Ok(texts)
 }
 
 /// What an emulated run tells beside its tables.

@@ -78,11 +78,11 @@ pub fn capabilities() -> io::Result<Capabilities> {
         list.push(Capability { name, present, needed, found, remedy });
     };
     let module = |name: &str| format!("`sudo modprobe {name}`, or a kernel that has it");
-    let rights = if root { "this process may make them" } else { "in a user namespace" };
+    let rights = if root { "can be made" } else { "can be made, in a user namespace" };
     add("network namespaces", true, namespaces, rights.to_owned(), remedy());
-    add("veth", true, veth, "pairs can be made".to_owned(), module("veth"));
-    add("packet sockets", true, packet, "they open".to_owned(), module("af_packet"));
-    let found = if root { "they can be made, but are not needed here" } else { "they can be made" };
+    add("veth", true, veth, "can be made, in pairs".to_owned(), module("veth"));
+    add("packet sockets", true, packet, "can be opened".to_owned(), module("af_packet"));
+    let found = if root { "can be made; root does not need them" } else { "can be made" };
     add("user namespaces", !root, user[0], found.to_owned(), remedy());
     add("MPTCP", false, mptcp, mptcp_found(), mptcp_remedy(mptcp));
     add("TUN", false, tun, "/dev/net/tun works".to_owned(), module("tun"));
@@ -92,7 +92,7 @@ pub fn capabilities() -> io::Result<Capabilities> {
         "TCP congestion control",
         false,
         if controls.is_empty() { libc::ENOENT } else { 0 },
-        format!("{controls}; new connections take {chosen}"),
+        format!("{controls}; new connections use {chosen}"),
         "`sudo modprobe tcp_NAME` for one that is missing".to_owned(),
     );
     let congestion_controls = controls.split_whitespace().map(str::to_owned).collect();

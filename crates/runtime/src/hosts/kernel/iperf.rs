@@ -82,7 +82,13 @@ pub fn iperf_json(test: &Test<'_>) -> Value {
     let (sent, received) = (&finished.sent_by_second, &finished.received_by_second);
     // The run's second in which the flow starts is its first interval.
     let first = usize::try_from(flow.start.as_nanos() / 1_000_000_000).unwrap_or(0);
-    let last = sent.len().max(received.len()).max(first);
+    // What a socket gave a moment after the end belongs to the last second before it.
+    let until_ns = usize::try_from((test.end - Instant::ZERO).as_nanos().max(0)).unwrap_or(0);
+    let last = sent.len().max(received.len()).min(until_ns.div_ceil(1_000_000_000)).max(first);
+    let count = |seconds: &[u64], second: usize| -> u64 {
+        let most = if second + 1 == last { usize::MAX } else { 1 };
+        seconds.iter().skip(second).take(most).sum()
+    };
     let intervals: Vec<Value> = (first..last)
         .map(|second| {
             let from = Instant::ZERO + Duration::from_secs(second as i64);
@@ -90,8 +96,7 @@ pub fn iperf_json(test: &Test<'_>) -> Value {
             let rows = test.rows.iter().filter(mine);
             let rows = rows.filter(|row| from <= row.at && row.at < from + Duration::from_secs(1));
             let stretch = Stretch::of(rows);
-            let bytes = sent.get(second).copied().unwrap_or(0);
-            let arrived = received.get(second).copied().unwrap_or(0);
+            let (bytes, arrived) = (count(sent, second), count(received, second));
             let (start, end) =
                 ((from - flow.start).as_secs_f64(), (until - flow.start).as_secs_f64());
             let mut stream = transfer(start.max(0.0), end, bytes);
@@ -222,17 +227,20 @@ mod tests {
     }
 
     fn json() -> Value {
+        json_of(Instant::from_millis(10_000), vec![0, 2500, 500], vec![0, 2000, 1000])
+    }
+
+    fn json_of(end: Instant, sent_by_second: Vec<u64>, received_by_second: Vec<u64>) -> Value {
         let mut flow = super::super::tests::flow("cbr", "cubic");
         (flow.start, flow.stop) = (Instant::from_millis(1000), Instant::from_millis(3000));
-        let end = Instant::from_millis(10_000);
         let finished = Finished {
             handshake: None,
             fell_back: false,
             subflows: 2,
             congestion: "cubic",
             addresses: ("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:5000".parse().unwrap()),
-            sent_by_second: vec![0, 2500, 500],
-            received_by_second: vec![0, 2000, 1000],
+            sent_by_second,
+            received_by_second,
             retransmitted: 4,
             ended: None,
         };
@@ -302,6 +310,20 @@ mod tests {
         );
         assert_eq!(number("/end/sum_received/bits_per_second"), 12_000.0);
         assert_eq!(number("/end/sum_sent/retransmits"), 4.0);
+    }
+
+    #[test]
+    fn what_came_a_moment_after_the_end_is_of_the_last_second_before_it() {
+        let json = json_of(Instant::from_millis(2500), vec![0, 2500, 500], vec![0, 2000, 900, 100]);
+        assert_eq!(json["intervals"].as_array().unwrap().len(), 2);
+        let last = &json["intervals"][1]["streams"][0];
+        assert_eq!(
+            (last["end"].as_f64(), last["received_bytes"].as_u64()),
+            (Some(1.5), Some(1000))
+        );
+        let on_the_second = json_of(Instant::from_millis(2000), vec![0, 2500], vec![0, 2000, 7]);
+        assert_eq!(on_the_second["intervals"].as_array().unwrap().len(), 1);
+        assert_eq!(on_the_second["intervals"][0]["streams"][0]["received_bytes"], 2007);
     }
 
     #[test]
