@@ -131,7 +131,8 @@ fn testbeds_nest_side_by_side_in_vehicle_and_ground_and_within_one_another() {
     let deeper = [0, 0, 1, 2].map(|of: usize| within(&all[of].vehicle().namespace));
     all.extend(deeper);
     let _bridges: Vec<_> = all.iter().chain([&outer]).map(Bridge::over).collect();
-    let families: [fn(&Path) -> (IpAddr, IpAddr); 2] = [
+    type Ends = fn(&Path) -> (IpAddr, IpAddr);
+    let families: [Ends; 2] = [
         |path| (path.vehicle.v4.into(), path.ground.v4.into()),
         |path| (path.vehicle.v6.into(), path.ground.v6.into()),
     ];
