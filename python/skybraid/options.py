@@ -101,15 +101,16 @@ def _pace(results: Results) -> str:
 
 
 def timing(emulation: dict[str, Any]) -> list[str]:
-    """How well an emulation kept real time, in a line, and a warning where its numbers are doubtful."""
+    """How well an emulation kept real time, in a line, what is to be known of it, and a warning if it is doubtful."""
     late = emulation["lateness_us"]
     kept = (
         f"packets left their link late by {microseconds(late['p50'])} (median), {microseconds(late['p99'])} (p99), "
         f"{microseconds(late['max'])} (most); the emulator itself lost {count(emulation['emulator_losses'])}"
     )
+    told = [kept, *(f"note: {note}" for note in emulation.get("notes", ()))]
     if not emulation["doubtful"]:
-        return [kept]
-    return [kept, typer.style(f"WARNING: the numbers are doubtful: {emulation['doubtful']}", fg="red", bold=True)]
+        return told
+    return [*told, typer.style(f"WARNING: the numbers are doubtful: {emulation['doubtful']}", fg="red", bold=True)]
 
 
 def ended(program: dict[str, Any]) -> str:

@@ -105,6 +105,7 @@ def html(results: Results) -> str:
         results=results,
         emulation=results.flights[0].emulation,
         doubts=doubts(results),
+        notes=(results.flights[0].emulation or {}).get("notes", ()),
         headline=headline(results.requirements) if results.flows else "Programs over the links.",
         percentiles=list(PERCENTILES),
         causes=CAUSES,

@@ -200,7 +200,8 @@ impl Emulation {
         let mut outcome = std::mem::take(&mut flown.outcome);
         let end = flown.stopped.unwrap_or(Instant::ZERO + self.setup.duration);
         self.add_links(&mut outcome, &mut forwarded, end);
-        let (proxies, notes) = (self.statistics(), self.notes(&flown.carried));
+        let notes = self.notes(&flown.carried, forwarded.uncaptured);
+        let proxies = self.statistics();
         let Flown { carried, stopped, .. } = flown;
         Ok(Emulated { outcome, carried, stopped, forwarded, proxies, notes })
     }
@@ -222,7 +223,8 @@ impl Emulation {
         let mut forwarded = work.end()?;
         let mut outcome = Outcome::default();
         self.add_links(&mut outcome, &mut forwarded, end);
-        let (proxies, notes, stopped) = (self.statistics(), Vec::new(), Some(end));
+        let notes = self.notes(&[], forwarded.uncaptured);
+        let (proxies, stopped) = (self.statistics(), Some(end));
         Ok(Emulated { outcome, carried: Vec::new(), stopped, forwarded, proxies, notes })
     }
 
@@ -260,8 +262,9 @@ impl Emulation {
         self.proxies.iter().map(|it| (it.name.clone(), it.proxy.statistics())).collect()
     }
 
-    /// Flows of the kernel's MPTCP over a path with a proxy.
-    fn notes(&self, carried: &[Carried]) -> Vec<String> {
+    /// Flows of the kernel's MPTCP over a path with a proxy, connections that failed, and what captures
+    /// lack.
+    fn notes(&self, carried: &[Carried], uncaptured: u64) -> Vec<String> {
         let multipath = self.setup.flows.iter().zip(carried).filter(|(flow, carried)| {
             flow.transport.protocol == Protocol::Mptcp && carried.connection.is_some()
         });
@@ -272,7 +275,14 @@ impl Emulation {
             let named = paths.filter(proxied).map(|path| multipath_warning(&flow.name, &path.name));
             named.collect::<Vec<_>>()
         };
-        multipath.flat_map(|(flow, _)| crossed(flow)).collect()
+        let mut notes: Vec<_> = multipath.flat_map(|(flow, _)| crossed(flow)).collect();
+        let connections = carried.iter().filter_map(|carried| carried.connection.as_ref());
+        let ended = connections.filter_map(|connection| connection.ended.as_ref());
+        notes.extend(ended.map(|error| format!("{error}; from then on the flow carried nothing")));
+        notes.extend((uncaptured > 0).then(|| {
+            format!("the captures lack {uncaptured} packets, for which the disk was too slow")
+        }));
+        notes
     }
 
     /// What the control socket tells besides how the links stand: where the nodes' networks are, seen from
@@ -318,7 +328,8 @@ impl Work {
 
     fn end(self) -> io::Result<Forwarded> {
         drop(self.server);
-        self.forwarder.stop()
+        let mut forwarded = self.forwarder.stop()?;
+        forwarded.capture_error.take().map_or(Ok(forwarded), Err)
     }
 }
 

@@ -107,6 +107,68 @@ fn check(forwarded: &Forwarded) {
     }
 }
 
+/// The kernel puts up with an interface that is switched off for as long as it is asked: a forwarder that
+/// asked again and again would have no time for other paths.
+#[test]
+fn an_interface_that_is_off_is_an_outage_of_its_path_and_holds_up_no_other() {
+    let _turn = alone();
+    let Some(bed) = Bed::new(&[1500, 1500]) else { return };
+    let link = config(Rate::from_mbps(100.0), ms(5));
+    let options = plain();
+    let clock = options.clock;
+    let lanes = [0, 1].map(|path| lane(&bed, path, &link, &link));
+    let forwarder = start(&bed, lanes.into(), options);
+    let [vehicle, ground] = sockets(&bed);
+    let open = |host: &bed::Namespace, own: &str, other: &str| {
+        let socket = host.run(|| UdpSocket::bind(own)).unwrap();
+        socket.connect(other).unwrap();
+        socket.set_read_timeout(Some(StdDuration::from_millis(100))).unwrap();
+        socket
+    };
+    ground.set_read_timeout(Some(StdDuration::from_millis(100))).unwrap();
+    let other = open(&bed.vehicle, "10.1.0.1:7000", "10.1.0.2:7000");
+    let beyond = open(&bed.ground, "10.1.0.2:7000", "10.1.0.1:7000");
+    let mut outages = 0;
+    let mut last = 0;
+    let both = |from: u32, count: u32| {
+        for number in from..from + count {
+            // Without a carrier the kernel may say so.
+            vehicle.send(&packet(number, 64)).ok();
+            other.send(&packet(number, 64)).unwrap();
+            sleep(ms(1));
+        }
+        let numbers = |socket: &UdpSocket| -> Vec<u32> {
+            arrivals(socket, clock).into_iter().map(|(number, _)| number).collect()
+        };
+        let all: Vec<u32> = (from..from + count).collect();
+        assert_eq!(numbers(&beyond), all);
+        let came = numbers(&ground);
+        assert!(came == all || came.is_empty(), "{came:?}");
+        came.len()
+    };
+    assert_eq!(both(0, 10), 10);
+    let faults: [(&bed::Namespace, &str, u32); 3] =
+        [(&bed.ground, "p0", 100), (&bed.emulator, "g0", 100), (&bed.emulator, "v0", 0)];
+    for (place, interface, lost) in faults {
+        last += 1000;
+        place.ip(&format!("link set {interface} down"));
+        assert_eq!(both(last, 100), 0, "{interface}");
+        place.ip(&format!("link set {interface} up"));
+        outages += lost;
+        last += 1000;
+        assert_eq!(both(last, 100), 100, "{interface}");
+    }
+    bed.emulator.ip("link del g0");
+    assert_eq!(both(last + 1000, 100), 0);
+    outages += 100;
+    let forwarded = forwarder.stop().unwrap();
+    check(&forwarded);
+    let lost = forwarded.accounts[0].lost;
+    assert_eq!(lost[Cause::Outage as usize], u64::from(outages), "{:?}", forwarded.accounts);
+    assert_eq!(lost.iter().sum::<u64>(), u64::from(outages));
+    assert!(forwarded.lateness.quantile(0.5) < ms(1));
+}
+
 #[test]
 fn the_delay_of_each_direction_is_kept() {
     let _turn = alone();

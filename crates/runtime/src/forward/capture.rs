@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
@@ -95,6 +95,7 @@ impl Capture {
 
 /// One file.
 struct Ending {
+    path: PathBuf,
     writer: PcapNgWriter<BufWriter<File>>,
     /// Frames that earlier ones may still come before.
     recent: Vec<(Instant, Vec<u8>)>,
@@ -118,7 +119,7 @@ impl Ending {
             ],
         };
         writer.write_pcapng_block(interface).map_err(from_pcap)?;
-        Ok(Self { writer, recent: Vec::new() })
+        Ok(Self { path, writer, recent: Vec::new() })
     }
 
     /// Writes the frames up to `until` in order of time.
@@ -133,10 +134,21 @@ impl Ending {
                 data: frame.into(),
                 options: Vec::new(),
             };
-            self.writer.write_pcapng_block(block).map_err(from_pcap)?;
+            let written = self.writer.write_pcapng_block(block).map_err(from_pcap);
+            written.map_err(|error| cannot_write(&self.path, &error))?;
         }
         Ok(())
     }
+
+    /// Writes all that is left.
+    fn finish(mut self) -> io::Result<()> {
+        self.write_until(Instant::FAR_FUTURE)?;
+        self.writer.into_inner().flush().map_err(|error| cannot_write(&self.path, &error))
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write the capture `{}`: {error}", path.display()))
 }
 
 fn from_pcap(error: PcapError) -> io::Error {
@@ -174,11 +186,7 @@ fn write(
             Err(TryRecvError::Disconnected) => break,
         }
     }
-    for mut file in files {
-        file.write_until(Instant::FAR_FUTURE)?;
-        file.writer.into_inner().flush()?;
-    }
-    Ok(())
+    files.into_iter().try_for_each(Ending::finish)
 }
 
 /// The first record of a chunk: the end's number, time, frame, and what is behind it.

@@ -177,7 +177,7 @@ impl KernelFlow {
     /// [`Instant::FAR_FUTURE`] for never.
     pub fn next_due(&self) -> Instant {
         if self.ended.is_some() {
-            return Instant::FAR_FUTURE;
+            return if self.bulk { Instant::FAR_FUTURE } else { self.source.next_write() };
         }
         let connect = match self.state {
             State::Ready => Instant::ZERO,
@@ -196,9 +196,11 @@ impl KernelFlow {
     ///
     /// # Errors
     /// The flow's end: its connection failed, or what arrived is not what was written. It is answered
-    /// once and kept as [`ended`](Self::ended); what was recorded stays, the sockets are closed.
+    /// once and kept as [`ended`](Self::ended); what was recorded stays, the sockets are closed, and what
+    /// the application writes from then on is refused.
     pub fn step(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), KernelError> {
         if self.ended.is_some() {
+            self.refuse(now, outcome);
             return Ok(());
         }
         let result = self.advance(now, outcome);
@@ -208,6 +210,17 @@ impl KernelFlow {
             self.receiver.abandon();
         }
         result
+    }
+
+    /// What the application of an ended flow has to say is refused.
+    fn refuse(&mut self, now: Instant, outcome: &mut Outcome) {
+        let record = self.sender.writes.and_then(|writes| outcome.flows.get_mut(writes));
+        let Some(record) = record.filter(|_| !self.bulk) else { return };
+        while self.source.write(now).is_some() {
+            let id = record.next_id();
+            record.written(now, self.bytes);
+            (0..self.sender.copies()).for_each(|_| record.refused(id));
+        }
     }
 
     fn advance(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), KernelError> {
