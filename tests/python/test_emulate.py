@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import skybraid as package
 from conftest import Command, emulator_lacks
-from skybraid import EmulationError, Results, Scenario, control, live
+from skybraid import EmulationError, Results, Scenario, Verdict, control, live
 
 FLIGHT = """
 name = "In real time"
@@ -391,7 +391,11 @@ def test_ctrl_c_keeps_what_was_seen_and_leaves_nothing_behind(
     assert "of 60 s: the result holds what was seen so far" in err
     results = Results.open(tmp_path / "result")
     assert 0 < results.simulated_s < 10
-    assert results.flows["video"].delivered > 0
+    video = results.flows["video"]
+    assert video.delivered > 0
+    assert (video.lost, video.sent) == (0, video.delivered + video.in_flight)
+    assert video.goodput_bps == pytest.approx(2e6, rel=0.3)
+    assert all(requirement.verdict is not Verdict.NOT_MET for requirement in results.requirements)
     assert not list(own_sockets.iterdir())
     until(lambda: not processes_with(str(flight)))
     assert interfaces() == before
@@ -432,12 +436,13 @@ def test_a_full_disk_is_a_plain_error(skybraid: Command, flight: Path, tmp_path:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", disk], check=False).returncode:
         pytest.skip("mounting a small disk needs root")
     try:
-        done = skybraid("emulate", flight, "--out", disk / "result", "--tables", "messages,packets", "--quiet")
-        assert done.returncode == 2
-        assert done.stderr.startswith("error: ")
-        assert "No space left on device" in done.stderr
-        assert "Traceback" not in done.stderr
-        assert not list(disk.iterdir())
+        for kept in (("--tables", "messages,packets"), ("--tables", "links", "--pcap")):
+            done = skybraid("emulate", flight, "--out", disk / "result", *kept, "--quiet")
+            assert done.returncode == 2
+            assert done.stderr.startswith("error: ")
+            assert "No space left on device" in done.stderr
+            assert "Traceback" not in done.stderr
+            assert not list(disk.iterdir())
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -460,6 +465,34 @@ def test_links_in_one_another_add_up(skybraid: Command) -> None:
     done = skybraid(*outer, "sh", "-c", f'{words} "$SKYBRAID_GROUND"')
     assert done.returncode == 0, done.stderr
     assert 100 <= float(done.stdout) < 120
+
+
+def test_links_go_side_by_side_in_vehicle_and_ground(
+    begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+) -> None:
+    begin("emulate", flight, "--out", "result", "--vehicle", "sleep 60", "--ground", program(ECHO))
+    until(lambda: flies(own_sockets))
+    link = shlex.join(
+        [sys.executable, "-m", "skybraid", "link", "--rate", "10Mbit/s", "--delay", "30ms", "--quiet", "--"]
+    )
+    far = PROBE.replace('os.environ["SKYBRAID_GROUND"]', '"10.0.0.2"')
+    for node, code, least_ms in (("vehicle", far, 100), ("ground", PROBE, 60)):
+        beside = f"{link} sleep 5 & sleep 2; {link} {program(code)}\n"
+        done = in_shell(tmp_path, beside, "--join", "in-real-time", "--node", node)
+        assert done.returncode == 0, done.stderr
+        assert least_ms <= float(done.stdout) < least_ms + 30
+
+
+@pytest.mark.parametrize("node", ["vehicle", "ground"])
+def test_a_program_that_is_killed_leaves_a_result(skybraid: Command, flight: Path, tmp_path: Path, node: str) -> None:
+    other = "ground" if node == "vehicle" else "vehicle"
+    words = (f"--{node}", "sleep 0.5; kill -9 $$", f"--{other}", "sleep 1.5", "--for", "5s")
+    done = skybraid("emulate", flight, "--out", "result", *words)
+    assert done.returncode == 1, done.stderr
+    assert f"{node}: sleep 0.5; kill -9 $$: exit code 137" in done.stdout
+    emulation = Results.open(tmp_path / "result").flights[0].emulation
+    assert emulation is not None
+    assert emulation["programs"][node] == {"command": "sleep 0.5; kill -9 $$", "exit": 137, "stopped": False}
 
 
 def in_shell(tmp_path: Path, commands: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use skybraid_host::record::Record;
+use skybraid_runtime::clock::Clock;
 use skybraid_runtime::emulation::{Emulated, Emulation, Options};
 use skybraid_runtime::testbed::Namespace;
 use skybraid_scenario::Scenario;
@@ -94,13 +95,13 @@ fn udp(nodes: &Nodes, [vehicle, ground]: [IpAddr; 2]) -> [UdpSocket; 2] {
 fn datagrams([vehicle, ground]: &[UdpSocket; 2], payload: usize) -> Duration {
     let sent: Vec<u8> = (0..payload).map(|place| place as u8).collect();
     let mut came = vec![0; payload + 1];
-    let begun = Instant::now();
+    let clock = Clock::starting_now();
     for (from, to) in [(vehicle, ground), (ground, vehicle)] {
         from.send(&sent).unwrap();
         let length = to.recv(&mut came).unwrap();
         assert!(came[..length] == sent, "{length} of {payload} bytes");
     }
-    begun.elapsed()
+    Duration::from_nanos(clock.now().as_nanos() as u64)
 }
 
 /// Sends bytes each way over a connection.
@@ -258,13 +259,12 @@ fn a_link_that_is_down_lets_neighbours_find_each_other_and_nothing_else() {
     };
     assert!(!known());
     let mut sent = false;
-    let begun = Instant::now();
-    let carried = emulation.carry(&mut |_| {
+    let carried = emulation.carry(&mut |now| {
         if !sent {
             sent = true;
             from.send(&[0; 100]).unwrap();
         }
-        begun.elapsed() < Duration::from_millis(200)
+        now < skybraid_units::Instant::from_millis(200)
     });
     assert!(known());
     to.set_nonblocking(true).unwrap();

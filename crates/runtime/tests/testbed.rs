@@ -131,17 +131,20 @@ fn testbeds_nest_side_by_side_in_vehicle_and_ground_and_within_one_another() {
     let deeper = [0, 0, 1, 2].map(|of: usize| within(&all[of].vehicle().namespace));
     all.extend(deeper);
     let _bridges: Vec<_> = all.iter().chain([&outer]).map(Bridge::over).collect();
-    type Ends = fn(&Path) -> (IpAddr, IpAddr);
-    let families: [Ends; 2] = [
-        |path| (path.vehicle.v4.into(), path.ground.v4.into()),
-        |path| (path.vehicle.v6.into(), path.ground.v6.into()),
-    ];
-    for family in families {
-        let (_, ground) = family(&outer.paths[0]);
+    for v6 in [false, true] {
+        let ends = |path: &Path| -> (IpAddr, IpAddr) {
+            let (vehicle, ground) = (path.vehicle, path.ground);
+            if v6 {
+                (vehicle.v6.into(), ground.v6.into())
+            } else {
+                (vehicle.v4.into(), ground.v4.into())
+            }
+        };
+        let (_, ground) = ends(&outer.paths[0]);
         let ground = udp(&outer, "ground", ground);
         for testbed in &all {
             for path in &testbed.paths {
-                let (own, far) = family(path);
+                let (own, far) = ends(path);
                 let vehicle = udp(testbed, "vehicle", own);
                 assert_eq!(echo(&vehicle, &ground).ip(), own);
                 assert_eq!(echo(&vehicle, &udp(testbed, "ground", far)).ip(), own);
