@@ -99,7 +99,14 @@ impl Source {
                 self.next = pace.after(self.next);
                 Some(pace.packet)
             }
-            Shape::Bulk { packet } => Some(*packet),
+            Shape::Bulk { packet } => {
+                // It has no next time of its own that could lie behind the end.
+                if now >= self.stop {
+                    self.next = never;
+                    return None;
+                }
+                Some(*packet)
+            }
             Shape::OnOff { period, pace, on, off } => {
                 self.next = pace.after(self.next);
                 if self.next >= *period + *on {
@@ -152,6 +159,16 @@ mod tests {
             off: Duration::from_secs(2),
         };
         assert_eq!(written(&config, 250), (125_000, 125_000_000));
+    }
+
+    #[test]
+    fn a_bulk_source_writes_from_its_start_to_its_stop_and_no_longer() {
+        let config = TrafficConfig::Bulk { packet: Bytes::new(16_384) };
+        let (start, stop) = (Instant::from_millis(500), Instant::from_millis(2000));
+        let mut source = Source::new(&config, start, stop);
+        let writes = [499, 500, 1999, 2000, 3000].map(|ms| source.write(Instant::from_millis(ms)));
+        assert_eq!(writes, [None, Some(16_384), Some(16_384), None, None]);
+        assert_eq!(source.next_write(), Instant::FAR_FUTURE);
     }
 
     #[test]
