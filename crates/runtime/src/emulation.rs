@@ -231,11 +231,10 @@ impl Emulation {
     /// Starts the forwarder, and the control socket if one is wanted.
     fn begin(&mut self, clock: Clock) -> Result<Work, EmulationError> {
         let lanes = self.lanes.take().ok_or(EmulationError::Over)?;
-        let record = self.setup.record;
         let options = forward::Options {
             precise: self.options.precise,
             end: Instant::ZERO + self.setup.duration,
-            record: forward::Record { links: record.links, packets: record.packets },
+            record: self.setup.record,
             classifier: Some(Box::new(hosts::flow_of)),
             seed: self.setup.seed,
             captures: self.options.captures.clone(),
@@ -361,16 +360,21 @@ const MOST_ENDPOINTS: usize = 8;
 fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<()> {
     let others = testbed.paths.len().saturating_sub(1);
     let limits = Limits { subflows: others.min(MOST_ENDPOINTS) as u32, add_addr_accepted: 0 };
-    let mut ground = PathManager::open(&testbed.ground().namespace)?;
+    let mut ground = match PathManager::open(&testbed.ground().namespace) {
+        // A kernel without MPTCP carries everything else; a flow that asks for it is told.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
     // The ground of a testbed within another has limits already.
     let before = if options.nested > 0 { ground.limits()?.subflows } else { 0 };
     ground.set_limits(Limits { subflows: limits.subflows.max(before), ..limits })?;
     let mut vehicle = PathManager::open(&testbed.vehicle().namespace)?;
     vehicle.set_limits(limits)?;
+    let mut netlink = testbed.vehicle().namespace.netlink()?;
     for path in testbed.paths.iter().skip(1).take(MOST_ENDPOINTS) {
         let address = if options.ipv6 { path.vehicle.v6.into() } else { path.vehicle.v4.into() };
         let flags = EndpointFlags { subflow: true, ..EndpointFlags::default() };
-        let interface = testbed.vehicle().namespace.netlink()?.link(&path.interface)?.index;
+        let interface = netlink.link(&path.interface)?.index;
         vehicle.add(&Endpoint { address, interface, flags, id: 0 })?;
     }
     Ok(())

@@ -11,13 +11,13 @@ use std::time::Duration as StdDuration;
 
 use bed::{Bed, come_first};
 use pcap_file::pcapng::{Block, PcapNgReader};
-use skybraid_host::record::PacketKind;
+use skybraid_host::record::{PacketKind, Record};
 use skybraid_link::{
     Cause, DelaySource, Direction, Distribution, Link, LinkConfig, LossSource, QueueConfig,
     RateSource,
 };
 use skybraid_runtime::clock::Clock;
-use skybraid_runtime::forward::{Command, Forwarded, Forwarder, Lane, Options, Record};
+use skybraid_runtime::forward::{Command, Forwarded, Forwarder, Lane, Options};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
 /// Timing is measured by one test at a time.
@@ -151,14 +151,14 @@ fn an_interface_that_is_off_is_an_outage_of_its_path_and_holds_up_no_other() {
         [(&bed.ground, "p0", 100), (&bed.emulator, "g0", 100), (&bed.emulator, "v0", 0)];
     for (place, interface, lost) in faults {
         last += 1000;
-        place.ip(&format!("link set {interface} down"));
+        place.switch(interface, false);
         assert_eq!(both(last, 100), 0, "{interface}");
-        place.ip(&format!("link set {interface} up"));
+        place.switch(interface, true);
         outages += lost;
         last += 1000;
         assert_eq!(both(last, 100), 100, "{interface}");
     }
-    bed.emulator.ip("link del g0");
+    bed.emulator.delete("g0");
     assert_eq!(both(last + 1000, 100), 0);
     outages += 100;
     let forwarded = forwarder.stop().unwrap();
@@ -254,7 +254,7 @@ fn every_packet_is_accounted_for_and_in_the_tables() {
     up.losses = vec![LossSource::Uniform(Probability::new(0.2).unwrap())];
     up.queue = QueueConfig::Packets(20);
     let mut options = plain();
-    options.record = Record { links: true, packets: true };
+    options.record = Record { links: true, packets: true, ..Record::default() };
     // The flow is the vehicle's port less 7000, the same for both directions here.
     options.classifier = Some(Box::new(|packet| {
         let port = u16::from_be_bytes([*packet.get(20)?, *packet.get(21)?]);

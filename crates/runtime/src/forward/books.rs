@@ -1,13 +1,13 @@
 //! Counting: what becomes of each packet, and the samples of the links.
 
-use skybraid_host::record::{LinkRow, LinkTotal, PacketKind, PacketRow};
+use skybraid_host::record::{LinkRow, LinkTotal, PacketKind, PacketRow, Record};
 use skybraid_link::{Cause, Conditions};
 use skybraid_units::{Bytes, Instant, Rate};
 
+use super::UNKNOWN_FLOW;
 use super::frame::ETHERNET;
 use super::report::Account;
 use super::stage::Waiting;
-use super::{Record, UNKNOWN_FLOW};
 
 /// Rows that are added at once, so that a long table never moves while packets wait.
 const BLOCK: usize = 1 << 14;

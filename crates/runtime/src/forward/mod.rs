@@ -22,7 +22,7 @@ use std::io;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use skybraid_host::record::PacketKind;
+use skybraid_host::record::{PacketKind, Record};
 use skybraid_link::{Direction, Link};
 use skybraid_units::{Instant, Seed};
 
@@ -69,15 +69,6 @@ pub struct Lane {
     pub down: Vec<Link>,
 }
 
-/// Which tables are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// A row per direction and 100 ms.
-    pub links: bool,
-    /// A row per packet and direction.
-    pub packets: bool,
-}
-
 /// How a forwarder works.
 pub struct Options {
     /// The run's clock. Packets that come before its zero wait for it at the entrance.
@@ -86,7 +77,7 @@ pub struct Options {
     pub end: Instant,
     /// Keep the processors awake and spend up to a whole one, so that packets leave on time.
     pub precise: bool,
-    /// Which tables are kept.
+    /// Which tables are kept; those of links and packets are the forwarder's.
     pub record: Record,
     /// What tells flows apart, if they are wanted.
     pub classifier: Option<Classifier>,
@@ -100,12 +91,12 @@ pub struct Options {
 
 impl Options {
     /// No tables, no flows, no end; not precise.
-    pub const fn new(clock: Clock) -> Self {
+    pub fn new(clock: Clock) -> Self {
         Self {
             clock,
             end: Instant::FAR_FUTURE,
             precise: false,
-            record: Record { links: false, packets: false },
+            record: Record::default(),
             classifier: None,
             captures: None,
             watchers: Vec::new(),

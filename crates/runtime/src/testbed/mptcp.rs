@@ -100,12 +100,16 @@ impl PathManager {
     /// Connects to the path manager of `namespace`.
     ///
     /// # Errors
-    /// The kernel has no MPTCP.
+    /// [`io::ErrorKind::NotFound`] if the kernel has no MPTCP.
     pub fn open(namespace: &Namespace) -> io::Result<Self> {
+        Self::of_family(namespace, uapi::FAMILY)
+    }
+
+    fn of_family(namespace: &Namespace, name: &str) -> io::Result<Self> {
         let mut connection = namespace.run(|| Connection::open(NETLINK_GENERIC))??;
         let question = GenlCtrl {
             cmd: GenlCtrlCmd::GetFamily,
-            nlas: vec![GenlCtrlAttrs::FamilyName(uapi::FAMILY.to_owned())],
+            nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())],
         };
         let missing = "the kernel has no MPTCP path manager (CONFIG_MPTCP, Linux 5.6 or later)";
         let answers = connection
@@ -305,4 +309,16 @@ fn endpoint(nested: &[u8]) -> Option<Endpoint> {
         }
     }
     Some(endpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_the_family_is_told_from_one_that_refuses() {
+        let here = Namespace::current("here").unwrap();
+        let missing = PathManager::of_family(&here, "none_such").map(|_| ()).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound, "{missing}");
+    }
 }

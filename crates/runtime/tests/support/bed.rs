@@ -1,37 +1,28 @@
-//! Two hosts and the emulator between them, in network namespaces that vanish with this process.
+//! Two hosts and the emulator between them, with nothing in the way: what the testbed is made of, without
+//! its routes and rules.
 #![allow(dead_code, unsafe_code, clippy::unwrap_used, clippy::panic)]
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::process::Command;
+use std::net::IpAddr;
 use std::thread;
+use std::time::Duration;
 
-use nix::sched::{CloneFlags, setns, unshare};
+use skybraid_runtime::testbed::{self, Netlink, Network, VethEnd, set_sysctl, switch_offloads_off};
 
 /// A network namespace.
-pub struct Namespace(File);
+pub struct Namespace(testbed::Namespace);
 
 impl Namespace {
     /// A new one; `None` without the right to make it.
     pub fn create() -> Option<Self> {
-        let own = || {
-            unshare(CloneFlags::CLONE_NEWNET).ok()?;
-            File::open("/proc/thread-self/ns/net").ok()
-        };
-        let namespace = Self(thread::spawn(own).join().unwrap()?);
-        namespace.ip("link set lo up");
-        Some(namespace)
+        let namespace = testbed::Namespace::create("bed").ok()?;
+        // Interfaces have no addresses but those that they are given.
+        set_sysctl(&namespace, "ipv6/conf/default/addr_gen_mode", "1").ok();
+        Some(Self(namespace))
     }
 
     /// Does something in it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                setns(&self.0, CloneFlags::CLONE_NEWNET).unwrap();
-                work()
-            });
-            inside.join().unwrap()
-        })
+        self.0.run(work).unwrap()
     }
 
     /// Starts a thread in it.
@@ -39,47 +30,47 @@ impl Namespace {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> thread::JoinHandle<T> {
-        let file = self.0.try_clone().unwrap();
-        thread::spawn(move || {
-            setns(&file, CloneFlags::CLONE_NEWNET).unwrap();
-            work()
-        })
-    }
-
-    /// Runs `ip` with these words.
-    pub fn ip(&self, words: &str) {
-        let output =
-            self.run(|| Command::new("ip").args(words.split_whitespace()).output()).unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "ip {words}: {told}");
-    }
-
-    fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+        let inside = self.0.again().unwrap();
+        thread::spawn(move || inside.run(work).unwrap())
     }
 
     /// The index of an interface.
     pub fn index(&self, interface: &str) -> u32 {
-        self.run(|| nix::net::if_::if_nametoindex(interface).unwrap())
+        self.netlink().link(interface).unwrap().index
     }
 
-    fn offloads_off(&self, interface: &str) {
-        // GRO, GSO, TSO, SG and transmit checksums of linux/ethtool.h.
-        for request in [0x2c_u32, 0x24, 0x1f, 0x19, 0x17] {
-            let failed = self.run(|| {
-                let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-                let mut value = [request, 0];
-                // SAFETY: all zeros are a valid `ifreq`.
-                let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
-                for (to, from) in ifreq.ifr_name.iter_mut().zip(interface.bytes()) {
-                    *to = from as libc::c_char;
-                }
-                ifreq.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-                // SAFETY: `ifreq` and the value that it points to outlive the call.
-                unsafe { libc::ioctl(socket.as_raw_fd(), 0x8946, &raw mut ifreq) }
-            });
-            assert_eq!(failed, 0);
-        }
+    /// Switches an interface on or off.
+    pub fn switch(&self, interface: &str, on: bool) {
+        let (mut netlink, index) = (self.netlink(), self.index(interface));
+        if on { netlink.set_up(index) } else { netlink.set_down(index) }.unwrap();
+        // The kernel tells the other end of the wire a little later.
+        thread::sleep(Duration::from_millis(20));
+    }
+
+    /// Removes an interface, and with it the other end of its wire.
+    pub fn delete(&self, interface: &str) {
+        self.netlink().delete_link(self.index(interface)).unwrap();
+    }
+
+    fn netlink(&self) -> Netlink {
+        self.0.netlink().unwrap()
+    }
+
+    fn end<'a>(&'a self, name: &'a str) -> VethEnd<'a> {
+        VethEnd { namespace: &self.0, name }
+    }
+
+    /// Gives an interface an address.
+    fn address(&self, interface: &str, address: impl Into<IpAddr>, prefix: u8) {
+        let network = Network { address: address.into(), prefix };
+        self.netlink().add_address(self.index(interface), network).unwrap();
+    }
+
+    /// Readies the end of a wire: real packets, an address, on.
+    fn ready(&self, interface: &str, address: [u8; 4]) {
+        switch_offloads_off(&self.0, interface).unwrap();
+        self.address(interface, address, 24);
+        self.switch(interface, true);
     }
 }
 
@@ -98,15 +89,13 @@ impl Bed {
             eprintln!("skipped: this takes root or a user namespace of its own");
             return None;
         };
-        for (path, mtu) in mtus.iter().enumerate() {
-            let ends = [(&vehicle, format!("v{path}"), 1), (&ground, format!("g{path}"), 2)];
-            for (host, end, number) in ends {
-                let place = host.path();
-                emulator.ip(&format!("link add {end} type veth peer name p{path} netns {place}"));
-                emulator.ip(&format!("link set {end} mtu {mtu} addrgenmode none up"));
-                host.ip(&format!("link set p{path} mtu {mtu} addrgenmode none up"));
-                host.ip(&format!("addr add 10.{path}.0.{number}/24 dev p{path}"));
-                host.offloads_off(&format!("p{path}"));
+        for (path, mtu) in (0..).zip(mtus) {
+            for (host, side, number) in [(&vehicle, "v", 1), (&ground, "g", 2)] {
+                let (inner, outer) = (format!("{side}{path}"), format!("p{path}"));
+                let ends = [emulator.end(&inner), host.end(&outer)];
+                emulator.netlink().add_veth(ends, *mtu).unwrap();
+                emulator.switch(&inner, true);
+                host.ready(&outer, [10, path, 0, number]);
             }
         }
         Some(Self { vehicle, ground, emulator })
@@ -114,8 +103,8 @@ impl Bed {
 
     /// Gives path 0 the addresses fd73:6b79::1 and ::2.
     pub fn with_ipv6(&self) {
-        for (host, number) in [(&self.vehicle, 1), (&self.ground, 2)] {
-            host.ip(&format!("addr add fd73:6b79::{number}/64 dev p0 nodad"));
+        for (host, last) in [(&self.vehicle, 1), (&self.ground, 2)] {
+            host.address("p0", [0xfd73, 0x6b79, 0, 0, 0, 0, 0, last], 64);
         }
     }
 
@@ -128,13 +117,9 @@ impl Bed {
 /// Two hosts with a bare veth between them, 10.0.0.1 and 10.0.0.2.
 pub fn bare() -> Option<(Namespace, Namespace)> {
     let (vehicle, ground) = (Namespace::create()?, Namespace::create()?);
-    let place = ground.path();
-    vehicle.ip(&format!("link add p0 type veth peer name p0 netns {place}"));
-    for (host, number) in [(&vehicle, 1), (&ground, 2)] {
-        host.ip("link set p0 up");
-        host.ip(&format!("addr add 10.0.0.{number}/24 dev p0"));
-        host.offloads_off("p0");
-    }
+    vehicle.netlink().add_veth([vehicle.end("p0"), ground.end("p0")], 1500).unwrap();
+    vehicle.ready("p0", [10, 0, 0, 1]);
+    ground.ready("p0", [10, 0, 0, 2]);
     Some((vehicle, ground))
 }
 
