@@ -310,7 +310,8 @@ def test_an_experiment_is_flown_and_judged(study: Path, tmp_path: Path) -> None:
     assert one.ours is not None
     assert one.high is not None
     assert one.low <= one.ours <= one.high
-    assert one.ratio == pytest.approx(one.ours / 1800)
+    assert one.counted is not None
+    assert one.ratio == pytest.approx(one.counted / 1800)
     # What arrived by the time of the last byte is a little more than what arrived by the end of the run.
     counted = by_point["Counted", 0.0001].ours
     assert counted is not None

@@ -70,6 +70,8 @@ class Line:
         values: one row a seed, one column an x; NaN where there is none.
         published: the authors' numbers by x.
         k: the series' parameter.
+        counted: the values by the authors' way of counting, where it differs from ours; published numbers are
+            compared with these.
     """
 
     name: str
@@ -77,10 +79,15 @@ class Line:
     values: NDArray[np.float64]
     published: Mapping[float, tuple[float, float | None]]
     k: float | None = None
+    counted: NDArray[np.float64] | None = None
 
     def at(self, x: float) -> NDArray[np.float64]:
         """The values of all seeds at an x."""
         return self.values[:, self.x.index(x)]
+
+    def counted_at(self, x: float) -> NDArray[np.float64]:
+        """The values of all seeds at an x, as the authors counted."""
+        return (self.values if self.counted is None else self.counted)[:, self.x.index(x)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +370,7 @@ def _published(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
 def published_ratios(lines: Sequence[Line], claim: Claim | None = None) -> list[tuple[float, int]]:
     """For each seed the median ratio of ours to the published numbers, and over how many points."""
     points = [
-        line.at(x) / line.published[x][0]
+        line.counted_at(x) / line.published[x][0]
         for line in lines
         for x in (line.x if claim is None else claim.chosen(line))
         if x in line.published and line.published[x][0] > 0

@@ -42,7 +42,8 @@ scenarios that they name, one file `ID.toml` for each experiment, and, where the
     measure = { kind = "goodput", flow = "tcp" }
 
 In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
-multiply. A text that is nothing but such a place becomes a number.
+multiply. A text that is nothing but such a place becomes a number. Keys of the reading come first, then those of the
+sweep, the template, the experiment and the series; a later one wins.
 
 `ID.toml`:
 
@@ -73,6 +74,7 @@ multiply. A text that is nothing but such a place becomes a number.
 - `{ kind = "goodput", flow = "…" }`, in kbit/s: the bytes that arrived at all of a flow's receivers, by the run's
   length. `estimator = "last_byte"` divides instead by the mean over the receivers of the time of their last byte, as
   Pedrazzi did; the default is `"run"`.
+- `{ kind = "delay", flow = "…" }`, in ms: the median of the one-way delay.
 - `{ kind = "transfer_time", flow = "…" }`, in s: when the flow's last message arrived, from when the first was
   written; infinite if one is missing.
 - `{ kind = "window", flow = "…" }`, in B, or in segments with `unit = "1500B"`: the sum of the congestion windows of a
@@ -111,6 +113,7 @@ PUBLISHED = "published"
 
 MEASURES = {
     "goodput": {"flow", "estimator"},
+    "delay": {"flow"},
     "transfer_time": {"flow"},
     "window": {"flow", "unit", "paths"},
 }
@@ -317,8 +320,8 @@ class Study:
             **({} if runs.duration is None else {"duration": runs.duration}),
             **chosen.all,
             **chosen.scenarios.get(series.scenario.name, {}),
-            **series.set,
             **experiment.sweep.set,
+            **series.set,
         }
         filled = {key: fill(value, x=x, k=series.k) for key, value in values.items()}
         return Scenario.load(series.scenario).with_all(filled)

@@ -73,6 +73,7 @@ class Recording:
         kept: Kept = {
             "simulated_s": run.simulated_s,
             "wall_s": run.wall_s,
+            "delay_ms": {stats.flow: stats.delay_quantile(0.5) for stats in run.flow_stats()},
             "bits": {stats.flow: 8 * stats.bytes_delivered for stats in run.flow_stats()},
         }
         if "messages" in self.tables:
@@ -138,11 +139,16 @@ _SAMPLE_NS = 150_000_000
 """Windows are sampled every 100 ms."""
 
 
-def needed(measure: Measure, checkpoints_s: Sequence[float], times_s: Sequence[float]) -> Recording:
-    """What has to be kept for a measure of an experiment with these checkpoints and times in s."""
+def needed(measure: Measure, checkpoints_s: Sequence[float], times_s: Sequence[float], *, both: bool) -> Recording:
+    """What has to be kept for a measure of an experiment with these checkpoints and times in s.
+
+    `both` estimators of a goodput, where published numbers are compared.
+    """
     match measure.kind:
         case "goodput":
-            return Recording(tuple(sorted(checkpoints_s)), measure.estimator == "last_byte")
+            return Recording(tuple(sorted(checkpoints_s)), both or measure.estimator == "last_byte")
+        case "delay":
+            return Recording()
         case "transfer_time":
             return Recording(last=True)
         case _:
@@ -159,6 +165,8 @@ def values(
             if not checkpoints_s and measure.estimator == "run":
                 return [float(kept["bits"].get(measure.flow, 0.0)) / lengths[0] / 1e3]
             return [float(np.mean([_goodput_kbps(measure, kept, length) for length in lengths]))]
+        case "delay":
+            return [float(kept["delay_ms"].get(measure.flow, math.nan))]
         case "transfer_time":
             found = [time for name, time in kept["transfers"].items() if belongs(name, measure.flow)]
             return [max(found, default=math.inf)]

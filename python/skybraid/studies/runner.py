@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +92,7 @@ def fly(
         for series in experiment.series:
             if series.measure is None:
                 continue
-            recording = needed(series.measure, runs.checkpoints_s, experiment.times_s)
+            recording = needed(series.measure, runs.checkpoints_s, experiment.times_s, both=bool(series.published))
             for x in _flown_xs(experiment, quick=quick):
                 scenario = study.scenario(experiment, series, x, reading, quick=quick)
                 for seed in runs.seeds:
@@ -163,9 +163,10 @@ def _line(
 ) -> Line:
     runs = experiment.quick if quick else experiment.runs
     flown_xs = sorted(_flown_xs(experiment, quick=quick))
-    rows = []
+    rows, counted = [], []
     for seed in runs.seeds:
         row: list[float] = []
+        row_counted: list[float] = []
         for x in flown_xs:
             if series.measure is None:
                 row.append(theory.compute(series.compute or "", x, seed))
@@ -173,5 +174,16 @@ def _line(
             key = plan[experiment.id, series.name, x, seed]
             recording = points[key].recording
             row += values(series.measure, done[key], recording, runs.checkpoints_s, experiment.times_s)
+            if series.measure.kind == "goodput" and series.published:
+                measure = replace(series.measure, estimator="last_byte")
+                row_counted += values(measure, done[key], recording, runs.checkpoints_s, experiment.times_s)
         rows.append(row)
-    return Line(series.name, experiment.times_s or tuple(flown_xs), np.array(rows), series.published, series.k)
+        counted.append(row_counted)
+    return Line(
+        series.name,
+        experiment.times_s or tuple(flown_xs),
+        np.array(rows),
+        series.published,
+        series.k,
+        np.array(counted) if counted[0] else None,
+    )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 COLUMNS = ("id", "paper", "finding", "theirs", "ours", "low", "high", "ratio", "verdict", "why")
 """A row's columns, in their order."""
 
+_APART = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -72,7 +74,8 @@ class Row:
         verdict: of all claims together.
         why: what decided it, and why a claim does not hold where that is known.
         claims: each by itself.
-        published: ours over the published numbers: `points` and `median`, or None where there are none.
+        published: ours over the published numbers: `points`, `median`, and at how many of them our way of counting
+            gives something else than the authors' by more than 5 % (`apart`); None where nothing is published.
         reading: of the paper.
         quick: whether it was a quick look.
         seeds: how many.
@@ -114,7 +117,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A published number beside ours: `x`, `theirs` with its standard deviation, `ours` with its interval, `ratio`."""
+    """A published number beside ours.
+
+    Attributes:
+        id: of the experiment.
+        figure: where it stands in the paper.
+        series: its line.
+        x: its place.
+        unit: of the numbers.
+        theirs: the published mean, or None.
+        theirs_sd: its standard deviation, or None.
+        ours: mean over the seeds, or None where there is none.
+        low: of its 95 % interval, or None.
+        high: the same.
+        counted: mean by the authors' way of counting.
+        ratio: that over theirs, or None.
+    """
 
     id: str
     figure: str
@@ -126,6 +144,7 @@ class Beside:
     ours: float | None
     low: float | None
     high: float | None
+    counted: float | None
     ratio: float | None
 
 
@@ -202,7 +221,14 @@ def _published(lines: Sequence[Line]) -> dict[str, float] | None:
     medians = published_ratios(lines)
     if not medians:
         return None
+    apart = [
+        abs(float(line.at(x).mean()) / float(line.counted_at(x).mean()) - 1) > _APART
+        for line in lines
+        for x in line.x
+        if x in line.published and line.counted_at(x).mean() > 0
+    ]
     return {
+        "apart": sum(apart),
         "points": medians[0][1],
         "median": round(math.exp(float(np.mean(np.log([max(m, 1e-12) for m, _ in medians])))), 4),
     }
@@ -230,7 +256,7 @@ def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
         for x in line.x:
             ours = line.at(x)
             theirs, sd = line.published.get(x, (None, None))
-            mean = float(ours.mean())
+            mean, counted = float(ours.mean()), float(line.counted_at(x).mean())
             interval = mean_interval([float(value) for value in ours]) if np.isfinite(ours).all() else None
             found.append(
                 Beside(
@@ -244,7 +270,8 @@ def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
                     _finite(mean),
                     interval.low if interval else None,
                     interval.high if interval else None,
-                    mean / theirs if theirs and math.isfinite(mean) else None,
+                    _finite(counted),
+                    counted / theirs if theirs and math.isfinite(counted) else None,
                 )
             )
     return found
