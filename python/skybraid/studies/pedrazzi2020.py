@@ -73,22 +73,22 @@ path_manager = {{ ports = {subflows} }}
 
 @calculation("pedrazzi.bit_errors")
 def bit_errors(x: float, seed: int) -> float:
-    """Share (0 to 1) of a million packets of 1000 B that a link with bit errors at rate `x` loses."""
-    return _lost(f"{{ bit_errors = {x!r} }}", np.arange(1_000_000) * 1e-5, seed)
+    """Share (0 to 1) of four million packets of 1000 B that a link with bit errors at rate `x` loses."""
+    return _lost(f"{{ bit_errors = {x!r} }}", np.arange(4_000_000) * 1e-5, seed)
 
 
 @calculation("pedrazzi.on_off")
 def on_off(x: float, seed: int) -> float:
-    """Share (0 to 1) of a packet each 10 ms that ON of 6 s and OFF of 1 s with loss `x` take, over 70 000 s."""
+    """Share (0 to 1) of a packet each 50 ms that ON of 6 s and OFF of 1 s with loss `x` take, over 70 000 s."""
     phases = 'on = { mean = "6s", sd = "0.7071s" }, off = { mean = "1s", sd = "0.3162s" }'
-    return _lost(f'{{ on_off = {{ {phases}, off_loss = "{100 * x:.12g}%" }} }}', np.arange(7_000_000) * 0.01, seed)
+    return _lost(f'{{ on_off = {{ {phases}, off_loss = "{100 * x:.12g}%" }} }}', np.arange(1_400_000) * 0.05, seed)
 
 
 @calculation("pedrazzi.on_time")
 def on_time(x: float, seed: int) -> float:
     """The same with a mean ON of `x` s and a loss of 1 % in OFF."""
     phases = f'on = {{ mean = "{x:.12g}s", sd = "0.7071s" }}, off = {{ mean = "1s", sd = "0.3162s" }}'
-    return _lost(f'{{ on_off = {{ {phases}, off_loss = "1%" }} }}', np.arange(7_000_000) * 0.01, seed)
+    return _lost(f'{{ on_off = {{ {phases}, off_loss = "1%" }} }}', np.arange(1_400_000) * 0.05, seed)
 
 
 def _lost(loss: str, times_s: np.ndarray, seed: int) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -275,6 +277,18 @@ def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
                 )
             )
     return found
+
+
+def csv_text(points: Sequence[Beside]) -> str:
+    """Points as CSV with a heading, numbers with six digits."""
+    names = [each.name for each in fields(Beside)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for point in points:
+        values = [getattr(point, name) for name in names]
+        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+    return text.getvalue()
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
