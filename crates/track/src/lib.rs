@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod config;
+pub mod file;
 mod position;
 mod track;
 
