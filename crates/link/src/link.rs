@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
@@ -302,11 +303,12 @@ fn losses(
             let number = twins
                 .filter(|twin| core::mem::discriminant(*twin) == core::mem::discriminant(source))
                 .count();
-            let mut stream = format!("{path}.{direction}.loss");
-            if (part, number) != (0, 0) {
-                stream = format!("{stream}.{part}.{number}");
-            }
-            LossProcess::new(source, seed, &stream)
+            let place = match (part, number) {
+                (0, 0) => String::new(),
+                _ => format!(".{part}.{number}"),
+            };
+            let own = format!("{path}.{direction}.loss{place}");
+            LossProcess::new(source, seed, &own, &format!("{path}.loss{place}"))
         });
         numbered.collect::<Vec<_>>()
     };
