@@ -22,9 +22,9 @@ MAY_USE = {
     "traffic": {"units"},
     "host": {"units", "link", "transport", "traffic"},
     "sim": {"host", "units", "link", "transport", "traffic"},
-    "scenario": {"host", "units", "link", "transport", "traffic"},
-    "runtime": {"scenario", "host", "units", "link", "transport", "traffic"},
-    "python": {"scenario", "sim", "runtime", "host", "units", "link", "transport", "traffic"},
+    "scenario": {"host", "units", "track", "link", "transport", "traffic"},
+    "runtime": {"scenario", "host", "units", "track", "link", "transport", "traffic"},
+    "python": {"scenario", "sim", "runtime", "host", "units", "track", "link", "transport", "traffic"},
 }
 """Which rooms each room may use."""
 
@@ -36,7 +36,7 @@ USES = {
     "traffic": "units libm serde thiserror",
     "host": "units link transport traffic serde",
     "sim": "units link transport host",
-    "scenario": "units link transport traffic host serde serde_path_to_error sha2 strsim thiserror toml_edit",
+    "scenario": "units track link transport traffic host serde serde_path_to_error sha2 strsim thiserror toml_edit",
     "runtime": "units link transport traffic host scenario etherparse libc netlink-packet-core netlink-packet-generic "
     "netlink-packet-route netlink-sys nix pcap-file serde serde_json socket2 thiserror",
     "python": "units link transport traffic host sim scenario runtime numpy pyo3",
