@@ -12,10 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-PURE = ("units", "link", "transport", "traffic", "host", "sim")
+PURE = ("units", "track", "link", "transport", "traffic", "host", "sim")
 
 MAY_USE = {
     "units": set[str](),
+    "track": {"units"},
     "link": {"units"},
     "transport": {"units"},
     "traffic": {"units"},
@@ -29,6 +30,7 @@ MAY_USE = {
 
 USES = {
     "units": "libm rand_core rand_pcg serde thiserror",
+    "track": "units libm serde thiserror",
     "link": "units libm serde thiserror",
     "transport": "units libm serde thiserror",
     "traffic": "units libm serde thiserror",
