@@ -15,7 +15,9 @@ use crate::{omm, tle};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElementsError {
     /// There is nothing.
-    #[error("found no satellite, expected two-line elements, or an orbit mean-elements message as JSON, CSV, XML or KVN")]
+    #[error(
+        "found no satellite, expected two-line elements, or an orbit mean-elements message as JSON, CSV, XML or KVN"
+    )]
     Empty,
     /// Something does not fit.
     #[error("line {line}: found `{found}`, expected {expected}")]

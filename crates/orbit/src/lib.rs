@@ -8,12 +8,19 @@
 
 extern crate alloc;
 
+mod choice;
+mod constellation;
 mod elements;
 mod epoch;
 mod omm;
 mod satellite;
 mod tle;
+mod visibility;
+mod walker;
 
+pub use choice::Choice;
+pub use constellation::{CONSTELLATIONS, Constellation, Named};
 pub use elements::{ElementsError, read};
 pub use epoch::Epoch;
 pub use satellite::Satellite;
+pub use walker::Walker;

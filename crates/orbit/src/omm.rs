@@ -103,9 +103,9 @@ pub(crate) fn json(text: &str) -> Result<Found, ElementsError> {
     };
     let mut messages = Vec::new();
     // The parser does not tell where an object stood: the n-th begins where the n-th epoch is named.
-    let mut lines = (1..).zip(text.lines()).flat_map(|(number, line)| {
-        line.match_indices("\"EPOCH\"").map(move |_| number)
-    });
+    let mut lines = (1..)
+        .zip(text.lines())
+        .flat_map(|(number, line)| line.match_indices("\"EPOCH\"").map(move |_| number));
     for object in objects {
         let line = lines.next().unwrap_or(1);
         let Value::Object(keys) = object else {
@@ -271,6 +271,8 @@ mod tests {
         assert!(json("[1]").is_err());
         assert!(json("{\"a\": 1}").is_err());
         assert!(xml("<omm").is_err());
-        assert!(json("[{").unwrap_err().to_string().starts_with("line 1: found `[{`, expected JSON"));
+        assert!(
+            json("[{").unwrap_err().to_string().starts_with("line 1: found `[{`, expected JSON")
+        );
     }
 }

@@ -156,7 +156,7 @@ mod tests {
         assert_eq!((iss.mean_anomaly, iss.mean_motion), (280.4612, 15.495_078_96));
         assert!((iss.bstar + 3.1515e-5).abs() < 1e-12);
         let (line, unnamed) = read(&text("\n# a comment")).unwrap().remove(0);
-        assert_eq!((line, unnamed.name.as_str()), (4, "25544"));
+        assert_eq!((line, unnamed.name.as_str()), (3, "25544"));
         assert_eq!(unnamed.epoch, iss.epoch);
     }
 
