@@ -30,7 +30,7 @@ MAY_USE = {
 
 USES = {
     "units": "libm rand_core rand_pcg serde thiserror",
-    "track": "units libm serde thiserror",
+    "track": "units libm roxmltree serde thiserror",
     "link": "units libm serde thiserror",
     "transport": "units libm serde thiserror",
     "traffic": "units libm serde thiserror",

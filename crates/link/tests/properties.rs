@@ -158,6 +158,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             loss_for: Duration::from_millis(50),
         });
     let down = vec((time(3000).prop_map(|it| Instant::ZERO + it), time(400)), 0..4);
+    let halts = vec((time(3000).prop_map(|it| Instant::ZERO + it), time(100)), 0..4);
     let change = prop_oneof![
         rate().prop_map(Change::Rate),
         delay().prop_map(Change::Delay),
@@ -165,9 +166,9 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     ];
     let changes = vec((time(3000).prop_map(|it| Instant::ZERO + it), change), 0..4);
     let first = (rate(), delay(), queue(), vec(loss(), 0..3), any::<bool>(), 100..3000u64);
-    let second = (of(harq), of(drx()), of(handover), of(reconfiguration), down, changes);
+    let second = (of(harq), of(drx()), of(handover), of(reconfiguration), (down, halts), changes);
     (first, second).prop_map(|((rate, delay, queue, losses, reorder, mtu), effects)| {
-        let (harq, drx, handover, reconfiguration, down, changes) = effects;
+        let (harq, drx, handover, reconfiguration, (down, halts), changes) = effects;
         LinkConfig {
             mtu: Bytes::new(mtu),
             rate,
@@ -181,6 +182,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             handover,
             reconfiguration,
             down,
+            halts,
             changes,
         }
     })

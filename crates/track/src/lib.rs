@@ -8,10 +8,13 @@
 
 extern crate alloc;
 
+pub mod cells;
 mod config;
+pub mod file;
 mod position;
 mod track;
 
+pub use cells::{Cell, Grid, Handover, Service};
 pub use config::{Circle, TrackConfig, Waypoints};
 pub use position::{Look, MEAN_RADIUS, Position, PositionError};
 pub use track::{Track, TrackError};
