@@ -12,15 +12,23 @@ mod choice;
 mod constellation;
 mod elements;
 mod epoch;
+mod export;
 mod omm;
+mod route;
 mod satellite;
+mod service;
 mod tle;
 mod visibility;
 mod walker;
+mod weather;
 
 pub use choice::Choice;
 pub use constellation::{CONSTELLATIONS, Constellation, Named};
 pub use elements::{ElementsError, read};
 pub use epoch::Epoch;
 pub use satellite::Satellite;
+pub use service::{
+    Delays, Gateway, Handover, Sample, Service, Serving, Terminal, over_ground, serve,
+};
 pub use walker::Walker;
+pub use weather::{ElevationLoss, Rain, specific_attenuation};

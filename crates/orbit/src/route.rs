@@ -55,11 +55,7 @@ impl Places<'_> {
 }
 
 /// The gateway over which a satellite reaches the other end soonest, and the seconds until there.
-pub(crate) fn down(
-    position: [f64; 3],
-    stations: &[Station],
-    millis: i64,
-) -> Option<(usize, f64)> {
+pub(crate) fn down(position: [f64; 3], stations: &[Station], millis: i64) -> Option<(usize, f64)> {
     let mut best: Option<(usize, f64)> = None;
     for (number, station) in stations.iter().enumerate() {
         let sight = station.observer.sight_of(position, millis);

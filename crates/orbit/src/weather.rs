@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use skybraid_track::Track;
-use skybraid_units::{Angle, Decibels, Duration, Frequency, Instant, Length, Probability, RainRate};
+use skybraid_units::{
+    Angle, Decibels, Duration, Frequency, Instant, Length, Probability, RainRate,
+};
 
 use crate::service::Service;
 
@@ -122,7 +124,10 @@ impl Rain {
     pub fn check(&self) -> Result<(), alloc::string::String> {
         use alloc::format;
         if !(1e9..=1e12).contains(&self.frequency.as_hertz()) {
-            return Err(format!("found the frequency {}, expected 1GHz to 1000GHz", self.frequency));
+            return Err(format!(
+                "found the frequency {}, expected 1GHz to 1000GHz",
+                self.frequency
+            ));
         }
         if !(self.rate.as_millimetres_per_hour() >= 0.0) {
             return Err(format!("found the rate {}, expected zero or more", self.rate));
