@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod choice;
+mod config;
 mod constellation;
 mod elements;
 mod epoch;
@@ -23,6 +24,7 @@ mod walker;
 mod weather;
 
 pub use choice::Choice;
+pub use config::{OrbitConfig, Wrong};
 pub use constellation::{CONSTELLATIONS, Constellation, Named};
 pub use elements::{ElementsError, read};
 pub use epoch::Epoch;
