@@ -243,10 +243,11 @@ impl Halts {
             interrupting.map(|it| HaltTimeline::Boundary(BoundaryTimeline::new(it, path, seed)));
         let spans = merged(&config.halts);
         let scripted = (!spans.is_empty()).then(|| HaltTimeline::Scripted(spans.into_iter()));
-        let sources = handovers.into_iter().chain(boundaries).chain(scripted).map(|mut timeline| {
-            let first = timeline.next();
-            (timeline, first)
-        });
+        let sources =
+            handovers.into_iter().chain(boundaries).chain(scripted).map(|mut timeline| {
+                let first = timeline.next();
+                (timeline, first)
+            });
         Self { sources: sources.collect(), resumed: Instant::ZERO }
     }
 
