@@ -49,6 +49,13 @@ impl Frame {
         let up = [cos_latitude * cos_longitude, cos_latitude * sin_longitude, sin_latitude];
         Self { origin: place.ecef(), up }
     }
+
+    fn sight_of(&self, position: [f64; 3]) -> Sight {
+        let Self { origin, up } = *self;
+        let way = [position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]];
+        let range = libm::sqrt(dot(way, way));
+        Sight { sine: dot(way, up) / range.max(1.0), range }
+    }
 }
 
 /// A place, perhaps moving, with the elevation above which it sees satellites.
@@ -97,10 +104,7 @@ impl<'a> Observer<'a> {
 
     /// A point in earth-fixed metres as seen at this time.
     pub fn sight_of(&self, position: [f64; 3], millis: i64) -> Sight {
-        let Frame { origin, up } = self.frame(millis);
-        let way = [position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]];
-        let range = libm::sqrt(dot(way, way));
-        Sight { sine: dot(way, up) / range.max(1.0), range }
+        self.frame(millis).sight_of(position)
     }
 
     /// Whether what is seen so stands above the mask.
@@ -108,48 +112,60 @@ impl<'a> Observer<'a> {
         sight.sine >= self.sine
     }
 
-    /// By how much the sine of the elevation exceeds the mask's.
-    fn above(&self, satellite: &Satellite, millis: i64) -> f64 {
-        self.sight(satellite, millis).map_or(-2.0, |sight| sight.sine - self.sine)
+    /// Looks at a satellite.
+    fn look(&self, satellite: &Satellite, reach: &Reach, millis: i64) -> Look {
+        let Some(position) = satellite.position(self.start + since_start(millis)) else {
+            return Look { at: millis, above: -2.0, steady: DOWN };
+        };
+        let frame = self.frame(millis);
+        let above = frame.sight_of(position).sine - self.sine;
+        Look { at: millis, above, steady: reach.steady(position, frame.origin, above >= 0.0) }
     }
 
     /// The passes of a satellite over this place from the start of the run to before `end`.
     pub fn passes(&self, satellite: &Satellite, end: i64) -> Vec<Span> {
-        let reach = Reach::new(self.mask, satellite);
-        let above = |at: i64| self.above(satellite, at);
+        let reach = Reach::new(self.mask, self.fixed.is_none(), satellite);
+        let above = |at: i64| self.look(satellite, &reach, at).above;
         let mut changes = Vec::new();
-        let mut now = (0, above(0));
-        let mut visible = now.1 >= 0.0;
+        let mut now = self.look(satellite, &reach, 0);
+        let mut visible = now.above >= 0.0;
         let begins_visible = visible;
-        let mut before: Option<(i64, f64)> = None;
-        while now.0 < end {
-            let step = match satellite.position(self.start + since_start(now.0)) {
-                Some(position) => reach.skip(position, self.frame(now.0).origin, visible),
-                None => DOWN,
-            };
-            let next = (now.0 + step).min(end);
-            let then = (next, above(next));
-            if (then.1 >= 0.0) != visible {
-                changes.push(crossing(now.0, next, |at| (above(at) >= 0.0) == visible));
+        let mut before: Option<Look> = None;
+        while now.at < end {
+            let then = self.look(satellite, &reach, (now.at + now.steady).min(end));
+            if (then.above >= 0.0) != visible {
+                changes.push(crossing(now.at, then.at, |at| (above(at) >= 0.0) == visible));
                 visible = !visible;
             } else if let Some(past) = before {
                 // Three looks, the middle one the nearest to the mask: it may have been crossed twice.
                 let sign = if visible { -1.0 } else { 1.0 };
-                let turns = sign * now.1 > sign * past.1 && sign * now.1 >= sign * then.1;
-                if turns && next - past.0 <= 2 * LOOK {
-                    let peak = highest(past.0, next, |at| sign * above(at));
+                let turns = sign * now.above > sign * past.above
+                    && sign * now.above >= sign * then.above
+                    && then.at - past.at <= 2 * LOOK;
+                if turns {
+                    let peak = highest(past.at, then.at, |at| sign * above(at));
                     if (above(peak) >= 0.0) != visible {
                         let same = |at: i64| (above(at) >= 0.0) == visible;
-                        changes.push(crossing(past.0, peak, same));
-                        changes.push(crossing(peak, next, |at| !same(at)));
+                        changes.push(crossing(past.at, peak, same));
+                        changes.push(crossing(peak, then.at, |at| !same(at)));
                     }
                 }
             }
-            before = (step <= LOOK).then_some(now);
+            before = (now.steady <= LOOK).then_some(now);
             now = then;
         }
         spans(begins_visible, &changes, end)
     }
+}
+
+/// A look at a satellite.
+#[derive(Clone, Copy)]
+struct Look {
+    at: i64,
+    /// By how much the sine of its elevation exceeds that of the mask.
+    above: f64,
+    /// For so long, in ms, it stays above or below; at least until the next look.
+    steady: i64,
 }
 
 /// Passes from the times at which visibility changes.
@@ -196,7 +212,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn new(mask: f64, satellite: &Satellite) -> Self {
+    fn new(mask: f64, moves: bool, satellite: &Satellite) -> Self {
         let (near, far) = satellite.distances();
         let angle = |place: f64, elevation: f64, radius: f64| {
             libm::acos((place * libm::cos(elevation) / radius).min(1.0)) - elevation
@@ -204,13 +220,13 @@ impl Reach {
         Self {
             never: angle(PLACES.0, mask - VERTICAL, far),
             always: angle(PLACES.1, mask + VERTICAL, near),
-            rate: satellite.fastest() + PLACE_RATE,
+            rate: satellite.fastest() + if moves { PLACE_RATE } else { 0.0 },
         }
     }
 
-    /// Milliseconds in which it cannot come into sight, or cannot leave it; at least until the next
-    /// look.
-    fn skip(&self, satellite: [f64; 3], place: [f64; 3], visible: bool) -> i64 {
+    /// For how many milliseconds it cannot come into sight, or cannot leave it; at least until the
+    /// next look.
+    fn steady(&self, satellite: [f64; 3], place: [f64; 3], visible: bool) -> i64 {
         let lengths = libm::sqrt(dot(satellite, satellite) * dot(place, place));
         let angle = libm::acos((dot(satellite, place) / lengths).clamp(-1.0, 1.0));
         let room = if visible { self.always - angle } else { angle - self.never };
