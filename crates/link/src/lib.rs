@@ -26,6 +26,7 @@ mod queue;
 mod rate;
 mod reconfiguration;
 mod service;
+mod shared_outage;
 pub mod trace;
 
 pub use config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
@@ -41,4 +42,5 @@ pub use outage::{Change, ChangeConfig};
 pub use queue::{Codel, QueueConfig};
 pub use rate::{RateConfig, RateSource};
 pub use reconfiguration::{Reconfiguration, ReconfigurationConfig};
+pub use shared_outage::{SharedOutages, SharedOutagesConfig};
 pub use trace::{Opportunities, Series, TraceError, TraceFile, TraceFormat, TraceSource};

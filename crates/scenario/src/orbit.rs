@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use skybraid_link::{DelaySource, LinkConfig, LossSource, Series};
 use skybraid_orbit::{OrbitConfig, Service, Wrong};
-use skybraid_track::file::{Format, ReadError};
-use skybraid_track::{Position, Track, TrackConfig};
+use skybraid_track::Track;
 use skybraid_units::{Duration, Instant};
 
 use crate::ScenarioError;
+use crate::flight::Place;
 use crate::inputs::Inputs;
 use crate::key::KeyPath;
 use crate::text::ScenarioText;
@@ -67,67 +67,6 @@ impl Orbit {
         link.halts.extend(breaks.map(|handover| (handover.at, handover.gap)));
         if let Some(loss) = series(&self.loss) {
             link.losses.push(LossSource::Series(Arc::new(loss)));
-        }
-    }
-}
-
-/// Where something is, as a scenario writes it: `position` or `track`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Place {
-    pub position: Option<Position>,
-    pub track: Option<TrackConfig>,
-}
-
-impl Place {
-    /// The track; `None` if neither key is there. `key` is this table's.
-    pub fn track(
-        &self,
-        inputs: &mut Inputs,
-        text: &ScenarioText,
-        key: &KeyPath,
-    ) -> Result<Option<Track>, ScenarioError> {
-        match (&self.position, &self.track) {
-            (None, None) => Ok(None),
-            (Some(position), None) => Ok(Some(Track::fixed(*position))),
-            (None, Some(config)) => track(config, inputs, text, &key.key("track")).map(Some),
-            (Some(_), Some(_)) => {
-                let problem = "`position` and `track` exclude one another".to_string();
-                Err(text.wrong(&key.key("track"), problem))
-            }
-        }
-    }
-}
-
-/// A track as configured; its file is read.
-fn track(
-    config: &TrackConfig,
-    inputs: &mut Inputs,
-    text: &ScenarioText,
-    key: &KeyPath,
-) -> Result<Track, ScenarioError> {
-    let wrong = |problem: String| text.wrong(key, problem);
-    match config {
-        TrackConfig::Circle(circle) => circle.track().map_err(|error| wrong(error.to_string())),
-        TrackConfig::Waypoints(ways) => ways.track().map_err(|error| wrong(error.to_string())),
-        TrackConfig::File { file, speed } => {
-            let Some(format) = Format::of_name(file) else {
-                let problem = format!(
-                    "found the file {file}, expected one that ends with .csv, .gpx or .kml"
-                );
-                return Err(wrong(problem));
-            };
-            let read = inputs.text(file, key)?.to_string();
-            skybraid_track::file::read(&read, format, *speed).map_err(|error| {
-                let line = match &error {
-                    ReadError::Line { line, .. } | ReadError::Xml { line, .. } => Some(*line),
-                    _ => None,
-                };
-                let words = error.to_string();
-                let problem = words.split_once(": ").filter(|_| line.is_some());
-                let problem = problem.map_or(words.clone(), |(_, rest)| rest.to_string());
-                inputs.wrong_file(file, line, problem, key)
-            })
         }
     }
 }
