@@ -87,8 +87,11 @@ class Service:
 
     @cached_property
     def samples(self) -> dict[str, NDArray[Any]]:
-        """The service over time, each array of shape (n,): `time_s`, one-way `delay_ms`, `elevation_deg`, number of the
-        `gateway`, and `hops` between satellites. A sample holds until the next, or until its satellite's end."""
+        """The service over time, arrays of shape (n,).
+
+        `time_s`, one-way `delay_ms`, `elevation_deg`, number of the `gateway`, and `hops` between satellites. A sample
+        holds until the next, or until its satellite's end.
+        """
         return self._native.samples()
 
     @cached_property
@@ -160,9 +163,11 @@ def serve(
     other: dict[str, Any] | None = None,
     file: str = "orbit",
 ) -> Service:
-    """The service of a terminal. `orbit` is the table of a scenario's `[path.NAME.orbit]`; `terminal` and `other`, the
-    link's other end (the first gateway unless given), have `position` or `track`. Files are relative to the folder of
-    `file`, which errors name and which need not be there.
+    """The service of a terminal.
+
+    `orbit` is the table of a scenario's `[path.NAME.orbit]`; `terminal` and `other`, the link's other end (the first
+    gateway unless given), have `position` or `track`. Files are relative to the folder of `file`, which errors name and
+    which need not be there.
 
     Raises:
         ScenarioError: a table is not correct, or a file cannot be read.
@@ -188,8 +193,10 @@ def constellations() -> dict[str, str]:
 
 
 def positions(elements: str, unix_s: NDArray[np.float64]) -> tuple[list[str], NDArray[np.float64]]:
-    """Names of the satellites of element sets (TLE or OMM), and where they are at `unix_s` (s since 1970 in UTC, shape
-    (t,)), in earth-fixed metres, shape (satellites, t, 3); NaN once a satellite has come down.
+    """Names of the satellites of element sets (TLE or OMM), and where they are in earth-fixed metres.
+
+    `unix_s` are times in s since 1970 in UTC, shape (t,). Positions have the shape (satellites, t, 3) and are NaN once a
+    satellite has come down.
 
     Raises:
         ScenarioError: the elements are not correct.
@@ -220,8 +227,8 @@ def plot(service: Service) -> Figure:
             colour = COLOURS[index % 2]
             who.barh(0, span.to_s - span.from_s, left=span.from_s, height=0.5, color=colour, alpha=0.7, linewidth=0)
             if len(service.serving) <= _LABELLED:
-                middle = (span.from_s + span.to_s) / 2
-                who.text(middle, 0.32, span.satellite, rotation=30, fontsize=6, ha="left", va="bottom", color=SECOND_INK)
+                place = ((span.from_s + span.to_s) / 2, 0.32)
+                who.text(*place, span.satellite, rotation=30, fontsize=6, color=SECOND_INK)
         shaded = ((service.gaps, DOWN, "no satellite"), (service.rain, HALTED, "rain"))
         for gaps, colour, label in shaded:
             for number, gap in enumerate(gaps):

@@ -19,6 +19,9 @@ from skybraid.scenario import Scenario
 FIGURES = (".svg", ".pdf", ".png")
 _HERE = "command line"
 
+ScenarioFile = Annotated[
+    Path | None, typer.Argument(help="A scenario, a TOML file, in place of the options.", metavar="SCENARIO")
+]
 Places = Annotated[
     list[str] | None,
     typer.Option(help="Where satellites come down; may be repeated. By default the other end.", metavar="LAT,LON"),
@@ -31,9 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def orbit(
-    scenario: Annotated[
-        Path | None, typer.Argument(help="A scenario, a TOML file, in place of the options.", metavar="SCENARIO")
-    ] = None,
+    scenario: ScenarioFile = None,
     path: Annotated[str | None, typer.Option(help="The scenario's path or link; by default its only one.")] = None,
     set_: Overrides = None,
     constellation: Annotated[str | None, typer.Option(help="Its name; --list shows them.", metavar="NAME")] = None,
