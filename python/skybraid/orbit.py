@@ -195,8 +195,8 @@ def constellations() -> dict[str, str]:
 def positions(elements: str, unix_s: NDArray[np.float64]) -> tuple[list[str], NDArray[np.float64]]:
     """Names of the satellites of element sets (TLE or OMM), and where they are in earth-fixed metres.
 
-    `unix_s` are times in s since 1970 in UTC, shape (t,). Positions have the shape (satellites, t, 3) and are NaN once a
-    satellite has come down.
+    `unix_s` are times in s since 1970 in UTC, shape (t,). Positions have the shape (satellites, t, 3) and are NaN once
+    a satellite has come down.
 
     Raises:
         ScenarioError: the elements are not correct.
@@ -227,8 +227,7 @@ def plot(service: Service) -> Figure:
             colour = COLOURS[index % 2]
             who.barh(0, span.to_s - span.from_s, left=span.from_s, height=0.5, color=colour, alpha=0.7, linewidth=0)
             if len(service.serving) <= _LABELLED:
-                place = ((span.from_s + span.to_s) / 2, 0.32)
-                who.text(*place, span.satellite, rotation=30, fontsize=6, color=SECOND_INK)
+                who.text(span.from_s, 0.32, span.satellite, rotation=30, fontsize=6, color=SECOND_INK)
         shaded = ((service.gaps, DOWN, "no satellite"), (service.rain, HALTED, "rain"))
         for gaps, colour, label in shaded:
             for number, gap in enumerate(gaps):

@@ -43,7 +43,8 @@ pub const CONSTELLATIONS: [Named; 7] = [
     },
     Named {
         name: "oneweb",
-        about: "588 satellites in 12 planes at 1200 km, as built (FCC SAT-MPL-20200526-00062: first phase)",
+        about: "first generation as launched, 588 satellites in 12 planes at 1200 km; ISRO, \
+                LVM3-M2/OneWeb India-1 mission, 2022",
         shells: &[Walker::delta(1200.0, 87.9, 12, 49, 6).as_star()],
     },
     Named {
