@@ -17,6 +17,7 @@ from skybraid import __version__, algorithms, chavali, control, emulate_cli, orb
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
 from skybraid import live as live_room
+from skybraid import network as network_room
 from skybraid import probe as probe_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
@@ -65,6 +66,7 @@ emulate_cli.register(app)
 orbit_cli.register(app)
 app.add_typer(probe_room.app, name="probe")
 app.command(name="import-lines")(chavali.import_lines)
+app.command(name="network")(network_room.command)
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 Plugins = Annotated[

@@ -9,6 +9,7 @@ use skybraid_units::{Decibels, Duration, Instant, Length, Seed};
 use crate::ScenarioError;
 use crate::inputs::Inputs;
 use crate::key::KeyPath;
+use crate::network::{Node, NodeKind};
 use crate::text::ScenarioText;
 
 /// A key and what is wrong with its value.
@@ -74,6 +75,23 @@ fn track(
             })
         }
     }
+}
+
+/// Which of the two `ends` of a link is the terminal, and which the other: the terminal is a vehicle,
+/// else a node that moves, else one whose place is known.
+pub(crate) fn ends<'a>(
+    ends: [usize; 2],
+    nodes: &[Node],
+    tracks: &'a [Option<Track>],
+) -> [Option<&'a Track>; 2] {
+    let track = |end: usize| tracks.get(end).and_then(Option::as_ref);
+    let rank = |end: usize| {
+        let vehicle = nodes.get(end).is_some_and(|node| node.kind == NodeKind::Vehicle);
+        let moves = track(end).is_some_and(|track| !track.is_fixed());
+        (vehicle, moves, track(end).is_some())
+    };
+    let [a, b] = ends;
+    if rank(b) > rank(a) { [track(b), track(a)] } else { [track(a), track(b)] }
 }
 
 /// `[path.NAME.cells]` and `[link.NAME.cells]`.

@@ -29,11 +29,13 @@ mod wording;
 
 pub use compose::load_path;
 pub use error::ScenarioError;
+pub use flight::Cells;
 pub use inputs::Input;
 pub use network::{Ecmp, Link, Metric, Node, NodeKind, Routing, StaticRoute};
 pub use orbit::{Orbit, load_orbit};
 pub use scenario::{Flow, Requirement, Scenario, SplitAt};
 pub use setup::SubflowRoute;
+pub use shared_outages::OutageGroup;
 pub use skybraid_host::{AddressChange, Host, Route};
 pub use testbed::{KernelCongestion, Proxies, Proxy, Server, Surroundings, Testbed};
 pub use wording::unknown as unknown_name;

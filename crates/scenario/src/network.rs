@@ -5,6 +5,7 @@ use skybraid_link::{LinkConfig, PathConfig};
 use skybraid_transport::PathInfo;
 
 use crate::file::{NodeFile, RouteFile};
+use crate::flight::Cells;
 use crate::key::KeyPath;
 use crate::wording::unknown;
 
@@ -63,6 +64,8 @@ pub struct Link {
     pub downlink: LinkConfig,
     /// What transports are told of a path that begins with it.
     pub info: PathInfo,
+    /// The radio cells under it, which halt it at handovers.
+    pub cells: Option<Cells>,
 }
 
 /// What shortest paths add up.
@@ -172,6 +175,7 @@ pub(crate) struct Wiring {
     pub ends: [usize; 2],
     pub weight: u32,
     pub config: PathConfig,
+    pub cells: Option<Cells>,
 }
 
 /// The links of a group: one between every node of the first of `ends` and every node of the second.
@@ -215,7 +219,8 @@ pub(crate) fn wirings(
                 }
             }
             let config = config.clone();
-            made.push(Wiring { name, group: group.to_string(), ends: [*a, *b], weight, config });
+            let (group, ends) = (group.to_string(), [*a, *b]);
+            made.push(Wiring { name, group, ends, weight, config, cells: None });
         }
     }
     Ok(made)
