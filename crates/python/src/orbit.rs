@@ -1,6 +1,7 @@
 //! Satellites: who serves a terminal when, and where they are.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -14,11 +15,11 @@ use crate::error::bad_input;
 /// The service of a terminal by satellites over a run.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct OrbitService {
-    orbit: Orbit,
+    orbit: Arc<Orbit>,
 }
 
 impl OrbitService {
-    pub const fn of(orbit: Orbit) -> Self {
+    pub const fn of(orbit: Arc<Orbit>) -> Self {
         Self { orbit }
     }
 }
@@ -32,7 +33,7 @@ impl OrbitService {
     #[staticmethod]
     fn load(py: Python<'_>, toml: &str, file: &str) -> PyResult<Self> {
         let orbit = py.detach(|| skybraid_scenario::load_orbit(toml, Path::new(file)));
-        orbit.map(Self::of).map_err(bad_input)
+        orbit.map(|orbit| Self::of(Arc::new(orbit))).map_err(bad_input)
     }
 
     #[getter]

@@ -22,6 +22,8 @@ pub struct Orbit {
     pub config: OrbitConfig,
     /// Where the terminal is.
     pub terminal: Track,
+    /// Where the link's other end is.
+    pub other: Track,
     /// Who serves when, with what delay.
     pub service: Service,
     /// When rain lets nothing arrive: start and length.
@@ -38,14 +40,14 @@ impl Orbit {
     pub fn new(
         config: OrbitConfig,
         terminal: Track,
-        other: &Track,
+        other: Track,
         length: Duration,
     ) -> Result<Self, Wrong> {
-        let service = config.serve(&terminal, other, length)?;
+        let service = config.serve(&terminal, &other, length)?;
         let rain = config.rain.map_or(Vec::new(), |rain| rain.outages(&service, &terminal));
         let loss = config.elevation_loss.as_ref();
         let loss = loss.map_or(Vec::new(), |loss| loss.steps(&service));
-        Ok(Self { config, terminal, service, rain, loss })
+        Ok(Self { config, terminal, other, service, rain, loss })
     }
 
     /// Lays the service under one direction of a link: the delay over time in place of the link's own,
@@ -71,12 +73,14 @@ impl Orbit {
     }
 }
 
-/// Reads the element sets that a configuration names. `key` is that of its table.
-pub(crate) fn load(
+/// Checks a configuration and reads the element sets that it names. `key` is that of its table.
+pub(crate) fn prepare(
     config: &mut OrbitConfig,
     inputs: &mut Inputs,
+    text: &ScenarioText,
     key: &KeyPath,
 ) -> Result<(), ScenarioError> {
+    config.check().map_err(|(below, problem)| text.wrong(&key.below(below), problem))?;
     let Some(file) = config.file().map(str::to_string) else { return Ok(()) };
     let key = key.key("elements");
     let read = inputs.text(&file, &key)?.to_string();
@@ -90,6 +94,37 @@ pub(crate) fn load(
         };
         inputs.wrong_file(&file, line, problem, &key)
     })
+}
+
+/// The service under a link between `terminal` and `other` in a run of `length`; one that is `known`
+/// already is shared.
+///
+/// # Errors
+/// Names the key below `orbit` that is at fault.
+pub(crate) fn lay(
+    config: &OrbitConfig,
+    terminal: Option<&Track>,
+    other: Option<&Track>,
+    length: Duration,
+    known: &mut Vec<Arc<Orbit>>,
+) -> Result<Arc<Orbit>, Wrong> {
+    let nowhere = || {
+        let problem = "expected `position` or `track` of both ends, for example in `[node.vehicle]` \
+                       and `[node.ground]`";
+        ("", problem.to_string())
+    };
+    let terminal = terminal.ok_or_else(nowhere)?;
+    // Where gateways and the delay from there are given, it does not matter where the other end is.
+    let gateway = config.gateways.first().filter(|_| config.ground_delay.is_some());
+    let gateway = gateway.map(|place| Track::fixed(*place));
+    let other = other.or(gateway.as_ref()).ok_or_else(nowhere)?;
+    let same = |it: &&Arc<Orbit>| it.terminal == *terminal && it.other == *other;
+    if let Some(orbit) = known.iter().find(same) {
+        return Ok(Arc::clone(orbit));
+    }
+    let orbit = Arc::new(Orbit::new(config.clone(), terminal.clone(), other.clone(), length)?);
+    known.push(Arc::clone(&orbit));
+    Ok(orbit)
 }
 
 /// A terminal by itself: `duration`, `[orbit]`, `[terminal]` and, if wanted, `[other]`, the link's
@@ -119,8 +154,7 @@ pub fn load_orbit(text: &str, file: &FilePath) -> Result<Orbit, ScenarioError> {
         return Err(text.wrong(&top("duration"), "expected a time above zero".to_string()));
     }
     let wrong = |(key, problem): Wrong| text.wrong(&top("orbit").below(key), problem);
-    request.orbit.check().map_err(wrong)?;
-    load(&mut request.orbit, &mut inputs, &top("orbit"))?;
+    prepare(&mut request.orbit, &mut inputs, &text, &top("orbit"))?;
     let Some(terminal) = request.terminal.track(&mut inputs, &text, &top("terminal"))? else {
         return Err(text.wrong(&top("terminal"), "expected `position` or `track`".to_string()));
     };
@@ -130,5 +164,5 @@ pub fn load_orbit(text: &str, file: &FilePath) -> Result<Orbit, ScenarioError> {
         let problem = "expected at least one gateway, or the other end of the link".to_string();
         return Err(text.wrong(&top("orbit.gateways"), problem));
     };
-    Orbit::new(request.orbit, terminal, &other, request.duration).map_err(wrong)
+    Orbit::new(request.orbit, terminal, other, request.duration).map_err(wrong)
 }
