@@ -395,9 +395,10 @@ def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
 @pytest.mark.parametrize("file", sorted(DOCS.glob("*.json")), ids=lambda file: file.stem)
 def test_a_kept_scorecard_is_that_of_the_present_files(file: Path) -> None:
     card = json.loads(file.read_text(encoding="utf-8"))
-    assert card["quick"] is False
     experiments = Study(STUDIES / card["paper"]).experiments(card["reading"])
-    assert [row["id"] for row in card["rows"]] == list(experiments)
+    if file.stem == card["paper"]:
+        assert card["quick"] is False
+        assert [row["id"] for row in card["rows"]] == list(experiments)
     for row in card["rows"]:
         one = experiments[row["id"]]
         assert [claim["words"] for claim in row["claims"]] == [claim.words for claim in one.claims]
