@@ -361,6 +361,20 @@ def test_the_command_lists_flies_and_refuses(skybraid: Command, study: Path) -> 
         assert message in refused.stderr
 
 
+def test_cheap_experiments_of_pedrazzi_hold_end_to_end() -> None:
+    card = reproduce(Study(STUDIES / "pedrazzi2020"), ["PED-T2", "PED-V1", "PED-V2", "PED-V3"], quick=True)
+    assert [row.verdict for row in card.rows] == ["holds"] * 4
+    assert {row.id: row.theirs for row in card.rows}["PED-V1"] == 864
+
+
+def test_pedrazzis_windows_leave_slow_start_where_they_did_for_him() -> None:
+    (row,) = reproduce(Study(STUDIES / "pedrazzi2020"), ["PED-E08"], quick=True).rows
+    slow_start = row.claims[0]
+    assert slow_start.theirs == 9.45
+    assert slow_start.verdict == "holds"
+    assert slow_start.ours == pytest.approx(9.45, abs=1)
+
+
 # Documents.
 
 DOCS = Path(__file__).parents[2] / "docs" / "studies"
