@@ -1,10 +1,12 @@
 //! From the keys of a file to a scenario: presets, events, names of paths.
 
 use std::path::Path as FilePath;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use skybraid_host::record::Record;
 use skybraid_link::{ChangeConfig, Direction, PathConfig, presets};
+use skybraid_orbit::OrbitConfig;
 use skybraid_track::Track;
 use skybraid_transport::PathInfo;
 use skybraid_units::{Duration, Instant, Seed};
@@ -18,6 +20,7 @@ use crate::flows::Flows;
 use crate::inputs::Inputs;
 use crate::key::{KeyPath, is_name};
 use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
+use crate::orbit::{self, Orbit};
 use crate::routing::Subflow;
 use crate::setup::stretches;
 use crate::shared_outages::{OutageGroup, OutagesFile};
@@ -132,9 +135,10 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
     let text = ScenarioText::parse(text, FilePath::new("path"), &[])?;
     let top = KeyPath::default();
     let read: LinkFile = text.read()?;
-    if read.cells.is_some() {
+    let of_scenarios = [("cells", read.cells.is_some()), ("orbit", read.orbit.is_some())];
+    if let Some((own, _)) = of_scenarios.into_iter().find(|(_, given)| *given) {
         let problem = "expected in a scenario only, which knows where the nodes are".to_string();
-        return Err(text.wrong(&top.key("cells"), problem));
+        return Err(text.wrong(&top.key(own), problem));
     }
     let mut config = with_preset(&text, read.into_path(), &top)?;
     Inputs::new(&text, folder, None).load_path(&mut config, &top)?;
@@ -159,6 +163,12 @@ fn with_preset(
         .and_then(|reader: toml_edit::de::Deserializer| PathConfig::deserialize(reader))
         .map_err(|error| text.wrong(&key, format!("the preset is broken: {}", error.message())))?;
     Ok(config.over(&base))
+}
+
+/// What decides about a link from below.
+struct Under {
+    cells: Option<CellsFile>,
+    orbit: Option<OrbitConfig>,
 }
 
 struct Composer<'a> {
@@ -208,11 +218,12 @@ impl Composer<'_> {
                     "a path joins vehicle and ground; expected this key in `[link.NAME]` only";
                 return Err(self.text.wrong(&key.key(below), problem.to_string()));
             }
-            let cells = self.cells(&mut path, &key)?;
+            let under = self.under(&mut path, &key)?;
             let config = self.config(path.into_path(), &key)?;
             let (group, ends) = (name.clone(), [0, 1]);
-            self.links.push(Wiring { name, group, ends, weight: 1, config, cells: None });
-            self.lay(cells.as_ref(), 1, &key)?;
+            let wiring = Wiring { name, group, ends, weight: 1, config, cells: None, orbit: None };
+            self.links.push(wiring);
+            self.lay(&under, 1, &key)?;
         }
         Ok(())
     }
@@ -246,13 +257,13 @@ impl Composer<'_> {
             let key = table("link", &name);
             self.check_name(&name, &key)?;
             let (from, to, weight) = (link.from.take(), link.to.take(), link.weight);
-            let cells = self.cells(&mut link, &key)?;
+            let under = self.under(&mut link, &key)?;
             let config = self.config(link.into_path(), &key)?;
             let wirings = network::wirings(&name, [&from, &to], weight, &config, &self.nodes)
                 .map_err(|(below, problem)| self.text.wrong(&key.key(below), problem))?;
             let count = wirings.len();
             self.links.extend(wirings);
-            self.lay(cells.as_ref(), count, &key)?;
+            self.lay(&under, count, &key)?;
         }
         Ok(())
     }
@@ -263,35 +274,54 @@ impl Composer<'_> {
         place.track(&mut self.inputs, self.text, key)
     }
 
-    /// The cells of a link, which exclude handovers of its own.
-    fn cells(
-        &self,
-        link: &mut LinkFile,
-        key: &KeyPath,
-    ) -> Result<Option<CellsFile>, ScenarioError> {
-        let cells = link.cells.take();
-        if cells.is_some() && link.handover.is_some() {
-            let problem = "found `cells` too, which say when to hand over; expected either";
-            return Err(self.text.wrong(&key.key("handover"), problem.to_string()));
+    /// What lies under a link; it excludes what the link says of the same itself.
+    fn under(&mut self, link: &mut LinkFile, key: &KeyPath) -> Result<Under, ScenarioError> {
+        let mut under = Under { cells: link.cells.take(), orbit: link.orbit.take() };
+        let directions = [&link.uplink, &link.downlink];
+        let delay = link.delay.is_some() || directions.iter().any(|it| it.delay.is_some());
+        let orbit = under.orbit.is_some();
+        let exclude = [
+            (orbit && under.cells.is_some(), "cells", "orbit", "says who serves"),
+            (
+                under.cells.is_some() && link.handover.is_some(),
+                "handover",
+                "cells",
+                "say when to hand over",
+            ),
+            (orbit && delay, "delay", "orbit", "gives it over time"),
+            (orbit && link.handover.is_some(), "handover", "orbit", "says when to hand over"),
+            (orbit && link.reconfiguration.is_some(), "reconfiguration", "orbit", "says when"),
+        ];
+        if let Some((_, own, other, says)) = exclude.into_iter().find(|(both, ..)| *both) {
+            let problem = format!("found `{other}` too, which {says}; expected either");
+            return Err(self.text.wrong(&key.key(own), problem));
         }
-        Ok(cells)
+        if let Some(config) = &mut under.orbit {
+            orbit::prepare(config, &mut self.inputs, self.text, &key.key("orbit"))?;
+        }
+        Ok(under)
     }
 
-    /// Lays cells under the last `count` links.
-    fn lay(
-        &mut self,
-        cells: Option<&CellsFile>,
-        count: usize,
-        key: &KeyPath,
-    ) -> Result<(), ScenarioError> {
-        let Some(cells) = cells else { return Ok(()) };
+    /// Lays what lies under them below the last `count` links.
+    fn lay(&mut self, under: &Under, count: usize, key: &KeyPath) -> Result<(), ScenarioError> {
+        let (text, length) = (self.text, self.duration);
+        let mut known: Vec<Arc<Orbit>> = Vec::new();
         for link in self.links.iter_mut().rev().take(count) {
             let [terminal, other] = flight::ends(link.ends, &self.nodes, &self.tracks);
-            let laid =
-                cells.over(&mut link.config, terminal, other).map_err(|(below, problem)| {
-                    self.text.wrong(&key.key("cells").below(below), problem)
+            if let Some(cells) = &under.cells {
+                let laid = cells.over(&mut link.config, terminal, other);
+                let laid = laid.map_err(|(below, problem)| {
+                    text.wrong(&key.key("cells").below(below), problem)
                 })?;
-            link.cells = Some(laid);
+                link.cells = Some(laid);
+            }
+            if let Some(config) = &under.orbit {
+                let laid = orbit::lay(config, terminal, other, length, &mut known);
+                let laid = laid.map_err(|(below, problem)| {
+                    text.wrong(&key.key("orbit").below(below), problem)
+                })?;
+                link.orbit = Some(laid);
+            }
         }
         Ok(())
     }
@@ -450,14 +480,18 @@ impl Composer<'_> {
     fn finish_links(&self) -> Result<Vec<Link>, ScenarioError> {
         let kind = if self.of_paths { "path" } else { "link" };
         let finish = |wiring: &Wiring| {
-            let Wiring { name, group, ends, weight, config, cells } = wiring;
+            let Wiring { name, group, ends, weight, config, cells, orbit } = wiring;
             let key = table(kind, group);
             let link = |direction| {
                 config
                     .link(direction)
                     .map_err(|error| self.text.wrong(&key.below(&error.key), error.problem))
             };
-            let (uplink, downlink) = (link(Direction::Uplink)?, link(Direction::Downlink)?);
+            let (mut uplink, mut downlink) = (link(Direction::Uplink)?, link(Direction::Downlink)?);
+            if let Some(orbit) = orbit {
+                orbit.lay_under(&mut uplink);
+                orbit.lay_under(&mut downlink);
+            }
             let priority = config.priority.unwrap_or(3);
             if priority > 15 {
                 let problem = format!("found {priority}, expected 0 to 15");
@@ -479,6 +513,7 @@ impl Composer<'_> {
                 downlink,
                 info,
                 cells: cells.clone(),
+                orbit: orbit.clone(),
             })
         };
         self.links.iter().map(finish).collect()

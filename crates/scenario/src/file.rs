@@ -9,6 +9,7 @@ use skybraid_link::{
     ChangeConfig, DelayConfig, DirectionConfig, DrxConfig, HandoverConfig, HarqConfig, Losses,
     PathConfig, QueueConfig, RateConfig, ReconfigurationConfig, Switch,
 };
+use skybraid_orbit::OrbitConfig;
 use skybraid_track::{Position, TrackConfig};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::split::Cache;
@@ -96,6 +97,7 @@ pub(crate) struct LinkFile {
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
     /// Of `[path.NAME]` and `[link.NAME]` in a scenario.
     pub cells: Option<CellsFile>,
+    pub orbit: Option<OrbitConfig>,
 }
 
 impl LinkFile {

@@ -1,5 +1,7 @@
 //! Nodes and links: groups into their members, names into numbers.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use skybraid_link::{LinkConfig, PathConfig};
 use skybraid_transport::PathInfo;
@@ -7,6 +9,7 @@ use skybraid_transport::PathInfo;
 use crate::file::{NodeFile, RouteFile};
 use crate::flight::Cells;
 use crate::key::KeyPath;
+use crate::orbit::Orbit;
 use crate::wording::unknown;
 
 /// What a node is.
@@ -66,6 +69,8 @@ pub struct Link {
     pub info: PathInfo,
     /// The radio cells under it, which halt it at handovers.
     pub cells: Option<Cells>,
+    /// The satellites under it, which give its delay over time.
+    pub orbit: Option<Arc<Orbit>>,
 }
 
 /// What shortest paths add up.
@@ -176,6 +181,7 @@ pub(crate) struct Wiring {
     pub weight: u32,
     pub config: PathConfig,
     pub cells: Option<Cells>,
+    pub orbit: Option<Arc<Orbit>>,
 }
 
 /// The links of a group: one between every node of the first of `ends` and every node of the second.
@@ -220,7 +226,7 @@ pub(crate) fn wirings(
             }
             let config = config.clone();
             let (group, ends) = (group.to_string(), [*a, *b]);
-            made.push(Wiring { name, group, ends, weight, config, cells: None });
+            made.push(Wiring { name, group, ends, weight, config, cells: None, orbit: None });
         }
     }
     Ok(made)

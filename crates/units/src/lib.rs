@@ -18,7 +18,7 @@ mod stream;
 mod time;
 
 pub use bytes::Bytes;
-pub use measure::{Angle, Decibels, Length, Speed};
+pub use measure::{Angle, Decibels, Frequency, Length, RainRate, Speed};
 pub use parse::ParseError;
 pub use probability::Probability;
 pub use rate::Rate;

@@ -95,6 +95,26 @@ measure! {
     expecting: "a ratio of powers with its unit, for example \"3dB\""
 }
 
+measure! {
+    /// A frequency in hertz.
+    Frequency, "frequency",
+    units: &[("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9)],
+    listed: "Hz, kHz, MHz, GHz", example: "12GHz",
+    up_to: 1e15, range: "a frequency is at most 1000000GHz",
+    new: from_hertz, get: as_hertz, base: "hertz",
+    expecting: "a frequency with a unit, for example \"12GHz\""
+}
+
+measure! {
+    /// How much rain falls, in millimetres per hour.
+    RainRate, "rain rate",
+    units: &[("mm/h", 1.0)],
+    listed: "mm/h", example: "25mm/h",
+    up_to: 1e4, range: "a rain rate is at most 10000mm/h",
+    new: from_millimetres_per_hour, get: as_millimetres_per_hour, base: "millimetres per hour",
+    expecting: "a rain rate with its unit, for example \"25mm/h\""
+}
+
 impl Angle {
     /// The value in radians.
     pub fn as_radians(self) -> f64 {
@@ -135,6 +155,21 @@ impl fmt::Display for Angle {
     }
 }
 
+impl fmt::Display for Frequency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 != 0.0 && self.0 % 1e6 == 0.0 {
+            return write!(f, "{}GHz", self.0 / 1e9);
+        }
+        write!(f, "{}Hz", self.0)
+    }
+}
+
+impl fmt::Display for RainRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}mm/h", self.0)
+    }
+}
+
 impl fmt::Display for Decibels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}dB", self.0)
@@ -158,6 +193,9 @@ mod tests {
         assert_eq!(angle("180deg"), core::f64::consts::PI);
         assert_eq!(angle("180°"), core::f64::consts::PI);
         assert!((angle("1rad") - 1.0).abs() < 1e-15);
+        let frequency = Frequency::from_text("19.7GHz").unwrap();
+        assert_eq!((frequency.as_hertz(), frequency.to_string()), (19.7e9, "19.7GHz".into()));
+        assert_eq!(RainRate::from_text("25mm/h").unwrap().to_string(), "25mm/h");
     }
 
     #[test]
