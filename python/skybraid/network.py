@@ -1,7 +1,5 @@
 """The network of a scenario: its nodes and links, and the way that each subflow takes."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -21,21 +19,21 @@ PACKET_BY_PACKET = "each packet finds its own way"
 """Stands for the links of a route under `routing.ecmp` = "packet" or "round_robin"."""
 
 
-def nodes(scenario: Scenario) -> pl.DataFrame:
+def nodes(scenario: Scenario) -> "pl.DataFrame":
     """The nodes: `node`, `kind` (vehicle, ground, router), `group` (its name in the scenario)."""
     import polars as pl
 
     return pl.DataFrame(scenario.native.nodes(), schema={"node": str, "kind": str, "group": str}, orient="row")
 
 
-def links(scenario: Scenario) -> pl.DataFrame:
+def links(scenario: Scenario) -> "pl.DataFrame":
     """The links: `link`, and the nodes `from` and `to` that it joins."""
     import polars as pl
 
     return pl.DataFrame(scenario.native.links(), schema={"link": str, "from": str, "to": str}, orient="row")
 
 
-def routes(scenario: Scenario, seed: int | None = None) -> pl.DataFrame:
+def routes(scenario: Scenario, seed: int | None = None) -> "pl.DataFrame":
     """The way of each subflow in both directions.
 
     Args:
@@ -49,7 +47,7 @@ def routes(scenario: Scenario, seed: int | None = None) -> pl.DataFrame:
     """
     import polars as pl
 
-    schema = {
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
         "flow": pl.String,
         "stretch": pl.Int64,
         "subflow": pl.Int64,
@@ -75,7 +73,9 @@ def command(
     if flow is not None:
         ways = ways.filter(ways["flow"].str.starts_with(flow))
         if ways.is_empty():
-            raise ScenarioError(f"--flow: found no flow that begins with {flow}; expected one of {', '.join(chosen.flows)}")
+            raise ScenarioError(
+                f"--flow: found no flow that begins with {flow}; expected one of {', '.join(chosen.flows)}"
+            )
     if as_json:
         told = {"nodes": nodes(chosen).to_dicts(), "links": links(chosen).to_dicts(), "routes": ways.to_dicts()}
         typer.echo(json.dumps(told, indent=2))
@@ -84,7 +84,7 @@ def command(
         typer.echo(line)
 
 
-def _lines(scenario: Scenario, ways: pl.DataFrame, *, each: bool) -> list[str]:
+def _lines(scenario: Scenario, ways: "pl.DataFrame", *, each: bool) -> list[str]:
     all_nodes, all_links = nodes(scenario), links(scenario)
     groups = Counter(all_nodes["group"].to_list())
     named = [name if size == 1 else f"{name} × {count(size)}" for name, size in groups.items()]
@@ -107,11 +107,16 @@ def _lines(scenario: Scenario, ways: pl.DataFrame, *, each: bool) -> list[str]:
         long = "packet by packet" if hops.is_empty() else f"{_range(hops)} links"
         lines.append(
             f"{name}: {count(number)} {'flow' if number == 1 else 'flows'}, {count(len(own))} "
-            f"{'subflow' if len(own) == 1 else 'subflows'}, {long}, {_range(own['ways'])} equal ways"
+            f"{'subflow' if len(own) == 1 else 'subflows'}, {long}, {_ways(own['ways'])}"
         )
     return lines
 
 
-def _range(values: pl.Series) -> str:
-    low, high = values.min(), values.max()
+def _ways(values: "pl.Series") -> str:
+    return "no choice of ways" if values.max() == 1 else f"{_range(values)} equal ways"
+
+
+def _range(values: "pl.Series") -> str:
+    numbers = values.to_list()
+    low, high = min(numbers), max(numbers)
     return str(low) if low == high else f"{low} to {high}"

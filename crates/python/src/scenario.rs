@@ -105,6 +105,11 @@ impl Scenario {
         groups
     }
 
+    /// Refuses a network: the emulator takes paths between two hosts.
+    fn needs_two_hosts(&self) -> PyResult<()> {
+        self.scenario.needs_two_hosts().map_err(bad_input)
+    }
+
     /// The nodes: name, kind, and the name of its group.
     fn nodes(&self) -> Vec<(String, &'static str, String)> {
         let nodes = self.scenario.nodes.iter();

@@ -16,7 +16,7 @@ const REFUSED: i64 = i64::MIN + 1;
 /// Rows are kept in blocks, so that memory grows by blocks and never moves.
 const BLOCK_BITS: u32 = 14;
 /// … and in smaller ones where they are soon forgotten.
-const SMALL_BLOCK_BITS: u32 = 8;
+const SMALL_BLOCK_BITS: u32 = 6;
 /// Without the table, a message over an unreliable transport that has not arrived by then is
 /// forgotten and counts as lost.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
@@ -220,7 +220,7 @@ impl FlowRecord {
             if !self.keep {
                 self.forget(now);
             }
-            let rows = self.spare.take().unwrap_or_else(|| Vec::with_capacity(self.block()));
+            let rows = self.spare.take().unwrap_or_else(|| self.new_rows());
             let block = Block { rows, decided: 0 };
             self.blocks.push_back(block);
         }
@@ -261,6 +261,11 @@ impl FlowRecord {
                 rows.clear();
             }
         }
+    }
+
+    /// Room for a block, or for its beginning where it is small: many flows write little.
+    fn new_rows(&self) -> Vec<MessageRow> {
+        Vec::with_capacity(if self.keep { self.block() } else { 4 })
     }
 
     /// Rows in a block.
