@@ -55,6 +55,7 @@ bench: build
 	cargo run --release --locked --package skybraid-bench
 	cargo run --release --locked --package skybraid-bench --bin emulated
 	$(VENV)/bin/python benches/flight.py
+	$(VENV)/bin/python benches/fleet.py
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
