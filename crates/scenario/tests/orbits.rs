@@ -113,6 +113,7 @@ fn element_sets_are_read_beside_the_scenario_and_count_among_its_inputs() {
     };
     let scenario = read("iss.tle").unwrap();
     assert_eq!(scenario.inputs.len(), 1);
+    assert_eq!(scenario.warnings, Vec::<String>::new());
     assert_eq!(scenario.inputs[0].file, "iss.tle");
     let service = &scenario.links[0].orbit.as_ref().unwrap().service;
     assert!(service.serving.iter().all(|it| it.satellite == "ISS (ZARYA)"));
