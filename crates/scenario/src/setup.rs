@@ -11,7 +11,7 @@ use crate::{Flow, Link, Requirement, Scenario};
 impl Scenario {
     /// The run of this scenario with the random streams of `seed`, which keeps `record`.
     pub fn setup(&self, seed: Seed, record: Record) -> Setup {
-        self.setup_of(self.links(seed), seed, record)
+        self.setup_of(self.link_setups(seed), seed, record)
     }
 
     /// The run without what is drawn for its links: handovers between cells, and shared outages.
@@ -42,7 +42,7 @@ impl Scenario {
     }
 
     /// The links, with the handovers and outages that `seed` draws.
-    fn links(&self, seed: Seed) -> Vec<LinkSetup> {
+    fn link_setups(&self, seed: Seed) -> Vec<LinkSetup> {
         let link = |link: &Link| {
             let mut setup = plain(link);
             if let Some(cells) = &link.cells {
