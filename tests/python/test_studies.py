@@ -361,6 +361,20 @@ def test_the_command_lists_flies_and_refuses(skybraid: Command, study: Path) -> 
         assert message in refused.stderr
 
 
+def test_cheap_experiments_of_pedrazzi_hold_end_to_end() -> None:
+    card = reproduce(Study(STUDIES / "pedrazzi2020"), ["PED-T2", "PED-V1", "PED-V2", "PED-V3"], quick=True)
+    assert [row.verdict for row in card.rows] == ["holds"] * 4
+    assert {row.id: row.theirs for row in card.rows}["PED-V1"] == 864
+
+
+def test_pedrazzis_windows_leave_slow_start_where_they_did_for_him() -> None:
+    (row,) = reproduce(Study(STUDIES / "pedrazzi2020"), ["PED-E08"], quick=True).rows
+    slow_start = row.claims[0]
+    assert slow_start.theirs == 9.45
+    assert slow_start.verdict == "holds"
+    assert slow_start.ours == pytest.approx(9.45, abs=1)
+
+
 # Documents.
 
 DOCS = Path(__file__).parents[2] / "docs" / "studies"
@@ -395,9 +409,10 @@ def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
 @pytest.mark.parametrize("file", sorted(DOCS.glob("*.json")), ids=lambda file: file.stem)
 def test_a_kept_scorecard_is_that_of_the_present_files(file: Path) -> None:
     card = json.loads(file.read_text(encoding="utf-8"))
-    assert card["quick"] is False
     experiments = Study(STUDIES / card["paper"]).experiments(card["reading"])
-    assert [row["id"] for row in card["rows"]] == list(experiments)
+    if file.stem == card["paper"]:
+        assert card["quick"] is False
+        assert [row["id"] for row in card["rows"]] == list(experiments)
     for row in card["rows"]:
         one = experiments[row["id"]]
         assert [claim["words"] for claim in row["claims"]] == [claim.words for claim in one.claims]

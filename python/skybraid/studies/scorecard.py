@@ -317,7 +317,9 @@ def readings(cards: Sequence[Mapping[str, Any]]) -> str:
     """Several scorecards of a study, each in another reading, as a table of a document: how close the numbers are."""
     words = list(dict.fromkeys(about for card in cards for about in card["comparisons"]))
     lines = [
-        "| ours / published, median (95 % interval) | " + " | ".join(f"`{card['reading']}`" for card in cards) + " |",
+        "| ours / published, median (95 % interval) | "
+        + " | ".join(f"`{card['reading']}`{', quick' if card['quick'] else ''}" for card in cards)
+        + " |",
         "|---|" + "---|" * len(cards),
     ]
     for about in words:
@@ -328,8 +330,6 @@ def readings(cards: Sequence[Mapping[str, Any]]) -> str:
         for card in cards
     ]
     lines.append(f"| claims that hold | {' | '.join(held)} |")
-    times = [f"{card['wall_s'] / 60:.0f} min, {card['runs']} runs" for card in cards]
-    lines.append(f"| time on this machine (2 cores) | {' | '.join(times)} |")
     return "\n".join(lines) + "\n"
 
 
