@@ -10,6 +10,7 @@
 
 mod checks;
 mod compose;
+mod congestion;
 mod connections;
 mod error;
 mod file;
@@ -22,6 +23,7 @@ mod text;
 mod wording;
 
 pub use compose::load_path;
+pub use congestion::load_congestion;
 pub use error::ScenarioError;
 pub use inputs::Input;
 pub use scenario::{Flow, Path, Requirement, Scenario};
