@@ -262,11 +262,15 @@ def _captures(folder: Path, seed: int | None) -> Path:
 
 
 def on_all_cores(
-    fly: Callable[[_Job], _Done], jobs: Sequence[_Job], gauge: Gauge, progress: Progress | None
+    fly: Callable[[_Job], _Done],
+    jobs: Sequence[_Job],
+    gauge: Gauge,
+    progress: Progress | None,
+    workers: int | None = None,
 ) -> list[_Done]:
-    """Flies each job in worker threads, so that Ctrl-C and the progress stay with the caller's."""
-    workers = min(len(jobs), os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers, thread_name_prefix="skybraid") as pool:
+    """Flies each job in worker threads, one a core by default; Ctrl-C and the progress stay with the caller's."""
+    threads = min(len(jobs), workers or os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="skybraid") as pool:
         try:
             futures = [pool.submit(fly, job) for job in jobs]
             pending: set[Future[_Done]] = set(futures)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid import __version__, algorithms, chavali, control, emulate_cli, registry
+from skybraid import __version__, algorithms, chavali, control, emulate_cli, registry, reproduce_cli
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
 from skybraid import live as live_room
@@ -62,6 +62,7 @@ app = typer.Typer(
 app.add_typer(traces_room.app, name="trace")
 app.add_typer(live_room.ctl, name="ctl")
 emulate_cli.register(app)
+reproduce_cli.register(app)
 app.add_typer(probe_room.app, name="probe")
 app.command(name="import-lines")(chavali.import_lines)
 

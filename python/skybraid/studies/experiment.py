@@ -1,0 +1,535 @@
+"""Studies and their experiments, as they stand in files.
+
+A study is a folder, `scenarios/studies/PAPER`, with one file `study.toml` for what its experiments share, the base
+scenarios that they name, one file `ID.toml` for each experiment, and, where the authors published numbers, CSV files in
+`published/`. Every table is strict: an unknown key is an error that suggests the right one.
+
+`study.toml`:
+
+    title = "Evaluation of MPTCP in satellite networks"
+    author = "Pedrazzi, 2020"
+    default_reading = "repo"               # the reading that is used unless another is asked for
+
+    [runs]                                 # of every experiment, unless its file says otherwise
+    seeds = [1, 2, 3, 4]
+    duration = "480s"                      # replaces the scenarios' own; leave out to keep it
+    checkpoints = ["30s", "480s"]          # a goodput is the mean over these lengths of the run; by default its own
+
+    [quick]                                # the same keys for --quick
+    seeds = [1, 2]
+    duration = "60s"
+    checkpoints = ["60s"]
+
+    [comparisons]                          # medians of ours over published, over several experiments
+    "TCP alone" = ["PED-E09", "PED-E10"]
+
+    [reading.repo]                         # one way to read what the paper leaves open or contradicts
+    about = "What the author's scripts did."
+    set = { "routing.ecmp" = "flow" }      # keys of every scenario that are replaced
+    scenario."tcp.toml" = { "routing.ecmp" = "packet" }            # of one scenario
+    series.mixed = { "flow.tcp.connections" = 1 }                  # of one template of a series
+
+    [sweep.bit_errors]                     # sweeps that experiments share
+    label = "BER"
+    values = [1e-4, 1e-5]
+    quick = [1e-5]                         # fewer values for --quick; by default all
+    log = true                             # the axis is logarithmic
+    set = { "link.rise.loss" = { bit_errors = "{x}" } }
+
+    [series.tcp_bulk]                      # templates of series that experiments share
+    scenario = "tcp.toml"
+    set = { "flow.tcp.connections" = "{k}", "flow.tcp.traffic" = { kind = "bulk" } }
+    measure = { kind = "goodput", flow = "tcp" }
+
+In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
+multiply. A text that is nothing but such a place becomes a number. Keys of the reading come first, then those of the
+sweep, the template, the experiment and the series; a later one wins.
+
+`ID.toml`:
+
+    figure = "Fig. 9"
+    finding = "Throughput of TCP grows linearly with the number of connections."
+    unit = "kbit/s"                        # of its values, for tables
+    sweep = "bit_errors"                   # a shared one, or a table of its own; without it there is one point, x = 0
+    runs = { duration = "100s" }           # keys of [runs] that differ; [quick] likewise
+    set = { … }                            # keys of all its scenarios
+
+    [series.TCP]                           # becomes "TCP 1", "TCP 5" … where `k` is given, else "TCP"
+    use = "tcp_bulk"                       # a template; `scenario`, `set` and `measure` may be given here too
+    k = [1, 5, 10, 15]
+    published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k
+
+    [[claim]]
+    words = "The throughput of 5 connections is 5 times that of one."
+    kind = "ratio"                         # see skybraid.studies.claims
+    of = "TCP 5"
+    to = "TCP 1"
+    at_least = 4
+    at_most = 6
+    theirs = 5
+    known = "Why it does not hold, once that is known."
+
+`measure` says what a series shows at each x:
+
+- `{ kind = "goodput", flow = "…" }`, in kbit/s: the bytes that arrived at all of a flow's receivers, by the run's
+  length. `estimator = "last_byte"` divides instead by the mean over the receivers of the time of their last byte, as
+  Pedrazzi did; the default is `"run"`.
+- `{ kind = "delay", flow = "…" }`, in ms: the median of the one-way delay.
+- `{ kind = "transfer_time", flow = "…" }`, in s: when the flow's last message arrived, from when the first was
+  written; infinite if one is missing.
+- `{ kind = "window", flow = "…" }`, in B, or in segments with `unit = "1500B"`: the sum of the congestion windows of a
+  flow's subflows, with `paths = ["…"]` of those on these paths (links) alone. Its x is time in s:
+  `times = { until = "100s", every = "0.5s" }` at the file's top.
+
+A flow may be a group's, or one of its instances such as `bulk.left-3`.
+
+An experiment that no simulation answers has `compute = "NAME"` in each series in place of a scenario: a calculation
+registered in `skybraid.studies.theory`, which is given the sweep's values and the seed.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skybraid.errors import ScenarioError
+from skybraid.scenario import Scenario
+from skybraid.studies.claims import Claim
+from skybraid.studies.keys import Keys, seconds
+
+if TYPE_CHECKING:
+    import os
+
+STUDY = "study.toml"
+"""The file of what a study's experiments share."""
+
+PUBLISHED = "published"
+"""The folder of the authors' numbers inside a study."""
+
+MEASURES = {
+    "goodput": {"flow", "estimator"},
+    "delay": {"flow"},
+    "transfer_time": {"flow"},
+    "window": {"flow", "unit", "paths"},
+}
+"""Keys of `measure`, by its kind."""
+
+ESTIMATORS = ("run", "last_byte")
+
+_PLACE = re.compile(r"\{\s*(?:([\d.]+)\s*([*/])\s*)?([xk])\s*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """How often and how long an experiment's scenarios are flown.
+
+    Attributes:
+        seeds: roots of the random streams.
+        duration: replaces the scenario's, a text such as "480s"; None keeps it.
+        checkpoints_s: lengths of the run whose goodputs are averaged, in s; none for the run's own.
+    """
+
+    seeds: tuple[int, ...] = (1,)
+    duration: str | None = None
+    checkpoints_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A way to read what a paper leaves open.
+
+    Attributes:
+        about: what it is, in a sentence.
+        all: keys that are replaced in every scenario.
+        scenarios: in one scenario, by its file's name.
+        series: in one template of a series, by its name.
+    """
+
+    about: str = ""
+    all: Mapping[str, Any] = field(default_factory=dict)
+    scenarios: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    series: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What is varied.
+
+    Attributes:
+        label: of the axis.
+        values: in the order of the file.
+        quick: fewer of them.
+        log: whether the axis is logarithmic.
+        set: keys that are replaced, with places for the value.
+    """
+
+    label: str = ""
+    values: tuple[float, ...] = (0.0,)
+    quick: tuple[float, ...] = (0.0,)
+    log: bool = False
+    set: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is read from a run; see the module's table.
+
+    Attributes:
+        kind: a key of `MEASURES`.
+        flow: a flow's name, or a group's.
+        estimator: one of `ESTIMATORS`.
+        segment_bytes: what a window is counted in; 1 for bytes.
+        paths: paths whose subflows count; none for all.
+    """
+
+    kind: str
+    flow: str
+    estimator: str = "run"
+    segment_bytes: float = 1.0
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a figure.
+
+    Attributes:
+        name: with its parameter, such as "TCP 5".
+        scenario: the base scenario's file, or None for a calculation.
+        measure: what is read from a run, or None for a calculation.
+        compute: the calculation's name, or None.
+        set: keys that are replaced, the places of `k` filled in.
+        published: the authors' numbers by x: (mean, standard deviation or None).
+        k: its parameter.
+    """
+
+    name: str
+    scenario: Path | None
+    measure: Measure | None
+    compute: str | None
+    set: Mapping[str, Any]
+    published: Mapping[float, tuple[float, float | None]]
+    k: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment of a study.
+
+    Attributes:
+        id: such as "PED-E09".
+        paper: the study's name.
+        figure: where it stands in the paper.
+        finding: what the paper found, in a sentence.
+        unit: of the values.
+        sweep: what is varied.
+        times_s: of a window over time, the times in s; these are then the x.
+        series: its lines.
+        claims: what is checked.
+        runs: how often and how long.
+        quick: the same for a quick look.
+    """
+
+    id: str
+    paper: str
+    figure: str
+    finding: str
+    unit: str
+    sweep: Sweep
+    times_s: tuple[float, ...]
+    series: tuple[Series, ...]
+    claims: tuple[Claim, ...]
+    runs: Runs
+    quick: Runs
+
+    def xs(self, *, quick: bool) -> tuple[float, ...]:
+        """The x values of its series."""
+        return self.times_s or (self.sweep.quick if quick else self.sweep.values)
+
+
+class Study:
+    """A study's folder.
+
+    Attributes:
+        paper: its name, the folder's.
+        title: the paper's.
+        author: and the year.
+        readings: by name.
+        reading: the name of the one that is used unless another is asked for.
+        comparisons: experiments by what the median of ours over their published numbers is about.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Reads `study.toml`; experiments are read when they are asked for.
+
+        Raises:
+            ScenarioError: the file is missing or not correct.
+        """
+        self.folder = Path(folder)
+        self.paper = self.folder.name
+        keys = Keys(_read(self.folder / STUDY), str(self.folder / STUDY))
+        self.title = keys.take("title", str)
+        self.author = keys.take("author", str)
+        self._runs = _runs(keys.table("runs"), Runs())
+        self._quick = _runs(keys.table("quick"), self._runs)
+        self.readings = {name: _reading(each) for name, each in keys.tables("reading").items()}
+        if not self.readings:
+            self.readings = {"text": Reading("The paper's text.")}
+        self.reading = keys.take("default_reading", str, next(iter(self.readings)))
+        if self.reading not in self.readings:
+            keys.refuse("default_reading", self.reading, f"one of {', '.join(self.readings)}")
+        self.comparisons: dict[str, list[str]] = keys.take("comparisons", dict, {})
+        self._sweeps = {name: _sweep(each) for name, each in keys.tables("sweep").items()}
+        self._templates = {name: each.rest() for name, each in keys.tables("series").items()}
+        keys.done()
+        for reading in self.readings.values():
+            for name in reading.series:
+                if name not in self._templates:
+                    keys.refuse("reading.series", name, f"one of {', '.join(self._templates)}")
+
+    def experiments(self, reading: str | None = None) -> dict[str, Experiment]:
+        """The experiments by id, in the order of their ids, in a reading; the study's own by default.
+
+        Raises:
+            ScenarioError: a file is not correct, or there is no such reading.
+        """
+        name = self.reading if reading is None else reading
+        if name not in self.readings:
+            raise ScenarioError(f"--reading: found {name}, expected one of {', '.join(self.readings)}")
+        files = sorted(file for file in self.folder.glob("*.toml") if re.fullmatch(r"[A-Z]+-[A-Z]+\d+", file.stem))
+        return {file.stem: self._experiment(file, self.readings[name]) for file in files}
+
+    def scenario(
+        self, experiment: Experiment, series: Series, x: float, reading: str, *, quick: bool = False
+    ) -> Scenario:
+        """The scenario of one point of a series.
+
+        Raises:
+            ScenarioError: the series is a calculation, or a replaced key does not fit the scenario.
+        """
+        if series.scenario is None:
+            raise ScenarioError(f"{experiment.id}: {series.name}: found a calculation, expected a scenario")
+        runs = experiment.quick if quick else experiment.runs
+        chosen = self.readings[reading]
+        values = {
+            **({} if runs.duration is None else {"duration": runs.duration}),
+            **chosen.all,
+            **chosen.scenarios.get(series.scenario.name, {}),
+            **experiment.sweep.set,
+            **series.set,
+        }
+        filled = {key: fill(value, x=x, k=series.k) for key, value in values.items()}
+        return Scenario.load(series.scenario).with_all(filled)
+
+    def _experiment(self, file: Path, reading: Reading) -> Experiment:
+        keys = Keys(_read(file), str(file))
+        shared = keys.take("set", dict, {})
+        sweep: str | dict[str, Any] = keys.take("sweep", (str, dict), {})
+        if isinstance(sweep, str):
+            if sweep not in self._sweeps:
+                keys.refuse("sweep", sweep, f"one of {', '.join(self._sweeps)}")
+            swept = self._sweeps[sweep]
+        else:
+            swept = _sweep(Keys(sweep, f"{file}: sweep")) if sweep else Sweep()
+        runs = _runs(keys.table("runs"), self._runs)
+        quick_keys = keys.table("quick")
+        quick = _runs(quick_keys, self._quick)
+        times = keys.take("times", dict, {})
+        experiment = Experiment(
+            id=file.stem,
+            paper=self.paper,
+            figure=keys.take("figure", str),
+            finding=keys.take("finding", str),
+            unit=keys.take("unit", str, ""),
+            sweep=swept,
+            times_s=_times(Keys(times, f"{file}: times")) if times else (),
+            series=tuple(
+                one for name, each in keys.tables("series").items() for one in self._series(name, each, shared, reading)
+            ),
+            claims=tuple(
+                Claim.parse(each, f"{file}: claim {number}") for number, each in enumerate(keys.list("claim"), 1)
+            ),
+            runs=runs,
+            quick=quick,
+        )
+        keys.done()
+        names = [series.name for series in experiment.series]
+        for number, claim in enumerate(experiment.claims, 1):
+            for name in claim.series:
+                if name not in names:
+                    keys.refuse(f"claim {number}", name, f"one of {', '.join(names)}")
+        return experiment
+
+    def _series(self, name: str, keys: Keys, shared: Mapping[str, Any], reading: Reading) -> list[Series]:
+        template = keys.take("use", str, "")
+        if template and template not in self._templates:
+            keys.refuse("use", template, f"one of {', '.join(self._templates)}")
+        base = Keys(dict(self._templates[template]) if template else {}, f"{self.folder / STUDY}: series.{template}")
+        scenario = keys.take("scenario", str, base.take("scenario", str, ""))
+        compute = keys.take("compute", str, base.take("compute", str, ""))
+        if bool(scenario) == bool(compute):
+            keys.refuse("scenario", scenario or "none", "either `scenario` or `compute`")
+        file = self.folder / scenario if scenario else None
+        if file is not None and not file.is_file():
+            keys.refuse("scenario", scenario, f"a file in {self.folder}")
+        measure = keys.take("measure", dict, base.take("measure", dict, {}))
+        values = {
+            **base.take("set", dict, {}),
+            **reading.series.get(template, {}),
+            **shared,
+            **keys.take("set", dict, {}),
+        }
+        published = keys.take("published", str, "")
+        ks = keys.take("k", list, [None])
+        base.done()
+        keys.done()
+        table = _published(self.folder / PUBLISHED / published) if published else {}
+        return [
+            Series(
+                name=name if k is None else f"{name} {k:g}",
+                scenario=file,
+                measure=None if file is None else _measure(Keys(measure, f"{keys.where}.measure")),
+                compute=compute or None,
+                set={key: fill(value, k=k) for key, value in values.items()},
+                published={x: number for (of, x), number in table.items() if of is None or of == k},
+                k=k,
+            )
+            for k in ks
+        ]
+
+
+def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any:  # noqa: ANN401 any value of TOML
+    """A value of `set` with the places of `x` and `k` filled in, where they are known.
+
+    A text that is one place alone becomes a number.
+    """
+    known = {name: number for name, number in (("x", x), ("k", k)) if number is not None}
+    if isinstance(value, Mapping):
+        return {key: fill(each, x=x, k=k) for key, each in value.items()}
+    if isinstance(value, list):
+        return [fill(each, x=x, k=k) for each in value]
+    if not isinstance(value, str):
+        return value
+
+    def number(place: re.Match[str]) -> float:
+        factor, operator, name = place.groups()
+        known_one = known[name]
+        if factor is None:
+            return known_one
+        return float(factor) * known_one if operator == "*" else float(factor) / known_one
+
+    alone = _PLACE.fullmatch(value)
+    if alone is not None:
+        if alone[3] not in known:
+            return value
+        result = number(alone)
+        return int(result) if result.is_integer() else result
+    return _PLACE.sub(lambda place: f"{number(place):.12g}" if place[3] in known else place[0], value)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{file}: cannot read the file: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{file}: {error}") from error
+
+
+def _runs(keys: Keys, default: Runs) -> Runs:
+    seeds = keys.take("seeds", list, list(default.seeds))
+    if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        keys.refuse("seeds", repr(seeds), "a list of whole numbers")
+    duration: str = keys.take("duration", str, default.duration or "")
+    checkpoints = keys.take("checkpoints", list, [])
+    runs = Runs(
+        tuple(seeds),
+        duration or None,
+        tuple(seconds(text, keys, "checkpoints") for text in checkpoints) or default.checkpoints_s,
+    )
+    keys.done()
+    if runs.duration is not None and any(at > seconds(runs.duration, keys, "duration") for at in runs.checkpoints_s):
+        keys.refuse("checkpoints", repr(list(runs.checkpoints_s)), f"times up to the duration, {runs.duration}")
+    return runs
+
+
+def _reading(keys: Keys) -> Reading:
+    reading = Reading(
+        keys.take("about", str),
+        keys.take("set", dict, {}),
+        {name: each.rest() for name, each in keys.tables("scenario").items()},
+        {name: each.rest() for name, each in keys.tables("series").items()},
+    )
+    keys.done()
+    return reading
+
+
+def _sweep(keys: Keys) -> Sweep:
+    values = tuple(float(value) for value in keys.take("values", list))
+    sweep = Sweep(
+        keys.take("label", str),
+        values,
+        tuple(float(value) for value in keys.take("quick", list, list(values))),
+        keys.take("log", bool, False),
+        keys.take("set", dict, {}),
+    )
+    keys.done()
+    if not values:
+        keys.refuse("values", "none", "at least one number")
+    return sweep
+
+
+def _times(keys: Keys) -> tuple[float, ...]:
+    until = seconds(keys.take("until", str), keys, "until")
+    every = seconds(keys.take("every", str), keys, "every")
+    keys.done()
+    return tuple(round(number * every, 9) for number in range(1, round(until / every) + 1))
+
+
+def _measure(keys: Keys) -> Measure:
+    kind = keys.take("kind", str)
+    if kind not in MEASURES:
+        keys.refuse("kind", kind, f"one of {', '.join(MEASURES)}")
+    flow = keys.take("flow", str)
+    estimator = keys.take("estimator", str, "run") if kind == "goodput" else "run"
+    if estimator not in ESTIMATORS:
+        keys.refuse("estimator", estimator, f"one of {', '.join(ESTIMATORS)}")
+    unit = keys.take("unit", str, "B") if kind == "window" else "B"
+    size = re.fullmatch(r"\s*(\d*)\s*B\s*", unit)
+    if size is None:
+        keys.refuse("unit", unit, "B, or a segment's size such as 1500B")
+    paths = keys.take("paths", list, []) if kind == "window" else []
+    keys.done()
+    return Measure(kind, flow, estimator, float(size[1] or 1), tuple(paths))
+
+
+def _published(file: Path) -> dict[tuple[float | None, float], tuple[float, float | None]]:
+    """The authors' numbers by (k or None, x)."""
+    found: dict[tuple[float | None, float], tuple[float, float | None]] = {}
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(line for line in lines if not line.startswith("#")):
+                k = float(row["k"]) if row.get("k") else None
+                found[k, float(row["x"])] = (float(row["mean"]), float(row["sd"]) if row.get("sd") else None)
+    except OSError as error:
+        raise ScenarioError(f"{file}: cannot read the published numbers: {error.strerror}") from error
+    except (KeyError, ValueError) as error:
+        raise ScenarioError(f"{file}: found no column or number {error}, expected x, mean, sd and perhaps k") from error
+    return found
+
+
+def folder_of(studies: Sequence[Path], paper: str) -> Path:
+    """The folder of a paper's study.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    known = {file.parent.name: file.parent for root in studies for file in sorted(root.glob(f"*/{STUDY}"))}
+    if paper not in known:
+        raise ScenarioError(f"reproduce: found {paper}, expected one of {', '.join(known) or 'no study at all'}")
+    return known[paper]

@@ -1,0 +1,312 @@
+"""A study's scorecard: what the paper says beside what came out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skybraid.statistics import mean_interval
+from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid.studies.experiment import Experiment, Study
+    from skybraid.studies.runner import Flown
+
+COLUMNS = ("id", "paper", "finding", "theirs", "ours", "low", "high", "ratio", "verdict", "why")
+"""A row's columns, in their order."""
+
+_APART = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A claim as it was judged.
+
+    Attributes:
+        words: the paper's.
+        kind: how it is judged.
+        verdict: what the runs show.
+        compared: the comparison that decides.
+        comparisons: how many there were.
+        theirs: the paper's number, or None.
+        ours: the estimate over the seeds.
+        low: of its 95 % interval.
+        high: the same.
+        wanted: the range that the interval is held against.
+        known: why it does not hold, where that is known.
+    """
+
+    words: str
+    kind: str
+    verdict: str
+    compared: str
+    comparisons: int
+    theirs: float | None
+    ours: float | None
+    low: float | None
+    high: float | None
+    wanted: tuple[float | None, float | None]
+    known: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An experiment's row.
+
+    The numbers are those of the claim that decides the verdict: the first that does not hold, else the first that
+    cannot be judged, else the first of all.
+
+    Attributes:
+        id: of the experiment.
+        paper: the study's name.
+        figure: where it stands in the paper.
+        finding: what the paper found.
+        theirs: the paper's number, or None.
+        ours: the estimate over the seeds, or None.
+        low: of its 95 % interval, or None.
+        high: the same.
+        ratio: ours over theirs, or None.
+        verdict: of all claims together.
+        why: what decided it, and why a claim does not hold where that is known.
+        claims: each by itself.
+        published: ours over the published numbers: `points`, `median`, and at how many of them our way of counting
+            gives something else than the authors' by more than 5 % (`apart`); None where nothing is published.
+        reading: of the paper.
+        quick: whether it was a quick look.
+        seeds: how many.
+        wall_s: time that its runs took, added up, in s.
+    """
+
+    id: str
+    paper: str
+    figure: str
+    finding: str
+    theirs: float | None
+    ours: float | None
+    low: float | None
+    high: float | None
+    ratio: float | None
+    verdict: str
+    why: str
+    claims: tuple[Checked, ...]
+    published: dict[str, float] | None
+    reading: str
+    quick: bool
+    seeds: int
+    wall_s: float
+
+    @property
+    def held(self) -> int:
+        """How many of its claims hold."""
+        return sum(claim.verdict == Holds.YES for claim in self.claims)
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether a claim does not hold and nobody knows why."""
+        return any(claim.verdict == Holds.NO and not claim.known for claim in self.claims)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A published number beside ours.
+
+    Attributes:
+        id: of the experiment.
+        figure: where it stands in the paper.
+        series: its line.
+        x: its place.
+        unit: of the numbers.
+        theirs: the published mean, or None.
+        theirs_sd: its standard deviation, or None.
+        ours: mean over the seeds, or None where there is none.
+        low: of its 95 % interval, or None.
+        high: the same.
+        counted: mean by the authors' way of counting.
+        ratio: that over theirs, or None.
+    """
+
+    id: str
+    figure: str
+    series: str
+    x: float
+    unit: str
+    theirs: float | None
+    theirs_sd: float | None
+    ours: float | None
+    low: float | None
+    high: float | None
+    counted: float | None
+    ratio: float | None
+
+
+def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, quick: bool) -> Row:
+    """Judges an experiment."""
+    lines = flown.lines[experiment.id]
+    judged = [claim.judge(lines) for claim in experiment.claims]
+    checked = tuple(_checked(one, reading) for one in judged)
+    order = (Holds.NO, Holds.OPEN, Holds.YES)
+    verdict = next((each for each in order if any(one.verdict is each for one in judged)), Holds.OPEN)
+    deciding = next((one for one in checked if one.verdict == verdict), None)
+    runs = experiment.quick if quick else experiment.runs
+    theirs = deciding.theirs if deciding else None
+    ours = deciding.ours if deciding else None
+    return Row(
+        id=experiment.id,
+        paper=study.paper,
+        figure=experiment.figure,
+        finding=experiment.finding,
+        theirs=theirs,
+        ours=ours,
+        low=deciding.low if deciding else None,
+        high=deciding.high if deciding else None,
+        ratio=ours / theirs if ours is not None and theirs else None,
+        verdict=str(verdict),
+        why=" ".join(_why(one) for one in checked if one.verdict != Holds.YES),
+        claims=checked,
+        published=_published(list(lines.values())),
+        reading=reading,
+        quick=quick,
+        seeds=len(runs.seeds),
+        wall_s=round(flown.wall_s[experiment.id], 3),
+    )
+
+
+def _checked(judgement: Judgement, reading: str) -> Checked:
+    claim, decisive = judgement.claim, judgement.decisive
+    return Checked(
+        words=claim.words,
+        kind=claim.kind,
+        verdict=str(judgement.verdict),
+        compared=decisive.what if decisive else "nothing",
+        comparisons=judgement.comparisons,
+        theirs=_finite(claim.theirs),
+        ours=_finite(decisive.estimate) if decisive else None,
+        low=_finite(decisive.low) if decisive else None,
+        high=_finite(decisive.high) if decisive else None,
+        wanted=(_finite(decisive.at_least), _finite(decisive.at_most)) if decisive else (None, None),
+        known=claim.explanation(reading) if judgement.verdict is Holds.NO else "",
+    )
+
+
+def _why(claim: Checked) -> str:
+    if claim.ours is None:
+        return f"“{claim.words}” {claim.verdict}: nothing to compare."
+    said = f"“{claim.words}” {claim.verdict}: {claim.compared} is {_interval(claim)}, wanted {_range(claim.wanted)}."
+    return f"{said} {claim.known}".rstrip()
+
+
+def _interval(claim: Checked) -> str:
+    if claim.low is None or claim.high is None:
+        return number(claim.ours)
+    return f"{number(claim.ours)} ({number(claim.low)} to {number(claim.high)})"
+
+
+def _range(wanted: tuple[float | None, float | None]) -> str:
+    low, high = wanted
+    if low is None:
+        return f"at most {number(high)}"
+    return f"at least {number(low)}" if high is None else f"{number(low)} to {number(high)}"
+
+
+def _published(lines: Sequence[Line]) -> dict[str, float] | None:
+    medians = published_ratios(lines)
+    if not medians:
+        return None
+    apart = [
+        abs(float(line.at(x).mean()) / float(line.counted_at(x).mean()) - 1) > _APART
+        for line in lines
+        for x in line.x
+        if x in line.published and line.counted_at(x).mean() > 0
+    ]
+    return {
+        "apart": sum(apart),
+        "points": medians[0][1],
+        "median": round(math.exp(float(np.mean(np.log([max(m, 1e-12) for m, _ in medians])))), 4),
+    }
+
+
+def median_ratio(flown: Flown, experiments: Sequence[str]) -> dict[str, float] | None:
+    """The median over all published points of several experiments of ours over theirs, with its interval over seeds.
+
+    Gives `points`, `median`, `low`, `high`, or None where no point is published.
+    """
+    lines = [line for name in experiments if name in flown.lines for line in flown.lines[name].values()]
+    medians = published_ratios(lines)
+    if not medians:
+        return None
+    numbers = [median for median, _ in medians]
+    interval = mean_interval(numbers)
+    found = {"points": medians[0][1], "median": float(np.mean(numbers))}
+    return found if interval is None else found | {"low": interval.low, "high": interval.high}
+
+
+def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
+    """Every point of an experiment's series with the published number, where there is one."""
+    found = []
+    for line in lines.values():
+        for x in line.x:
+            ours = line.at(x)
+            theirs, sd = line.published.get(x, (None, None))
+            mean, counted = float(ours.mean()), float(line.counted_at(x).mean())
+            interval = mean_interval([float(value) for value in ours]) if np.isfinite(ours).all() else None
+            found.append(
+                Beside(
+                    experiment.id,
+                    experiment.figure,
+                    line.name,
+                    x,
+                    experiment.unit,
+                    theirs,
+                    sd,
+                    _finite(mean),
+                    interval.low if interval else None,
+                    interval.high if interval else None,
+                    _finite(counted),
+                    counted / theirs if theirs and math.isfinite(counted) else None,
+                )
+            )
+    return found
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows (as `Row.to_dict` gives them) as a table of a document."""
+    lines = ["| id | figure | finding | claims held | ours / published | verdict |", "|---|---|---|---|---|---|"]
+    for one in rows:
+        held = sum(claim["verdict"] == Holds.YES for claim in one["claims"])
+        ratio = one["published"]["median"] if one["published"] else None
+        cells = (
+            one["id"], one["figure"], one["finding"], f"{held} of {len(one['claims'])}", number(ratio), one["verdict"]
+        )  # fmt: skip
+        lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Each claim of the rows that does not hold or cannot be judged, as a list of a document."""
+    lines = [
+        f"- **{one['id']}** {_why(Checked(**(claim | {'wanted': tuple(claim['wanted'])})))}"
+        for one in rows
+        for claim in one["claims"]
+        if claim["verdict"] != Holds.YES
+    ]
+    return "\n".join(lines) + "\n" if lines else "Every claim holds.\n"
+
+
+def number(value: float | None) -> str:
+    """A number with three digits, or a dash."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,369 @@
+"""Studies flown again: their files, the judgement of claims, and the command."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import Command
+from skybraid import ScenarioError
+from skybraid.studies import Study, reproduce
+from skybraid.studies.claims import KINDS, Claim, Holds, Line
+from skybraid.studies.experiment import fill
+
+STUDIES = Path(__file__).parents[2] / "scenarios" / "studies"
+
+SMALL = """
+name = "One path"
+duration = "20s"
+
+[path.one]
+uplink = { rate = "2Mbit/s", delay = "50ms" }
+downlink = { rate = "2Mbit/s", delay = "50ms" }
+
+[flow.bulk]
+from = "vehicle"
+traffic = { kind = "bulk", packet = "1000B" }
+transport = { protocol = "tcp", congestion = "reno", segment = "1000B" }
+"""
+
+STUDY = """
+title = "Loss over one path"
+author = "Nobody, 2026"
+default_reading = "plain"
+
+[comparisons]
+"all of it" = ["NOB-E01"]
+
+[runs]
+seeds = [1, 2, 3, 4]
+duration = "20s"
+checkpoints = ["10s", "20s"]
+
+[quick]
+seeds = [1, 2]
+duration = "5s"
+checkpoints = ["5s"]
+
+[reading.plain]
+about = "Nothing is replaced."
+
+[reading.slow]
+about = "Half of the rate."
+scenario."small.toml" = { "path.one.uplink.rate" = "1Mbit/s" }
+
+[sweep.loss]
+label = "loss"
+values = [0.0001, 0.01, 0.1]
+quick = [0.01]
+log = true
+set = { "path.one.uplink.loss" = { uniform = "{100*x}%" } }
+
+[series.bulk]
+scenario = "small.toml"
+measure = { kind = "goodput", flow = "bulk" }
+"""
+
+EXPERIMENT = """
+figure = "Fig. 1"
+finding = "Throughput falls with loss."
+unit = "kbit/s"
+sweep = "loss"
+
+[series.TCP]
+use = "bulk"
+published = "one.csv"
+
+[series.Counted]
+use = "bulk"
+measure = { kind = "goodput", flow = "bulk", estimator = "last_byte" }
+
+[[claim]]
+words = "It falls."
+kind = "falls"
+of = "TCP"
+by = 2
+
+[[claim]]
+words = "Without losses the path is full."
+kind = "value"
+of = "TCP"
+at = 0.0001
+at_least = 1500
+at_most = 2000
+theirs = 1800
+"""
+
+WINDOW = """
+figure = "Fig. 2"
+finding = "The window grows."
+unit = "B"
+times = { until = "10s", every = "1s" }
+
+[series.TCP]
+use = "bulk"
+measure = { kind = "window", flow = "bulk", paths = ["one"] }
+
+[[claim]]
+words = "It passes ten segments."
+kind = "time_of_level"
+of = "TCP"
+level = 10000
+at_most = 5
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study of one path, in a folder of its own."""
+    folder = tmp_path / "studies" / "nobody2026"
+    (folder / "published").mkdir(parents=True)
+    for name, text in {
+        "study.toml": STUDY,
+        "small.toml": SMALL,
+        "NOB-E01.toml": EXPERIMENT,
+        "NOB-E02.toml": WINDOW,
+        "published/one.csv": "# ours, rounded\nx,mean,sd\n0.0001,1800,10\n0.01,700,\n",
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def lines(**series: list[list[float]]) -> dict[str, Line]:
+    """Series with one row a seed over x = 1, 2, 3 …"""
+    return {
+        name: Line(name, tuple(float(x) for x in range(1, len(rows[0]) + 1)), np.array(rows, dtype=float), {})
+        for name, rows in series.items()
+    }
+
+
+def judged(kind: str, found: dict[str, Line], **keys: Any) -> Holds:
+    return Claim.parse({"words": "…", "kind": kind} | keys, "test").judge(found).verdict
+
+
+def seeds(*values: float, spread: float = 0.01) -> list[list[float]]:
+    """Four seeds around values, a few per cent apart."""
+    return [[value * (1 + spread * shift) for value in values] for shift in (-1.5, -0.5, 0.5, 1.5)]
+
+
+def independent(*values: float, spread: float) -> list[list[float]]:
+    """Four seeds around values whose deviations differ from column to column."""
+    shifts = np.array([[-1.5, 1.5], [1.5, -0.5], [-0.5, 0.5], [0.5, -1.5]])
+    return [[value * (1 + spread * row[column % 2]) for column, value in enumerate(values)] for row in shifts]
+
+
+# Claims.
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "verdict"),
+    [
+        ("ratio", {"of": "five", "to": "one", "at_least": 4, "at_most": 6}, Holds.YES),
+        ("ratio", {"of": "five", "to": "one", "at_least": 6, "at_most": 8}, Holds.NO),
+        ("above", {"of": "five", "to": "one"}, Holds.YES),
+        ("above", {"of": "one", "to": "five"}, Holds.NO),
+        ("equal", {"of": "five", "to": "five"}, Holds.YES),
+        ("equal", {"of": "five", "to": "one"}, Holds.NO),
+        ("difference", {"of": "five", "to": "one", "at_least": 300, "at_most": 1500}, Holds.YES),
+        ("value", {"of": "one", "at": 1, "at_least": 90, "at_most": 110}, Holds.YES),
+        ("value", {"of": "one", "at": [1, 3], "at_least": 90, "at_most": 110}, Holds.NO),
+        ("rises", {"of": ["one", "five"]}, Holds.YES),
+        ("rises", {"of": "one", "by": 10}, Holds.NO),
+        ("falls", {"of": "one"}, Holds.NO),
+        ("flat", {"of": "one"}, Holds.NO),
+        ("flat", {"of": "one", "from": 2, "to_x": 2}, Holds.OPEN),
+        ("fair", {"of": ["one", "five"]}, Holds.NO),
+        ("fair", {"of": ["one", "one"]}, Holds.YES),
+        ("mean", {"of": "one", "at_least": 190, "at_most": 210}, Holds.YES),
+        ("peak", {"of": "one", "at_least": 290, "at_most": 310}, Holds.YES),
+        ("time_of_peak", {"of": "one", "at_least": 3, "at_most": 3}, Holds.YES),
+        ("time_of_level", {"of": "one", "level": 150, "at_least": 2, "at_most": 2}, Holds.YES),
+        ("time_of_level", {"of": "one", "level": 1e6, "at_most": 3}, Holds.NO),
+        ("share_above", {"of": "five", "to": "one", "at_least": 0.9}, Holds.YES),
+    ],
+)
+def test_a_claim_is_judged_by_what_came_out(kind: str, keys: dict[str, Any], verdict: Holds) -> None:
+    found = lines(one=seeds(100, 200, 300), five=seeds(500, 1000, 1500))
+    assert judged(kind, found, **keys) is verdict
+
+
+def test_an_interval_that_straddles_its_bound_judges_nothing() -> None:
+    noisy = lines(one=independent(100, 100, spread=0.2), other=seeds(105, 105))
+    assert judged("above", noisy, of="other", to="one") is Holds.OPEN
+    assert judged("above", noisy, of="other", to="one", by=0.4) is Holds.YES
+
+
+def test_one_seed_and_missing_numbers_judge_nothing() -> None:
+    assert judged("value", lines(one=[[100.0]]), of="one", at_least=1) is Holds.OPEN
+    nothing = lines(one=seeds(math.nan), other=seeds(1.0))
+    assert judged("above", nothing, of="other", to="one") is Holds.OPEN
+
+
+def test_linear_means_in_proportion_to_the_parameter() -> None:
+    one, five = lines(one=seeds(100, 200), five=seeds(520, 980)).values()
+    found = {
+        "one": Line("one", one.x, one.values, {}, 1.0),
+        "five": Line("five", five.x, five.values, {}, 5.0),
+    }
+    assert judged("linear", found, of=["one", "five"]) is Holds.YES
+    found["five"] = Line("five", five.x, five.values / 2, {}, 5.0)
+    assert judged("linear", found, of=["one", "five"]) is Holds.NO
+
+
+def test_published_numbers_are_compared_by_the_median_of_their_ratios() -> None:
+    (one,) = lines(one=seeds(100, 200, 900)).values()
+    published = {1.0: (100.0, None), 2.0: (200.0, 5.0), 3.0: (300.0, 5.0)}
+    found = {"one": Line("one", one.x, one.values, published)}
+    assert judged("published", found, of="one") is Holds.YES
+    assert judged("published", found, of="one", at_least=2, at_most=4) is Holds.NO
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"kind": "rise", "of": "one"}, "kind: found rise, expected one of"),
+        ({"kind": "rises", "of": "one", "tolerence": 1}, "tolerence: found an unknown key, expected `tolerance`"),
+        ({"kind": "ratio", "to": "one"}, "of: found nothing"),
+        ({"kind": "value", "of": 3}, "of: found 3, expected a text or a list"),
+        ({"kind": "value", "of": "one", "at_least": "3"}, "at_least: found '3', expected a number"),
+        ({"kind": "above", "of": ["a", "b", "c"], "to": ["a", "b"]}, "to: found 2 series, expected one, or 3"),
+    ],
+)
+def test_a_claim_that_makes_no_sense_is_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=r"^here: ") as caught:
+        Claim.parse({"words": "…"} | keys, "here")
+    assert message in str(caught.value)
+
+
+# Files.
+
+
+def test_places_in_values_are_filled_in() -> None:
+    assert fill("{x}", x=1e-7) == 1e-7
+    assert fill("{k}", k=5.0) == 5
+    assert fill({"rate": "{20/k}Mbit/s", "list": ["{100*x}%"]}, x=0.01, k=15) == {
+        "rate": "1.33333333333Mbit/s",
+        "list": ["1%"],
+    }
+    assert fill("{x} of {k}", k=2) == "{x} of 2"
+    assert fill(True) is True
+
+
+@pytest.mark.parametrize("folder", sorted(file.parent for file in STUDIES.glob("*/study.toml")), ids=lambda it: it.name)
+def test_every_point_of_every_study_is_a_scenario(folder: Path) -> None:
+    study = Study(folder)
+    for reading in study.readings:
+        experiments = study.experiments(reading)
+        assert experiments
+        for one in experiments.values():
+            assert one.claims, one.id
+            for series in one.series:
+                if series.scenario is not None:
+                    for quick in (False, True):
+                        xs = one.sweep.quick if quick else one.sweep.values[:1]
+                        for x in xs:
+                            scenario = study.scenario(one, series, x, reading, quick=quick)
+                            assert scenario.duration_s >= max(one.times_s, default=0)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("study.toml", "[runs]", "[run]", "run: found an unknown key, expected `runs`"),
+        ("study.toml", 'duration = "20s"', 'duration = "5s"', "checkpoints: found"),
+        ("study.toml", 'default_reading = "plain"', 'default_reading = "none"', "expected one of plain, slow"),
+        ("NOB-E01.toml", 'sweep = "loss"', 'sweep = "lost"', "sweep: found lost, expected one of loss"),
+        ("NOB-E01.toml", 'use = "bulk"', 'use = "bluk"', "use: found bluk, expected one of bulk"),
+        ("NOB-E01.toml", 'of = "TCP"', 'of = "UDP"', "claim 1: found UDP, expected one of TCP, Counted"),
+        ("NOB-E01.toml", "one.csv", "two.csv", "cannot read the published numbers"),
+        ("NOB-E01.toml", "figure", "figures", "figure: found nothing"),
+        ("NOB-E02.toml", '"window"', '"windows"', "kind: found windows, expected one of goodput"),
+        ("published/one.csv", "x,mean", "y,mean", "expected x, mean, sd"),
+    ],
+)
+def test_a_study_with_a_fault_is_refused(study: Path, file: str, old: str, new: str, message: str) -> None:
+    path = study / file
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ScenarioError) as caught:
+        Study(study).experiments()
+    assert message in str(caught.value)
+    assert str(study) in str(caught.value)
+
+
+# Flying.
+
+
+def test_an_experiment_is_flown_and_judged(study: Path, tmp_path: Path) -> None:
+    card = reproduce(Study(study), out=tmp_path / "out")
+    falls, windows = card.rows
+    assert [falls.verdict, windows.verdict] == ["holds", "holds"]
+    # The two series of the first share their runs: three losses, four seeds; the second has four of its own.
+    assert (card.runs, card.kept) == (16, 0)
+    assert len(list((tmp_path / "out" / "points").iterdir())) == 16
+    by_point = {(one.series, one.x): one for one in card.beside}
+    one = by_point["TCP", 0.0001]
+    assert one.low is not None
+    assert one.ours is not None
+    assert one.high is not None
+    assert one.low <= one.ours <= one.high
+    assert one.counted is not None
+    assert one.ratio == pytest.approx(one.counted / 1800)
+    # What arrived by the time of the last byte is a little more than what arrived by the end of the run.
+    counted = by_point["Counted", 0.0001].ours
+    assert counted is not None
+    assert one.ours <= counted <= 1.02 * one.ours
+    assert card.comparisons["all of it"]["points"] == 2
+    assert json.loads((tmp_path / "out" / "scorecard.json").read_text(encoding="utf-8"))["paper"] == "nobody2026"
+
+
+def test_what_was_flown_before_is_not_flown_again(study: Path, tmp_path: Path) -> None:
+    first = reproduce(Study(study), ["NOB-E01"], out=tmp_path / "out")
+    again = reproduce(Study(study), out=tmp_path / "out")
+    assert (again.runs, again.kept) == (16, 12)
+    assert again.rows[0] == first.rows[0]
+    shutil.rmtree(tmp_path / "out" / "points")
+    fresh = reproduce(Study(study), ["NOB-E01"])
+    assert [one.ours for one in fresh.beside] == [one.ours for one in first.beside]
+
+
+def test_a_reading_replaces_keys_of_scenarios(study: Path) -> None:
+    card = reproduce(Study(study), ["NOB-E01"], reading="slow")
+    assert card.rows[0].verdict == "does not hold"
+    assert card.rows[0].unexplained
+    ours = next(one.ours for one in card.beside if one.x == 0.0001)
+    assert ours is not None
+    assert ours < 1000
+
+
+def test_the_command_lists_flies_and_refuses(skybraid: Command, study: Path) -> None:
+    place = ("--studies", study.parent)
+    listed = skybraid("reproduce", "--list", *place)
+    assert "NOB-E01" in listed.stdout
+    assert "reading slow: Half of the rate." in listed.stdout
+    done = skybraid("reproduce", "nobody2026", "NOB-E02", *place)
+    assert done.returncode == 0
+    assert "holds" in done.stdout
+    quick = json.loads(skybraid("reproduce", "nobody2026", "--quick", "--json", *place).stdout)
+    assert quick["quick"] is True
+    assert [row["quick"] for row in quick["rows"]] == [True, True]
+    for words, message in [
+        (("reproduce", "somebody"), "found somebody, expected one of nobody2026"),
+        (("reproduce", "nobody2026", "NOB-E09"), "expected some of NOB-E01, NOB-E02"),
+        (("reproduce", "nobody2026", "--reading", "wild"), "--reading: found wild, expected one of plain, slow"),
+    ]:
+        refused = skybraid(*words, *place)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+
+
+def test_the_guide_of_claims_names_every_kind() -> None:
+    from skybraid.studies import claims
+
+    for kind, about in KINDS.items():
+        assert f"`{kind}`" in str(claims.__doc__)
+        for key in about.keys:
+            assert f"`{key}`" in str(claims.__doc__)
