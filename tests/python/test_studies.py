@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from conftest import Command
 from skybraid import ScenarioError
-from skybraid.studies import Study, reproduce
+from skybraid.studies import Study, reproduce, scorecard
 from skybraid.studies.claims import KINDS, Claim, Holds, Line
 from skybraid.studies.experiment import fill
 
@@ -358,6 +359,51 @@ def test_the_command_lists_flies_and_refuses(skybraid: Command, study: Path) -> 
         refused = skybraid(*words, *place)
         assert refused.returncode == 2
         assert message in refused.stderr
+
+
+# Documents.
+
+DOCS = Path(__file__).parents[2] / "docs" / "studies"
+
+
+def blocks(paper: str) -> dict[str, str]:
+    """What a study's page says of its scorecards, which lie beside it: that of its own reading, then the others."""
+    files = sorted(DOCS.glob(f"{paper}*.json"), key=lambda file: (file.stem != paper, file.stem))
+    cards = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    own = cards[0]["rows"]
+    return {
+        "scorecard": scorecard.markdown(own),
+        "readings": scorecard.readings(cards),
+        "explanations": scorecard.explanations(own),
+    }
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name, told in blocks(page.stem).items():
+        begin = f"<!-- {name}: from the scorecard; SKYBRAID_UPDATE_DOCS=1 writes it anew -->\n"
+        before, rest = text.split(begin)
+        found, after = rest.split(f"<!-- end of {name} -->", 1)
+        if os.environ.get("SKYBRAID_UPDATE_DOCS"):
+            found = told
+            text = f"{before}{begin}{found}<!-- end of {name} -->{after}"
+            page.write_text(text, encoding="utf-8")
+        assert found == told, "SKYBRAID_UPDATE_DOCS=1 writes it anew"
+
+
+@pytest.mark.parametrize("file", sorted(DOCS.glob("*.json")), ids=lambda file: file.stem)
+def test_a_kept_scorecard_is_that_of_the_present_files(file: Path) -> None:
+    card = json.loads(file.read_text(encoding="utf-8"))
+    assert card["quick"] is False
+    experiments = Study(STUDIES / card["paper"]).experiments(card["reading"])
+    assert [row["id"] for row in card["rows"]] == list(experiments)
+    for row in card["rows"]:
+        one = experiments[row["id"]]
+        assert [claim["words"] for claim in row["claims"]] == [claim.words for claim in one.claims]
+        for kept, claim in zip(row["claims"], one.claims, strict=True):
+            known = claim.explanation(card["reading"])
+            assert kept["known"] == (known if kept["verdict"] == Holds.NO else ""), row["id"]
 
 
 def test_the_guide_of_claims_names_every_kind() -> None:

@@ -18,7 +18,7 @@ from skybraid.errors import ScenarioError
 from skybraid.folder import write_whole
 from skybraid.studies.experiment import Study, folder_of
 from skybraid.studies.runner import fly
-from skybraid.studies.scorecard import Beside, Row, beside, median_ratio, row
+from skybraid.studies.scorecard import Beside, Row, beside, csv_text, median_ratio, row
 
 if TYPE_CHECKING:
     import os
@@ -95,7 +95,8 @@ def reproduce(
         experiments: their ids; all by default.
         reading: of what the paper leaves open; the study's own by default.
         quick: fewer seeds and shorter runs. Its verdicts are about those.
-        out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json`.
+        out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json` and
+            the table of ours beside the published numbers as `beside.csv`.
         workers: how many runs at a time; by default one a core.
         progress: told how far it is, 0 to 1.
 
@@ -131,6 +132,9 @@ def reproduce(
         wall_s=round(time.perf_counter() - clock, 3),
     )
     if folder is not None:
-        text = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        card = found.to_dict()
+        write_whole(folder / "beside.csv", csv_text(found.beside).encode())
+        del card["beside"]
+        text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
         write_whole(folder / "scorecard.json", f"{text}\n".encode())
     return found

@@ -428,7 +428,7 @@ def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any: 
         if alone[3] not in known:
             return value
         result = number(alone)
-        return int(result) if result.is_integer() else result
+        return int(result) if float(result).is_integer() else result
     return _PLACE.sub(lambda place: f"{number(place):.12g}" if place[3] in known else place[0], value)
 
 
@@ -446,11 +446,11 @@ def _runs(keys: Keys, default: Runs) -> Runs:
     if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
         keys.refuse("seeds", repr(seeds), "a list of whole numbers")
     duration: str = keys.take("duration", str, default.duration or "")
-    checkpoints = keys.take("checkpoints", list, [])
+    checkpoints = keys.take("checkpoints", list, [f"{at_s:.12g}s" for at_s in default.checkpoints_s])
     runs = Runs(
         tuple(seeds),
         duration or None,
-        tuple(seconds(text, keys, "checkpoints") for text in checkpoints) or default.checkpoints_s,
+        tuple(seconds(text, keys, "checkpoints") for text in checkpoints),
     )
     keys.done()
     if runs.duration is not None and any(at > seconds(runs.duration, keys, "duration") for at in runs.checkpoints_s):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +19,8 @@ if TYPE_CHECKING:
     from skybraid.studies.experiment import Experiment, Study
     from skybraid.studies.runner import Flown
 
-COLUMNS = ("id", "paper", "finding", "theirs", "ours", "low", "high", "ratio", "verdict", "why")
-"""A row's columns, in their order."""
-
 _APART = 0.05
+"""From which relative difference on two ways of counting are told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +277,23 @@ def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
     return found
 
 
+def csv_text(points: Sequence[Beside]) -> str:
+    """Points as CSV with a heading, numbers with six digits."""
+    names = [each.name for each in fields(Beside)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for point in points:
+        values = [getattr(point, name) for name in names]
+        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+    return text.getvalue()
+
+
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows (as `Row.to_dict` gives them) as a table of a document."""
     lines = ["| id | figure | finding | claims held | ours / published | verdict |", "|---|---|---|---|---|---|"]
     for one in rows:
-        held = sum(claim["verdict"] == Holds.YES for claim in one["claims"])
+        held = _held(one)
         ratio = one["published"]["median"] if one["published"] else None
         cells = (
             one["id"], one["figure"], one["finding"], f"{held} of {len(one['claims'])}", number(ratio), one["verdict"]
@@ -299,6 +311,37 @@ def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
         if claim["verdict"] != Holds.YES
     ]
     return "\n".join(lines) + "\n" if lines else "Every claim holds.\n"
+
+
+def readings(cards: Sequence[Mapping[str, Any]]) -> str:
+    """Several scorecards of a study, each in another reading, as a table of a document: how close the numbers are."""
+    words = list(dict.fromkeys(about for card in cards for about in card["comparisons"]))
+    lines = [
+        "| ours / published, median (95 % interval) | " + " | ".join(f"`{card['reading']}`" for card in cards) + " |",
+        "|---|" + "---|" * len(cards),
+    ]
+    for about in words:
+        cells = [_median(card["comparisons"].get(about)) for card in cards]
+        lines.append(f"| {about} | {' | '.join(cells)} |")
+    held = [
+        f"{sum(_held(row) for row in card['rows'])} of {sum(len(row['claims']) for row in card['rows'])}"
+        for card in cards
+    ]
+    lines.append(f"| claims that hold | {' | '.join(held)} |")
+    times = [f"{card['wall_s'] / 60:.0f} min, {card['runs']} runs" for card in cards]
+    lines.append(f"| time on this machine (2 cores) | {' | '.join(times)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _median(found: Mapping[str, float] | None) -> str:
+    if found is None:
+        return "–"
+    interval = f" ({number(found['low'])} to {number(found['high'])})" if "low" in found else ""
+    return f"{number(found['median'])}{interval}, {found['points']:.0f} points"
+
+
+def _held(row: Mapping[str, Any]) -> int:
+    return sum(claim["verdict"] == Holds.YES for claim in row["claims"])
 
 
 def number(value: float | None) -> str:

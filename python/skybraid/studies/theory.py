@@ -1,14 +1,21 @@
-"""Calculations: experiments that are answered without a scenario, each by the code that simulations use too."""
+"""Calculations: experiments that no scenario answers, each by the code that simulations use too.
+
+A study's own stand in a module of its name, which is listed in `ROOMS`.
+"""
 
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Callable
 
 from skybraid.errors import ScenarioError
 
 Calculation = Callable[[float, int], float]
 """Gives a value from x and a seed."""
+
+ROOMS = ("pedrazzi2020",)
+"""Modules beside this one that register calculations."""
 
 _CALCULATIONS: dict[str, Calculation] = {}
 
@@ -25,6 +32,8 @@ def calculation(name: str) -> Callable[[Calculation], Calculation]:
 
 def names() -> list[str]:
     """The registered names."""
+    for room in ROOMS:
+        importlib.import_module(f"skybraid.studies.{room}")
     return sorted(_CALCULATIONS)
 
 
@@ -34,7 +43,8 @@ def compute(name: str, x: float, seed: int) -> float:
     Raises:
         ScenarioError: there is no such calculation.
     """
-    if name not in _CALCULATIONS:
-        close = difflib.get_close_matches(name, _CALCULATIONS, 1) or names()
+    known = names()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1) or known
         raise ScenarioError(f"compute: found {name}, expected {', '.join(close) or 'the name of a calculation'}")
     return _CALCULATIONS[name](x, seed)
