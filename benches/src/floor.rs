@@ -17,7 +17,7 @@ struct Packet {
 
 /// Sends packets at a steady pace over two links and takes them out again. Returns packet-hops.
 pub fn run(scenario: &Scenario) -> u64 {
-    let [first, second, ..] = scenario.paths.as_slice() else { return 0 };
+    let [first, second, ..] = scenario.links.as_slice() else { return 0 };
     let mut links =
         [first, second].map(|path| Link::new(&path.uplink, &path.name, "uplink", Seed(1)));
     let mut on_the_way: [VecDeque<(Instant, Packet)>; 2] = [VecDeque::new(), VecDeque::new()];

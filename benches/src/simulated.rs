@@ -24,6 +24,7 @@ pub fn flow(
 ) -> FlowSetup {
     FlowSetup {
         name: name.into(),
+        group: name.into(),
         from: Host::Vehicle,
         class: Class::Data,
         start: Instant::ZERO,
@@ -38,25 +39,14 @@ pub fn flow(
         judged_by: vec![Duration::from_millis(300)],
         rides_with: None,
         copies: 1,
+        proxies: Vec::new(),
     }
 }
 
 /// A run of `flows` over the scenario's paths that keeps `record`.
 pub fn setup(scenario: &Scenario, flows: Vec<FlowSetup>, record: Record) -> Setup {
-    let paths = scenario.paths.iter().map(|path| PathSetup {
-        name: path.name.clone(),
-        uplink: path.uplink.clone(),
-        downlink: path.downlink.clone(),
-        info: path.info,
-    });
-    Setup {
-        seed: Seed(1),
-        duration: DURATION,
-        paths: paths.collect(),
-        flows,
-        address_changes: Vec::new(),
-        record,
-    }
+    let setup = scenario.setup(Seed(1), record);
+    Setup { duration: DURATION, paths: PathSetup::over_each(&setup.links), flows, ..setup }
 }
 
 fn fly(scenario: &Scenario, flows: Vec<FlowSetup>) -> u64 {

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +16,7 @@ from skybraid import tables as table_files
 from skybraid.errors import Interrupted, ResultError, ScenarioError
 from skybraid.folder import new_folder
 from skybraid.provenance import essence, provenance, replay_command, utc_now
-from skybraid.requirements import judge
+from skybraid.requirements import Requirement, judge, members_of
 from skybraid.results import Results, write_table
 from skybraid.scenario import Scenario
 from skybraid.summary import Flight, one_run, over_runs, pooled
@@ -154,6 +154,7 @@ class _Flown:
     wall_s: float
     packet_hops: int
     flows: list[FlowStats]
+    members: list[FlowStats]
     links: list[dict[str, Any]]
     emulation: dict[str, Any] | None
     holder: Run | None
@@ -238,7 +239,8 @@ def _fly(
             native.simulated_s,
             native.wall_s,
             native.packet_hops,
-            native.flow_stats(),
+            native.group_stats(),
+            [stats for stats in native.flow_stats() if stats.flow != stats.group],
             native.link_stats(),
             None if emulation is None else emulation | {"interrupted": gauge.landing},
             native if folder is None and tables else None,
@@ -292,9 +294,8 @@ def on_all_cores(
 
 
 def _judge(scenario: Scenario, runs: list[_Flown], origin: dict[str, Any]) -> Results:
-    names = [stats.flow for stats in runs[0].flows]
-    by_flow = {name: [one.flows[index] for one in runs] for index, name in enumerate(names)}
-    together = {name: pooled(stats) for name, stats in by_flow.items()}
+    by_flow = _over_runs([one.flows for one in runs])
+    by_member = _over_runs([one.members for one in runs])
     flights = tuple(
         Flight(
             one.seed,
@@ -302,33 +303,42 @@ def _judge(scenario: Scenario, runs: list[_Flown], origin: dict[str, Any]) -> Re
             one.packet_hops,
             {stats.flow: one_run(stats) for stats in one.flows},
             tuple(
-                judge(requirement, stats, [stats.goodput_bps])
+                _judged(
+                    requirement, {stats.flow: [stats] for stats in one.flows}, {it.flow: [it] for it in one.members}
+                )
                 for requirement in scenario.requirements
-                for stats in one.flows
-                if stats.flow == requirement["flow"]
             ),
             one.links,
             one.emulation,
+            {stats.flow: one_run(stats) for stats in one.members},
         )
         for one in runs
-    )
-    requirements = tuple(
-        judge(
-            requirement,
-            together[requirement["flow"]],
-            [stats.goodput_bps for stats in by_flow[requirement["flow"]]],
-        )
-        for requirement in scenario.requirements
-        if requirement["flow"] in together
     )
     return Results(
         name=scenario.name,
         scenario=scenario.toml(),
-        requirements=requirements,
+        requirements=tuple(_judged(requirement, by_flow, by_member) for requirement in scenario.requirements),
         flows={name: over_runs(stats) for name, stats in by_flow.items()},
         flights=flights,
         provenance=origin,
     )
+
+
+def _over_runs(runs: list[list[FlowStats]]) -> dict[str, list[FlowStats]]:
+    return {stats.flow: [run[index] for run in runs] for index, stats in enumerate(runs[0])}
+
+
+def _judged(
+    requirement: dict[str, Any], by_flow: dict[str, list[FlowStats]], by_member: dict[str, list[FlowStats]]
+) -> Requirement:
+    """A requirement judged over all runs: of the flow, and of each flow that it stands for."""
+
+    def judged(runs: list[FlowStats]) -> Requirement:
+        return judge(requirement, pooled(runs), [stats.goodput_bps for stats in runs])
+
+    together = judged(by_flow[requirement["flow"]])
+    single = [(name, judged(runs)) for name, runs in by_member.items() if runs[0].group == requirement["flow"]]
+    return replace(together, members=members_of(single)) if single else together
 
 
 def seeds_of(scenario: Scenario, seed: int | None, seeds: Iterable[int] | None) -> list[int]:

@@ -25,6 +25,40 @@ class Stats(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Members:
+    """How the single flows of a group fare, each judged by itself: one per vehicle, node or connection.
+
+    Attributes:
+        met: how many meet the requirement.
+        not_met: how many do not.
+        not_shown: of how many it is not shown.
+        worst: the name of the one that does worst; None where nothing was seen of any.
+        worst_estimate: what it does: share from 0 to 1, delay in ms, or bit/s.
+    """
+
+    met: int
+    not_met: int
+    not_shown: int
+    worst: str | None
+    worst_estimate: float | None
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.met + self.not_met + self.not_shown
+
+    def words(self, metric: str) -> str:
+        """The same in a sentence."""
+        text = f"by itself, met by {count(self.met)} of {count(self.total)}"
+        if self.not_shown:
+            text += f", not shown of {count(self.not_shown)}"
+        if self.worst is None or self.worst_estimate is None:
+            return text
+        shown = {"share": percent, "percentile": milliseconds, "goodput": rate}[metric](self.worst_estimate)
+        return f"{text}; worst is {self.worst} with {shown}"
+
+
+@dataclass(frozen=True, slots=True)
 class Requirement:
     """One requirement of one flow, with what the trials show about it.
 
@@ -40,6 +74,7 @@ class Requirement:
         trials: messages whose fate is decided, messages that arrived, or runs.
         verdict: met, not met or not shown.
         needed: how many trials (messages, or runs for goodput) would show it, where it is not shown and more would.
+        members: of a flow that stands for several, how each of them fares; the rest is of all together.
     """
 
     flow: str
@@ -52,6 +87,7 @@ class Requirement:
     trials: int
     verdict: Verdict
     needed: int | None
+    members: Members | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -60,7 +96,13 @@ class Requirement:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """From what `to_dict` gave."""
-        return cls(**(values | {"verdict": Verdict(values["verdict"])}))
+        members = values.get("members")
+        return cls(
+            **(
+                values
+                | {"verdict": Verdict(values["verdict"]), "members": None if members is None else Members(**members)}
+            )
+        )
 
     @property
     def words(self) -> str:
@@ -128,6 +170,25 @@ class Requirement:
             f"{rate(self.estimate)} on average over {runs} "
             f"(95 % interval {rate(self.low)} to {rate(self.high)}, {required})"
         )
+
+
+def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
+    """What the requirements of a group's single flows, each with its name, come to."""
+    seen = [(name, one) for name, one in judged if one.estimate is not None]
+    # A delay is bad when it is long, a share or goodput when it is small.
+    worst = min(
+        seen,
+        key=lambda it: -(it[1].estimate or 0.0) if it[1].metric == "percentile" else (it[1].estimate or 0.0),
+        default=None,
+    )
+    verdicts = [one.verdict for _, one in judged]
+    return Members(
+        met=verdicts.count(Verdict.MET),
+        not_met=verdicts.count(Verdict.NOT_MET),
+        not_shown=verdicts.count(Verdict.NOT_SHOWN),
+        worst=None if worst is None else worst[0],
+        worst_estimate=None if worst is None else worst[1].estimate,
+    )
 
 
 def judge(requirement: dict[str, Any], pooled: Stats, goodputs_bps: Sequence[float]) -> Requirement:

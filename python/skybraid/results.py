@@ -234,7 +234,7 @@ class Results:
         return pl.DataFrame(rows, schema=schema)
 
     def flows_frame(self) -> pl.DataFrame:
-        """Flows as a frame: a row for each flow and run."""
+        """Flows as a frame: a row for each flow and run; also for each of the single flows that one stands for."""
         import polars as pl
 
         rows = [
@@ -246,7 +246,7 @@ class Results:
             | {f"share_{path}": share for path, share in flow.share.items()}
             | {f"won_{path}": share for path, share in flow.won.items()}
             for flight in self.flights
-            for name, flow in flight.flows.items()
+            for name, flow in (flight.flows | flight.members).items()
         ]
         return pl.DataFrame(rows, infer_schema_length=None, schema_overrides={"seed": pl.UInt64})
 

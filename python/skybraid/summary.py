@@ -113,6 +113,7 @@ class Flight:
         emulation: how well real time was kept, and whose code carried each flow, where it was emulated: `lateness_us`
             (p50, p99, p99.9, max), `early_share`, `emulator_losses`, `doubtful`, `stacks`, `connections`,
             `interrupted` (it was ended early); of programs also `programs`.
+        members: what each of the single flows did that flows of the scenario stand for.
     """
 
     seed: int
@@ -122,6 +123,7 @@ class Flight:
     requirements: tuple[Requirement, ...]
     links: list[dict[str, Any]]
     emulation: dict[str, Any] | None = None
+    members: dict[str, FlowSummary] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -133,6 +135,7 @@ class Flight:
             "requirements": [requirement.to_dict() for requirement in self.requirements],
             "links": self.links,
             "emulation": self.emulation,
+            "members": {name: flow.to_dict() for name, flow in self.members.items()},
         }
 
     @classmethod
@@ -146,6 +149,7 @@ class Flight:
             tuple(Requirement.from_dict(requirement) for requirement in values["requirements"]),
             values["links"],
             values.get("emulation"),
+            {name: FlowSummary.from_dict(flow) for name, flow in values.get("members", {}).items()},
         )
 
 

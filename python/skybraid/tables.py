@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from skybraid._core import Run
 
-    Column = NDArray[Any] | tuple[NDArray[np.uint8], list[str]]
+    Column = NDArray[Any] | tuple[NDArray[np.uint8] | NDArray[np.uint32], list[str]]
 
 SAMPLED = ("messages", "subflows", "links")
 """Tables that a single run keeps unless told otherwise."""

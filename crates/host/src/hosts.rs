@@ -7,13 +7,16 @@ use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::Choice;
 use skybraid_transport::segment::Dccp;
 use skybraid_transport::{
-    Body, ConnectionTotals, Delivered, Message, PathId, Segment, SubflowSample, Transmit,
+    Body, ConnectionTotals, Delivered, Endpoint, Message, PathId, Segment, SubflowSample, Transmit,
+    split,
 };
 use skybraid_units::{Duration, Instant};
 
-use crate::population::{App, Population, Side, Stream, populate, write_message};
+use crate::population::{
+    App, End, Population, Relay, Side, Stream, populate, write_copies, write_message,
+};
 use crate::record::{DecisionRow, Outcome, Record, SubflowRow};
-use crate::setup::{AddressChange, Setup};
+use crate::setup::{AddressChange, Host, Setup};
 
 /// Carries what leaves the hosts and keeps their timers.
 pub trait Carrier {
@@ -34,8 +37,8 @@ pub struct Leaving<'a> {
     pub flow: usize,
     /// The record in [`Outcome::flows`] that its messages count for.
     pub record: usize,
-    /// The link: path number times 2, plus 1 for ground to vehicle.
-    pub link: usize,
+    /// The route: path number times 2, plus 1 for ground to vehicle.
+    pub route: usize,
     /// The path, by the connection's own numbering, and the segment.
     pub transmit: &'a Transmit,
 }
@@ -44,6 +47,7 @@ pub struct Leaving<'a> {
 pub struct Hosts<'a> {
     setup: &'a Setup,
     sides: Vec<Side>,
+    relays: Vec<Relay>,
     apps: Vec<App>,
     recording: Record,
     outcome: Outcome,
@@ -55,12 +59,12 @@ impl<'a> Hosts<'a> {
     /// neither endpoints nor an application here: the driver carries them by other means.
     pub fn new(setup: &'a Setup, carried: impl Fn(usize) -> bool) -> Self {
         let mut outcome = Outcome::default();
-        let Population { sides, apps } = populate(setup, &carried, &mut outcome);
+        let Population { sides, relays, apps } = populate(setup, &carried, &mut outcome);
         let end = Instant::ZERO + setup.duration;
-        Self { setup, sides, apps, recording: setup.record, outcome, end }
+        Self { setup, sides, relays, apps, recording: setup.record, outcome, end }
     }
 
-    /// How many sides there are, two per connection: vehicle, ground.
+    /// How many sides there are, two per connection: that which opens it, the other.
     pub fn sides(&self) -> usize {
         self.sides.len()
     }
@@ -92,7 +96,14 @@ impl<'a> Hosts<'a> {
 
     /// When to call [`wake`](Self::wake) for side number `side`.
     pub fn next_wakeup(&self, side: usize) -> Instant {
-        self.sides.get(side).map_or(Instant::FAR_FUTURE, |side| side.endpoint.next_wakeup())
+        match self.sides.get(side).map(|side| &side.end) {
+            Some(End::Host(endpoint)) => endpoint.next_wakeup(),
+            Some(End::Proxy(relay, _)) => {
+                let relay = self.relays.get(*relay);
+                relay.map_or(Instant::FAR_FUTURE, |relay| relay.proxy.next_wakeup())
+            }
+            None => Instant::FAR_FUTURE,
+        }
     }
 
     /// A segment arrived at side number `side` on `path`, by the connection's own numbering.
@@ -108,7 +119,24 @@ impl<'a> Hosts<'a> {
                 record.copy_arrived(segment.first_message.wrapping_add(offset));
             }
         }
-        side.endpoint.receive(now, path, segment);
+        match &mut side.end {
+            End::Host(endpoint) => endpoint.receive(now, path, segment),
+            End::Proxy(relay, at) => {
+                if let Some(relay) = self.relays.get_mut(*relay) {
+                    relay.proxy.receive(now, *at, path, segment);
+                }
+            }
+        }
+    }
+
+    /// A segment was lost behind its first link. `record` is its [`Leaving::record`].
+    pub fn lost_on_the_way(&mut self, record: usize, segment: &Segment, cause: Cause) {
+        if segment.body.payload_bytes() > 0
+            && let Some(record) = self.outcome.flows.get_mut(record)
+            && let Some(count) = record.summary.lost_packets.get_mut(cause as usize)
+        {
+            *count += 1;
+        }
     }
 
     /// The record of the messages that reach side number `side` in stream number `stream`.
@@ -119,10 +147,16 @@ impl<'a> Hosts<'a> {
 
     /// A timer of side number `side` has expired.
     pub fn wake(&mut self, now: Instant, side: usize, carrier: &mut impl Carrier) {
-        if let Some(state) = self.sides.get_mut(side) {
-            state.endpoint.wake(now);
-            self.settle(now, side, carrier);
+        match self.sides.get_mut(side).map(|side| &mut side.end) {
+            Some(End::Host(endpoint)) => endpoint.wake(now),
+            Some(End::Proxy(relay, _)) => {
+                if let Some(relay) = self.relays.get_mut(*relay) {
+                    relay.proxy.wake(now);
+                }
+            }
+            None => return,
         }
+        self.settle(now, side, carrier);
     }
 
     /// An address of the vehicle comes or goes.
@@ -134,11 +168,11 @@ impl<'a> Hosts<'a> {
     ) {
         let vehicle = |side: &Side| side.flow == change.flow;
         let Some(index) = self.sides.iter().position(vehicle) else { return };
-        if let Some(side) = self.sides.get_mut(index) {
+        if let Some(End::Host(endpoint)) = self.sides.get_mut(index).map(|side| &mut side.end) {
             if change.added {
-                side.endpoint.add_path(now, change.path);
+                endpoint.add_path(now, change.path);
             } else {
-                side.endpoint.remove_path(change.path);
+                endpoint.remove_path(change.path);
             }
         }
         self.settle(now, index, carrier);
@@ -156,14 +190,19 @@ impl<'a> Hosts<'a> {
             && let Some(stream) = side.streams.get(usize::from(app.stream))
             && let Some(record) = self.outcome.flows.get_mut(stream.writes)
         {
-            while let Some(bytes) = app.source.write(now) {
-                write_message(now, app, side, record, bytes);
+            if let End::Host(endpoint) = &mut side.end {
+                while let Some(bytes) = app.source.write(now) {
+                    write_message(now, app, endpoint, record, bytes);
+                }
             }
             next = app.source.next_write();
             if next == Instant::FAR_FUTURE {
                 side.writers -= 1;
-                if side.writers == 0 && !side.streams.iter().any(|stream| stream.answers) {
-                    side.endpoint.close();
+                if side.writers == 0
+                    && !side.streams.iter().any(|stream| stream.answers)
+                    && let End::Host(endpoint) = &mut side.end
+                {
+                    endpoint.close();
                 }
             }
         }
@@ -175,18 +214,27 @@ impl<'a> Hosts<'a> {
     pub fn settle(&mut self, now: Instant, index: usize, carrier: &mut impl Carrier) {
         let Some(side) = self.sides.get_mut(index) else { return };
         let outcome = &mut self.outcome;
+        let endpoint = match &mut side.end {
+            End::Host(endpoint) => endpoint,
+            End::Proxy(relay, _) => {
+                let relay = *relay;
+                return self.settle_relay(now, relay, carrier);
+            }
+        };
         loop {
             // Looked at where it lies: a segment is large enough for copies to count.
-            while let Some(transmit) = &side.endpoint.poll_send(now) {
-                send(now, index, side, transmit, outcome, carrier);
+            while let Some(transmit) = &endpoint.poll_send(now) {
+                let from =
+                    Sender { index, flow: side.flow, routes: &side.routes, streams: &side.streams };
+                send(now, from, transmit, outcome, carrier);
             }
             if let Some(stream) = side.streams.first()
                 && let Some(record) = outcome.flows.get_mut(stream.writes)
             {
-                side.endpoint.take_refused(&mut |message| record.refused(message));
+                endpoint.take_refused(&mut |message| record.refused(message));
             }
             let mut wrote = false;
-            while let Some(message) = side.endpoint.poll_delivered() {
+            while let Some(message) = endpoint.poll_delivered() {
                 let Some(stream) = side.streams.get(usize::from(message.stream)).copied() else {
                     continue;
                 };
@@ -194,17 +242,18 @@ impl<'a> Hosts<'a> {
                 if stream.answers
                     && let Some(sent) = sent
                 {
-                    wrote |= answer(now, side, message.stream, stream, sent, self.setup, outcome);
+                    let number = message.stream;
+                    wrote |= answer(now, endpoint, number, stream, sent, self.setup, outcome);
                 }
             }
             for filler in 0..side.fillers.len() {
                 let Some(filler) = side.fillers.get(filler).copied() else { continue };
                 let Some(app) = self.apps.get_mut(filler) else { continue };
                 let Some(record) = outcome.flows.get_mut(filler) else { continue };
-                while side.endpoint.unacknowledged() < app.ahead
+                while endpoint.unacknowledged() < app.ahead
                     && let Some(bytes) = app.source.write(now)
                 {
-                    write_message(now, app, side, record, bytes);
+                    write_message(now, app, endpoint, record, bytes);
                     wrote = true;
                 }
             }
@@ -212,17 +261,34 @@ impl<'a> Hosts<'a> {
                 break;
             }
         }
-        carrier.wake_at(index, side.endpoint.next_wakeup());
+        carrier.wake_at(index, endpoint.next_wakeup());
+    }
+
+    /// Lets a proxy send all that it can, on either side.
+    fn settle_relay(&mut self, now: Instant, relay: usize, carrier: &mut impl Carrier) {
+        let Some(relay) = self.relays.get_mut(relay) else { return };
+        let [upstream, downstream] = relay.sides;
+        while let Some((at, transmit)) = &relay.proxy.poll_send(now) {
+            let index = if *at == split::Side::Upstream { upstream } else { downstream };
+            let Some(side) = self.sides.get(index) else { return };
+            let from = Sender { index, flow: side.flow, routes: &side.routes, streams: &[] };
+            send(now, from, transmit, &mut self.outcome, carrier);
+        }
+        carrier.wake_at(upstream, relay.proxy.next_wakeup());
     }
 
     /// Notes how the subflows stand, and what the schedulers decided since the last call.
     pub fn sample(&mut self, now: Instant) {
-        for (index, side) in self.sides.iter_mut().enumerate() {
-            let vehicle = index.is_multiple_of(2);
+        if !self.recording.decisions && !self.recording.subflows {
+            return;
+        }
+        for side in &mut self.sides {
             let flow = side.flow as u16;
-            if self.recording.decisions {
-                let decisions = &mut self.outcome.decisions;
-                side.endpoint.take_decisions(&mut |decision| {
+            if self.recording.decisions
+                && let End::Host(endpoint) = &mut side.end
+            {
+                let (decisions, vehicle) = (&mut self.outcome.decisions, side.place == 0);
+                endpoint.take_decisions(&mut |decision| {
                     let (paths, reason, waits_for, until) = match decision.choice {
                         Choice::Send(paths, reason) => (paths.bits(), reason, None, None),
                         Choice::Wait { reason, path, until } => (0, reason, path, until),
@@ -239,16 +305,31 @@ impl<'a> Hosts<'a> {
                     });
                 });
             }
-            let writes = self.apps.iter().any(|app| app.side == index);
-            if self.recording.subflows
-                && (writes || side.streams.iter().any(|stream| stream.answers))
-            {
-                let (rows, sampled, links) =
-                    (&mut self.outcome.subflows, &mut side.sampled, &side.links);
-                side.endpoint.samples(&mut |sample| {
-                    let link = links.get(sample.path.index()).copied().unwrap_or(0);
-                    rows.push(subflow_row(now, (flow, vehicle), link, sample, sampled));
-                });
+            let sends = match side.end {
+                End::Host(_) => side.writes || side.streams.iter().any(|stream| stream.answers),
+                // Data leave a proxy on the side that the sender is not on.
+                End::Proxy(_, at) => {
+                    let flow = self.setup.flows.get(side.flow);
+                    flow.is_some_and(|flow| match flow.from {
+                        Host::Vehicle => at == split::Side::Downstream,
+                        Host::Ground => at == split::Side::Upstream,
+                    })
+                }
+            };
+            if self.recording.subflows && sends {
+                let (rows, sampled) = (&mut self.outcome.subflows, &mut side.sampled);
+                let (routes, whose) = (&side.routes, (flow, side.place));
+                let mut note = |sample: SubflowSample| {
+                    let route = routes.get(sample.path.index()).copied().unwrap_or(0);
+                    rows.push(subflow_row(now, whose, route / 2, sample, sampled));
+                };
+                match &side.end {
+                    End::Host(endpoint) => endpoint.samples(&mut note),
+                    End::Proxy(relay, at) => {
+                        let relay = self.relays.get(*relay);
+                        relay.into_iter().flat_map(|it| it.proxy.samples(*at)).for_each(note);
+                    }
+                }
             }
         }
     }
@@ -277,12 +358,13 @@ impl<'a> Hosts<'a> {
             }
         }
         for side in &self.sides {
+            let End::Host(endpoint) = &side.end else { continue };
             if let Some(stream) = side.streams.first()
                 && let Some(messages) = coming.get_mut(stream.writes)
             {
-                side.endpoint.waiting(&mut |message| messages.push(message));
+                endpoint.waiting(&mut |message| messages.push(message));
             }
-            let totals = side.endpoint.totals(self.end);
+            let totals = endpoint.totals(self.end);
             for stream in &side.streams {
                 let flows = &mut self.outcome.flows;
                 if let Some(record) = flows.get_mut(stream.writes) {
@@ -303,21 +385,28 @@ impl<'a> Hosts<'a> {
     }
 }
 
+/// The side that a segment leaves.
+struct Sender<'a> {
+    index: usize,
+    flow: usize,
+    routes: &'a [usize],
+    streams: &'a [Stream],
+}
+
 /// Hands a segment to the carrier and counts it.
 #[inline]
 fn send(
     now: Instant,
-    index: usize,
-    side: &Side,
+    from: Sender<'_>,
     transmit: &Transmit,
     outcome: &mut Outcome,
     carrier: &mut impl Carrier,
 ) {
-    let Some(link) = side.links.get(transmit.path.index()).copied() else { return };
+    let Some(route) = from.routes.get(transmit.path.index()).copied() else { return };
     let segment = &transmit.segment;
-    let stream = side.streams.get(usize::from(segment.stream));
+    let stream = from.streams.get(usize::from(segment.stream));
     let record = stream.map_or(usize::MAX, |stream| stream.writes);
-    let leaving = Leaving { side: index, flow: side.flow, record, link, transmit };
+    let leaving = Leaving { side: from.index, flow: from.flow, record, route, transmit };
     let lost = carrier.carry(now, &leaving);
     if segment.body.payload_bytes() > 0
         && let Some(record) = outcome.flows.get_mut(record)
@@ -350,7 +439,7 @@ fn deliver(
 /// The application answers a message that was sent at `sent`. True if it did.
 fn answer(
     now: Instant,
-    side: &mut Side,
+    endpoint: &mut Endpoint,
     number: u8,
     stream: Stream,
     sent: Instant,
@@ -364,15 +453,15 @@ fn answer(
     // The answer carries the question's time, so that its delay is the round trip.
     answers.written(sent, bytes);
     let (stream, class, deadline) = (number, flow.class, None);
-    side.write(now, Message { stream, id, class, bytes, deadline }, flow.copies);
+    write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, flow.copies);
     true
 }
 
 /// A row of a subflow, with what happened since the last one in `sampled`.
 fn subflow_row(
     at: Instant,
-    (flow, vehicle): (u16, bool),
-    link: usize,
+    (flow, end): (u16, u8),
+    path: usize,
     sample: SubflowSample,
     sampled: &mut Vec<[u64; 4]>,
 ) -> SubflowRow {
@@ -397,8 +486,8 @@ fn subflow_row(
     SubflowRow {
         at,
         flow,
-        vehicle,
-        path: (link / 2) as u16,
+        end,
+        path: path as u16,
         subflow: sample.subflow,
         window: sample.window.get(),
         threshold: sample.threshold.get(),

@@ -15,4 +15,6 @@ mod setup;
 
 pub use hosts::{Carrier, Hosts, Leaving};
 pub use record::Outcome;
-pub use setup::{AddressChange, FlowSetup, Host, PathSetup, Setup};
+pub use setup::{
+    AddressChange, FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup,
+};

@@ -4,21 +4,42 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use skybraid_traffic::{Source, TrafficConfig};
-use skybraid_transport::{Endpoint, Message, PathInfo, Role, TransportConfig};
+use skybraid_transport::{Endpoint, Message, PathInfo, Role, TransportConfig, split};
 use skybraid_units::{Bytes, Instant, Seed};
 
 use crate::record::{FlowRecord, Outcome};
 use crate::setup::{FlowSetup, Host, Setup};
 
+/// What stands at one side of a connection.
+#[expect(clippy::large_enum_variant, reason = "nearly all are hosts, which every packet looks at")]
+pub enum End {
+    /// A host.
+    Host(Endpoint),
+    /// One side of the proxy of this number.
+    Proxy(usize, split::Side),
+}
+
+/// A proxy between two connections.
+pub struct Relay {
+    pub proxy: split::Proxy,
+    /// Its sides' numbers: upstream, downstream.
+    pub sides: [usize; 2],
+}
+
 /// One side of a flow's connection.
 pub struct Side {
-    pub endpoint: Endpoint,
-    /// Which link each of the connection's paths leaves by.
-    pub links: Vec<usize>,
+    pub end: End,
+    /// Which it is, as in [`SubflowRow::end`](crate::record::SubflowRow::end).
+    pub place: u8,
+    /// The route that each of the connection's paths leaves by: path number times 2, plus 1 for ground to
+    /// vehicle.
+    pub routes: Vec<usize>,
     /// The flows that ride in the connection, by the numbers of their streams.
     pub streams: Vec<Stream>,
     /// Bulk applications that keep this side's endpoint filled.
     pub fillers: Vec<usize>,
+    /// An application writes here.
+    pub writes: bool,
     /// Applications that may still write.
     pub writers: u32,
     pub flow: usize,
@@ -51,8 +72,9 @@ pub struct App {
 
 /// All of them.
 pub struct Population {
-    /// Two per connection: vehicle, ground.
+    /// Two per connection, that which opens it first. A flow with proxies has a row of connections.
     pub sides: Vec<Side>,
+    pub relays: Vec<Relay>,
     /// One per flow, in their order.
     pub apps: Vec<App>,
 }
@@ -72,29 +94,30 @@ pub fn populate(
         FlowRecord::new(keep, reliable, end, paths, &flow.judged_by).with_copies(flow.copies)
     };
     outcome.flows.extend(setup.flows.iter().map(record_of));
-    let mut sides: Vec<Side> = Vec::new();
+    let (mut sides, mut relays): (Vec<Side>, Vec<Relay>) = (Vec::new(), Vec::new());
     let mut apps = Vec::new();
-    // The first side of each flow's connection; a flow that rides along has that of its carrier.
-    let mut first_side = alloc::vec![usize::MAX; setup.flows.len()];
+    // The sides of each flow that belong to its hosts; a flow that rides along has those of its carrier.
+    let mut hosts = alloc::vec![[usize::MAX; 2]; setup.flows.len()];
     for (index, flow) in setup.flows.iter().enumerate() {
         if flow.rides_with.is_none() && carried(index) {
-            if let Some(first) = first_side.get_mut(index) {
-                *first = sides.len();
+            let first = sides.len();
+            connections(setup, index, flow, &mut sides, &mut relays);
+            if let Some(own) = hosts.get_mut(index) {
+                *own = [first, sides.len() - 1];
             }
-            sides.extend(connection(setup, index, flow));
         }
     }
     for (index, flow) in setup.flows.iter().enumerate() {
         let carrier = flow.rides_with.unwrap_or(index);
-        let first = first_side.get(carrier).copied().unwrap_or(usize::MAX);
+        let ends = hosts.get(carrier).copied().unwrap_or([usize::MAX; 2]);
         let answer = flow.traffic.is_answered().then(|| {
             outcome.answers.push(index);
             outcome.flows.push(record_of(flow));
             outcome.flows.len() - 1
         });
         let mut stream = 0;
-        for (offset, host) in [Host::Vehicle, Host::Ground].into_iter().enumerate() {
-            let Some(side) = sides.get_mut(first.saturating_add(offset)) else { continue };
+        for (host, end) in [Host::Vehicle, Host::Ground].into_iter().zip(ends) {
+            let Some(side) = sides.get_mut(end) else { continue };
             let sends = flow.from == host;
             let back = answer.unwrap_or(index);
             stream = side.streams.len() as u8;
@@ -105,6 +128,7 @@ pub fn populate(
                 flow: index,
             });
             if sends {
+                side.writes = true;
                 side.writers += 1;
                 if matches!(flow.traffic, TrafficConfig::Bulk { .. }) {
                     side.fillers.push(index);
@@ -113,7 +137,7 @@ pub fn populate(
         }
         apps.push(App {
             source: Source::new(&flow.traffic, flow.start, flow.stop.min(end)),
-            side: first.saturating_add(usize::from(flow.from == Host::Ground)),
+            side: ends[usize::from(flow.from == Host::Ground)],
             stream,
             class: flow.class,
             deadline: flow.deadline,
@@ -121,14 +145,14 @@ pub fn populate(
             ahead: flow.transport.send_buffer,
         });
     }
-    Population { sides, apps }
+    Population { sides, relays, apps }
 }
 
 /// An application hands a message to its side's endpoint.
 pub fn write_message(
     now: Instant,
     app: &App,
-    side: &mut Side,
+    endpoint: &mut Endpoint,
     record: &mut FlowRecord,
     bytes: u32,
 ) {
@@ -136,15 +160,13 @@ pub fn write_message(
     let deadline = app.deadline.map(|span| now + span);
     record.written(now, bytes);
     let (stream, class) = (app.stream, app.class);
-    side.write(now, Message { stream, id, class, bytes, deadline }, app.copies);
+    write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, app.copies);
 }
 
-impl Side {
-    /// Writes `message` so many times, at least once.
-    pub fn write(&mut self, now: Instant, message: Message, copies: u8) {
-        for _ in 0..copies.max(1) {
-            self.endpoint.write(now, message);
-        }
+/// Writes `message` so many times, at least once.
+pub fn write_copies(now: Instant, endpoint: &mut Endpoint, message: Message, copies: u8) {
+    for _ in 0..copies.max(1) {
+        endpoint.write(now, message);
     }
 }
 
@@ -153,26 +175,58 @@ fn carrier_of<'a>(setup: &'a Setup, flow: &'a FlowSetup) -> &'a FlowSetup {
     flow.rides_with.and_then(|carrier| setup.flows.get(carrier)).unwrap_or(flow)
 }
 
-/// The two sides of the connection of flow number `index`: vehicle, ground.
-fn connection(setup: &Setup, index: usize, flow: &FlowSetup) -> [Side; 2] {
-    let paths = flow.paths.iter().filter_map(|path| setup.paths.get(*path));
-    let infos: Vec<PathInfo> = paths.map(|path| path.info).collect();
+/// Adds the sides of the connections of flow number `index`, from the vehicle to the ground, and the
+/// proxies between them.
+fn connections(
+    setup: &Setup,
+    index: usize,
+    flow: &FlowSetup,
+    sides: &mut Vec<Side>,
+    relays: &mut Vec<Relay>,
+) {
     let seed = setup.seed.stream(&format!("{}.transport", flow.name)).next_u64();
-    let transport = TransportConfig { seed: Seed(seed), ..flow.transport.clone() };
-    [(Host::Vehicle, Role::Client), (Host::Ground, Role::Server)].map(|(host, role)| {
-        let mut endpoint = Endpoint::new(&transport, &infos, role);
+    let seeded =
+        |transport: &TransportConfig| TransportConfig { seed: Seed(seed), ..transport.clone() };
+    let side = |end: End, place: usize, paths: &[usize], host: Host| Side {
+        end,
+        place: place as u8,
+        routes: paths.iter().map(|path| 2 * path + usize::from(host == Host::Ground)).collect(),
+        streams: Vec::new(),
+        fillers: Vec::new(),
+        writes: false,
+        writers: 0,
+        flow: index,
+        sampled: Vec::new(),
+    };
+    let host = |transport: &TransportConfig, paths: &[usize], host: Host| {
+        let role = if host == Host::Vehicle { Role::Client } else { Role::Server };
+        let mut endpoint = Endpoint::new(transport, &infos(setup, paths), role);
         if setup.record.decisions {
             endpoint.record_decisions();
         }
-        let direction = usize::from(host == Host::Ground);
-        Side {
-            endpoint,
-            links: flow.paths.iter().map(|path| 2 * path + direction).collect(),
-            streams: Vec::new(),
-            fillers: Vec::new(),
-            writers: 0,
-            flow: index,
-            sampled: alloc::vec![[0; 4]; flow.paths.len()],
-        }
-    })
+        side(End::Host(endpoint), usize::from(host == Host::Ground), paths, host)
+    };
+    let (mut transport, mut paths) = (seeded(&flow.transport), &flow.paths);
+    sides.push(host(&transport, paths, Host::Vehicle));
+    for (number, proxy) in flow.proxies.iter().enumerate() {
+        let next = seeded(&proxy.transport);
+        let before = (&transport, &*infos(setup, paths));
+        let after = (&next, &*infos(setup, &proxy.paths));
+        let relay = relays.len();
+        let first = sides.len();
+        relays.push(Relay {
+            proxy: split::Proxy::new(before, after, proxy.cache),
+            sides: [first, first + 1],
+        });
+        let place = 2 + 2 * number;
+        sides.push(side(End::Proxy(relay, split::Side::Upstream), place, paths, Host::Ground));
+        (transport, paths) = (next, &proxy.paths);
+        let end = End::Proxy(relay, split::Side::Downstream);
+        sides.push(side(end, place + 1, paths, Host::Vehicle));
+    }
+    sides.push(host(&transport, paths, Host::Ground));
+}
+
+fn infos(setup: &Setup, paths: &[usize]) -> Vec<PathInfo> {
+    paths.iter().filter_map(|path| setup.paths.get(*path)).map(|path| path.info).collect()
 }

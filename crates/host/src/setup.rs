@@ -5,18 +5,19 @@ use alloc::vec::Vec;
 
 use skybraid_link::{Direction, LinkConfig};
 use skybraid_traffic::TrafficConfig;
+use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, PathId, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Seed};
 
 use crate::record::Record;
 
-/// One of the two hosts.
+/// One of the two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Host {
-    /// The aircraft. It opens connections; what it sends goes by the uplinks.
+    /// The aircraft, or whoever opens the connection; what it sends goes by the uplinks.
     Vehicle,
-    /// The ground station; what it sends goes by the downlinks.
+    /// The ground station, or whoever answers; what it sends goes by the downlinks.
     Ground,
 }
 
@@ -38,17 +39,87 @@ impl Host {
     }
 }
 
-/// A path between vehicle and ground.
+/// A link between two nodes, in both directions. Directed links are numbered: that of link `n` from its
+/// first node to its second is `2 n`, the other `2 n + 1`.
 #[derive(Clone, Debug)]
-pub struct PathSetup {
+pub struct LinkSetup {
     /// Its name; random streams derive from it.
     pub name: String,
-    /// Vehicle to ground.
+    /// The nodes that it joins, by number. Between two hosts: vehicle 0, ground 1.
+    pub ends: [usize; 2],
+    /// From the first node to the second.
     pub uplink: LinkConfig,
-    /// Ground to vehicle.
+    /// Back.
     pub downlink: LinkConfig,
-    /// What transports are told of it.
+    /// What transports are told of a path that begins with this link.
     pub info: PathInfo,
+}
+
+/// How packets find their way from one end of a connection to the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By these directed links, one after the other; at least one.
+    Fixed(Vec<usize>),
+    /// Each packet by itself: at each node by one of the links that [`Setup::forwarding`] offers there.
+    Spread {
+        /// Where it starts.
+        from: usize,
+        /// Which table, as a position in [`Setup::forwarding`].
+        table: usize,
+    },
+}
+
+/// For one destination: the directed links by which a packet may leave each node. A packet has arrived
+/// where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarding {
+    /// By node.
+    pub next: Vec<Vec<usize>>,
+    /// The choice goes round in place of being drawn.
+    pub in_turn: bool,
+}
+
+/// A path of a connection, which a subflow may use.
+#[derive(Clone, Debug)]
+pub struct PathSetup {
+    /// Its name in tables.
+    pub name: String,
+    /// From the end that opens to the other.
+    pub uplink: Route,
+    /// Back.
+    pub downlink: Route,
+    /// What the transport is told of it.
+    pub info: PathInfo,
+}
+
+impl PathSetup {
+    /// The path that consists of link number `number`.
+    pub fn over(number: usize, link: &LinkSetup) -> Self {
+        Self {
+            name: link.name.clone(),
+            uplink: Route::Fixed(alloc::vec![2 * number]),
+            downlink: Route::Fixed(alloc::vec![2 * number + 1]),
+            info: link.info,
+        }
+    }
+
+    /// Between two hosts, each link is a path.
+    pub fn over_each(links: &[LinkSetup]) -> Vec<Self> {
+        links.iter().enumerate().map(|(number, link)| Self::over(number, link)).collect()
+    }
+}
+
+/// A proxy that splits a flow's connection in two.
+#[derive(Clone, Debug)]
+pub struct ProxySetup {
+    /// Its name in tables.
+    pub name: String,
+    /// Its memory for each direction.
+    pub cache: Cache,
+    /// How the flow is carried from here on, away from the end that opens.
+    pub transport: TransportConfig,
+    /// Which paths may carry it from here on, as positions in [`Setup::paths`].
+    pub paths: Vec<usize>,
 }
 
 /// A flow of messages.
@@ -56,6 +127,8 @@ pub struct PathSetup {
 pub struct FlowSetup {
     /// Its name.
     pub name: String,
+    /// The name under which it is told together with others; its own where it stands alone.
+    pub group: String,
     /// Who sends.
     pub from: Host,
     /// What the messages are for.
@@ -80,6 +153,8 @@ pub struct FlowSetup {
     /// How many times the application writes each message, at least 1. The other side's application
     /// uses the first and drops the rest.
     pub copies: u8,
+    /// Proxies that split the connection, from the end that opens on.
+    pub proxies: Vec<ProxySetup>,
 }
 
 /// An address of the vehicle comes or goes.
@@ -102,8 +177,12 @@ pub struct Setup {
     pub seed: Seed,
     /// How long.
     pub duration: Duration,
-    /// The paths.
+    /// The links.
+    pub links: Vec<LinkSetup>,
+    /// The paths of all connections.
     pub paths: Vec<PathSetup>,
+    /// For paths whose packets each find their own way.
+    pub forwarding: Vec<Forwarding>,
     /// The flows.
     pub flows: Vec<FlowSetup>,
     /// Addresses that come and go, in order of time.

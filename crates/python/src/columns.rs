@@ -15,8 +15,10 @@ use crate::run::{Names, rows_of};
 
 /// The directions of a path, by the code in a table.
 pub const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
-/// The hosts, by the code in a table.
-const SIDES: [&str; 2] = ["vehicle", "ground"];
+/// The hosts at the ends of a connection.
+pub const HOSTS: [&str; 2] = ["vehicle", "ground"];
+/// Stands for "none" among codes.
+const NONE: usize = usize::MAX;
 /// Stands for "none" in a column of times.
 const NEVER: i64 = -1;
 
@@ -46,14 +48,21 @@ impl<'py> Columns<'py> {
         self.dict.set_item(name, values.collect::<Vec<T>>().into_pyarray(self.py))
     }
 
+    /// Positions in `names`; one beyond them stands for none.
     fn codes<S: AsRef<str>>(
         &self,
         name: &str,
-        values: impl Iterator<Item = u8>,
+        values: impl Iterator<Item = usize>,
         names: &[S],
     ) -> PyResult<()> {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-        let codes = values.collect::<Vec<u8>>().into_pyarray(self.py);
+        if names.len() < usize::from(u8::MAX) {
+            let code = |value| u8::try_from(value).unwrap_or(u8::MAX);
+            let codes = values.map(code).collect::<Vec<u8>>().into_pyarray(self.py);
+            return self.dict.set_item(name, (codes, names));
+        }
+        let code = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        let codes = values.map(code).collect::<Vec<u32>>().into_pyarray(self.py);
         self.dict.set_item(name, (codes, names))
     }
 }
@@ -91,12 +100,8 @@ fn message_columns<'py>(
     rows: &[(usize, u32, &MessageRow)],
 ) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::new(py);
-    let class = |flow: usize| names.classes.get(flow).copied().unwrap_or(u8::MAX);
-    let path = |flow: usize, path: u8| {
-        let paths = names.flow_paths.get(flow);
-        let place = paths.and_then(|paths| paths.get(usize::from(path)));
-        place.map_or(u8::MAX, |place| *place as u8)
-    };
+    let class = |flow: usize| names.classes.get(flow).map_or(NONE, |class| usize::from(*class));
+    let path = |flow: usize, path: u8| names.path_of(flow, usize::from(path)).unwrap_or(NONE);
     let within = |flow: usize, row: &MessageRow| {
         let Some(Some(limit)) = names.deadlines.get(flow) else { return u8::MAX };
         match row.delivered() {
@@ -106,7 +111,7 @@ fn message_columns<'py>(
         }
     };
     let class_names: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
-    columns.codes("flow", rows.iter().map(|(flow, ..)| *flow as u8), &names.flows)?;
+    columns.codes("flow", rows.iter().map(|(flow, ..)| *flow), &names.flows)?;
     columns.numbers("id", rows.iter().map(|(_, id, _)| *id))?;
     columns.codes("class", rows.iter().map(|(flow, ..)| class(*flow)), &class_names)?;
     columns.numbers("bytes", rows.iter().map(|(.., row)| row.bytes))?;
@@ -129,8 +134,8 @@ pub fn links<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::new(py);
     columns.numbers("time_ns", rows.iter().map(|row| row.at.as_nanos()))?;
-    columns.codes("path", rows.iter().map(|row| (row.link / 2) as u8), &names.paths)?;
-    columns.codes("direction", rows.iter().map(|row| (row.link % 2) as u8), &DIRECTIONS)?;
+    columns.codes("path", rows.iter().map(|row| usize::from(row.link / 2)), &names.links)?;
+    columns.codes("direction", rows.iter().map(|row| usize::from(row.link % 2)), &DIRECTIONS)?;
     columns.numbers("rate_bps", rows.iter().map(|row| row.rate_bps))?;
     columns.numbers("delay_ns", rows.iter().map(|row| row.delay.as_nanos()))?;
     columns.numbers("loss", rows.iter().map(|row| row.loss))?;
@@ -153,9 +158,11 @@ pub fn subflows<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::new(py);
     columns.numbers("time_ns", rows.iter().map(|row| row.at.as_nanos()))?;
-    columns.codes("flow", rows.iter().map(|row| row.flow as u8), &names.flows)?;
-    columns.codes("side", rows.iter().map(|row| u8::from(!row.vehicle)), &SIDES)?;
-    columns.codes("path", rows.iter().map(|row| row.path as u8), &names.paths)?;
+    columns.codes("flow", rows.iter().map(|row| usize::from(row.flow)), &names.flows)?;
+    let side = |row: &SubflowRow| names.side(usize::from(row.flow), row.end);
+    columns.codes("side", rows.iter().map(side), &names.sides)?;
+    let path = |row: &SubflowRow| names.path(usize::from(row.path));
+    columns.codes("path", rows.iter().map(path), &names.paths)?;
     columns.numbers("subflow", rows.iter().map(|row| row.subflow))?;
     columns.numbers("cwnd_bytes", rows.iter().map(|row| row.window))?;
     columns.numbers("ssthresh_bytes", rows.iter().map(|row| row.threshold))?;
@@ -179,16 +186,14 @@ pub fn decisions<'py>(
     let columns = Columns::new(py);
     let reasons: Vec<&str> = Reason::ALL.iter().map(|reason| reason.name()).collect();
     columns.numbers("time_ns", rows.iter().map(|row| row.at.as_nanos()))?;
-    columns.codes("flow", rows.iter().map(|row| row.flow as u8), &names.flows)?;
-    columns.codes("side", rows.iter().map(|row| u8::from(!row.vehicle)), &SIDES)?;
+    columns.codes("flow", rows.iter().map(|row| usize::from(row.flow)), &names.flows)?;
+    columns.codes("side", rows.iter().map(|row| usize::from(!row.vehicle)), &names.sides)?;
     columns.numbers("message", rows.iter().map(|row| row.message))?;
     columns.numbers("paths", rows.iter().map(|row| row.paths))?;
-    columns.codes("reason", rows.iter().map(|row| row.reason as u8), &reasons)?;
-    let waits_for = |row: &DecisionRow| {
-        let own = names.flow_paths.get(usize::from(row.flow))?.get(row.waits_for?.index())?;
-        u8::try_from(*own).ok()
-    };
-    let waits_for = rows.iter().map(|row| waits_for(row).unwrap_or(u8::MAX));
+    columns.codes("reason", rows.iter().map(|row| row.reason as usize), &reasons)?;
+    let waits_for =
+        |row: &DecisionRow| names.path_of(usize::from(row.flow), row.waits_for?.index());
+    let waits_for = rows.iter().map(|row| waits_for(row).unwrap_or(NONE));
     columns.codes("waits_for", waits_for, &names.paths)?;
     let until = |row: &DecisionRow| row.until.map_or(f64::NAN, Instant::as_secs_f64);
     columns.numbers("until_s", rows.iter().map(until))?;
@@ -204,14 +209,14 @@ pub fn packets<'py>(
     let columns = Columns::new(py);
     let kinds: Vec<&str> = PacketKind::ALL.iter().map(|kind| kind.name()).collect();
     let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.name()).collect();
-    columns.codes("path", rows.iter().map(|row| (row.link / 2) as u8), &names.paths)?;
-    columns.codes("direction", rows.iter().map(|row| (row.link % 2) as u8), &DIRECTIONS)?;
+    columns.codes("path", rows.iter().map(|row| usize::from(row.link / 2)), &names.links)?;
+    columns.codes("direction", rows.iter().map(|row| usize::from(row.link % 2)), &DIRECTIONS)?;
     columns.numbers("in_ns", rows.iter().map(|row| row.entered.as_nanos()))?;
     columns.numbers("out_ns", rows.iter().map(|row| row.left.as_nanos()))?;
     columns.numbers("bytes", rows.iter().map(|row| row.bytes))?;
-    columns.codes("flow", rows.iter().map(|row| row.flow as u8), &names.flows)?;
-    columns.codes("kind", rows.iter().map(|row| row.kind as u8), &kinds)?;
-    let cause = |row: &PacketRow| row.cause.map_or(u8::MAX, |cause| cause as u8);
+    columns.codes("flow", rows.iter().map(|row| usize::from(row.flow)), &names.flows)?;
+    columns.codes("kind", rows.iter().map(|row| row.kind as usize), &kinds)?;
+    let cause = |row: &PacketRow| row.cause.map_or(NONE, |cause| cause as usize);
     columns.codes("cause", rows.iter().map(cause), &causes)?;
     Ok(columns.dict)
 }

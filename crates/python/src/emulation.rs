@@ -61,6 +61,7 @@ impl Emulation {
         iperf3: bool,
     ) -> PyResult<Self> {
         let scenario = &scenario.scenario;
+        scenario.needs_two_hosts().map_err(bad_input)?;
         let mut record = record(&tables)?;
         let keeps_subflows = record.subflows;
         // Windows and round-trip times in it are the samples'.

@@ -1,5 +1,7 @@
 //! What a run leaves behind: statistics, and tables that Python takes out piece by piece.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use skybraid_host::record::{FlowRecord, Record};
@@ -15,16 +17,54 @@ use crate::statistics::FlowStats;
 pub struct Names {
     /// Scenario flows, then the answers of flows that are answered.
     pub flows: Vec<String>,
+    /// The name of the flow of the scenario that each belongs to.
+    pub groups: Vec<String>,
     /// Class of each flow.
     pub classes: Vec<u8>,
-    /// Paths of the scenario.
+    /// Links of the scenario.
+    pub links: Vec<String>,
+    /// Paths, each name once.
     pub paths: Vec<String>,
+    /// The name of each path of the setup, as a position in `paths`.
+    path_names: Vec<usize>,
+    /// The hosts, then each side of each proxy.
+    pub sides: Vec<String>,
+    /// For each flow, the position in `sides` of its first proxy's sides, and so on.
+    proxy_sides: Vec<Vec<usize>>,
     /// The deadline of each flow that has one: the shortest that a requirement names.
     pub deadlines: Vec<Option<Duration>>,
     /// End of the run.
     pub end: Instant,
-    /// For each flow, which path of the scenario each of its own paths is.
-    pub flow_paths: Vec<Vec<usize>>,
+    /// For each flow, which path of the setup each of its own paths is.
+    flow_paths: Vec<Vec<usize>>,
+}
+
+impl Names {
+    /// The name of a path of the setup, as a position in [`paths`](Self::paths).
+    pub fn path(&self, path: usize) -> usize {
+        self.path_names.get(path).copied().unwrap_or(usize::MAX)
+    }
+
+    /// The name of path number `own` of a flow.
+    pub fn path_of(&self, flow: usize, own: usize) -> Option<usize> {
+        Some(self.path(*self.flow_paths.get(flow)?.get(own)?))
+    }
+
+    /// The name of an end of a flow's connections, as a position in [`sides`](Self::sides).
+    pub fn side(&self, flow: usize, end: u8) -> usize {
+        let end = usize::from(end);
+        let Some(of_proxy) = end.checked_sub(columns::HOSTS.len()) else { return end };
+        let own = self.proxy_sides.get(flow).and_then(|sides| sides.get(of_proxy));
+        own.copied().unwrap_or(usize::MAX)
+    }
+}
+
+/// The position of `name` in `names`, where it is added if it is missing.
+fn position(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_string());
+        names.len() - 1
+    })
 }
 
 /// A run.
@@ -53,6 +93,23 @@ impl Run {
             .map(|index| if index < setup.flows.len() { index } else { of(index).unwrap_or(0) })
             .collect();
         let flow = |index: &usize| setup.flows.get(*index);
+        let mut places = BTreeMap::new();
+        let mut paths = Vec::new();
+        let path_names = setup.paths.iter().map(|path| {
+            *places.entry(path.name.as_str()).or_insert_with(|| {
+                paths.push(path.name.clone());
+                paths.len() - 1
+            })
+        });
+        let path_names = path_names.collect();
+        let mut sides = columns::HOSTS.map(String::from).to_vec();
+        let proxy_sides = setup.flows.iter().map(|flow| {
+            let names = flow.proxies.iter().flat_map(|proxy| {
+                ["upstream", "downstream"].map(|side| format!("{}.{side}", proxy.name))
+            });
+            names.map(|name| position(&mut sides, &name)).collect()
+        });
+        let proxy_sides = proxy_sides.collect();
         let names = Names {
             flows: origin
                 .iter()
@@ -63,13 +120,26 @@ impl Run {
                     Some(if answers { format!("{name}.answer") } else { name.clone() })
                 })
                 .collect(),
+            groups: origin
+                .iter()
+                .enumerate()
+                .filter_map(|(index, from)| {
+                    let group = &flow(from)?.group;
+                    let answers = index >= setup.flows.len();
+                    Some(if answers { format!("{group}.answer") } else { group.clone() })
+                })
+                .collect(),
             classes: origin.iter().filter_map(|from| Some(flow(from)?.class as u8)).collect(),
             deadlines: origin
                 .iter()
                 .filter_map(|from| Some(flow(from)?.judged_by.iter().min().copied()))
                 .collect(),
             end,
-            paths: setup.paths.iter().map(|path| path.name.clone()).collect(),
+            links: setup.links.iter().map(|link| link.name.clone()).collect(),
+            paths,
+            path_names,
+            sides,
+            proxy_sides,
             flow_paths: origin.iter().filter_map(|from| Some(flow(from)?.paths.clone())).collect(),
         };
         let active_s = origin
@@ -160,15 +230,34 @@ impl Run {
 
     /// Statistics of each flow.
     fn flow_stats(&self) -> Vec<FlowStats> {
-        let flows = self.names.flows.iter().zip(&self.outcome.flows);
+        let flows = self.names.flows.iter().zip(&self.names.groups).zip(&self.outcome.flows);
         flows
             .zip(self.names.flow_paths.iter().zip(&self.active_s))
-            .map(|((name, record), (paths, active_s))| {
-                let paths =
-                    paths.iter().filter_map(|path| self.names.paths.get(*path).cloned()).collect();
-                FlowStats::new(name.clone(), record.summary.clone(), paths, *active_s)
+            .map(|(((name, group), record), (paths, active_s))| {
+                let name_of = |path: &usize| self.names.paths.get(self.names.path(*path)).cloned();
+                let paths = paths.iter().filter_map(name_of).collect();
+                let (name, group) = (name.clone(), group.clone());
+                FlowStats::new(name, group, record.summary.clone(), paths, *active_s)
             })
             .collect()
+    }
+
+    /// Statistics of each flow of the scenario, those of several connections or vehicles together.
+    fn group_stats(&self) -> Vec<FlowStats> {
+        let mut groups: Vec<Vec<FlowStats>> = Vec::new();
+        let mut places = BTreeMap::new();
+        for flow in self.flow_stats() {
+            let place = *places.entry(flow.group().to_string()).or_insert(groups.len());
+            match groups.get_mut(place) {
+                Some(members) => members.push(flow),
+                None => groups.push(vec![flow]),
+            }
+        }
+        let together = |members: Vec<FlowStats>| match <[FlowStats; 1]>::try_from(members) {
+            Ok([single]) => Some(single),
+            Err(several) => FlowStats::pooled(&several),
+        };
+        groups.into_iter().filter_map(together).collect()
     }
 
     /// What each link carried and lost over the whole run.
@@ -176,7 +265,7 @@ impl Run {
         let list = PyList::empty(py);
         for (index, total) in self.outcome.link_totals.iter().enumerate() {
             let entry = PyDict::new(py);
-            entry.set_item("path", self.names.paths.get(index / 2))?;
+            entry.set_item("path", self.names.links.get(index / 2))?;
             entry.set_item("direction", columns::DIRECTIONS.get(index % 2))?;
             entry.set_item("delivered", total.delivered)?;
             entry.set_item("delivered_bytes", total.delivered_bytes)?;

@@ -7,11 +7,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use skybraid_link::Fate;
 use skybraid_runtime::capture::{Captures, Entry};
-use skybraid_scenario::Requirement;
+use skybraid_scenario::{Requirement, Route};
 use skybraid_sim::{Observer, PacketEvent};
 use skybraid_units::{Instant, Seed};
 
 use crate::algorithms::{self, Classes, Fault};
+use crate::columns;
 use crate::error::{Interrupted, bad_input, from_system};
 use crate::run::{Run, record};
 
@@ -67,17 +68,70 @@ impl Scenario {
         warnings
     }
 
+    /// The flows of the file; each may stand for several.
     fn flows(&self) -> Vec<String> {
-        self.scenario.flows.iter().map(|flow| flow.name.clone()).collect()
+        let mut groups: Vec<String> =
+            self.scenario.flows.iter().map(|flow| flow.group.clone()).collect();
+        groups.dedup();
+        groups
+    }
+
+    /// The nodes: name, kind, and the name of its group.
+    fn nodes(&self) -> Vec<(String, &'static str, String)> {
+        let nodes = self.scenario.nodes.iter();
+        nodes.map(|node| (node.name.clone(), node.kind.name(), node.group.clone())).collect()
+    }
+
+    /// The links: name, and the nodes that it joins.
+    fn links(&self) -> Vec<(String, String, String)> {
+        let name = |node: usize| {
+            self.scenario.nodes.get(node).map(|node| node.name.clone()).unwrap_or_default()
+        };
+        let links = self.scenario.links.iter();
+        links.map(|link| (link.name.clone(), name(link.ends[0]), name(link.ends[1]))).collect()
+    }
+
+    /// How each subflow travels in a run with the random streams of `seed`.
+    fn routes<'py>(&self, py: Python<'py>, seed: u64) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for found in self.scenario.routes(Seed(seed)) {
+            for ((route, ways), direction) in
+                found.routes.iter().zip(found.ways).zip(columns::DIRECTIONS)
+            {
+                let links = match route {
+                    Route::Fixed(hops) => Some(
+                        hops.iter()
+                            .filter_map(|hop| self.scenario.links.get(hop / 2))
+                            .map(|link| link.name.clone())
+                            .collect::<Vec<_>>(),
+                    ),
+                    Route::Spread { .. } => None,
+                };
+                let entry = PyDict::new(py);
+                let flow = self.scenario.flows.get(found.flow);
+                entry.set_item("flow", flow.map(|flow| flow.name.clone()))?;
+                entry.set_item("stretch", found.stretch)?;
+                entry.set_item("subflow", found.subflow)?;
+                entry.set_item("direction", direction)?;
+                entry.set_item("links", links)?;
+                entry.set_item("ways", ways)?;
+                list.append(entry)?;
+            }
+        }
+        Ok(list)
     }
 
     fn paths(&self) -> Vec<String> {
-        self.scenario.paths.iter().map(|path| path.name.clone()).collect()
+        self.scenario.links.iter().map(|link| link.name.clone()).collect()
     }
 
     fn requirements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
+        let mut told = BTreeSet::new();
         for flow in &self.scenario.flows {
+            if !told.insert(&flow.group) {
+                continue;
+            }
             for requirement in &flow.requirements {
                 let (metric, deadline_ms, target) = match requirement {
                     Requirement::Share { deadline, share } => {
@@ -89,7 +143,7 @@ impl Scenario {
                     Requirement::Goodput { rate } => ("goodput", None, rate.as_bps() as f64),
                 };
                 let entry = PyDict::new(py);
-                entry.set_item("flow", &flow.name)?;
+                entry.set_item("flow", &flow.group)?;
                 entry.set_item("metric", metric)?;
                 entry.set_item("deadline_ms", deadline_ms)?;
                 entry.set_item("target", target)?;
@@ -211,7 +265,7 @@ impl Observer for Watch {
                 Fate::Delivered { at } => Some(at),
                 Fate::Lost { .. } => None,
             },
-            path: event.path,
+            path: event.link,
             uplink: event.uplink,
             flow: event.flow,
             segment: event.segment,

@@ -14,6 +14,9 @@ use crate::error::bad_input;
 pub struct FlowStats {
     #[pyo3(get)]
     flow: String,
+    /// The flow of the scenario that it belongs to.
+    #[pyo3(get)]
+    group: String,
     summary: Summary,
     paths: Vec<String>,
     /// Time in which the flow wrote, over all runs.
@@ -21,8 +24,38 @@ pub struct FlowStats {
 }
 
 impl FlowStats {
-    pub fn new(flow: String, summary: Summary, paths: Vec<String>, active_s: f64) -> Self {
-        Self { flow, summary, paths, active_s }
+    pub fn new(
+        flow: String,
+        group: String,
+        summary: Summary,
+        paths: Vec<String>,
+        active_s: f64,
+    ) -> Self {
+        Self { flow, group, summary, paths, active_s }
+    }
+
+    /// The flows of a group as one: messages together, goodput the mean of the flows. Paths with the same
+    /// place in each flow count together, under the name that their links share.
+    pub fn pooled(members: &[Self]) -> Option<Self> {
+        let mut all = members.first()?.clone();
+        all.flow.clone_from(&all.group);
+        for member in members.iter().skip(1) {
+            all.summary.merge(&member.summary);
+            all.active_s += member.active_s;
+        }
+        let shared = |path: &String| path.split('.').next().unwrap_or_default().to_string();
+        let shared: Vec<String> = all.paths.iter().map(shared).collect();
+        let twins = |name: &String| shared.iter().filter(|other| *other == name).count() > 1;
+        let numbered = shared.iter().enumerate().map(|(place, name)| {
+            if twins(name) { format!("{name}-{}", place + 1) } else { name.clone() }
+        });
+        all.paths = numbered.collect();
+        Some(all)
+    }
+
+    /// The flow of the scenario that it belongs to.
+    pub fn group(&self) -> &str {
+        &self.group
     }
 
     fn by_path(&self, counts: &[u64]) -> BTreeMap<String, f64> {

@@ -10,7 +10,7 @@ use std::time::Duration as StdDuration;
 
 use serde_json::{Map, Value};
 use skybraid_host::record::Outcome;
-use skybraid_host::{FlowSetup, PathSetup, Setup};
+use skybraid_host::{FlowSetup, LinkSetup, Setup};
 use skybraid_link::{Direction, Link, LinkConfig, QueueConfig, RateSource};
 use skybraid_scenario::Testbed as Around;
 use skybraid_transport::Protocol;
@@ -268,9 +268,9 @@ impl Emulation {
             flow.transport.protocol == Protocol::Mptcp && carried.connection.is_some()
         });
         let crossed = |flow: &FlowSetup| {
-            let paths = flow.paths.iter().filter_map(|path| self.setup.paths.get(*path));
+            let paths = flow.paths.iter().filter_map(|path| self.setup.links.get(*path));
             let proxied =
-                |path: &&PathSetup| self.proxies.iter().any(|it| it.between.contains(&path.name));
+                |path: &&LinkSetup| self.proxies.iter().any(|it| it.between.contains(&path.name));
             let named = paths.filter(proxied).map(|path| multipath_warning(&flow.name, &path.name));
             named.collect::<Vec<_>>()
         };
@@ -295,7 +295,7 @@ impl Emulation {
     /// Adds what the forwarder recorded of the scenario's paths up to the run's end; other lanes are left
     /// out.
     fn add_links(&self, outcome: &mut Outcome, forwarded: &mut Forwarded, end: Instant) {
-        let links = 2 * self.setup.paths.len();
+        let links = 2 * self.setup.links.len();
         let ours = |link: u16| usize::from(link) < links;
         outcome.links = std::mem::take(&mut forwarded.links);
         outcome.links.retain(|row| ours(row.link) && row.at <= end);
@@ -334,9 +334,9 @@ impl Work {
 
 /// Which nodes there are and how they are joined.
 fn plan(setup: &Setup, around: &Around) -> Plan {
-    let mtu = |path: &PathSetup| path.uplink.mtu.max(path.downlink.mtu).get() as u32;
+    let mtu = |path: &LinkSetup| path.uplink.mtu.max(path.downlink.mtu).get() as u32;
     let paths: Vec<(&str, u32)> =
-        setup.paths.iter().map(|path| (path.name.as_str(), mtu(path))).collect();
+        setup.links.iter().map(|path| (path.name.as_str(), mtu(path))).collect();
     let mut plan = match around.server {
         None => Plan::direct(&paths),
         Some(_) => {
@@ -344,7 +344,7 @@ fn plan(setup: &Setup, around: &Around) -> Plan {
             Plan::behind_gateway(&paths).with_server_segment(widest)
         }
     };
-    for (path, around) in setup.paths.iter().zip(&around.paths) {
+    for (path, around) in setup.links.iter().zip(&around.paths) {
         let (vehicle, ground) = (around.proxy.vehicle.is_some(), around.proxy.ground.is_some());
         if vehicle || ground {
             plan = plan.with_proxies(&path.name, vehicle, ground);
@@ -383,7 +383,7 @@ fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<
 /// Starts the proxies of every path.
 fn proxies(setup: &Setup, around: &Around, testbed: &Testbed) -> io::Result<Vec<ProxyNode>> {
     let mut started = Vec::new();
-    for (path, around) in setup.paths.iter().zip(&around.paths) {
+    for (path, around) in setup.links.iter().zip(&around.paths) {
         let name = &path.name;
         let sides = [
             (around.proxy.vehicle, format!("{name}-vp"), [format!("{name}.a"), name.clone()]),
@@ -403,7 +403,7 @@ fn proxies(setup: &Setup, around: &Around, testbed: &Testbed) -> io::Result<Vec<
 #[derive(Default)]
 struct Stretch<'a> {
     before: Duration,
-    link: Option<&'a PathSetup>,
+    link: Option<&'a LinkSetup>,
     after: Duration,
 }
 
@@ -411,7 +411,7 @@ struct Stretch<'a> {
 /// between, or what is between a proxy or the gateway and its host.
 fn stretch<'a>(name: &str, setup: &'a Setup, around: &Around) -> Stretch<'a> {
     let find = |name: &str| {
-        let mut paths = setup.paths.iter().zip(&around.paths);
+        let mut paths = setup.links.iter().zip(&around.paths);
         paths.find(|(path, _)| path.name == name)
     };
     if let Some((path, around)) = find(name) {

@@ -1,10 +1,11 @@
 //! What a transport must not be, and what is allowed but probably not meant.
 
-use skybraid_link::{DelayConfig, Shape};
+use skybraid_host::{Host, PathSetup, Route, Setup};
+use skybraid_link::{DelayConfig, Direction, Shape};
 use skybraid_transport::{PathSet, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration};
 
-use crate::{Flow, Path};
+use crate::{Flow, Link, Node};
 
 /// A key below `transport` and what is wrong with it.
 type Wrong = (String, String);
@@ -35,34 +36,31 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Checks that a transport can do with the paths that it uses. `used` are positions in `paths`.
+/// Checks that a transport can do with so many paths, which are called `names` where they have one.
 pub(crate) fn use_of_paths(
     config: &TransportConfig,
-    used: &[usize],
-    paths: &[Path],
+    count: usize,
+    names: &[&str],
 ) -> Result<(), Wrong> {
-    if used.len() > PathSet::CAPACITY {
-        let (count, most) = (used.len(), PathSet::CAPACITY);
+    if count > PathSet::CAPACITY {
+        let most = PathSet::CAPACITY;
         return Err(("paths".to_string(), format!("found {count} paths, expected at most {most}")));
     }
-    if config.protocol.is_single_path() && used.len() > 1 {
-        let names: Vec<&str> =
-            used.iter().filter_map(|index| paths.get(*index)).map(|it| it.name.as_str()).collect();
+    if config.protocol.is_single_path() && count > 1 {
         let others = match config.protocol {
             Protocol::Tcp => "`mptcp` or `parallel_tcp`",
             _ => "`mp_dccp`",
         };
         let problem = format!(
-            "{} uses one path, found {} ({}); name one with `paths`, or use protocol {others}",
+            "{} uses one path, found {count} ({}); name one with `paths`, or use protocol {others}",
             config.protocol.name(),
-            used.len(),
             names.join(", "),
         );
         return Err(("paths".to_string(), problem));
     }
     for (key, position) in config.scheduler.positions() {
-        if usize::from(position) >= used.len() {
-            let last = used.len().saturating_sub(1);
+        if usize::from(position) >= count {
+            let last = count.saturating_sub(1);
             let problem = format!("found path {position}, expected a position from 0 to {last}");
             return Err((format!("scheduler.{key}"), problem));
         }
@@ -70,37 +68,68 @@ pub(crate) fn use_of_paths(
     Ok(())
 }
 
-/// What is allowed but probably not meant: deadlines that no packet can keep.
-pub(crate) fn warnings(paths: &[Path], flows: &[Flow]) -> Vec<String> {
+/// What is allowed but probably not meant: nodes that nothing reaches, deadlines that no packet can
+/// keep. `setup` has the routes of the flows.
+pub(crate) fn warnings(
+    nodes: &[Node],
+    links: &[Link],
+    flows: &[Flow],
+    setup: &Setup,
+) -> Vec<String> {
     let mut warnings = Vec::new();
-    for flow in flows {
+    for (number, node) in nodes.iter().enumerate() {
+        if !links.iter().any(|link| link.ends.contains(&number)) {
+            warnings.push(format!("node.{}: no link leads to it", node.name));
+        }
+    }
+    let mut told: Vec<&str> = Vec::new();
+    for (flow, setup_flow) in flows.iter().zip(&setup.flows) {
         let Some(deadline) = flow.deadline else { continue };
-        let used = flow.paths.iter().filter_map(|index| paths.get(*index));
-        let delays: Option<Vec<Duration>> = used.map(|path| constant_delay(path, flow)).collect();
-        let Some(least) = delays.and_then(|delays| delays.into_iter().min()) else { continue };
-        if deadline < least {
+        let split = setup_flow.proxies.iter().map(|proxy| proxy.paths.as_slice());
+        let stretches = core::iter::once(setup_flow.paths.as_slice()).chain(split);
+        let least = stretches.map(|paths| {
+            let paths = paths.iter().filter_map(|path| setup.paths.get(*path));
+            let delays: Option<Vec<Duration>> =
+                paths.map(|path| constant_delay(path, links, flow.from)).collect();
+            delays.and_then(|delays| delays.into_iter().min())
+        });
+        let Some(least) = least.collect::<Option<Vec<Duration>>>() else { continue };
+        let least = least.into_iter().fold(Duration::ZERO, |sum, delay| sum + delay);
+        if deadline < least && !told.contains(&flow.group.as_str()) {
+            told.push(&flow.group);
             warnings.push(format!(
                 "flow.{}.require: no message can arrive within {deadline}, since every path delays \
                  it by {least} or more",
-                flow.name
+                flow.group
             ));
         }
     }
     warnings
 }
 
-/// The propagation delay of a flow's direction, if it is always the same.
-fn constant_delay(path: &Path, flow: &Flow) -> Option<Duration> {
-    let direction = path.config.direction(flow.from.sends());
-    if !direction.changes.is_empty() {
-        return None;
+/// The propagation delay of a path in the direction of what `from` sends, if it is always the same.
+fn constant_delay(path: &PathSetup, links: &[Link], from: Host) -> Option<Duration> {
+    let route = match from {
+        Host::Vehicle => &path.uplink,
+        Host::Ground => &path.downlink,
+    };
+    let Route::Fixed(hops) = route else { return None };
+    let mut sum = Duration::ZERO;
+    for hop in hops {
+        let link = links.get(hop / 2)?;
+        let direction = if hop.is_multiple_of(2) { Direction::Uplink } else { Direction::Downlink };
+        let direction = link.config.direction(direction);
+        if !direction.changes.is_empty() {
+            return None;
+        }
+        sum += match &direction.delay {
+            None => Duration::ZERO,
+            Some(DelayConfig::Distribution(delay)) => match delay.shape {
+                Shape::Fixed(span) => span + delay.plus,
+                _ => return None,
+            },
+            Some(_) => return None,
+        };
     }
-    match &direction.delay {
-        None => Some(Duration::ZERO),
-        Some(DelayConfig::Distribution(delay)) => match delay.shape {
-            Shape::Fixed(span) => Some(span + delay.plus),
-            _ => None,
-        },
-        Some(_) => None,
-    }
+    Some(sum)
 }

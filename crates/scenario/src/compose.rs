@@ -3,23 +3,24 @@
 use std::path::Path as FilePath;
 
 use serde::Deserialize;
+use skybraid_host::record::Record;
 use skybraid_link::{ChangeConfig, Direction, PathConfig, presets};
-use skybraid_traffic::TrafficError;
-use skybraid_transport::{Class, PathInfo, TransportConfig};
+use skybraid_transport::PathInfo;
 use skybraid_units::{Duration, Instant, Seed};
 
 use crate::file::{
-    EventFile, FlowFile, Named, OneOrMany, PathEvent, RequirementFile, ScenarioFile, TestbedFile,
+    EventFile, LinkFile, Named, NodeFile, PathEvent, RouteFile, RoutingFile, ScenarioFile,
+    TestbedFile,
 };
+use crate::flows::Flows;
 use crate::inputs::Inputs;
 use crate::key::{KeyPath, is_name};
+use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
+use crate::routing::Subflow;
+use crate::setup::stretches;
 use crate::text::ScenarioText;
 use crate::wording::unknown;
-use crate::{Flow, Path, Requirement, Scenario, ScenarioError, Surroundings, Testbed};
-use crate::{checks, connections};
-
-/// An application writes a message at most this many times.
-const MOST_COPIES: u8 = 8;
+use crate::{Link, Routing, Scenario, ScenarioError, Surroundings, Testbed, checks, connections};
 
 /// See [`Scenario::parse`].
 pub(crate) fn scenario(
@@ -38,9 +39,15 @@ pub(crate) fn scenario(
         inputs: Inputs::new(&text, folder, Some(read.duration)),
         text: &text,
         duration: read.duration,
-        paths: Vec::new(),
+        of_paths: read.link.0.is_empty(),
+        nodes: Vec::new(),
+        links: Vec::new(),
     };
-    composer.paths(read.path)?;
+    if composer.of_paths {
+        composer.paths(read.path, &read.node)?;
+    } else {
+        composer.network(read.path, read.node, read.link)?;
+    }
     let mut flow_events = Vec::new();
     for (index, mut event) in read.event.into_iter().enumerate() {
         let key = KeyPath::dotted("event").index(index);
@@ -49,34 +56,64 @@ pub(crate) fn scenario(
         composer.event(event, of_flows.0.is_empty(), &key)?;
         flow_events.extend(of_flows.0.into_iter().map(|(name, it)| (at, name, it, key.clone())));
     }
-    let paths = composer.finish_paths()?;
-    let flows = composer.flows(read.flow, &paths)?;
+    let routing = composer.routing(read.routing, &read.route)?;
+    let links = composer.finish_links()?;
+    let of_flows = Flows {
+        text: &text,
+        duration: read.duration,
+        nodes: &composer.nodes,
+        links: &links,
+        of_paths: composer.of_paths,
+    };
+    let flows = of_flows.read(read.flow)?;
     let mut address_changes = Vec::new();
     for (at, name, event, key) in flow_events {
         let key = key.key("flow").key(&name);
-        let changes = connections::address_changes(at, &name, &event, &flows, &paths)
+        let changes = connections::address_changes(at, &name, &event, &flows, &links)
             .map_err(|(below, problem)| text.wrong(&key.below(below), problem))?;
         address_changes.extend(changes);
     }
     address_changes.sort_by_key(|change| change.at);
     let testbed = composer.testbed(read.testbed)?;
-    let inputs = composer.inputs.inputs;
     let name = read.name.unwrap_or_else(|| {
         file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
     });
-    Ok(Scenario {
+    let mut scenario = Scenario {
         name,
         duration: read.duration,
         seed: Seed(read.seed),
-        warnings: checks::warnings(&paths, &flows),
+        warnings: Vec::new(),
         testbed,
         file: file.display().to_string(),
-        paths,
+        inputs: composer.inputs.inputs,
+        nodes: composer.nodes,
+        links,
+        routing,
         flows,
         address_changes,
-        inputs,
         toml: text.effective().to_string(),
-    })
+    };
+    check_routes(&scenario, &text)?;
+    let setup = scenario.setup(scenario.seed, Record::default());
+    scenario.warnings = checks::warnings(&scenario.nodes, &scenario.links, &scenario.flows, &setup);
+    Ok(scenario)
+}
+
+/// Checks that every packet of every flow arrives.
+fn check_routes(scenario: &Scenario, text: &ScenarioText) -> Result<(), ScenarioError> {
+    let mut router = scenario.router();
+    for flow in &scenario.flows {
+        for (opener, other, interfaces) in stretches(flow) {
+            for (number, interface) in interfaces.iter().enumerate() {
+                let (interface, connection) = (*interface, flow.name.as_str());
+                let subflow = Subflow { opener, other, interface, connection, number };
+                router
+                    .check(&subflow)
+                    .map_err(|problem| text.wrong(&table("flow", &flow.group), problem))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads a single path: the keys of a path's table as TOML, with its preset filled in and its traces
@@ -87,7 +124,7 @@ pub(crate) fn scenario(
 pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioError> {
     let text = ScenarioText::parse(text, FilePath::new("path"), &[])?;
     let top = KeyPath::default();
-    let mut config = with_preset(&text, text.read()?, &top)?;
+    let mut config = with_preset(&text, text.read::<LinkFile>()?.into_path(), &top)?;
     Inputs::new(&text, folder, None).load_path(&mut config, &top)?;
     Ok(config)
 }
@@ -116,23 +153,97 @@ struct Composer<'a> {
     text: &'a ScenarioText,
     inputs: Inputs<'a>,
     duration: Duration,
-    paths: Vec<(String, PathConfig)>,
+    /// The scenario has paths between two hosts, not a network.
+    of_paths: bool,
+    nodes: Vec<Node>,
+    links: Vec<Wiring>,
 }
 
 impl Composer<'_> {
-    fn paths(&mut self, read: Named<PathConfig>) -> Result<(), ScenarioError> {
+    /// Paths between a vehicle and a ground.
+    fn paths(
+        &mut self,
+        read: Named<LinkFile>,
+        nodes: &Named<NodeFile>,
+    ) -> Result<(), ScenarioError> {
+        if let Some((name, _)) = nodes.0.iter().find(|(name, _)| !HOSTS.contains(&name.as_str())) {
+            let problem = "found a node but no link, expected at least one table `[link.NAME]`";
+            return Err(self.text.wrong(&table("node", name), problem.to_string()));
+        }
         if read.0.is_empty() {
             let problem = "found no path, expected at least one table `[path.NAME]`".to_string();
             return Err(self.text.wrong(&KeyPath::dotted("path"), problem));
         }
-        for (name, config) in read.0 {
-            let key = KeyPath::dotted("path").key(&name);
+        self.nodes = two_hosts();
+        for (name, path) in read.0 {
+            let key = table("path", &name);
             self.check_name(&name, &key)?;
-            let mut config = with_preset(self.text, config, &key)?;
-            self.inputs.load_path(&mut config, &key)?;
-            self.paths.push((name, config));
+            let of_links = [
+                ("from", path.from.is_some()),
+                ("to", path.to.is_some()),
+                ("weight", path.weight.is_some()),
+            ];
+            if let Some((below, _)) = of_links.into_iter().find(|(_, given)| *given) {
+                let problem =
+                    "a path joins vehicle and ground; expected this key in `[link.NAME]` only";
+                return Err(self.text.wrong(&key.key(below), problem.to_string()));
+            }
+            let config = self.config(path.into_path(), &key)?;
+            let group = name.clone();
+            self.links.push(Wiring { name, group, ends: [0, 1], weight: 1, config });
         }
         Ok(())
+    }
+
+    /// Nodes and the links between them.
+    fn network(
+        &mut self,
+        paths: Named<LinkFile>,
+        nodes: Named<NodeFile>,
+        links: Named<LinkFile>,
+    ) -> Result<(), ScenarioError> {
+        if let Some((name, _)) = paths.0.first() {
+            let problem = "found paths and links, expected either; a network has links only";
+            return Err(self.text.wrong(&table("path", name), problem.to_string()));
+        }
+        for (name, node) in nodes.0 {
+            let key = table("node", &name);
+            self.check_name(&name, &key)?;
+            let members = network::members(&name, &node)
+                .map_err(|(below, problem)| self.text.wrong(&key.key(below), problem))?;
+            let taken = |node: &&Node| self.nodes.iter().any(|known| known.name == node.name);
+            if let Some(twin) = members.iter().find(taken) {
+                let problem = format!("found two nodes called `{}`", twin.name);
+                return Err(self.text.wrong(&key, problem));
+            }
+            self.nodes.extend(members);
+        }
+        for (name, mut link) in links.0 {
+            let key = table("link", &name);
+            self.check_name(&name, &key)?;
+            let (from, to, weight) = (link.from.take(), link.to.take(), link.weight);
+            let config = self.config(link.into_path(), &key)?;
+            let wirings = network::wirings(&name, [&from, &to], weight, &config, &self.nodes)
+                .map_err(|(below, problem)| self.text.wrong(&key.key(below), problem))?;
+            self.links.extend(wirings);
+        }
+        Ok(())
+    }
+
+    /// The keys of a path or link with what its preset fills in and its traces.
+    fn config(&mut self, own: PathConfig, key: &KeyPath) -> Result<PathConfig, ScenarioError> {
+        let mut config = with_preset(self.text, own, key)?;
+        self.inputs.load_path(&mut config, key)?;
+        Ok(config)
+    }
+
+    fn routing(&self, read: RoutingFile, routes: &[RouteFile]) -> Result<Routing, ScenarioError> {
+        let fixed = routes.iter().enumerate().map(|(index, route)| {
+            network::static_route(route, &self.nodes, &self.links).map_err(|(below, problem)| {
+                self.text.wrong(&KeyPath::dotted("route").index(index).key(below), problem)
+            })
+        });
+        Ok(Routing { by: read.by, ecmp: read.ecmp, fixed: fixed.collect::<Result<_, _>>()? })
     }
 
     fn check_name(&self, name: &str, key: &KeyPath) -> Result<(), ScenarioError> {
@@ -161,23 +272,35 @@ impl Composer<'_> {
                            or `path.NAME.uplink.rate = \"5Mbit/s\"`";
             self.text.wrong(key, problem.to_string())
         };
-        if read.path.0.is_empty() && must_change_a_path {
+        if read.path.0.is_empty() && read.link.0.is_empty() && must_change_a_path {
             return Err(without_effect(key));
         }
-        for (name, event) in read.path.0 {
-            let key = key.key("path").key(&name);
-            let Some(index) = self.paths.iter().position(|(known, _)| *known == name) else {
-                return Err(self.unknown_path(&name, &key));
-            };
-            if !self.path_event(read.at, event, index, &key)? {
-                return Err(without_effect(&key));
+        let of_paths = read.path.0.into_iter().map(|(name, event)| ("path", name, event));
+        let of_links = read.link.0.into_iter().map(|(name, event)| ("link", name, event));
+        for (kind, name, event) in of_paths.chain(of_links) {
+            let key = key.key(kind).key(&name);
+            if (kind == "path") != self.of_paths {
+                let other = if self.of_paths { "path" } else { "link" };
+                let problem = format!("found `{kind}`, expected `{other}`, as in the scenario");
+                return Err(self.text.wrong(&key, problem));
+            }
+            let named = |link: &Wiring| link.name == name || link.group == name;
+            let all = self.links.iter().enumerate().filter(|(_, link)| named(link));
+            let found: Vec<usize> = all.map(|(index, _)| index).collect();
+            if found.is_empty() {
+                return Err(self.unknown_link(&name, &key));
+            }
+            for index in found {
+                if !self.link_event(read.at, event.clone(), index, &key)? {
+                    return Err(without_effect(&key));
+                }
             }
         }
         Ok(())
     }
 
-    /// Applies what an event does to one path. Answers whether it does anything.
-    fn path_event(
+    /// Applies what an event does to one path or link. Answers whether it does anything.
+    fn link_event(
         &mut self,
         at: Duration,
         event: PathEvent,
@@ -185,7 +308,7 @@ impl Composer<'_> {
         key: &KeyPath,
     ) -> Result<bool, ScenarioError> {
         let text = self.text;
-        let Some((_, path)) = self.paths.get_mut(index) else { return Ok(false) };
+        let Some(Wiring { config: path, .. }) = self.links.get_mut(index) else { return Ok(false) };
         let mut effective = false;
         if let Some(length) = event.down {
             if !length.is_positive() {
@@ -218,28 +341,32 @@ impl Composer<'_> {
         Ok(effective)
     }
 
-    fn unknown_path(&self, name: &str, key: &KeyPath) -> ScenarioError {
-        let known: Vec<&str> = self.paths.iter().map(|(name, _)| name.as_str()).collect();
-        self.text.wrong(key, unknown("path", name, &known))
+    fn unknown_link(&self, name: &str, key: &KeyPath) -> ScenarioError {
+        let mut known: Vec<&str> = self.links.iter().map(|link| link.group.as_str()).collect();
+        known.dedup();
+        let what = if self.of_paths { "path" } else { "link" };
+        self.text.wrong(key, unknown(what, name, &known))
     }
 
     fn testbed(&self, read: TestbedFile) -> Result<Testbed, ScenarioError> {
         let top = KeyPath::dotted("testbed");
-        let mut paths = vec![Surroundings::default(); self.paths.len()];
+        let mut paths = vec![Surroundings::default(); self.links.len()];
         for (name, around) in read.path.0 {
             let key = top.key("path").key(&name);
-            let index = self.paths.iter().position(|(known, _)| *known == name);
+            let index = self.links.iter().position(|link| link.name == name);
             match index.and_then(|index| paths.get_mut(index)) {
                 Some(place) => *place = around,
-                None => return Err(self.unknown_path(&name, &key)),
+                None => return Err(self.unknown_link(&name, &key)),
             }
         }
         Ok(Testbed { server: read.server, paths })
     }
 
-    fn finish_paths(&self) -> Result<Vec<Path>, ScenarioError> {
-        let finish = |(name, config): &(String, PathConfig)| {
-            let key = KeyPath::dotted("path").key(name);
+    fn finish_links(&self) -> Result<Vec<Link>, ScenarioError> {
+        let kind = if self.of_paths { "path" } else { "link" };
+        let finish = |wiring: &Wiring| {
+            let Wiring { name, group, ends, weight, config } = wiring;
+            let key = table(kind, group);
             let link = |direction| {
                 config
                     .link(direction)
@@ -257,135 +384,10 @@ impl Composer<'_> {
                 backup: config.backup.unwrap_or(false),
                 priority,
             };
-            Ok(Path { name: name.clone(), config: config.clone(), uplink, downlink, info })
+            let (name, group, config) = (name.clone(), group.clone(), config.clone());
+            Ok(Link { name, group, ends: *ends, weight: *weight, config, uplink, downlink, info })
         };
-        self.paths.iter().map(finish).collect()
-    }
-
-    fn flows(&self, read: Named<FlowFile>, paths: &[Path]) -> Result<Vec<Flow>, ScenarioError> {
-        let riders: Vec<_> =
-            read.0.iter().map(|(name, it)| (name.clone(), it.with.clone())).collect();
-        let flow = |(name, flow)| self.flow(name, flow, paths);
-        let mut flows = read.0.into_iter().map(flow).collect::<Result<Vec<Flow>, _>>()?;
-        for (index, (name, with)) in riders.into_iter().enumerate() {
-            let Some(with) = with else { continue };
-            connections::ride(&mut flows, index, &with).map_err(|problem| {
-                self.text.wrong(&KeyPath::dotted("flow").key(&name).key("with"), problem)
-            })?;
-        }
-        Ok(flows)
-    }
-
-    fn flow(&self, name: String, read: FlowFile, paths: &[Path]) -> Result<Flow, ScenarioError> {
-        let key = KeyPath::dotted("flow").key(&name);
-        let wrong = |keys: &str, problem: String| Err(self.text.wrong(&key.below(keys), problem));
-        self.check_name(&name, &key)?;
-        match read.traffic.check() {
-            Ok(()) => {}
-            Err(TrafficError::Zero { key }) => {
-                return wrong(&format!("traffic.{key}"), "expected above zero".into());
-            }
-            Err(TrafficError::TooLarge { key }) => {
-                return wrong(&format!("traffic.{key}"), "expected less than 4GB".into());
-            }
-        }
-        if read.start >= self.duration {
-            let (start, end) = (read.start, self.duration);
-            let problem = format!("found {start}, expected before the end of the run of {end}");
-            return wrong("start", problem);
-        }
-        let stop = read.stop.unwrap_or(self.duration);
-        if stop <= read.start {
-            let start = read.start;
-            return wrong("stop", format!("found {stop}, expected later than `start` {start}"));
-        }
-        let copies = read.copies.unwrap_or(1);
-        let Some(copies) = u8::try_from(copies).ok().filter(|it| (1..=MOST_COPIES).contains(it))
-        else {
-            return wrong("copies", format!("found {copies}, expected 1 to {MOST_COPIES}"));
-        };
-        if read.transport.is_some() && read.with.is_some() {
-            let problem = "a flow that rides `with` another takes that one's transport; found both";
-            return wrong("transport", problem.to_string());
-        }
-        let transport = read.transport.unwrap_or_default();
-        if let Err((keys, problem)) = checks::transport(&transport) {
-            return wrong(&format!("transport.{keys}"), problem);
-        }
-        let used = self.paths_of(&transport, &key.key("transport"))?;
-        if let Err((keys, problem)) = checks::use_of_paths(&transport, &used, paths) {
-            return wrong(&format!("transport.{keys}"), problem);
-        }
-        let requirements = self.requirements(read.require, &key.key("require"))?;
-        let deadlines = requirements.iter().filter_map(|requirement| match requirement {
-            Requirement::Share { deadline, .. } => *deadline,
-            _ => None,
-        });
-        let deadline = deadlines.min();
-        let class = read.class.unwrap_or_else(|| {
-            Class::ALL.into_iter().find(|class| class.name() == name).unwrap_or_default()
-        });
-        Ok(Flow {
-            name,
-            from: read.from,
-            class,
-            start: Instant::ZERO + read.start,
-            stop: Instant::ZERO + stop.min(self.duration),
-            traffic: read.traffic,
-            transport,
-            paths: used,
-            deadline,
-            requirements,
-            rides_with: None,
-            copies,
-        })
-    }
-
-    /// The positions of the paths that a transport names; all paths where it names none.
-    fn paths_of(
-        &self,
-        transport: &TransportConfig,
-        key: &KeyPath,
-    ) -> Result<Vec<usize>, ScenarioError> {
-        let key = key.key("paths");
-        let Some(names) = &transport.paths else { return Ok((0..self.paths.len()).collect()) };
-        if names.is_empty() {
-            let problem = "found an empty list, expected at least one path".to_string();
-            return Err(self.text.wrong(&key, problem));
-        }
-        let mut used = Vec::new();
-        for (place, name) in names.iter().enumerate() {
-            let key = key.index(place);
-            let Some(index) = self.paths.iter().position(|(known, _)| known == name) else {
-                return Err(self.unknown_path(name, &key));
-            };
-            if used.contains(&index) {
-                return Err(self.text.wrong(&key, format!("`{name}` is named twice")));
-            }
-            used.push(index);
-        }
-        Ok(used)
-    }
-
-    fn requirements(
-        &self,
-        read: OneOrMany<RequirementFile>,
-        key: &KeyPath,
-    ) -> Result<Vec<Requirement>, ScenarioError> {
-        let tables = match read {
-            OneOrMany::One(table) => vec![(key.clone(), table)],
-            OneOrMany::Many(tables) => {
-                let keyed = |(index, table)| (key.index(index), table);
-                tables.into_iter().enumerate().map(keyed).collect()
-            }
-        };
-        let mut found = Vec::new();
-        for (key, table) in tables {
-            let some = requirements_of(&table)
-                .map_err(|(below, problem)| self.text.wrong(&key.below(below), problem))?;
-            found.extend(some);
-        }
-        Ok(found)
+        self.links.iter().map(finish).collect()
     }
 }
 
@@ -395,41 +397,4 @@ fn check_change(change: &ChangeConfig) -> Result<(), String> {
         ChangeConfig::Delay(delay) => delay.resolve().map(drop),
         ChangeConfig::Loss(losses) => losses.0.iter().try_for_each(|it| it.resolve().map(drop)),
     }
-}
-
-/// What a table of `require` asks for; or the key at fault and what is wrong with it.
-fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'static str, String)> {
-    let mut found = Vec::new();
-    let above_zero = |key, positive: bool| {
-        if positive { Ok(()) } else { Err((key, "expected above zero".to_string())) }
-    };
-    let alone = |key, other: &str| Err((key, format!("expected together with {other}")));
-    match (table.deadline, table.share) {
-        (Some(_), None) => return alone("deadline", "`share`, for example \"99.9%\""),
-        (deadline, Some(share)) => {
-            above_zero("deadline", deadline.is_none_or(Duration::is_positive))?;
-            above_zero("share", share.ratio() > 0.0)?;
-            found.push(Requirement::Share { deadline, share });
-        }
-        (None, None) => {}
-    }
-    match (table.delay, table.percentile) {
-        (Some(_), None) => return alone("delay", "`percentile`, for example \"95%\""),
-        (None, Some(_)) => return alone("percentile", "`delay`, for example \"100ms\""),
-        (Some(delay), Some(percentile)) => {
-            above_zero("delay", delay.is_positive())?;
-            above_zero("percentile", percentile.ratio() > 0.0)?;
-            found.push(Requirement::Delay { percentile, delay });
-        }
-        (None, None) => {}
-    }
-    if let Some(rate) = table.goodput {
-        above_zero("goodput", rate.as_bps() > 0)?;
-        found.push(Requirement::Goodput { rate });
-    }
-    if found.is_empty() {
-        let expected = "expected `deadline` and `share`, `delay` and `percentile`, or `goodput`";
-        return Err(("", expected.to_string()));
-    }
-    Ok(found)
 }

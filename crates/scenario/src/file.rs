@@ -5,12 +5,17 @@ use std::marker::PhantomData;
 
 use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer};
-use skybraid_link::{ChangeConfig, DelayConfig, Losses, PathConfig, RateConfig};
+use skybraid_link::{
+    ChangeConfig, DelayConfig, DirectionConfig, DrxConfig, HandoverConfig, HarqConfig, Losses,
+    PathConfig, QueueConfig, RateConfig, ReconfigurationConfig, Switch,
+};
 use skybraid_traffic::TrafficConfig;
+use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
-use skybraid_units::{Duration, Probability, Rate};
+use skybraid_units::{Bytes, Duration, Probability, Rate};
 
-use crate::{Host, Server, Surroundings};
+use crate::network::{Ecmp, Metric, NodeKind};
+use crate::{Server, Surroundings};
 
 /// The whole file.
 #[derive(Deserialize)]
@@ -21,7 +26,15 @@ pub(crate) struct ScenarioFile {
     #[serde(default = "first_seed")]
     pub seed: u64,
     #[serde(default)]
-    pub path: Named<PathConfig>,
+    pub path: Named<LinkFile>,
+    #[serde(default)]
+    pub node: Named<NodeFile>,
+    #[serde(default)]
+    pub link: Named<LinkFile>,
+    #[serde(default)]
+    pub routing: RoutingFile,
+    #[serde(default)]
+    pub route: Vec<RouteFile>,
     #[serde(default)]
     pub flow: Named<FlowFile>,
     #[serde(default)]
@@ -32,6 +45,108 @@ pub(crate) struct ScenarioFile {
 
 const fn first_seed() -> u64 {
     1
+}
+
+/// `[node.NAME]`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct NodeFile {
+    pub kind: Option<NodeKind>,
+    /// How many there are of the kind; one without a number unless said.
+    pub count: Option<u32>,
+    /// Whether packets for others pass through; routers do unless said.
+    pub forwards: Option<bool>,
+}
+
+/// `[path.NAME]` and `[link.NAME]`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LinkFile {
+    /// The nodes that it joins; of `[link.NAME]` only, and required there.
+    pub from: Option<String>,
+    pub to: Option<String>,
+    /// What shortest paths add up; of `[link.NAME]` only.
+    pub weight: Option<u32>,
+    pub preset: Option<String>,
+    pub mtu: Option<Bytes>,
+    pub cost: Option<u32>,
+    pub backup: Option<bool>,
+    pub priority: Option<u8>,
+    pub down: Option<Vec<(Duration, Duration)>>,
+    /// Of both directions.
+    pub rate: Option<RateConfig>,
+    pub delay: Option<DelayConfig>,
+    pub reorder: Option<bool>,
+    pub queue: Option<QueueConfig>,
+    pub loss: Option<Losses>,
+    pub harq: Option<Switch<HarqConfig>>,
+    pub overhead: Option<Bytes>,
+    pub uplink: DirectionConfig,
+    pub downlink: DirectionConfig,
+    pub drx: Option<Switch<DrxConfig>>,
+    pub handover: Option<Switch<HandoverConfig>>,
+    pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
+}
+
+impl LinkFile {
+    /// The keys that a path has, with those of both directions in each.
+    pub fn into_path(self) -> PathConfig {
+        let both = PathConfig {
+            uplink: DirectionConfig {
+                rate: self.rate,
+                delay: self.delay,
+                reorder: self.reorder,
+                queue: self.queue,
+                loss: self.loss,
+                harq: self.harq,
+                overhead: self.overhead,
+                changes: Vec::new(),
+            },
+            ..PathConfig::default()
+        };
+        let both = PathConfig { downlink: both.uplink.clone(), ..both };
+        let own = PathConfig {
+            preset: self.preset,
+            mtu: self.mtu,
+            cost: self.cost,
+            backup: self.backup,
+            priority: self.priority,
+            down: self.down,
+            uplink: self.uplink,
+            downlink: self.downlink,
+            drx: self.drx,
+            handover: self.handover,
+            reconfiguration: self.reconfiguration,
+        };
+        own.over(&both)
+    }
+}
+
+/// `[routing]`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RoutingFile {
+    pub by: Metric,
+    pub ecmp: Ecmp,
+}
+
+/// `[[route]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RouteFile {
+    pub at: String,
+    pub to: String,
+    pub via: String,
+}
+
+/// An entry of a flow's `proxies`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProxyFile {
+    pub at: String,
+    #[serde(default)]
+    pub cache: Cache,
+    pub transport: Option<TransportConfig>,
 }
 
 /// `[testbed]`.
@@ -46,7 +161,13 @@ pub(crate) struct TestbedFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FlowFile {
-    pub from: Host,
+    pub from: String,
+    /// Required unless there are just a vehicle and a ground.
+    pub to: Option<String>,
+    /// How many there are of it between each two nodes.
+    pub connections: Option<u32>,
+    #[serde(default)]
+    pub proxies: Vec<ProxyFile>,
     #[serde(default)]
     pub start: Duration,
     pub stop: Option<Duration>,
@@ -80,6 +201,8 @@ pub(crate) struct EventFile {
     #[serde(default)]
     pub path: Named<PathEvent>,
     #[serde(default)]
+    pub link: Named<PathEvent>,
+    #[serde(default)]
     pub flow: Named<FlowEvent>,
 }
 
@@ -93,8 +216,8 @@ pub(crate) struct FlowEvent {
     pub add_path: Option<String>,
 }
 
-/// What an event does to one path.
-#[derive(Default, Deserialize)]
+/// What an event does to one path or link.
+#[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PathEvent {
     pub down: Option<Duration>,

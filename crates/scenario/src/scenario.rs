@@ -3,12 +3,12 @@
 use std::path::Path as FilePath;
 
 use skybraid_host::{AddressChange, Host};
-use skybraid_link::{LinkConfig, PathConfig};
 use skybraid_traffic::TrafficConfig;
-use skybraid_transport::{Class, PathInfo, TransportConfig};
+use skybraid_transport::split::Cache;
+use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
-use crate::{Input, ScenarioError, Testbed, compose};
+use crate::{Input, Link, Node, NodeKind, Routing, ScenarioError, Testbed, compose};
 
 /// What a flow must achieve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,27 +34,29 @@ pub enum Requirement {
     },
 }
 
-/// A path, ready to run.
+/// A proxy that splits a flow's connection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Path {
-    /// Its name; random streams derive from it.
-    pub name: String,
-    /// All keys: the scenario's, the preset's where the scenario leaves them out, and the events'.
-    pub config: PathConfig,
-    /// From the vehicle to the ground.
-    pub uplink: LinkConfig,
-    /// From the ground to the vehicle.
-    pub downlink: LinkConfig,
-    /// What transports are told of it.
-    pub info: PathInfo,
+pub struct SplitAt {
+    /// Where, as a position in [`Scenario::nodes`].
+    pub node: usize,
+    /// Its memory for each direction.
+    pub cache: Cache,
+    /// How the flow is carried from here on, away from the end that opens; checked.
+    pub transport: TransportConfig,
+    /// As [`Flow::interfaces`], of this node.
+    pub interfaces: Vec<Option<usize>>,
 }
 
 /// A flow of messages, ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name.
+    /// Its name: that of the group, with what sets it apart behind where the group has several.
     pub name: String,
-    /// Who sends.
+    /// The name under which the scenario has it.
+    pub group: String,
+    /// The node that opens connections and the other, as positions in [`Scenario::nodes`].
+    pub nodes: [usize; 2],
+    /// Which of them sends: [`Host::Vehicle`] stands for the first.
     pub from: Host,
     /// What the messages are for.
     pub class: Class,
@@ -66,8 +68,11 @@ pub struct Flow {
     pub traffic: TrafficConfig,
     /// How it is carried; checked.
     pub transport: TransportConfig,
-    /// The paths that may carry it, as positions in [`Scenario::paths`]; at least one, each once.
-    pub paths: Vec<usize>,
+    /// For each subflow the link by which it leaves the node that opens, as a position in
+    /// [`Scenario::links`]; `None` leaves that to routing. At least one.
+    pub interfaces: Vec<Option<usize>>,
+    /// Where its connection is split, from the node that opens on; the simulator alone does that.
+    pub proxies: Vec<SplitAt>,
     /// The smallest deadline that is required, which messages carry.
     pub deadline: Option<Duration>,
     /// What it must achieve, in the order of the file.
@@ -88,9 +93,13 @@ pub struct Scenario {
     pub duration: Duration,
     /// The root seed; 1 unless said.
     pub seed: Seed,
-    /// The paths in the order of the file; at least one.
-    pub paths: Vec<Path>,
-    /// The flows in the order of the file.
+    /// The nodes in the order of the file; of a scenario of paths, vehicle and ground.
+    pub nodes: Vec<Node>,
+    /// The links in the order of the file; at least one. Between two hosts, each is a path.
+    pub links: Vec<Link>,
+    /// How packets find their way.
+    pub routing: Routing,
+    /// The flows in the order of the file, each group's one after the other.
     pub flows: Vec<Flow>,
     /// Addresses that come and go, in order of time.
     pub address_changes: Vec<AddressChange>,
@@ -156,8 +165,39 @@ impl Scenario {
         })
     }
 
-    /// The position of the path called `name` in [`paths`](Self::paths).
-    pub fn path_index(&self, name: &str) -> Option<usize> {
-        self.paths.iter().position(|path| path.name == name)
+    /// Refuses a network, for drivers that know only paths between two hosts.
+    ///
+    /// # Errors
+    /// There are other nodes than a vehicle and a ground station, in this order, or links that lead from
+    /// the ground station to the vehicle, or proxies.
+    pub fn needs_two_hosts(&self) -> Result<(), ScenarioError> {
+        let refused = |key: &str, problem: String| {
+            let (file, key) = (self.file.clone(), key.to_string());
+            Err(ScenarioError::Invalid { file, line: None, key, problem })
+        };
+        let kinds: Vec<NodeKind> = self.nodes.iter().map(|node| node.kind).collect();
+        if kinds != [NodeKind::Vehicle, NodeKind::Ground]
+            || self.links.iter().any(|link| link.ends != [0, 1])
+        {
+            let found = self.nodes.len();
+            let problem = format!(
+                "found a network of {found} nodes, expected links from a vehicle to a ground station; \
+                 other networks are simulated only"
+            );
+            return refused("node", problem);
+        }
+        match self.flows.iter().find(|flow| !flow.proxies.is_empty()) {
+            Some(flow) => {
+                let problem = "found `proxies`, which are simulated only; `[testbed]` has proxies of \
+                               the kernel";
+                refused(&format!("flow.{}", flow.group), problem.to_string())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The position of the link or path called `name` in [`links`](Self::links).
+    pub fn link_index(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.name == name)
     }
 }

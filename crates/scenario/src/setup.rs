@@ -1,47 +1,206 @@
 //! From a scenario to what a driver runs.
 
 use skybraid_host::record::Record;
-use skybraid_host::{FlowSetup, PathSetup, Setup};
+use skybraid_host::{FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup};
+use skybraid_transport::PathInfo;
 use skybraid_units::Seed;
 
-use crate::{Requirement, Scenario};
+use crate::routing::{Router, Subflow};
+use crate::{Flow, Requirement, Scenario};
 
 impl Scenario {
     /// The run of this scenario with the random streams of `seed`, which keeps `record`.
     pub fn setup(&self, seed: Seed, record: Record) -> Setup {
-        let paths = self.paths.iter().map(|path| PathSetup {
-            name: path.name.clone(),
-            uplink: path.uplink.clone(),
-            downlink: path.downlink.clone(),
-            info: path.info,
-        });
-        let flows = self.flows.iter().map(|flow| {
-            let judged_by = flow.requirements.iter().filter_map(|requirement| match requirement {
-                Requirement::Share { deadline, .. } => *deadline,
-                Requirement::Delay { .. } | Requirement::Goodput { .. } => None,
-            });
-            FlowSetup {
-                name: flow.name.clone(),
-                from: flow.from,
-                class: flow.class,
-                start: flow.start,
-                stop: flow.stop,
-                traffic: flow.traffic.clone(),
-                transport: flow.transport.clone(),
-                paths: flow.paths.clone(),
-                deadline: flow.deadline,
-                judged_by: judged_by.collect(),
-                rides_with: flow.rides_with,
-                copies: flow.copies,
-            }
-        });
+        let links: Vec<LinkSetup> = self
+            .links
+            .iter()
+            .map(|link| LinkSetup {
+                name: link.name.clone(),
+                ends: link.ends,
+                uplink: link.uplink.clone(),
+                downlink: link.downlink.clone(),
+                info: link.info,
+            })
+            .collect();
+        let mut ways = Ways {
+            scenario: self,
+            router: self.router(),
+            seed,
+            // Between two hosts each link is a path.
+            paths: if self.nodes.len() == 2 { PathSetup::over_each(&links) } else { Vec::new() },
+            forwarding: Vec::new(),
+        };
+        let flows = self.flows.iter().map(|flow| ways.flow(flow)).collect();
         Setup {
             seed,
             duration: self.duration,
-            paths: paths.collect(),
-            flows: flows.collect(),
+            paths: ways.paths,
+            forwarding: ways.forwarding,
+            links,
+            flows,
             address_changes: self.address_changes.clone(),
             record,
         }
+    }
+
+    /// How the subflows of every flow travel in a run with the random streams of `seed`.
+    pub fn routes(&self, seed: Seed) -> Vec<SubflowRoute> {
+        let (mut router, mut tables, mut found) = (self.router(), Vec::new(), Vec::new());
+        for (flow, it) in self.flows.iter().enumerate() {
+            for (stretch, (opener, other, interfaces)) in stretches(it).into_iter().enumerate() {
+                for (number, interface) in interfaces.iter().enumerate() {
+                    let (interface, connection) = (*interface, it.name.as_str());
+                    let subflow = Subflow { opener, other, interface, connection, number };
+                    let routes = router.routes(&subflow, seed, &mut tables);
+                    let ways =
+                        [Host::Vehicle, Host::Ground].map(|host| router.ways(&subflow, host));
+                    found.push(SubflowRoute { flow, stretch, subflow: number, routes, ways });
+                }
+            }
+        }
+        found
+    }
+
+    /// What finds the routes of the network.
+    pub(crate) fn router(&self) -> Router<'_> {
+        Router::new(&self.nodes, &self.links, &self.routing)
+    }
+}
+
+/// How a subflow travels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubflowRoute {
+    /// The flow, as a position in [`Scenario::flows`].
+    pub flow: usize,
+    /// The stretch between its ends and proxies, from the end that opens on.
+    pub stretch: usize,
+    /// Which of the connection's subflows.
+    pub subflow: usize,
+    /// Away from the end that opens, and back. [`Route::Spread`] finds its way packet by packet.
+    pub routes: [Route; 2],
+    /// How many equally good ways there are, away and back.
+    pub ways: [u64; 2],
+}
+
+/// The stretches of a flow between its ends and proxies: from, to, the interface of each subflow.
+pub(crate) fn stretches(flow: &Flow) -> Vec<(usize, usize, &[Option<usize>])> {
+    let mut stretches = Vec::new();
+    let (mut from, mut interfaces) = (flow.nodes[0], flow.interfaces.as_slice());
+    for proxy in &flow.proxies {
+        stretches.push((from, proxy.node, interfaces));
+        (from, interfaces) = (proxy.node, proxy.interfaces.as_slice());
+    }
+    stretches.push((from, flow.nodes[1], interfaces));
+    stretches
+}
+
+/// Collects the paths that the flows of a run use, each once.
+struct Ways<'a> {
+    scenario: &'a Scenario,
+    router: Router<'a>,
+    seed: Seed,
+    paths: Vec<PathSetup>,
+    forwarding: Vec<Forwarding>,
+}
+
+impl Ways<'_> {
+    fn flow(&mut self, flow: &Flow) -> FlowSetup {
+        let judged_by = flow.requirements.iter().filter_map(|requirement| match requirement {
+            Requirement::Share { deadline, .. } => *deadline,
+            Requirement::Delay { .. } | Requirement::Goodput { .. } => None,
+        });
+        let mut stretches = stretches(flow).into_iter();
+        let paths = stretches.next().map(|stretch| self.stretch(flow, stretch)).unwrap_or_default();
+        let proxies = flow.proxies.iter().zip(stretches).map(|(proxy, stretch)| ProxySetup {
+            name: self
+                .scenario
+                .nodes
+                .get(proxy.node)
+                .map_or_else(String::new, |it| it.name.clone()),
+            cache: proxy.cache,
+            transport: proxy.transport.clone(),
+            paths: self.stretch(flow, stretch),
+        });
+        FlowSetup {
+            name: flow.name.clone(),
+            group: flow.group.clone(),
+            from: flow.from,
+            class: flow.class,
+            start: flow.start,
+            stop: flow.stop,
+            traffic: flow.traffic.clone(),
+            transport: flow.transport.clone(),
+            proxies: proxies.collect(),
+            paths,
+            deadline: flow.deadline,
+            judged_by: judged_by.collect(),
+            rides_with: flow.rides_with,
+            copies: flow.copies,
+        }
+    }
+
+    /// The paths of a stretch, one for each subflow.
+    fn stretch(
+        &mut self,
+        flow: &Flow,
+        (opener, other, interfaces): (usize, usize, &[Option<usize>]),
+    ) -> Vec<usize> {
+        let subflow = |(number, interface): (usize, &Option<usize>)| {
+            let interface = *interface;
+            let connection = flow.name.as_str();
+            let subflow = Subflow { opener, other, interface, connection, number };
+            let [uplink, downlink] = self.router.routes(&subflow, self.seed, &mut self.forwarding);
+            let name = self.name(opener, number, interfaces);
+            let info = self.info(&uplink, &downlink);
+            let path = PathSetup { name, uplink, downlink, info };
+            let same = |known: &PathSetup| {
+                known.name == path.name
+                    && known.uplink == path.uplink
+                    && known.downlink == path.downlink
+            };
+            let known = self.paths.iter().position(same);
+            known.unwrap_or_else(|| {
+                self.paths.push(path);
+                self.paths.len() - 1
+            })
+        };
+        interfaces.iter().enumerate().map(subflow).collect()
+    }
+
+    /// A path is called by the link by which it leaves where no other subflow takes it, else by the
+    /// subflow. Routes that differ from seed to seed must not change the name.
+    fn name(&self, opener: usize, number: usize, interfaces: &[Option<usize>]) -> String {
+        let interface = interfaces.get(number).copied().flatten();
+        let own = || {
+            let mut own = self.scenario.links.iter().filter(|link| link.ends.contains(&opener));
+            own.next().filter(|_| own.next().is_none())
+        };
+        let link = match interface {
+            Some(link) => self.scenario.links.get(link),
+            None => own(),
+        };
+        let twins = interfaces.iter().filter(|other| **other == interface).count();
+        match link {
+            Some(link) if twins == 1 => link.name.clone(),
+            _ => format!("subflow-{}", number + 1),
+        }
+    }
+
+    /// What transports are told of a path: what its first link says, and the least MTU on the way.
+    fn info(&self, uplink: &Route, downlink: &Route) -> PathInfo {
+        let links = &self.scenario.links;
+        let first = match uplink {
+            Route::Fixed(hops) => hops.first().and_then(|hop| links.get(hop / 2)),
+            Route::Spread { .. } => None,
+        };
+        let least = |route: &Route| match route {
+            Route::Fixed(hops) => {
+                hops.iter().filter_map(|hop| links.get(hop / 2)).map(|link| link.info.mtu).min()
+            }
+            Route::Spread { .. } => links.iter().map(|link| link.info.mtu).min(),
+        };
+        let info = first.map(|link| link.info).unwrap_or_default();
+        let mtu = [least(uplink), least(downlink)].into_iter().flatten().min();
+        PathInfo { mtu: mtu.unwrap_or(info.mtu), ..info }
     }
 }

@@ -58,7 +58,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         4,
         r#"uplnk.rate = "10Mbit/s""#,
-        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`)",
+        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`)",
     );
     refused_at_line(
         4,
@@ -68,7 +68,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         2,
         r#"durations = "10s""#,
-        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `flow`, `event`, `testbed`)",
+        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `testbed`)",
     );
     refused_at_line(
         11,
@@ -83,7 +83,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         12,
         r#"transport = { congestion_control = "reno" }"#,
-        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `profile`, `paths`, `initial_threshold`, `segment`, `protocol`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `initial_window`, `loss_detection`, `proportional_reduction`, `pacing`, `idle_restart`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `report_every`, `path_manager`, `peer_multipath`, `opportunistic_retransmission`, `penalisation`, `bufferbloat_mitigation`, `tx_queue`, `drop_expired`, `keep_alive`, `probe_every`, `stack`)",
+        "scenarios/x.toml:12: flow.video.transport.congestion_control: unknown key `congestion_control`; did you mean `congestion`? (expected one of `profile`, `paths`, `subflows`, `initial_threshold`, `segment`, `protocol`, `scheduler`, `congestion`, `reordering`, `receive_buffer`, `send_buffer`, `initial_window`, `loss_detection`, `proportional_reduction`, `pacing`, `idle_restart`, `ack_every`, `ack_delay`, `rto_min`, `rto_rule`, `report_every`, `path_manager`, `peer_multipath`, `opportunistic_retransmission`, `penalisation`, `bufferbloat_mitigation`, `tx_queue`, `drop_expired`, `keep_alive`, `probe_every`, `stack`)",
     );
 }
 
@@ -516,7 +516,7 @@ fn a_wrong_override_is_named_by_its_key() {
     refused_override(
         "path.lte.uplnk.rate",
         "1Mbit/s",
-        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`)",
+        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`)",
     );
     refused_override(
         "path.lte.uplink.rate",

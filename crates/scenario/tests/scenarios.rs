@@ -71,21 +71,24 @@ fn the_flight_of_the_design_is_read() {
     assert_eq!(flight.duration, Duration::from_secs(1800));
     assert_eq!(flight.seed, Seed(7));
     assert_eq!(flight.warnings, Vec::<String>::new());
-    let names: Vec<&str> = flight.paths.iter().map(|path| path.name.as_str()).collect();
+    let names: Vec<&str> = flight.links.iter().map(|path| path.name.as_str()).collect();
     assert_eq!(names, ["lte", "leo"], "paths keep the order of the file");
 
-    let (lte, leo) = (&flight.paths[0], &flight.paths[1]);
+    let (lte, leo) = (&flight.links[0], &flight.links[1]);
     assert!(lte.uplink.handover.is_some());
     assert!(lte.uplink.drx.is_some(), "the preset fills in what the scenario leaves out");
     assert_eq!((leo.info.cost, leo.info.backup, leo.info.mtu.get()), (5, true, 1500));
 
     let video = &flight.flows[0];
-    assert_eq!((video.from, video.class, &video.paths), (Host::Vehicle, Class::Video, &vec![0, 1]));
+    assert_eq!(
+        (video.from, video.class, &video.interfaces),
+        (Host::Vehicle, Class::Video, &vec![Some(0), Some(1)])
+    );
     assert_eq!(video.transport.protocol, Protocol::Mptcp);
     assert_eq!(video.stop, Instant::ZERO + flight.duration);
     let control = &flight.flows[1];
     assert_eq!((control.from, control.class), (Host::Ground, Class::Control));
-    assert_eq!(control.paths, [1, 0], "paths keep the order of the transport");
+    assert_eq!(control.interfaces, [Some(1), Some(0)], "paths keep the order of the transport");
     assert_eq!(control.deadline, Some(Duration::from_millis(200)), "the smallest one");
     let share = |text| Probability::from_text(text).unwrap();
     let ms = Duration::from_millis;
@@ -104,7 +107,7 @@ fn the_flight_of_the_design_is_read() {
 fn events_become_outages_and_changes_of_their_paths() {
     let flight = parse(FLIGHT);
     let at = |minutes: i64| Instant::ZERO + Duration::from_secs(60 * minutes);
-    let (lte, leo) = (&flight.paths[0], &flight.paths[1]);
+    let (lte, leo) = (&flight.links[0], &flight.links[1]);
     for link in [&leo.uplink, &leo.downlink] {
         assert_eq!(link.down, [(at(10), Duration::from_secs(20))]);
         assert!(matches!(link.changes.as_slice(), [(from, Change::Loss(_))] if *from == at(11)));
@@ -151,7 +154,7 @@ fn what_is_left_out_has_a_default() {
     let flow = &short.flows[0];
     assert_eq!((flow.class, flow.deadline, flow.start), (Class::Data, None, Instant::ZERO));
     assert!(flow.requirements.is_empty());
-    assert_eq!(short.paths[0].uplink.mtu, Bytes::new(1500));
+    assert_eq!(short.links[0].uplink.mtu, Bytes::new(1500));
 }
 
 #[test]
@@ -170,10 +173,10 @@ fn overrides_replace_add_and_reach_into_lists_and_keep_comments() {
         ],
     );
     assert_eq!((flight.duration, flight.seed), (Duration::from_secs(1200), Seed(9)));
-    assert_eq!(flight.paths.len(), 3);
+    assert_eq!(flight.links.len(), 3);
     assert_eq!(flight.flows[1].deadline, Some(Duration::from_millis(50)));
     assert_eq!(flight.flows[1].transport.scheduler.name(), "single");
-    assert_eq!(flight.paths[1].uplink.down[0].0, Instant::ZERO + Duration::from_secs(300));
+    assert_eq!(flight.links[1].uplink.down[0].0, Instant::ZERO + Duration::from_secs(300));
     let written = "preset = \"lte-ground\"                     # fills in every key below\n";
     assert!(flight.toml().contains(written), "{}", flight.toml());
     assert_eq!(parse(flight.toml()), flight);
@@ -202,7 +205,7 @@ fn every_preset_gives_a_path_in_both_directions() {
     for preset in presets::ALL {
         let text = FLIGHT.replace("lte-aerial\"       ", &format!("{}\"       ", preset.name));
         let scenario = parse(&text);
-        assert_eq!(scenario.paths[0].config.preset.as_deref(), Some(preset.name));
+        assert_eq!(scenario.links[0].config.preset.as_deref(), Some(preset.name));
     }
 }
 
@@ -308,7 +311,8 @@ fn parallel_tcp_takes_as_many_paths_as_there_are() {
         let transport = format!(r#"{{ protocol = "parallel_tcp", paths = {paths} }}"#);
         let flight = set(FLIGHT, &[("flow.video.transport", &transport)]);
         assert_eq!(flight.flows[0].transport.protocol, Protocol::ParallelTcp);
-        assert_eq!(flight.flows[0].paths, if paths.contains("lte") { vec![1, 0] } else { vec![1] });
+        let interfaces = if paths.contains("lte") { vec![Some(1), Some(0)] } else { vec![Some(1)] };
+        assert_eq!(flight.flows[0].interfaces, interfaces);
     }
 }
 

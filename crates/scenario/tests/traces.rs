@@ -154,7 +154,7 @@ fn each_format_is_read() {
     let first_delay = |delay: &str| {
         let rate = "uplink.rate = '1Mbit/s'";
         let scenario = folder.scenario(&format!("{rate}\nuplink.delay = {{ {delay} }}")).unwrap();
-        match &scenario.paths[0].uplink.delay {
+        match &scenario.links[0].uplink.delay {
             DelaySource::Series(series) => series.values()[0] * 1e-6,
             other => panic!("{other:?}"),
         }
@@ -185,8 +185,8 @@ fn a_file_is_read_once_and_its_data_shared() {
         RateSource::Series(series) => std::sync::Arc::clone(series),
         other => panic!("{other:?}"),
     };
-    let first = rate_of(&scenario.paths[0].uplink.rate);
-    let second = rate_of(&scenario.paths[1].downlink.rate);
+    let first = rate_of(&scenario.links[0].uplink.rate);
+    let second = rate_of(&scenario.links[1].downlink.rate);
     assert!(std::sync::Arc::ptr_eq(&first, &second));
     assert_eq!(first.end(), Instant::from_millis(18_000));
 }

@@ -1,4 +1,4 @@
-//! Virtual time: flows over paths, simulated event by event.
+//! Virtual time: flows over networks, simulated event by event.
 //!
 //! The simulator hands time and packets to the very link objects and transport code that the emulator
 //! and the gateway use. A link decides a packet's fate at admission, so there is one event per packet
@@ -9,8 +9,12 @@
 extern crate alloc;
 
 mod agenda;
+mod routes;
 mod simulation;
 mod wire;
 
 pub use simulation::{Observer, PacketEvent, Silent, Stopped, run};
-pub use skybraid_host::{AddressChange, FlowSetup, Host, Outcome, PathSetup, Setup, record};
+pub use skybraid_host::{
+    AddressChange, FlowSetup, Forwarding, Host, LinkSetup, Outcome, PathSetup, ProxySetup, Route,
+    Setup, record,
+};

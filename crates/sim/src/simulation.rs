@@ -10,6 +10,7 @@ use skybraid_transport::Segment;
 use skybraid_units::Instant;
 
 use crate::agenda::Agenda;
+use crate::routes::{Ahead, Routes};
 use crate::wire::{Address, Packet, Wire};
 
 /// Looks on while a run goes on.
@@ -44,9 +45,9 @@ pub struct PacketEvent<'a> {
     pub entered: Instant,
     /// What becomes of it.
     pub fate: Fate,
-    /// The path, as a position in the scenario.
-    pub path: usize,
-    /// From vehicle to ground.
+    /// The link, as a position in [`Setup::links`].
+    pub link: usize,
+    /// From its first node to its second.
     pub uplink: bool,
     /// The flow, as a position in the scenario.
     pub flow: usize,
@@ -84,6 +85,7 @@ struct World<'a> {
     /// Sources: wires, then sides, then applications, then the sampler, then changes of addresses.
     agenda: Agenda,
     wires: Vec<Wire>,
+    routes: Routes,
     links: Vec<LinkRow>,
     packets: Vec<PacketRow>,
     packet_hops: u64,
@@ -93,9 +95,9 @@ impl<'a> Simulation<'a> {
     fn new(setup: &'a Setup, observer: &'a mut dyn Observer) -> Self {
         let end = Instant::ZERO + setup.duration;
         let mut wires = Vec::new();
-        for path in &setup.paths {
-            for (direction, config) in [("uplink", &path.uplink), ("downlink", &path.downlink)] {
-                let link = Link::new(config, &path.name, direction, setup.seed);
+        for pair in &setup.links {
+            for (direction, config) in [("uplink", &pair.uplink), ("downlink", &pair.downlink)] {
+                let link = Link::new(config, &pair.name, direction, setup.seed);
                 wires.push(Wire::new(link, wires.len() ^ 1));
             }
         }
@@ -108,6 +110,7 @@ impl<'a> Simulation<'a> {
             watch_packets,
             agenda,
             wires,
+            routes: Routes::new(setup),
             links: Vec::new(),
             packets: Vec::new(),
             packet_hops: 0,
@@ -164,11 +167,33 @@ impl<'a> Simulation<'a> {
         let world = &mut self.world;
         let Some(state) = world.wires.get_mut(wire) else { return };
         let Some(Packet { address, segment, .. }) = state.front() else { return };
+        if address.ahead != Ahead::NOTHING {
+            return self.forward(now, wire);
+        }
         let side = address.to as usize;
         self.hosts.receive(now, side, address.path, segment);
         state.pop();
         world.agenda.set(wire, state.next_arrival());
         self.hosts.settle(now, side, world);
+    }
+
+    /// The next packet on a wire has come to a node on its way.
+    fn forward(&mut self, now: Instant, wire: usize) {
+        let world = &mut self.world;
+        let Some(state) = world.wires.get_mut(wire) else { return };
+        let Some(Packet { address, segment, .. }) = state.take() else { return };
+        world.agenda.set(wire, state.next_arrival());
+        let side = address.to as usize;
+        let Some((link, ahead)) = world.routes.next(wire, address.ahead) else {
+            // The forwarding table ends here: the packet has arrived.
+            self.hosts.receive(now, side, address.path, &segment);
+            return self.hosts.settle(now, side, world);
+        };
+        let flow = if world.watch_packets { self.hosts.flow_of(side).unwrap_or(0) } else { 0 };
+        let lost = world.enter(now, link, &segment, Address { ahead, ..address }, flow);
+        if let Some(cause) = lost {
+            self.hosts.lost_on_the_way(usize::from(address.flow), &segment, cause);
+        }
     }
 
     /// A timer of an endpoint expires.
@@ -201,33 +226,16 @@ impl<'a> Simulation<'a> {
 }
 
 impl Carrier for World<'_> {
-    /// Puts a segment on its wire.
+    /// Puts a segment on the first wire of its route.
     fn carry(&mut self, now: Instant, leaving: &Leaving<'_>) -> Option<Cause> {
-        let wire = self.wires.get_mut(leaving.link)?;
-        let segment = &leaving.transmit.segment;
+        let (link, ahead) = self.routes.first(leaving.route)?;
         let address = Address {
             to: (leaving.side ^ 1) as u32,
             flow: leaving.record as u16,
             path: leaving.transmit.path,
+            ahead,
         };
-        let (fate, next) = wire.admit(now, segment, address);
-        if next {
-            self.agenda.set(leaving.link, wire.next_arrival());
-        }
-        self.packet_hops += 1;
-        if wire.has_radio() {
-            let (radio, sibling) = (wire.link.radio(), wire.sibling);
-            if let (Some(radio), Some(other)) = (radio, self.wires.get_mut(sibling)) {
-                other.link.set_radio(radio);
-            }
-        }
-        if self.watch_packets {
-            self.note_packet(now, leaving, fate);
-        }
-        match fate {
-            Fate::Delivered { .. } => None,
-            Fate::Lost { cause, .. } => Some(cause),
-        }
+        self.enter(now, link, &leaving.transmit.segment, address, leaving.flow)
     }
 
     fn wake_at(&mut self, side: usize, due: Instant) {
@@ -239,6 +247,37 @@ impl Carrier for World<'_> {
 }
 
 impl World<'_> {
+    /// Puts a segment of `flow` on wire number `link`. Answers why it is lost, if it is.
+    #[inline]
+    fn enter(
+        &mut self,
+        now: Instant,
+        link: usize,
+        segment: &Segment,
+        address: Address,
+        flow: usize,
+    ) -> Option<Cause> {
+        let wire = self.wires.get_mut(link)?;
+        let (fate, next) = wire.admit(now, segment, address);
+        if next {
+            self.agenda.set(link, wire.next_arrival());
+        }
+        self.packet_hops += 1;
+        if wire.has_radio() {
+            let (radio, sibling) = (wire.link.radio(), wire.sibling);
+            if let (Some(radio), Some(other)) = (radio, self.wires.get_mut(sibling)) {
+                other.link.set_radio(radio);
+            }
+        }
+        if self.watch_packets {
+            self.note_packet(now, link, segment, flow, fate);
+        }
+        match fate {
+            Fate::Delivered { .. } => None,
+            Fate::Lost { cause, .. } => Some(cause),
+        }
+    }
+
     fn sample_links(&mut self, now: Instant) {
         for (index, wire) in self.wires.iter_mut().enumerate() {
             let counters = wire.take_counters();
@@ -262,8 +301,14 @@ impl World<'_> {
     }
 
     #[cold]
-    fn note_packet(&mut self, now: Instant, leaving: &Leaving<'_>, fate: Fate) {
-        let segment = &leaving.transmit.segment;
+    fn note_packet(
+        &mut self,
+        now: Instant,
+        link: usize,
+        segment: &Segment,
+        flow: usize,
+        fate: Fate,
+    ) {
         if self.record.packets {
             let (left, cause) = match fate {
                 Fate::Delivered { at } => (at, None),
@@ -272,8 +317,8 @@ impl World<'_> {
             self.packets.push(PacketRow {
                 entered: now,
                 left,
-                link: leaving.link as u16,
-                flow: leaving.flow as u16,
+                link: link as u16,
+                flow: flow as u16,
                 bytes: segment.size,
                 kind: PacketKind::of(segment),
                 cause,
@@ -283,9 +328,9 @@ impl World<'_> {
             self.observer.packet(&PacketEvent {
                 entered: now,
                 fate,
-                path: leaving.link / 2,
-                uplink: leaving.link.is_multiple_of(2),
-                flow: leaving.flow,
+                link: link / 2,
+                uplink: link.is_multiple_of(2),
+                flow,
                 segment,
             });
         }

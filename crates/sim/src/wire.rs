@@ -8,6 +8,8 @@ use skybraid_units::{Bytes, Instant};
 
 use skybraid_host::record::LinkTotal;
 
+use crate::routes::Ahead;
+
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -28,6 +30,8 @@ pub struct Address {
     pub flow: u16,
     /// The path by the connection's own numbering.
     pub path: PathId,
+    /// Where it goes after this wire.
+    pub ahead: Ahead,
 }
 
 /// Packets and bytes within a sample, and losses by cause.
@@ -46,7 +50,7 @@ pub struct Counters {
 pub struct Wire {
     /// The link.
     pub link: Link,
-    /// The wire of the same path in the other direction.
+    /// The wire of the same link in the other direction.
     pub sibling: usize,
     counters: Counters,
     /// Up to the last call of [`take_counters`](Self::take_counters).
@@ -134,6 +138,14 @@ impl Wire {
             self.counters.delivered_bytes += u64::from(packet.segment.size);
             self.on_the_way.pop_front();
         }
+    }
+
+    /// As [`pop`](Self::pop), but hands the packet over.
+    pub fn take(&mut self) -> Option<Packet> {
+        let packet = self.on_the_way.pop_front()?;
+        self.counters.delivered += 1;
+        self.counters.delivered_bytes += u64::from(packet.segment.size);
+        Some(packet)
     }
 
     /// Packets that have not arrived.

@@ -6,7 +6,7 @@ mod support;
 use skybraid_link::QueueConfig;
 use skybraid_sim::Outcome;
 use skybraid_sim::record::{PacketKind, Record};
-use skybraid_sim::{PathSetup, Setup, Silent, run};
+use skybraid_sim::{LinkSetup, PathSetup, Setup, Silent, run};
 use skybraid_transport::congestion::{CongestionConfig, ccid2};
 use skybraid_transport::registry::Compat;
 use skybraid_transport::reordering::{EngineConfig, ReorderingConfig, fixed};
@@ -30,11 +30,13 @@ fn delay_ms(outcome: &Outcome, flow: usize, quantile: f64) -> f64 {
 }
 
 /// Packets that entered the first path's links, uplink and downlink, of `kind`.
-fn packets_of(kind: PacketKind, transport: TransportConfig, path: PathSetup) -> [usize; 2] {
+fn packets_of(kind: PacketKind, transport: TransportConfig, path: LinkSetup) -> [usize; 2] {
     let setup = Setup {
         seed: Seed(1),
         duration: Duration::from_secs(20),
-        paths: vec![path],
+        paths: PathSetup::over_each(std::slice::from_ref(&path)),
+        links: vec![path],
+        forwarding: vec![],
         flows: vec![flow("f", cbr(2.0, 1000), transport, 1)],
         address_changes: vec![],
         record: Record { packets: true, ..Record::default() },
@@ -282,7 +284,9 @@ fn priorities_reach_the_peer_and_cost_their_options() {
         let setup = Setup {
             seed: Seed(1),
             duration: Duration::from_secs(1),
-            paths: vec![path],
+            paths: PathSetup::over_each(std::slice::from_ref(&path)),
+            links: vec![path],
+            forwarding: vec![],
             flows: vec![flow("f", cbr(1.0, 1000), mp_dccp("single"), 1)],
             address_changes: vec![],
             record: Record { packets: true, ..Record::default() },

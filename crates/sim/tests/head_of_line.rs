@@ -5,7 +5,7 @@
 mod support;
 
 use skybraid_link::QueueConfig;
-use skybraid_sim::{FlowSetup, Outcome, PathSetup};
+use skybraid_sim::{FlowSetup, LinkSetup, Outcome};
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::tcp::scoreboard::LossDetection;
 use skybraid_transport::{Protocol, TransportConfig};
@@ -82,7 +82,7 @@ fn one_lost_segment_holds_those_behind_it_until_its_retransmission() {
     assert_eq!(held.longest.as_nanos(), holding);
 }
 
-fn uneven() -> Vec<PathSetup> {
+fn uneven() -> Vec<LinkSetup> {
     // Source: RFC 8684 §3.3.5's rule with the numbers of the algorithm reference, §4: 8 Mbit/s at 20 ms
     // and 2 Mbit/s at 150 ms round trip need between 37.5 and 187.5 kB.
     let mut paths = vec![path("fast", 8.0, 10), path("slow", 2.0, 75)];

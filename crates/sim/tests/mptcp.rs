@@ -7,7 +7,7 @@ mod support;
 
 use skybraid_link::QueueConfig;
 use skybraid_sim::record::SubflowRow;
-use skybraid_sim::{AddressChange, Host, Outcome, PathSetup, Setup, Silent, run};
+use skybraid_sim::{AddressChange, Host, LinkSetup, Outcome, Setup, Silent, run};
 use skybraid_transport::mptcp::path_manager::PathManager;
 use skybraid_transport::scheduler::SchedulerConfig;
 use skybraid_transport::tcp::scoreboard::LossDetection;
@@ -20,7 +20,7 @@ fn mptcp(scheduler: &str) -> TransportConfig {
     TransportConfig { scheduler, ..transport(Protocol::Mptcp) }
 }
 
-fn two_paths() -> Vec<PathSetup> {
+fn two_paths() -> Vec<LinkSetup> {
     vec![path("near", 10.0, 10), path("far", 10.0, 40)]
 }
 

@@ -6,7 +6,7 @@ mod support;
 
 use skybraid_link::{Change, LossSource, QueueConfig};
 use skybraid_sim::record::MessageRow;
-use skybraid_sim::{FlowSetup, Outcome, PathSetup};
+use skybraid_sim::{FlowSetup, LinkSetup, Outcome};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
@@ -49,7 +49,7 @@ fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 #[test]
 fn control_on_two_paths_is_lost_where_both_lose_it_and_as_fast_as_the_faster_that_does_not() {
     let paths = [lossy(path("a", 10.0, 20), 0.1), lossy(path("b", 10.0, 50), 0.2)];
-    let fly = |paths: Vec<PathSetup>| {
+    let fly = |paths: Vec<LinkSetup>| {
         let flow = control(over(Protocol::Udp, "redundant"), paths.len());
         simulate(2000, 5, paths, vec![flow])
     };

@@ -6,7 +6,7 @@ mod support;
 
 use proptest::prelude::*;
 use skybraid_link::{Fate, LossSource, QueueConfig};
-use skybraid_sim::{Observer, PacketEvent, PathSetup, run};
+use skybraid_sim::{LinkSetup, Observer, PacketEvent, run};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::mptcp::path_manager::PathManager;
@@ -18,7 +18,7 @@ use skybraid_units::{Bytes, Duration, Instant, Probability};
 use support::*;
 
 /// A path of any quality: rate, delay, loss both ways, queue, and an outage in both directions.
-fn any_path() -> impl Strategy<Value = PathSetup> {
+fn any_path() -> impl Strategy<Value = LinkSetup> {
     (1u32..200, 0i64..400, 0.0..0.15, 1u64..60, 0i64..20_000, 0i64..5_000).prop_map(
         |(rate, delay_ms, loss, packets, down_at_ms, down_ms)| {
             let mut path = path("p", f64::from(rate) / 10.0, delay_ms);
@@ -119,8 +119,8 @@ impl Observer for BeyondWindow {
     }
 }
 
-fn named(paths: Vec<PathSetup>) -> Vec<PathSetup> {
-    let name = |(index, path)| PathSetup { name: format!("p{index}"), ..path };
+fn named(paths: Vec<LinkSetup>) -> Vec<LinkSetup> {
+    let name = |(index, path)| LinkSetup { name: format!("p{index}"), ..path };
     paths.into_iter().enumerate().map(name).collect()
 }
 

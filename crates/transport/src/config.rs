@@ -136,6 +136,8 @@ pub struct TransportConfig {
     pub protocol: Protocol,
     /// Names of the paths to use, the first one first; all of the scenario's where none is named.
     pub paths: Option<Vec<String>>,
+    /// How many subflows a connection has, each with a route of its own; by default one for each path.
+    pub subflows: Option<u32>,
     /// On which paths a unit leaves.
     pub scheduler: SchedulerConfig,
     /// How much may be in flight on a path.
@@ -211,6 +213,7 @@ impl Default for TransportConfig {
         Self {
             protocol: Protocol::Udp,
             paths: None,
+            subflows: None,
             scheduler: SchedulerConfig::Single(single::Config::default()),
             congestion: CongestionConfig::Cubic(cubic::Config::default()),
             reordering: ReorderingConfig::none(),
@@ -284,6 +287,7 @@ macro_rules! given {
         struct Given {
             profile: Option<Profile>,
             paths: Option<Vec<String>>,
+            subflows: Option<u32>,
             initial_threshold: Option<Bytes>,
             segment: Option<Bytes>,
             $($key: Option<$type>,)+
@@ -294,6 +298,7 @@ macro_rules! given {
                 let base = given.profile.map_or_else(Self::default, Self::of);
                 let mut config = Self {
                     paths: given.paths,
+                    subflows: given.subflows,
                     initial_threshold: given.initial_threshold,
                     segment: given.segment,
                     seed: base.seed,

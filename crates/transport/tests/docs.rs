@@ -27,6 +27,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
     let TransportConfig {
         protocol,
         paths: _,
+        subflows: _,
         scheduler,
         congestion,
         reordering,

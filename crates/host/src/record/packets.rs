@@ -58,7 +58,7 @@ pub struct PacketRow {
     pub entered: Instant,
     /// When it arrived, or was lost.
     pub left: Instant,
-    /// The link: path number times 2, plus 1 for ground to vehicle.
+    /// The directed link: see [`LinkSetup`](crate::LinkSetup).
     pub link: u16,
     /// The flow.
     pub flow: u16,

@@ -11,7 +11,7 @@ pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 pub struct LinkRow {
     /// When.
     pub at: Instant,
-    /// The link: path number times 2, plus 1 for ground to vehicle.
+    /// The directed link: see [`LinkSetup`](crate::LinkSetup).
     pub link: u16,
     /// Rate at that instant in bit/s.
     pub rate_bps: u64,
@@ -49,9 +49,10 @@ pub struct SubflowRow {
     pub at: Instant,
     /// The flow.
     pub flow: u16,
-    /// The sending side is the vehicle.
-    pub vehicle: bool,
-    /// The path, as a position in the scenario.
+    /// Which end of a connection sends: 0 the vehicle, 1 the ground; of proxy number `n`, 2 + 2 `n` its
+    /// side towards the vehicle, 3 + 2 `n` that towards the ground.
+    pub end: u8,
+    /// The path, as a position in [`Setup::paths`](crate::Setup::paths).
     pub path: u16,
     /// Its number within the connection.
     pub subflow: u8,
@@ -73,4 +74,11 @@ pub struct SubflowRow {
     pub reductions: u64,
     /// Pacing rate in bit/s, where there is one.
     pub pacing_bps: Option<u64>,
+}
+
+impl SubflowRow {
+    /// The vehicle sends.
+    pub const fn vehicle(&self) -> bool {
+        self.end == 0
+    }
 }

@@ -4,23 +4,29 @@
 
 use skybraid_link::{LinkConfig, LossSource, QueueConfig, RateSource};
 use skybraid_sim::record::Record;
-use skybraid_sim::{FlowSetup, Host, Outcome, PathSetup, Setup, Silent, run};
+use skybraid_sim::{FlowSetup, Host, LinkSetup, Outcome, PathSetup, Setup, Silent, run};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::{Class, PathInfo, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
 /// A path of constant rate and delay in both directions, with an unlimited queue.
-pub fn path(name: &str, mbps: f64, delay_ms: i64) -> PathSetup {
+pub fn path(name: &str, mbps: f64, delay_ms: i64) -> LinkSetup {
     let rate = RateSource::Constant(Rate::from_mbps(mbps));
     let link = LinkConfig {
         queue: QueueConfig::Unlimited,
         ..LinkConfig::plain(rate, Duration::from_millis(delay_ms))
     };
-    PathSetup { name: name.into(), uplink: link.clone(), downlink: link, info: PathInfo::default() }
+    LinkSetup {
+        name: name.into(),
+        ends: [0, 1],
+        uplink: link.clone(),
+        downlink: link,
+        info: PathInfo::default(),
+    }
 }
 
 /// The same path with uniform loss from vehicle to ground.
-pub fn lossy(path: PathSetup, ratio: f64) -> PathSetup {
+pub fn lossy(path: LinkSetup, ratio: f64) -> LinkSetup {
     let mut path = path;
     path.uplink.losses = vec![LossSource::Uniform(Probability::new(ratio).unwrap())];
     path
@@ -35,6 +41,7 @@ pub fn flow(
 ) -> FlowSetup {
     FlowSetup {
         name: name.into(),
+        group: name.into(),
         from: Host::Vehicle,
         class: Class::Data,
         start: Instant::ZERO,
@@ -46,6 +53,7 @@ pub fn flow(
         judged_by: vec![Duration::from_millis(300)],
         rides_with: None,
         copies: 1,
+        proxies: vec![],
     }
 }
 
@@ -63,16 +71,18 @@ pub fn transport(protocol: Protocol) -> TransportConfig {
 }
 
 /// Simulates with every table.
-pub fn simulate(seconds: i64, seed: u64, paths: Vec<PathSetup>, flows: Vec<FlowSetup>) -> Outcome {
-    run(&setup(seconds, seed, paths, flows), &mut Silent).unwrap()
+pub fn simulate(seconds: i64, seed: u64, links: Vec<LinkSetup>, flows: Vec<FlowSetup>) -> Outcome {
+    run(&setup(seconds, seed, links, flows), &mut Silent).unwrap()
 }
 
 /// A run with every table.
-pub fn setup(seconds: i64, seed: u64, paths: Vec<PathSetup>, flows: Vec<FlowSetup>) -> Setup {
+pub fn setup(seconds: i64, seed: u64, links: Vec<LinkSetup>, flows: Vec<FlowSetup>) -> Setup {
     Setup {
         seed: Seed(seed),
         duration: Duration::from_secs(seconds),
-        paths,
+        paths: PathSetup::over_each(&links),
+        links,
+        forwarding: vec![],
         flows,
         address_changes: vec![],
         record: Record { messages: true, subflows: true, links: true, ..Record::default() },

@@ -29,7 +29,10 @@ impl Side {
 }
 
 /// How much a proxy stores for each direction of flow, in order or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// In TOML: `{ packets = 200 }` or `{ bytes = "300kB" }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cache {
     /// Bytes of payload.
     Bytes(Bytes),

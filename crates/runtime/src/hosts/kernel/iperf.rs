@@ -77,7 +77,7 @@ pub fn iperf_json(test: &Test<'_>) -> Value {
     let stop = flow.stop.min(test.end).max(flow.start);
     let seconds = (stop - flow.start).as_secs_f64();
     let vehicle = flow.from == Host::Vehicle;
-    let mine = |row: &&SubflowRow| usize::from(row.flow) == test.index && row.vehicle == vehicle;
+    let mine = |row: &&SubflowRow| usize::from(row.flow) == test.index && row.vehicle() == vehicle;
     let socket = test.index;
     let (sent, received) = (&finished.sent_by_second, &finished.received_by_second);
     // The run's second in which the flow starts is its first interval.
@@ -211,7 +211,7 @@ mod tests {
         SubflowRow {
             at: Instant::from_millis(ms),
             flow: 2,
-            vehicle: true,
+            end: 0,
             path,
             subflow: path as u8,
             window,
@@ -245,7 +245,7 @@ mod tests {
             ended: None,
         };
         let other = SubflowRow { flow: 1, ..row(1200, 0, 77, 7, 7) };
-        let answers = SubflowRow { vehicle: false, ..row(1200, 0, 77, 7, 7) };
+        let answers = SubflowRow { end: 1, ..row(1200, 0, 77, 7, 7) };
         let rows = [
             row(1100, 0, 9000, 20, 0),
             row(1900, 0, 5000, 30, 1),

@@ -128,7 +128,7 @@ impl Subflows {
             Some(SubflowRow {
                 at,
                 flow,
-                vehicle,
+                end: u8::from(!vehicle),
                 path,
                 subflow: u8::try_from(number).unwrap_or(u8::MAX),
                 window: now.window_bytes(),

@@ -28,6 +28,7 @@ pub fn flow(traffic: &str, congestion: &str) -> FlowSetup {
     };
     FlowSetup {
         name: "video".to_owned(),
+        group: "video".to_owned(),
         from: Host::Vehicle,
         class: Class::Data,
         start: Instant::ZERO,
@@ -43,6 +44,7 @@ pub fn flow(traffic: &str, congestion: &str) -> FlowSetup {
         judged_by: Vec::new(),
         rides_with: None,
         copies: 1,
+        proxies: Vec::new(),
     }
 }
 
@@ -159,7 +161,9 @@ fn pings_are_answered_and_answers_carry_the_questions_time() {
         assert!(answer.delivered() >= question.delivered());
     }
     // Both ends write, so both are sampled.
-    assert!([true, false].iter().all(|end| outcome.subflows.iter().any(|row| row.vehicle == *end)));
+    assert!(
+        [true, false].iter().all(|end| outcome.subflows.iter().any(|row| row.vehicle() == *end))
+    );
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn bulk_fills_the_connection_until_it_stops_and_samples_fit_what_was_carried() {
     let rows = &outcome.subflows;
     assert!(!rows.is_empty());
     for row in rows {
-        assert_eq!((row.flow, row.vehicle, row.path, row.subflow), (0, true, 5, 0));
+        assert_eq!((row.flow, row.vehicle(), row.path, row.subflow), (0, true, 5, 0));
         assert!(row.window > 0 && row.in_flight <= row.window, "{row:?}");
         assert!(row.srtt.is_some_and(|srtt| srtt < Duration::from_secs(1)), "{row:?}");
         assert_eq!(row.pacing_bps, None);

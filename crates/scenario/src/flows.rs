@@ -1,0 +1,397 @@
+//! From the keys of `[flow.NAME]` to flows: groups into single flows, names into numbers.
+
+use skybraid_host::Host;
+use skybraid_traffic::TrafficError;
+use skybraid_transport::{Class, PathSet, Protocol, TransportConfig};
+use skybraid_units::{Duration, Instant};
+
+use crate::file::{FlowFile, Named, OneOrMany, ProxyFile, RequirementFile};
+use crate::key::{KeyPath, is_name};
+use crate::network::{HOSTS, Link, Node, NodeKind, find_nodes, table};
+use crate::text::ScenarioText;
+use crate::wording::unknown;
+use crate::{Flow, Requirement, ScenarioError, SplitAt, checks, connections};
+
+/// An application writes a message at most this many times.
+const MOST_COPIES: u8 = 8;
+/// So many connections between two nodes at most.
+const MOST_CONNECTIONS: u32 = 10_000;
+
+/// Reads the flows of a scenario.
+pub(crate) struct Flows<'a> {
+    pub text: &'a ScenarioText,
+    /// Of the run.
+    pub duration: Duration,
+    pub nodes: &'a [Node],
+    pub links: &'a [Link],
+    /// The scenario has paths between two hosts, not a network.
+    pub of_paths: bool,
+}
+
+/// The two nodes of a single flow, by whom it opens, and what is behind the name of its group.
+struct Ends {
+    opener: usize,
+    other: usize,
+    from: Host,
+    suffix: String,
+}
+
+impl Flows<'_> {
+    /// The flows, each group's one after the other.
+    pub fn read(&self, read: Named<FlowFile>) -> Result<Vec<Flow>, ScenarioError> {
+        let riders: Vec<_> =
+            read.0.iter().map(|(name, it)| (name.clone(), it.with.clone())).collect();
+        let mut flows = Vec::new();
+        for (name, flow) in read.0 {
+            self.group(&name, flow, &mut flows)?;
+        }
+        for (name, with) in riders {
+            let Some(with) = with else { continue };
+            connections::ride(&mut flows, &name, &with)
+                .map_err(|problem| self.text.wrong(&table("flow", &name).key("with"), problem))?;
+        }
+        Ok(flows)
+    }
+
+    /// The single flows of a group.
+    fn group(
+        &self,
+        group: &str,
+        read: FlowFile,
+        flows: &mut Vec<Flow>,
+    ) -> Result<(), ScenarioError> {
+        let key = table("flow", group);
+        let wrong = |keys: &str, problem: String| Err(self.text.wrong(&key.below(keys), problem));
+        if !is_name(group) {
+            let problem =
+                format!("found the name {group:?}, expected letters, digits, `-` and `_`");
+            return wrong("", problem);
+        }
+        match read.traffic.check() {
+            Ok(()) => {}
+            Err(TrafficError::Zero { key }) => {
+                return wrong(&format!("traffic.{key}"), "expected above zero".into());
+            }
+            Err(TrafficError::TooLarge { key }) => {
+                return wrong(&format!("traffic.{key}"), "expected less than 4GB".into());
+            }
+        }
+        if read.start >= self.duration {
+            let (start, end) = (read.start, self.duration);
+            let problem = format!("found {start}, expected before the end of the run of {end}");
+            return wrong("start", problem);
+        }
+        let stop = read.stop.unwrap_or(self.duration);
+        if stop <= read.start {
+            let start = read.start;
+            return wrong("stop", format!("found {stop}, expected later than `start` {start}"));
+        }
+        let copies = read.copies.unwrap_or(1);
+        let Some(copies) = u8::try_from(copies).ok().filter(|it| (1..=MOST_COPIES).contains(it))
+        else {
+            return wrong("copies", format!("found {copies}, expected 1 to {MOST_COPIES}"));
+        };
+        if read.transport.is_some() && read.with.is_some() {
+            let problem = "a flow that rides `with` another takes that one's transport; found both";
+            return wrong("transport", problem.to_string());
+        }
+        let connections = read.connections.unwrap_or(1);
+        if !(1..=MOST_CONNECTIONS).contains(&connections) {
+            let problem = format!("found {connections}, expected 1 to {MOST_CONNECTIONS}");
+            return wrong("connections", problem);
+        }
+        let pairs = self.ends(&read, &key)?;
+        let transport = read.transport.unwrap_or_default();
+        if let Err((keys, problem)) = checks::transport(&transport) {
+            return wrong(&format!("transport.{keys}"), problem);
+        }
+        let requirements = requirements(self.text, read.require, &key.key("require"))?;
+        let deadlines = requirements.iter().filter_map(|requirement| match requirement {
+            Requirement::Share { deadline, .. } => *deadline,
+            _ => None,
+        });
+        let deadline = deadlines.min();
+        let class = read.class.unwrap_or_else(|| {
+            Class::ALL.into_iter().find(|class| class.name() == group).unwrap_or_default()
+        });
+        for (number, ends) in pairs.iter().enumerate() {
+            let each = self.uses_each_interface(transport.protocol, ends.opener);
+            let transport_key = key.key("transport");
+            let interfaces = self.interfaces(&transport, ends.opener, each, &transport_key)?;
+            let names = |interface: &Option<usize>| interface.and_then(|it| self.links.get(it));
+            let names: Vec<&str> =
+                interfaces.iter().filter_map(names).map(|link| link.name.as_str()).collect();
+            if let Err((keys, problem)) = checks::use_of_paths(&transport, interfaces.len(), &names)
+            {
+                return wrong(&format!("transport.{keys}"), problem);
+            }
+            let place = (number, pairs.len());
+            let proxies = self.proxies(&read.proxies, &transport, place, &key.key("proxies"))?;
+            for connection in 1..=connections {
+                let several =
+                    if connections > 1 { format!(".{connection}") } else { String::new() };
+                flows.push(Flow {
+                    name: format!("{group}{}{several}", ends.suffix),
+                    group: group.to_string(),
+                    nodes: [ends.opener, ends.other],
+                    from: ends.from,
+                    class,
+                    start: Instant::ZERO + read.start,
+                    stop: Instant::ZERO + stop.min(self.duration),
+                    traffic: read.traffic.clone(),
+                    transport: transport.clone(),
+                    interfaces: interfaces.clone(),
+                    proxies: proxies.clone(),
+                    deadline,
+                    requirements: requirements.clone(),
+                    rides_with: None,
+                    copies,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Between which nodes a group's flows run.
+    fn ends(&self, read: &FlowFile, key: &KeyPath) -> Result<Vec<Ends>, ScenarioError> {
+        let find = |name: &str, which: &str| {
+            if self.of_paths && !HOSTS.contains(&name) {
+                return Err(self.text.wrong(&key.key(which), unknown("host", name, &HOSTS)));
+            }
+            find_nodes(self.nodes, name)
+                .map_err(|problem| self.text.wrong(&key.key(which), problem))
+        };
+        let from = find(&read.from, "from")?;
+        let to = match &read.to {
+            Some(to) => find(to, "to")?,
+            None => {
+                // Between two hosts there is but one other end.
+                let others = (0..self.nodes.len()).filter(|node| !from.contains(node));
+                let others: Vec<usize> = others.collect();
+                if others.len() != 1 || from.len() != 1 {
+                    let problem = "missing `to`, expected the name of a node or group".to_string();
+                    return Err(self.text.wrong(key, problem));
+                }
+                others
+            }
+        };
+        let pairs: Vec<(usize, usize)> = match (from.as_slice(), to.as_slice()) {
+            (from, [to]) => from.iter().map(|from| (*from, *to)).collect(),
+            ([from], to) => to.iter().map(|to| (*from, *to)).collect(),
+            (from, to) if from.len() == to.len() => {
+                from.iter().copied().zip(to.iter().copied()).collect()
+            }
+            (from, to) => {
+                let problem = format!(
+                    "found groups of {} and {} nodes, expected as many of both, or a single node",
+                    from.len(),
+                    to.len()
+                );
+                return Err(self.text.wrong(&key.key("to"), problem));
+            }
+        };
+        let several = pairs.len() > 1;
+        let vehicle = |node: usize| self.is_vehicle(node);
+        let senders_vary = from.len() > 1;
+        let receivers_vary = to.len() > 1;
+        let ends = |(sender, receiver): (usize, usize)| {
+            if sender == receiver {
+                let problem = "found a flow from a node to itself".to_string();
+                return Err(self.text.wrong(&key.key("to"), problem));
+            }
+            let (opener, other, from) = if vehicle(receiver) && !vehicle(sender) {
+                (receiver, sender, Host::Ground)
+            } else {
+                (sender, receiver, Host::Vehicle)
+            };
+            // A flow is called by the end that sets it apart from the others of its group.
+            let named = match (senders_vary, receivers_vary) {
+                (true, true) => opener,
+                (true, false) => sender,
+                (false, _) => receiver,
+            };
+            let name = self.nodes.get(named).map(|node| node.name.as_str()).unwrap_or_default();
+            let suffix = if several { format!(".{name}") } else { String::new() };
+            Ok(Ends { opener, other, from, suffix })
+        };
+        pairs.iter().copied().map(ends).collect()
+    }
+
+    fn is_vehicle(&self, node: usize) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.kind == NodeKind::Vehicle)
+    }
+
+    /// The interface of each subflow that `opener` opens; `each` says that it has one at every link
+    /// unless it is told otherwise.
+    fn interfaces(
+        &self,
+        transport: &TransportConfig,
+        opener: usize,
+        each: bool,
+        key: &KeyPath,
+    ) -> Result<Vec<Option<usize>>, ScenarioError> {
+        let at_opener = |link: &(usize, &Link)| link.1.ends.contains(&opener);
+        let own: Vec<(usize, &Link)> = self.links.iter().enumerate().filter(at_opener).collect();
+        let mut chosen = Vec::new();
+        if let Some(names) = &transport.paths {
+            let key = key.key("paths");
+            if names.is_empty() {
+                let problem = "found an empty list, expected at least one path".to_string();
+                return Err(self.text.wrong(&key, problem));
+            }
+            for (place, name) in names.iter().enumerate() {
+                let key = key.index(place);
+                let fits = |(_, link): &&(usize, &Link)| link.name == *name || link.group == *name;
+                let found: Vec<usize> =
+                    own.iter().filter(fits).map(|(number, _)| *number).collect();
+                if found.is_empty() {
+                    let mut known: Vec<&str> =
+                        own.iter().map(|(_, link)| link.group.as_str()).collect();
+                    known.dedup();
+                    return Err(self.text.wrong(&key, unknown("path", name, &known)));
+                }
+                if found.iter().any(|link| chosen.contains(&Some(*link))) {
+                    return Err(self.text.wrong(&key, format!("`{name}` is named twice")));
+                }
+                chosen.extend(found.into_iter().map(Some));
+            }
+        } else if transport.subflows.is_none() && each {
+            chosen.extend(own.iter().map(|(number, _)| Some(*number)));
+        }
+        if chosen.is_empty() {
+            chosen.push(None);
+        }
+        match transport.subflows {
+            None => Ok(chosen),
+            Some(count) if (1..=PathSet::CAPACITY as u32).contains(&count) => {
+                Ok(chosen.iter().copied().cycle().take(count as usize).collect())
+            }
+            Some(count) => {
+                let most = PathSet::CAPACITY;
+                let problem = format!("found {count}, expected 1 to {most}");
+                Err(self.text.wrong(&key.key("subflows"), problem))
+            }
+        }
+    }
+
+    /// A connection that may use several paths has a subflow at each link of the end that opens it; UDP at
+    /// those of a vehicle only.
+    fn uses_each_interface(&self, protocol: Protocol, opener: usize) -> bool {
+        match protocol {
+            Protocol::Tcp | Protocol::Dccp => self.of_paths,
+            Protocol::Udp => self.is_vehicle(opener),
+            Protocol::Mptcp | Protocol::ParallelTcp | Protocol::MpDccp => true,
+        }
+    }
+
+    /// The proxies of flow number `place.0` of `place.1`.
+    fn proxies(
+        &self,
+        read: &[ProxyFile],
+        transport: &TransportConfig,
+        place: (usize, usize),
+        key: &KeyPath,
+    ) -> Result<Vec<SplitAt>, ScenarioError> {
+        let wrong = |key: &KeyPath, problem: String| Err(self.text.wrong(key, problem));
+        if !read.is_empty() && !matches!(transport.protocol, Protocol::Tcp | Protocol::Mptcp) {
+            let name = transport.protocol.name();
+            return wrong(
+                key,
+                format!("found {name}, which no proxy splits; expected tcp or mptcp"),
+            );
+        }
+        let mut transport = transport.clone();
+        let mut proxies = Vec::new();
+        for (index, proxy) in read.iter().enumerate() {
+            let key = key.index(index);
+            let found = find_nodes(self.nodes, &proxy.at)
+                .map_err(|problem| self.text.wrong(&key.key("at"), problem))?;
+            let node = match found.as_slice() {
+                [single] => Some(single),
+                group if group.len() == place.1 => group.get(place.0),
+                _ => None,
+            };
+            let Some(node) = node.copied() else {
+                let (found, flows) = (found.len(), place.1);
+                let problem = format!(
+                    "found a group of {found} nodes, expected one node, or as many as there are \
+                     flows: {flows}"
+                );
+                return wrong(&key.key("at"), problem);
+            };
+            transport =
+                proxy.transport.clone().unwrap_or(TransportConfig { paths: None, ..transport });
+            let key = key.key("transport");
+            if let Err((keys, problem)) = checks::transport(&transport) {
+                return wrong(&key.below(&keys), problem);
+            }
+            if !matches!(transport.protocol, Protocol::Tcp | Protocol::Mptcp) {
+                let name = transport.protocol.name();
+                return wrong(&key.key("protocol"), format!("found {name}, expected tcp or mptcp"));
+            }
+            let interfaces = self.interfaces(&transport, node, false, &key)?;
+            let transport = transport.clone();
+            proxies.push(SplitAt { node, cache: proxy.cache, transport, interfaces });
+        }
+        Ok(proxies)
+    }
+}
+
+/// What `require` asks for.
+fn requirements(
+    text: &ScenarioText,
+    read: OneOrMany<RequirementFile>,
+    key: &KeyPath,
+) -> Result<Vec<Requirement>, ScenarioError> {
+    let tables = match read {
+        OneOrMany::One(table) => vec![(key.clone(), table)],
+        OneOrMany::Many(tables) => {
+            let keyed = |(index, table)| (key.index(index), table);
+            tables.into_iter().enumerate().map(keyed).collect()
+        }
+    };
+    let mut found = Vec::new();
+    for (key, table) in tables {
+        let some = requirements_of(&table)
+            .map_err(|(below, problem)| text.wrong(&key.below(below), problem))?;
+        found.extend(some);
+    }
+    Ok(found)
+}
+
+/// What a table of `require` asks for; or the key at fault and what is wrong with it.
+fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'static str, String)> {
+    let mut found = Vec::new();
+    let above_zero = |key, positive: bool| {
+        if positive { Ok(()) } else { Err((key, "expected above zero".to_string())) }
+    };
+    let alone = |key, other: &str| Err((key, format!("expected together with {other}")));
+    match (table.deadline, table.share) {
+        (Some(_), None) => return alone("deadline", "`share`, for example \"99.9%\""),
+        (deadline, Some(share)) => {
+            above_zero("deadline", deadline.is_none_or(Duration::is_positive))?;
+            above_zero("share", share.ratio() > 0.0)?;
+            found.push(Requirement::Share { deadline, share });
+        }
+        (None, None) => {}
+    }
+    match (table.delay, table.percentile) {
+        (Some(_), None) => return alone("delay", "`percentile`, for example \"95%\""),
+        (None, Some(_)) => return alone("percentile", "`delay`, for example \"100ms\""),
+        (Some(delay), Some(percentile)) => {
+            above_zero("delay", delay.is_positive())?;
+            above_zero("percentile", percentile.ratio() > 0.0)?;
+            found.push(Requirement::Delay { percentile, delay });
+        }
+        (None, None) => {}
+    }
+    if let Some(rate) = table.goodput {
+        above_zero("goodput", rate.as_bps() > 0)?;
+        found.push(Requirement::Goodput { rate });
+    }
+    if found.is_empty() {
+        let expected = "expected `deadline` and `share`, `delay` and `percentile`, or `goodput`";
+        return Err(("", expected.to_string()));
+    }
+    Ok(found)
+}
