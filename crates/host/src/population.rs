@@ -68,6 +68,8 @@ pub struct App {
     pub copies: u8,
     /// A bulk source keeps this much written ahead.
     pub ahead: Bytes,
+    /// What does not fit that is refused rather than kept waiting.
+    pub refuses: bool,
 }
 
 /// All of them.
@@ -143,6 +145,9 @@ pub fn populate(
             deadline: flow.deadline,
             copies: flow.copies,
             ahead: flow.transport.send_buffer,
+            refuses: flow.transport.refuse_when_full
+                && flow.transport.protocol.is_reliable()
+                && !matches!(flow.traffic, TrafficConfig::Bulk { .. }),
         });
     }
     Population { sides, relays, apps }
@@ -159,6 +164,10 @@ pub fn write_message(
     let id = record.next_id();
     let deadline = app.deadline.map(|span| now + span);
     record.written(now, bytes);
+    if app.refuses && endpoint.unacknowledged() + Bytes::new(u64::from(bytes)) > app.ahead {
+        (0..app.copies.max(1)).for_each(|_| record.refused(id));
+        return;
+    }
     let (stream, class) = (app.stream, app.class);
     write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, app.copies);
 }

@@ -150,6 +150,9 @@ pub struct TransportConfig {
     /// How much a bulk application keeps written ahead of what has been acknowledged. Default 4 MB,
     /// the upper bound of Linux's `tcp_wmem`.
     pub send_buffer: Bytes,
+    /// Applications other than bulk are refused what does not fit the send buffer, as a socket that
+    /// does not block refuses it; otherwise it waits, however much there is (TCP). Default off.
+    pub refuse_when_full: bool,
     /// Initial congestion window in segments (RFC 6928). Default 10.
     pub initial_window: u32,
     /// Initial slow start threshold. Default none.
@@ -161,6 +164,8 @@ pub struct TransportConfig {
     /// The window shrinks in proportion to what is delivered in a recovery (RFC 9937); otherwise at
     /// once (RFC 6675). Default on.
     pub proportional_reduction: bool,
+    /// A recovery that turns out to be needless is taken back (RFC 3522, RFC 4015). Default on.
+    pub undo: bool,
     /// Controls that set a window but no pace are paced as Linux does under `fq`: at twice the window per
     /// round trip in slow start, 1.2 times afterwards. Default off.
     pub pacing: bool,
@@ -219,11 +224,13 @@ impl Default for TransportConfig {
             reordering: ReorderingConfig::none(),
             receive_buffer: Bytes::new(6_000_000),
             send_buffer: Bytes::new(4_000_000),
+            refuse_when_full: false,
             initial_window: 10,
             initial_threshold: None,
             segment: None,
             loss_detection: LossDetection::Rack,
             proportional_reduction: true,
+            undo: true,
             pacing: false,
             idle_restart: true,
             ack_every: 2,
@@ -321,9 +328,11 @@ given! {
     reordering: ReorderingConfig,
     receive_buffer: Bytes,
     send_buffer: Bytes,
+    refuse_when_full: bool,
     initial_window: u32,
     loss_detection: LossDetection,
     proportional_reduction: bool,
+    undo: bool,
     pacing: bool,
     idle_restart: bool,
     ack_every: u32,

@@ -73,8 +73,8 @@ class Recording:
         kept: Kept = {
             "simulated_s": run.simulated_s,
             "wall_s": run.wall_s,
-            "delay_ms": {stats.flow: stats.delay_quantile(0.5) for stats in run.flow_stats()},
-            "bits": {stats.flow: 8 * stats.bytes_delivered for stats in run.flow_stats()},
+            "delay_ms": {stats.flow: stats.delay_quantile(0.5) for stats in [*run.flow_stats(), *run.group_stats()]},
+            "bits": {stats.flow: 8 * stats.bytes_delivered for stats in [*run.flow_stats(), *run.group_stats()]},
         }
         if "messages" in self.tables:
             kept |= self._deliveries(frame(run.columns("messages")), run.simulated_s)

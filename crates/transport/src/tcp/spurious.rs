@@ -7,12 +7,18 @@
 use crate::congestion::Before;
 
 /// What is needed to take a reaction back.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Undo {
+    enabled: bool,
     before: Option<Before>,
 }
 
 impl Undo {
+    /// Without `enabled` nothing is ever taken back.
+    pub const fn new(enabled: bool) -> Self {
+        Self { enabled, before: None }
+    }
+
     /// A recovery begins; `before` is how congestion control stood.
     pub const fn begin(&mut self, before: Before) {
         self.before = Some(before);
@@ -22,7 +28,7 @@ impl Undo {
     /// once, and that the acknowledgement answers the original. Returns what to go back to if it shows
     /// that nothing had been lost; only the first one of a recovery can.
     pub fn advanced(&mut self, original_arrived: bool) -> Option<Before> {
-        self.before.take().filter(|_| original_arrived)
+        self.before.take().filter(|_| original_arrived && self.enabled)
     }
 }
 
@@ -35,10 +41,10 @@ mod tests {
     #[test]
     fn the_first_acknowledgement_of_a_recovery_decides() {
         let before = Before { window: Bytes::new(20_000), threshold: Bytes::new(90_000) };
-        for original_arrived in [true, false] {
-            let mut undo = Undo::default();
+        for (enabled, original_arrived) in [(true, true), (true, false), (false, true)] {
+            let mut undo = Undo::new(enabled);
             undo.begin(before);
-            assert_eq!(undo.advanced(original_arrived).is_some(), original_arrived);
+            assert_eq!(undo.advanced(original_arrived).is_some(), enabled && original_arrived);
             assert!(undo.advanced(true).is_none());
         }
     }

@@ -39,6 +39,8 @@ pub fn supports(config: &TransportConfig) -> Result<(), String> {
         ("initial_threshold", config.initial_threshold.is_none()),
         ("loss_detection", config.loss_detection == usual.loss_detection),
         ("proportional_reduction", config.proportional_reduction),
+        ("undo", config.undo),
+        ("refuse_when_full", !config.refuse_when_full),
         ("idle_restart", config.idle_restart),
         ("ack_every", config.ack_every == usual.ack_every),
         ("ack_delay", config.ack_delay == usual.ack_delay),

@@ -222,7 +222,7 @@ impl Subflow {
             idle_restart: config.idle_restart,
             proportional: config.proportional_reduction,
             reduction: None,
-            undo: Undo::default(),
+            undo: Undo::new(config.undo),
             tail: TailProbe::default(),
             probe_at: Instant::FAR_FUTURE,
             tail_due: false,
