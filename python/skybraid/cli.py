@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid import __version__, algorithms, chavali, control, emulate_cli, registry, reproduce_cli
+from skybraid import __version__, algorithms, chavali, control, emulate_cli, orbit_cli, registry, reproduce_cli
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
 from skybraid import live as live_room
+from skybraid import network as network_room
 from skybraid import probe as probe_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
@@ -63,8 +64,10 @@ app.add_typer(traces_room.app, name="trace")
 app.add_typer(live_room.ctl, name="ctl")
 emulate_cli.register(app)
 reproduce_cli.register(app)
+orbit_cli.register(app)
 app.add_typer(probe_room.app, name="probe")
 app.command(name="import-lines")(chavali.import_lines)
+app.command(name="network")(network_room.command)
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
 Plugins = Annotated[

@@ -254,8 +254,11 @@ def _enter_sandbox() -> None:
 def _scenario(name: str, set_: list[str] | None, file: str | None) -> Scenario:
     overrides = [assignment(text) for text in set_ or []]
     if name != _STDIN:
-        return Scenario.load(name, overrides)
-    return Scenario(sys.stdin.read(), file or "scenario.toml", overrides)
+        scenario = Scenario.load(name, overrides)
+    else:
+        scenario = Scenario(sys.stdin.read(), file or "scenario.toml", overrides)
+    scenario.native.needs_two_hosts()
+    return scenario
 
 
 @contextlib.contextmanager

@@ -110,6 +110,7 @@ def emulate(
         KeyboardInterrupt: Ctrl-C; what was seen so far lies in `out`.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
+    chosen.native.needs_two_hosts()
     (number,) = seeds_of(chosen, seed, None)
     options = Options(precise, ipv6, vehicle, ground, limit_s, iperf3)
     words = ["-", "--file", chosen.file, "--seed", str(number), *options.words()]

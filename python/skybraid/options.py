@@ -83,6 +83,8 @@ def tell(results: Results, *, has_report: bool) -> None:
     if results.flows:
         for requirement in results.requirements:
             typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
+            if requirement.members is not None:
+                typer.echo(f"    each by itself: {requirement.members.words(requirement.metric)}")
         typer.echo(headline(results.requirements))
     else:
         for line in link_lines(results.links()):

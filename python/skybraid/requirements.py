@@ -49,7 +49,7 @@ class Members:
 
     def words(self, metric: str) -> str:
         """The same in a sentence."""
-        text = f"by itself, met by {count(self.met)} of {count(self.total)}"
+        text = f"met by {count(self.met)} of {count(self.total)}"
         if self.not_shown:
             text += f", not shown of {count(self.not_shown)}"
         if self.worst is None or self.worst_estimate is None:

@@ -59,7 +59,7 @@ class Trace:
     """One step-wise series.
 
     times_s: when each value begins, in s, strictly increasing from 0; shape (n,).
-    values: the values in `unit`; shape (n,).
+    values: the values in `unit`; shape (n,). A round trip of infinity: there is no path meanwhile.
     quantity: "rate", "delay" (one way), "loss" or "rtt".
     unit: "Mbit/s", "ms" or "%".
     name: the file and column that it came from.
@@ -92,18 +92,16 @@ class Trace:
 
     def quantile(self, q: float) -> float:
         """The smallest value not exceeded during the share `q` (0 to 1) of the time, in `unit`."""
-        order = np.argsort(self.values, kind="stable")
-        share = np.cumsum(self.durations_s()[order])
-        index = int(np.searchsorted(share, q * share[-1] * (1 - 1e-12)))
-        return float(self.values[order[min(index, len(order) - 1)]])
+        return _quantile(self.values, self.durations_s(), q)
 
 
 @dataclass(frozen=True)
 class TraceStats:
-    """Statistics of a trace, weighted by time; values in the trace's unit.
+    """Statistics of a trace, weighted by time; values in the trace's unit. Gaps without a path are left out.
 
     share_over_300ms: share of the time (0 to 1) with a one-way delay above 300 ms; None unless the
     trace is one of delay.
+    share_without_path: share of the time (0 to 1) that is a gap.
     """
 
     name: str
@@ -119,6 +117,14 @@ class TraceStats:
     p99: float
     max: float
     share_over_300ms: float | None
+    share_without_path: float = 0.0
+
+
+def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], q: float) -> float:
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order])
+    index = int(np.searchsorted(share, q * share[-1] * (1 - 1e-12)))
+    return float(values[order[min(index, len(order) - 1)]])
 
 
 def read(
@@ -164,11 +170,17 @@ def read(
 
 def stats(trace: Trace) -> TraceStats:
     """Statistics of `trace`, each value weighted by how long it holds."""
-    weights = trace.durations_s()
-    mean = float(np.average(trace.values, weights=weights))
+    durations_s = trace.durations_s()
+    there = np.isfinite(trace.values)
+    values, weights = trace.values[there], durations_s[there]
+    mean = float(np.average(values, weights=weights))
     over = None
     if trace.quantity == "delay":
-        over = float(weights[trace.values > DEADLINE_MS].sum() / weights.sum())
+        over = float(weights[values > DEADLINE_MS].sum() / weights.sum())
+
+    def quantile(q: float) -> float:
+        return _quantile(values, weights, q)
+
     return TraceStats(
         name=trace.name,
         quantity=trace.quantity,
@@ -176,13 +188,14 @@ def stats(trace: Trace) -> TraceStats:
         samples=len(trace.values),
         length_s=trace.length_s(),
         mean=mean,
-        sd=math.sqrt(float(np.average((trace.values - mean) ** 2, weights=weights))),
-        min=float(trace.values.min()),
-        p50=trace.quantile(0.50),
-        p95=trace.quantile(0.95),
-        p99=trace.quantile(0.99),
-        max=float(trace.values.max()),
+        sd=math.sqrt(float(np.average((values - mean) ** 2, weights=weights))),
+        min=float(values.min()),
+        p50=quantile(0.50),
+        p95=quantile(0.95),
+        p99=quantile(0.99),
+        max=float(values.max()),
         share_over_300ms=over,
+        share_without_path=float(durations_s[~there].sum() / durations_s.sum()),
     )
 
 
@@ -217,6 +230,8 @@ def write(trace: Trace, path: str | Path, to: OutputFormat | None = None) -> Non
     chosen = to or _output_format(path)
     if path.exists():
         raise TraceError(f"{path}: exists already; expected a new file")
+    if not np.isfinite(trace.values).all():
+        raise TraceError(f"{trace.name}: has gaps without a path, which {chosen} cannot hold")
     header = ("time [s]", f"{trace.quantity} [{trace.unit}]")
     try:
         if chosen == "parquet":
@@ -292,7 +307,8 @@ def _recognise(path: Path, text: str) -> Format:
         return "ping"
     if path.suffix in {".up", ".down"} or (lines and all(re.fullmatch(r"\d+", line) for line in lines)):
         return "mahimahi"
-    if lines and all(re.fullmatch(r"\d+,\d+,\d+", line) for line in lines):
+    of_flow, of_path = r"\d+,\d+,\d+", r"\d+,\d+\.\d{10}"
+    if lines and any(all(re.fullmatch(row, line) for line in lines) for row in (of_flow, of_path)):
         return "hypatia"
     return "csv"
 
@@ -515,6 +531,8 @@ def stats_command(
     lines += [(name, f"{getattr(result, name):.4g} {result.unit}") for name in names]
     if result.share_over_300ms is not None:
         lines.append(("over 300 ms", f"{100 * result.share_over_300ms:.4g} % of the time"))
+    if result.share_without_path > 0.0:
+        lines.append(("no path", f"{100 * result.share_without_path:.4g} % of the time"))
     for name, text in lines:
         typer.echo(f"{name:<12} {text}")
 

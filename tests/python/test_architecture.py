@@ -12,32 +12,39 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-PURE = ("units", "link", "transport", "traffic", "host", "sim")
+PURE = ("units", "track", "orbit", "link", "transport", "traffic", "host", "sim")
 
 MAY_USE = {
     "units": set[str](),
+    "track": {"units"},
+    "orbit": {"units", "track"},
     "link": {"units"},
     "transport": {"units"},
     "traffic": {"units"},
     "host": {"units", "link", "transport", "traffic"},
     "sim": {"host", "units", "link", "transport", "traffic"},
-    "scenario": {"host", "units", "link", "transport", "traffic"},
-    "runtime": {"scenario", "host", "units", "link", "transport", "traffic"},
-    "python": {"scenario", "sim", "runtime", "host", "units", "link", "transport", "traffic"},
+    "scenario": {"host", "units", "track", "orbit", "link", "transport", "traffic"},
+    "runtime": {"scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
+    "python": {
+        "scenario", "sim", "runtime", "host", "units", "track", "orbit", "link", "transport", "traffic",
+    },
 }
 """Which rooms each room may use."""
 
 USES = {
     "units": "libm rand_core rand_pcg serde thiserror",
+    "track": "units libm roxmltree serde thiserror",
+    "orbit": "units track libm serde serde_json sgp4 thiserror",
     "link": "units libm serde thiserror",
     "transport": "units libm serde thiserror",
     "traffic": "units libm serde thiserror",
     "host": "units link transport traffic serde",
     "sim": "units link transport host",
-    "scenario": "units link transport traffic host serde serde_path_to_error sha2 strsim thiserror toml_edit",
+    "scenario": "units track orbit link transport traffic host serde serde_path_to_error sha2 strsim thiserror "
+    "toml_edit",
     "runtime": "units link transport traffic host scenario etherparse libc netlink-packet-core netlink-packet-generic "
     "netlink-packet-route netlink-sys nix pcap-file serde serde_json socket2 thiserror",
-    "python": "units link transport traffic host sim scenario runtime numpy pyo3",
+    "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
 }
 """What each room uses, word for word, so that none gains a dependency unnoticed."""
 

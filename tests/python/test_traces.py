@@ -129,6 +129,20 @@ class TestMeasurements:
             pytest.skip(f"no {file}")
         assert stats(read(file)).mean == pytest.approx(megabits, abs=0.1)
 
+    def test_a_hypatia_path_has_gaps_where_there_is_none(self, tmp_path: Path) -> None:
+        file = tmp_path / "networkx_rtt_1174_to_1229.txt"
+        file.write_text("0,25000000.0000000000\n100000000,27000000.5000000000\n200000000,0.0000000000\n")
+        trace = read(file)
+        assert trace.quantity == "rtt"
+        assert trace.values == pytest.approx([25.0, 27.0000005, np.inf])
+        found = stats(trace)
+        assert (found.mean, found.max) == pytest.approx((26.00000025, 27.0000005))
+        assert found.share_without_path == pytest.approx(1 / 3)
+        with pytest.raises(TraceError, match="gaps without a path"):
+            write(trace, tmp_path / "copy.csv")
+        told = CliRunner().invoke(traces.app, ["stats", str(file)])
+        assert "no path      33.33 % of the time" in told.output
+
     def test_a_ping_log(self) -> None:
         folder = MEASUREMENTS / "pam2025_multicarrier_ping" / "trip2_05_13_2023" / "app" / "verizon"
         trace = read(folder / "122651317" / "ping_123103537.out")

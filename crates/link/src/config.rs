@@ -226,6 +226,9 @@ pub struct PathConfig {
     /// Scripted outages of both directions: start and length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Vec<(Duration, Duration)>>,
+    /// Pauses of both directions, from orbits or cells: start and length. Not part of the table.
+    #[serde(skip)]
+    pub halts: Vec<(Instant, Duration)>,
     /// From the vehicle to the ground.
     pub uplink: DirectionConfig,
     /// From the ground to the vehicle.
@@ -268,6 +271,8 @@ pub struct LinkConfig {
     pub reconfiguration: Option<Reconfiguration>,
     /// Scripted outages: start and length.
     pub down: Vec<(Instant, Duration)>,
+    /// Scripted pauses: start and length. Nothing is sent, what waits keeps waiting.
+    pub halts: Vec<(Instant, Duration)>,
     /// Scripted changes; each holds until the next of its kind.
     pub changes: Vec<(Instant, Change)>,
 }
@@ -288,6 +293,7 @@ impl LinkConfig {
             handover: None,
             reconfiguration: None,
             down: Vec::new(),
+            halts: Vec::new(),
             changes: Vec::new(),
         }
     }
@@ -306,6 +312,7 @@ impl PathConfig {
             backup: self.backup.or(base.backup),
             priority: self.priority.or(base.priority),
             down: self.down.or_else(|| base.down.clone()),
+            halts: if self.halts.is_empty() { base.halts.clone() } else { self.halts },
             uplink: self.uplink.over(&base.uplink),
             downlink: self.downlink.over(&base.downlink),
             drx: self.drx.over(&base.drx),
@@ -416,6 +423,7 @@ impl PathConfig {
                 .flatten()
                 .map(|(from, length)| (Instant::ZERO + *from, *length))
                 .collect(),
+            halts: self.halts.clone(),
             changes: changes.map_err(table(direction.name()))?,
         })
     }

@@ -32,7 +32,7 @@ pub enum DelayConfig {
 pub enum DelaySource {
     /// Drawn for each packet, unless fixed.
     Distribution(Distribution),
-    /// A series in ns.
+    /// A series in ns; infinity is a gap in which packets are lost.
     Series(Arc<Series>),
 }
 
@@ -137,7 +137,7 @@ impl Delay {
         }
     }
 
-    /// The delay of a packet that leaves at `at`.
+    /// The delay of a packet that leaves at `at`; [`Duration::MAX`] where a series has a gap.
     pub fn of_packet(&mut self, at: Instant) -> Duration {
         match self {
             Self::Constant(delay) => *delay,

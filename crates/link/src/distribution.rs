@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Duration, Stream};
+use skybraid_units::{Duration, Seed, Stream};
 
 use crate::form::{only_one, text_or_table};
 
@@ -154,6 +154,12 @@ impl Distribution {
             return Err("means and weights must be above zero, spans not below zero".to_string());
         }
         Ok(())
+    }
+
+    /// Draws without end from the stream `name`.
+    pub fn draws(&self, seed: Seed, name: &str) -> impl Iterator<Item = Duration> + use<> {
+        let (sampler, mut stream) = (self.sampler(), seed.stream(name));
+        core::iter::repeat_with(move || sampler.draw(&mut stream))
     }
 
     /// The distribution prepared for drawing.

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
@@ -29,7 +30,8 @@ pub enum Cause {
     Burst,
     /// A loss at a change of the serving satellite or cell.
     Handover,
-    /// The link was down, or went down before the packet was sent, or its rate stays zero for ever.
+    /// The link was down, or went down before the packet was sent, or its rate stays zero for ever, or a
+    /// delay trace has no path when the packet leaves.
     Outage,
     /// The packet is larger than the link takes.
     Mtu,
@@ -78,11 +80,11 @@ pub struct Conditions {
     /// 100 ms. The ramp after a DRX connection set-up depends on traffic and is left out.
     pub rate: Rate,
     /// Propagation delay of a packet that leaves at that instant; the mean where it is drawn per
-    /// packet.
+    /// packet; zero in a gap of a delay trace.
     pub delay: Duration,
     /// Probability that a 1200-byte packet that leaves at that instant is lost on the way.
     pub loss: Probability,
-    /// False during an outage, scripted or not.
+    /// False during an outage, scripted or not, and in a gap of a delay trace.
     pub up: bool,
 }
 
@@ -229,6 +231,9 @@ impl Link {
             through = harq.release(sent, size);
         }
         let mut delay = self.delays.at(sent).0.of_packet(sent);
+        if delay == Duration::MAX {
+            cause = cause.or(Some(Cause::Outage));
+        }
         if let Some(epochs) = &mut self.epochs {
             let lost = epochs.loses(sent);
             cause = cause.or(lost.then_some(Cause::Handover));
@@ -256,6 +261,10 @@ impl Link {
             kept *= 1.0 - loss.shown(at, SHOWN_SIZE);
         }
         let mut delay = view.delays.at(at).0.expected(at);
+        let there = delay < Duration::MAX;
+        if !there {
+            delay = Duration::ZERO;
+        }
         if let Some(epochs) = &mut view.epochs {
             kept *= epochs.loss(at).complement().ratio();
             delay += epochs.delay_step(at);
@@ -264,7 +273,7 @@ impl Link {
             rate: view.service.shown(at),
             delay,
             loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
-            up: view.outages.next_start(at) > at,
+            up: there && view.outages.next_start(at) > at,
         }
     }
 
@@ -302,11 +311,12 @@ fn losses(
             let number = twins
                 .filter(|twin| core::mem::discriminant(*twin) == core::mem::discriminant(source))
                 .count();
-            let mut stream = format!("{path}.{direction}.loss");
-            if (part, number) != (0, 0) {
-                stream = format!("{stream}.{part}.{number}");
-            }
-            LossProcess::new(source, seed, &stream)
+            let place = match (part, number) {
+                (0, 0) => String::new(),
+                _ => format!(".{part}.{number}"),
+            };
+            let own = format!("{path}.{direction}.loss{place}");
+            LossProcess::new(source, seed, &own, &format!("{path}.loss{place}"))
         });
         numbered.collect::<Vec<_>>()
     };

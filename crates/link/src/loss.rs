@@ -1,5 +1,7 @@
-//! Loss on the way: uniform, bit errors, Gilbert–Elliott, ON/OFF, from a trace, and several at once.
+//! Loss on the way: uniform, bit errors, Gilbert–Elliott, ON/OFF, Lutz, from a trace, and several at
+//! once.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,6 +16,7 @@ use skybraid_units::{Bytes, Instant, Probability, Seed, Stream};
 use crate::distribution::{Distribution, Sampler};
 use crate::form::only_one;
 use crate::link::Cause;
+use crate::lutz::{Fading, Lutz, LutzConfig};
 use crate::rate::unread;
 use crate::trace::{Quantity, Series, SeriesCursor, TraceSource, trace_table};
 
@@ -21,7 +24,8 @@ use crate::trace::{Quantity, Series, SeriesCursor, TraceSource, trace_table};
 ///
 /// In TOML: `{ uniform = "0.006%" }`, `{ bit_errors = 1e-7 }` (per bit),
 /// `{ gilbert_elliott = { good_to_bad = "1%", bad_to_good = "20%" } }`,
-/// `{ on_off = { on = { mean = "6s", sd = "0.7071s" }, off = { mean = "1s", sd = "0.3162s" }, off_loss = "1%" } }`
+/// `{ on_off = { on = { mean = "6s", sd = "0.7071s" }, off = { mean = "1s", sd = "0.3162s" }, off_loss = "1%" } }`,
+/// `{ lutz = { environment = "highway", speed = "30m/s", margin = "6dB" } }`
 /// or `{ trace = "f.csv", column = "loss", unit = "%" }`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossConfig {
@@ -33,6 +37,8 @@ pub enum LossConfig {
     GilbertElliott(GilbertElliott),
     /// Phases in time.
     OnOff(OnOff),
+    /// A land-mobile-satellite channel.
+    Lutz(LutzConfig),
     /// A measured series of probabilities.
     Trace(TraceSource),
 }
@@ -96,6 +102,8 @@ pub enum LossSource {
     GilbertElliott(GilbertElliott),
     /// Phases in time.
     OnOff(OnOff),
+    /// A land-mobile-satellite channel.
+    Lutz(Lutz),
     /// A series of ratios.
     Series(Arc<Series>),
 }
@@ -124,6 +132,7 @@ impl LossConfig {
                 }
                 Ok(LossSource::OnOff(model.clone()))
             }
+            Self::Lutz(model) => model.resolve().map(LossSource::Lutz),
             Self::Trace(source) => {
                 source.loaded_series().map(LossSource::Series).ok_or_else(|| unread(source))
             }
@@ -136,6 +145,7 @@ trace_table!(LossTable {
     bit_errors: f64,
     gilbert_elliott: GilbertElliott,
     on_off: OnOff,
+    lutz: LutzConfig,
 });
 
 impl LossTable {
@@ -145,18 +155,17 @@ impl LossTable {
             ("bit_errors", self.bit_errors.is_some()),
             ("gilbert_elliott", self.gilbert_elliott.is_some()),
             ("on_off", self.on_off.is_some()),
+            ("lutz", self.lutz.is_some()),
             ("trace", self.trace.is_some()),
         ])?;
         let trace = self.trace_file()?;
-        let config = match (self.uniform, self.bit_errors, self.gilbert_elliott, self.on_off) {
-            (Some(probability), ..) => LossConfig::Uniform(probability),
-            (_, Some(ratio), ..) => LossConfig::BitErrors(ratio),
-            (_, _, Some(model), _) => LossConfig::GilbertElliott(model),
-            (.., Some(model)) => LossConfig::OnOff(model),
-            _ => {
-                let file = trace.unwrap_or_default();
-                return Ok(LossConfig::Trace(TraceSource::series(file, Quantity::Loss)));
-            }
+        let config = self.uniform.map(LossConfig::Uniform);
+        let config = config.or(self.bit_errors.map(LossConfig::BitErrors));
+        let config = config.or(self.gilbert_elliott.map(LossConfig::GilbertElliott));
+        let config = config.or(self.on_off.map(LossConfig::OnOff));
+        let Some(config) = config.or(self.lutz.map(LossConfig::Lutz)) else {
+            let file = trace.unwrap_or_default();
+            return Ok(LossConfig::Trace(TraceSource::series(file, Quantity::Loss)));
         };
         config.resolve()?;
         Ok(config)
@@ -177,6 +186,7 @@ impl Serialize for LossConfig {
             Self::BitErrors(ratio) => LossTable { bit_errors: Some(*ratio), ..none },
             Self::GilbertElliott(model) => LossTable { gilbert_elliott: Some(*model), ..none },
             Self::OnOff(model) => LossTable { on_off: Some(model.clone()), ..none },
+            Self::Lutz(model) => LossTable { lutz: Some(*model), ..none },
             Self::Trace(TraceSource { file, .. }) => LossTable::of_trace(file),
         };
         table.serialize(to)
@@ -270,13 +280,15 @@ enum Model {
     BitErrors(BitErrors),
     GilbertElliott { model: GilbertElliott, bad: bool },
     OnOff { phases: Phases, off_loss: Probability, on_errors: BitErrors },
+    Lutz(Box<Fading>),
     Series(SeriesCursor),
 }
 
 impl LossProcess {
-    /// `stream` is the name that the process draws under, for example `lte.uplink.loss`; the kind of
-    /// model is appended, so that adding a model of another kind moves no draw.
-    pub fn new(source: &LossSource, seed: Seed, stream: &str) -> Self {
+    /// `stream` is the name that the process draws under, for example `lte.uplink.loss`; `shared` the
+    /// one for what both directions meet, such as `lte.loss`. The kind of model is appended, so that
+    /// adding a model of another kind moves no draw.
+    pub fn new(source: &LossSource, seed: Seed, stream: &str, shared: &str) -> Self {
         let named = |kind: &str| seed.stream(&format!("{stream}.{kind}"));
         match source {
             LossSource::Uniform(probability) => Self {
@@ -300,6 +312,11 @@ impl LossProcess {
                 },
                 stream: named("on_off"),
             },
+            LossSource::Lutz(model) => {
+                let states = seed.stream(&format!("{shared}.lutz.states"));
+                let fading = Fading::new(model, states, named("lutz.fading"));
+                Self { model: Model::Lutz(Box::new(fading)), stream: named("lutz") }
+            }
             LossSource::Series(series) => Self {
                 model: Model::Series(SeriesCursor::new(Arc::clone(series))),
                 stream: named("trace"),
@@ -331,6 +348,7 @@ impl LossProcess {
                     (on_errors.threshold(size).hit(stream), Cause::Random)
                 }
             }
+            Model::Lutz(fading) => fading.loses(at),
             Model::Series(cursor) => (stream.unit() < cursor.at(at).0, Cause::Random),
         };
         lost.then_some(cause)
@@ -353,6 +371,7 @@ impl LossProcess {
                     packet_error_ratio(on_errors.ratio, size.bits())
                 }
             }
+            Model::Lutz(fading) => fading.shown(at),
             Model::Series(cursor) => cursor.at(at).0,
         }
     }

@@ -91,21 +91,28 @@ pub(crate) struct Outages {
     spans: Vec<(Instant, Instant)>,
 }
 
+/// Start and end of `spans` in order, with those that touch or overlap made one and empty ones left
+/// out.
+pub(crate) fn merged(spans: &[(Instant, Duration)]) -> Vec<(Instant, Instant)> {
+    let mut sorted: Vec<(Instant, Instant)> = spans
+        .iter()
+        .filter(|(_, length)| length.is_positive())
+        .map(|(start, length)| (*start, *start + *length))
+        .collect();
+    sorted.sort();
+    let mut merged: Vec<(Instant, Instant)> = Vec::new();
+    for (start, end) in sorted {
+        match merged.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
 impl Outages {
     pub fn new(down: &[(Instant, Duration)]) -> Self {
-        let mut sorted: Vec<(Instant, Instant)> = down
-            .iter()
-            .filter(|(_, length)| length.is_positive())
-            .map(|(start, length)| (*start, *start + *length))
-            .collect();
-        sorted.sort();
-        let mut spans: Vec<(Instant, Instant)> = Vec::new();
-        for (start, end) in sorted {
-            match spans.last_mut() {
-                Some((_, last)) if start <= *last => *last = end.max(*last),
-                _ => spans.push((start, end)),
-            }
-        }
+        let mut spans = merged(down);
         spans.reverse();
         Self { spans }
     }

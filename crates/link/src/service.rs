@@ -1,13 +1,13 @@
 //! Serialisation: how long a packet takes at a rate that changes, halts and ramps up.
 
-use alloc::vec::Vec;
+use alloc::vec::{IntoIter, Vec};
 
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::config::LinkConfig;
 use crate::drx::{Drx, Radio};
 use crate::handover::HandoverTimeline;
-use crate::outage::{Change, Schedule};
+use crate::outage::{Change, Schedule, merged};
 use crate::rate::RateCursor;
 use crate::reconfiguration::BoundaryTimeline;
 use crate::trace::mahimahi::TUNNEL_HEADER;
@@ -214,6 +214,7 @@ struct Halts {
 enum HaltTimeline {
     Handover(HandoverTimeline),
     Boundary(BoundaryTimeline),
+    Scripted(IntoIter<(Instant, Instant)>),
 }
 
 impl HaltTimeline {
@@ -221,6 +222,9 @@ impl HaltTimeline {
         match self {
             Self::Handover(timeline) => timeline.next(),
             Self::Boundary(timeline) => timeline.next(),
+            Self::Scripted(spans) => {
+                spans.next().unwrap_or((Instant::FAR_FUTURE, Instant::FAR_FUTURE))
+            }
         }
     }
 }
@@ -237,10 +241,13 @@ impl Halts {
             .filter(|it| it.interruption.constant() != Some(Duration::ZERO));
         let boundaries =
             interrupting.map(|it| HaltTimeline::Boundary(BoundaryTimeline::new(it, path, seed)));
-        let sources = handovers.into_iter().chain(boundaries).map(|mut timeline| {
-            let first = timeline.next();
-            (timeline, first)
-        });
+        let spans = merged(&config.halts);
+        let scripted = (!spans.is_empty()).then(|| HaltTimeline::Scripted(spans.into_iter()));
+        let sources =
+            handovers.into_iter().chain(boundaries).chain(scripted).map(|mut timeline| {
+                let first = timeline.next();
+                (timeline, first)
+            });
         Self { sources: sources.collect(), resumed: Instant::ZERO }
     }
 

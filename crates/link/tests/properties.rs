@@ -9,11 +9,11 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use skybraid_link::{
-    Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Fate, GilbertElliott,
-    Handover, Harq, Link, LinkConfig, LossSource, Mixture, OnOff, Opportunities, QueueConfig,
-    RateSource, Reconfiguration, Series, Shape,
+    Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Environment, Extent, Fate,
+    GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig, Mixture, OnOff,
+    Opportunities, QueueConfig, RateSource, Reconfiguration, Series, Shape,
 };
-use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
+use skybraid_units::{Bytes, Decibels, Duration, Instant, Probability, Rate, Seed};
 
 fn time(most_ms: i64) -> impl Strategy<Value = Duration> {
     (0..most_ms * 1_000_000).prop_map(Duration::from_nanos)
@@ -111,6 +111,7 @@ fn loss() -> impl Strategy<Value = LossSource> {
                 on_bit_errors
             })
         ),
+        (0.0..20.0f64, 1..200i64, 1..50i64, -5.0..30.0f64).prop_map(lutz),
         series(1.0).prop_map(LossSource::Series),
     ]
 }
@@ -131,6 +132,20 @@ fn drx() -> impl Strategy<Value = Drx> {
             ramp_for: ms(stay * 5),
         },
     )
+}
+
+fn lutz((sd, state_ms, coherence_ms, margin): (f64, i64, i64, f64)) -> LossSource {
+    let state = Some(Extent::Time(Duration::from_millis(state_ms)));
+    let config = LutzConfig {
+        environment: Some(Environment::Highway),
+        shadow_sd: Some(Decibels::new(sd)),
+        good: state,
+        bad: state,
+        coherence: Some(Extent::Time(Duration::from_millis(coherence_ms))),
+        margin: Some(Decibels::new(margin)),
+        ..LutzConfig::default()
+    };
+    LossSource::Lutz(config.resolve().unwrap())
 }
 
 fn config() -> impl Strategy<Value = LinkConfig> {
@@ -158,6 +173,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             loss_for: Duration::from_millis(50),
         });
     let down = vec((time(3000).prop_map(|it| Instant::ZERO + it), time(400)), 0..4);
+    let halts = vec((time(3000).prop_map(|it| Instant::ZERO + it), time(100)), 0..4);
     let change = prop_oneof![
         rate().prop_map(Change::Rate),
         delay().prop_map(Change::Delay),
@@ -165,9 +181,9 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     ];
     let changes = vec((time(3000).prop_map(|it| Instant::ZERO + it), change), 0..4);
     let first = (rate(), delay(), queue(), vec(loss(), 0..3), any::<bool>(), 100..3000u64);
-    let second = (of(harq), of(drx()), of(handover), of(reconfiguration), down, changes);
+    let second = (of(harq), of(drx()), of(handover), of(reconfiguration), (down, halts), changes);
     (first, second).prop_map(|((rate, delay, queue, losses, reorder, mtu), effects)| {
-        let (harq, drx, handover, reconfiguration, down, changes) = effects;
+        let (harq, drx, handover, reconfiguration, (down, halts), changes) = effects;
         LinkConfig {
             mtu: Bytes::new(mtu),
             rate,
@@ -181,6 +197,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             handover,
             reconfiguration,
             down,
+            halts,
             changes,
         }
     })
@@ -309,7 +326,7 @@ proptest! {
     fn no_time_and_no_size_panics(config in config(), calls in vec((any::<i64>(), any::<u64>()), 1..20)) {
         // Without the processes that are drawn epoch by epoch, which 292 years of them would take long.
         let config = LinkConfig { handover: None, reconfiguration: None, mtu: Bytes::new(u64::MAX), ..config };
-        let timeless = |loss: &LossSource| !matches!(loss, LossSource::OnOff(_));
+        let timeless = |loss: &LossSource| !matches!(loss, LossSource::OnOff(_) | LossSource::Lutz(_));
         let losses = config.losses.iter().filter(|loss| timeless(loss)).cloned().collect();
         let config = LinkConfig { losses, changes: Vec::new(), ..config };
         let mut link = link(&config, 1);

@@ -127,8 +127,24 @@ fn a_hypatia_file_gives_round_trips_and_half_of_them_as_delay() {
     assert!(error("0,1,2\n0,x,2\n").starts_with("line 2: found `0,x,2`"));
     assert!(error("0,5,2\n0,4,2\n").starts_with("line 2"));
     assert!(error("0,5,-2\n").starts_with("line 1"));
-    assert!(error("0,5\n").starts_with("line 1"));
+    assert!(error("0\n").starts_with("line 1: found `0`, expected `flow_id,time_ns,rtt_ns` or"));
     assert!(error("").contains("no samples"));
+}
+
+/// Source: Hypatia's `print_routes_and_rtt`, which writes `"%d,%.10f"`, and 0 where there is no path.
+#[test]
+fn a_hypatia_file_of_a_path_has_gaps_where_there_is_no_path() {
+    let text = "0,25331740.0000000000\n100000000,25331741.5000000000\n200000000,0.0000000000\n";
+    let series = hypatia::read(text, true).unwrap();
+    assert_eq!(series.values(), [25_331_740.0, 25_331_741.5, f64::INFINITY]);
+    assert_eq!(series.end(), Instant::from_nanos(300_000_000));
+    let one_way = hypatia::read_one_way(text, true).unwrap();
+    assert_eq!(one_way.values(), [12_665_870.0, 12_665_870.75, f64::INFINITY]);
+    let error = |text| hypatia::read(text, true).unwrap_err().to_string();
+    assert!(error("0,1\n1,x\n").starts_with("line 2: found `1,x`, expected `time_ns,rtt_ns`"));
+    assert!(error("0,1\n0,1,5\n").starts_with("line 2"));
+    assert!(error("0,inf\n").starts_with("line 1"));
+    assert!(error("0,0\n").contains("no samples"), "no path at any time");
 }
 
 #[test]

@@ -6,8 +6,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{mean, measurement, ms, near};
-use skybraid_link::trace::{Quantity, csv};
-use skybraid_link::{DelaySource, Fate, Link, LinkConfig, QueueConfig, RateSource, Series};
+use skybraid_link::trace::{Quantity, csv, hypatia};
+use skybraid_link::{Cause, DelaySource, Fate, Link, LinkConfig, QueueConfig, RateSource, Series};
 use skybraid_units::{Bytes, Duration, Rate, Seed};
 
 fn pearson(a: &[f64], b: &[f64]) -> f64 {
@@ -95,5 +95,30 @@ fn losses_follow_a_series_of_loss() {
     }
     for (found, expected) in lost.iter().zip([0.0, 0.1, 0.5, 0.0]) {
         near(*found, expected, 0.007);
+    }
+}
+
+#[test]
+fn a_hypatia_series_is_replayed_to_the_nanosecond_and_loses_packets_in_its_gaps() {
+    let text = "0,25331740.0\n100000000,27000000.0\n200000000,0.0\n300000000,25000002.0\n";
+    let series = Arc::new(hypatia::read_one_way(text, true).unwrap());
+    // Serialising 125 bytes takes 1 ns, so that a packet leaves 1 ns after it comes.
+    let rate = RateSource::Constant(Rate::from_bps(1_000_000_000_000));
+    let plain = LinkConfig::plain(rate, Duration::ZERO);
+    let config = LinkConfig { delay: DelaySource::Series(series), reorder: true, ..plain };
+    let mut link = link(&config);
+    let delays = [Some(12_665_870), Some(13_500_000), None, Some(12_500_001)];
+    for n in 0..1200 {
+        let at = ms(f64::from(n));
+        let expected = delays[n as usize / 100 % 4];
+        let shown = link.conditions(at);
+        assert_eq!(shown.up, expected.is_some());
+        assert_eq!(shown.delay.as_nanos(), expected.unwrap_or(0));
+        let sent = at + Duration::from_nanos(1);
+        let fate = match expected {
+            Some(delay) => Fate::Delivered { at: sent + Duration::from_nanos(delay) },
+            None => Fate::Lost { at: sent, cause: Cause::Outage },
+        };
+        assert_eq!(link.admit(at, Bytes::new(125)), fate, "{n} ms");
     }
 }

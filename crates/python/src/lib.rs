@@ -6,6 +6,7 @@ mod congestion;
 mod emulation;
 mod error;
 mod link;
+mod orbit;
 mod registry;
 mod run;
 mod scenario;
@@ -33,6 +34,8 @@ mod _core {
     use crate::error::{Interrupted, ScenarioError, SkybraidError};
     #[pymodule_export]
     use crate::link::{Link, causes};
+    #[pymodule_export]
+    use crate::orbit::{OrbitService, constellations, satellite_positions};
     #[pymodule_export]
     use crate::registry::registry;
     #[pymodule_export]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -14,6 +15,7 @@ use skybraid_units::{Instant, Seed};
 use crate::algorithms::{self, Classes, Fault};
 use crate::columns;
 use crate::error::{Interrupted, bad_input, from_system};
+use crate::orbit::OrbitService;
 use crate::run::{Run, record};
 
 /// A scenario.
@@ -53,6 +55,33 @@ impl Scenario {
         self.scenario.toml()
     }
 
+    /// The service of satellites under a link; by default under the only one that has any.
+    #[pyo3(signature = (link = None))]
+    fn orbit(&self, link: Option<&str>) -> PyResult<OrbitService> {
+        let links = self.scenario.links.iter();
+        let under: Vec<_> =
+            links.filter_map(|it| it.orbit.as_ref().map(|orbit| (&it.name, orbit))).collect();
+        let names: Vec<&str> = under.iter().map(|(name, _)| name.as_str()).collect();
+        let chosen = match link {
+            Some(link) => under.iter().find(|(name, _)| *name == link),
+            None if under.len() == 1 => under.first(),
+            None => None,
+        };
+        let found =
+            link.map_or_else(|| format!("{} of them", under.len()), |link| format!("`{link}`"));
+        match chosen {
+            Some((_, orbit)) => Ok(OrbitService::of(Arc::clone(orbit))),
+            None if names.is_empty() => Err(bad_input(format!(
+                "{}: found no path or link with a table `orbit`, expected one",
+                self.file
+            ))),
+            None => Err(bad_input(format!(
+                "path: found {found}, expected one that has satellites: {}",
+                names.join(", ")
+            ))),
+        }
+    }
+
     fn inputs(&self) -> Vec<(String, String)> {
         let inputs = self.scenario.inputs.iter();
         inputs.map(|input| (input.file.clone(), input.sha256.clone())).collect()
@@ -74,6 +103,11 @@ impl Scenario {
             self.scenario.flows.iter().map(|flow| flow.group.clone()).collect();
         groups.dedup();
         groups
+    }
+
+    /// Refuses a network: the emulator takes paths between two hosts.
+    fn needs_two_hosts(&self) -> PyResult<()> {
+        self.scenario.needs_two_hosts().map_err(bad_input)
     }
 
     /// The nodes: name, kind, and the name of its group.

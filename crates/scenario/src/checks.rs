@@ -119,7 +119,7 @@ fn constant_delay(path: &PathSetup, links: &[Link], from: Host) -> Option<Durati
         let link = links.get(hop / 2)?;
         let direction = if hop.is_multiple_of(2) { Direction::Uplink } else { Direction::Downlink };
         let direction = link.config.direction(direction);
-        if !direction.changes.is_empty() {
+        if !direction.changes.is_empty() || link.orbit.is_some() {
             return None;
         }
         sum += match &direction.delay {

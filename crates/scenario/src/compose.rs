@@ -1,10 +1,13 @@
 //! From the keys of a file to a scenario: presets, events, names of paths.
 
 use std::path::Path as FilePath;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use skybraid_host::record::Record;
 use skybraid_link::{ChangeConfig, Direction, PathConfig, presets};
+use skybraid_orbit::OrbitConfig;
+use skybraid_track::Track;
 use skybraid_transport::PathInfo;
 use skybraid_units::{Duration, Instant, Seed};
 
@@ -12,12 +15,15 @@ use crate::file::{
     EventFile, LinkFile, Named, NodeFile, PathEvent, RouteFile, RoutingFile, ScenarioFile,
     TestbedFile,
 };
+use crate::flight::{self, CellsFile, Place};
 use crate::flows::Flows;
 use crate::inputs::Inputs;
 use crate::key::{KeyPath, is_name};
 use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
+use crate::orbit::{self, Orbit};
 use crate::routing::Subflow;
 use crate::setup::stretches;
+use crate::shared_outages::{OutageGroup, OutagesFile};
 use crate::text::ScenarioText;
 use crate::wording::unknown;
 use crate::{Link, Routing, Scenario, ScenarioError, Surroundings, Testbed, checks, connections};
@@ -41,10 +47,11 @@ pub(crate) fn scenario(
         duration: read.duration,
         of_paths: read.link.0.is_empty(),
         nodes: Vec::new(),
+        tracks: Vec::new(),
         links: Vec::new(),
     };
     if composer.of_paths {
-        composer.paths(read.path, &read.node)?;
+        composer.paths(read.path, read.node)?;
     } else {
         composer.network(read.path, read.node, read.link)?;
     }
@@ -57,6 +64,7 @@ pub(crate) fn scenario(
         flow_events.extend(of_flows.0.into_iter().map(|(name, it)| (at, name, it, key.clone())));
     }
     let routing = composer.routing(read.routing, &read.route)?;
+    let outages = composer.outages(&read.outages)?;
     let links = composer.finish_links()?;
     let of_flows = Flows {
         text: &text,
@@ -87,7 +95,9 @@ pub(crate) fn scenario(
         file: file.display().to_string(),
         inputs: composer.inputs.inputs,
         nodes: composer.nodes,
+        tracks: composer.tracks,
         links,
+        outages,
         routing,
         flows,
         address_changes,
@@ -124,7 +134,13 @@ fn check_routes(scenario: &Scenario, text: &ScenarioText) -> Result<(), Scenario
 pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioError> {
     let text = ScenarioText::parse(text, FilePath::new("path"), &[])?;
     let top = KeyPath::default();
-    let mut config = with_preset(&text, text.read::<LinkFile>()?.into_path(), &top)?;
+    let read: LinkFile = text.read()?;
+    let of_scenarios = [("cells", read.cells.is_some()), ("orbit", read.orbit.is_some())];
+    if let Some((own, _)) = of_scenarios.into_iter().find(|(_, given)| *given) {
+        let problem = "expected in a scenario only, which knows where the nodes are".to_string();
+        return Err(text.wrong(&top.key(own), problem));
+    }
+    let mut config = with_preset(&text, read.into_path(), &top)?;
     Inputs::new(&text, folder, None).load_path(&mut config, &top)?;
     Ok(config)
 }
@@ -149,6 +165,12 @@ fn with_preset(
     Ok(config.over(&base))
 }
 
+/// What decides about a link from below.
+struct Under {
+    cells: Option<CellsFile>,
+    orbit: Option<OrbitConfig>,
+}
+
 struct Composer<'a> {
     text: &'a ScenarioText,
     inputs: Inputs<'a>,
@@ -156,6 +178,8 @@ struct Composer<'a> {
     /// The scenario has paths between two hosts, not a network.
     of_paths: bool,
     nodes: Vec<Node>,
+    /// Of each node.
+    tracks: Vec<Option<Track>>,
     links: Vec<Wiring>,
 }
 
@@ -164,7 +188,7 @@ impl Composer<'_> {
     fn paths(
         &mut self,
         read: Named<LinkFile>,
-        nodes: &Named<NodeFile>,
+        nodes: Named<NodeFile>,
     ) -> Result<(), ScenarioError> {
         if let Some((name, _)) = nodes.0.iter().find(|(name, _)| !HOSTS.contains(&name.as_str())) {
             let problem = "found a node but no link, expected at least one table `[link.NAME]`";
@@ -175,7 +199,13 @@ impl Composer<'_> {
             return Err(self.text.wrong(&KeyPath::dotted("path"), problem));
         }
         self.nodes = two_hosts();
-        for (name, path) in read.0 {
+        self.tracks = vec![None; self.nodes.len()];
+        for (name, node) in nodes.0 {
+            let track = self.track(node, &table("node", &name))?;
+            let own = self.nodes.iter().zip(&mut self.tracks).filter(|(it, _)| it.group == name);
+            own.for_each(|(_, place)| place.clone_from(&track));
+        }
+        for (name, mut path) in read.0 {
             let key = table("path", &name);
             self.check_name(&name, &key)?;
             let of_links = [
@@ -188,9 +218,12 @@ impl Composer<'_> {
                     "a path joins vehicle and ground; expected this key in `[link.NAME]` only";
                 return Err(self.text.wrong(&key.key(below), problem.to_string()));
             }
+            let under = self.under(&mut path, &key)?;
             let config = self.config(path.into_path(), &key)?;
-            let group = name.clone();
-            self.links.push(Wiring { name, group, ends: [0, 1], weight: 1, config });
+            let (group, ends) = (name.clone(), [0, 1]);
+            let wiring = Wiring { name, group, ends, weight: 1, config, cells: None, orbit: None };
+            self.links.push(wiring);
+            self.lay(&under, 1, &key)?;
         }
         Ok(())
     }
@@ -216,18 +249,102 @@ impl Composer<'_> {
                 let problem = format!("found two nodes called `{}`", twin.name);
                 return Err(self.text.wrong(&key, problem));
             }
+            let track = self.track(node, &key)?;
+            self.tracks.extend(members.iter().map(|_| track.clone()));
             self.nodes.extend(members);
         }
         for (name, mut link) in links.0 {
             let key = table("link", &name);
             self.check_name(&name, &key)?;
             let (from, to, weight) = (link.from.take(), link.to.take(), link.weight);
+            let under = self.under(&mut link, &key)?;
             let config = self.config(link.into_path(), &key)?;
             let wirings = network::wirings(&name, [&from, &to], weight, &config, &self.nodes)
                 .map_err(|(below, problem)| self.text.wrong(&key.key(below), problem))?;
+            let count = wirings.len();
             self.links.extend(wirings);
+            self.lay(&under, count, &key)?;
         }
         Ok(())
+    }
+
+    /// Where the members of a group are.
+    fn track(&mut self, read: NodeFile, key: &KeyPath) -> Result<Option<Track>, ScenarioError> {
+        let place = Place { position: read.position, track: read.track };
+        place.track(&mut self.inputs, self.text, key)
+    }
+
+    /// What lies under a link; it excludes what the link says of the same itself.
+    fn under(&mut self, link: &mut LinkFile, key: &KeyPath) -> Result<Under, ScenarioError> {
+        let mut under = Under { cells: link.cells.take(), orbit: link.orbit.take() };
+        let directions = [&link.uplink, &link.downlink];
+        let delay = link.delay.is_some() || directions.iter().any(|it| it.delay.is_some());
+        let orbit = under.orbit.is_some();
+        let exclude = [
+            (orbit && under.cells.is_some(), "cells", "orbit", "says who serves"),
+            (
+                under.cells.is_some() && link.handover.is_some(),
+                "handover",
+                "cells",
+                "say when to hand over",
+            ),
+            (orbit && delay, "delay", "orbit", "gives it over time"),
+            (orbit && link.handover.is_some(), "handover", "orbit", "says when to hand over"),
+            (orbit && link.reconfiguration.is_some(), "reconfiguration", "orbit", "says when"),
+        ];
+        if let Some((_, own, other, says)) = exclude.into_iter().find(|(both, ..)| *both) {
+            let problem = format!("found `{other}` too, which {says}; expected either");
+            return Err(self.text.wrong(&key.key(own), problem));
+        }
+        if let Some(config) = &mut under.orbit {
+            orbit::prepare(config, &mut self.inputs, self.text, &key.key("orbit"))?;
+        }
+        Ok(under)
+    }
+
+    /// Lays what lies under them below the last `count` links.
+    fn lay(&mut self, under: &Under, count: usize, key: &KeyPath) -> Result<(), ScenarioError> {
+        let (text, length) = (self.text, self.duration);
+        let mut known: Vec<Arc<Orbit>> = Vec::new();
+        for link in self.links.iter_mut().rev().take(count) {
+            let [terminal, other] = flight::ends(link.ends, &self.nodes, &self.tracks);
+            if let Some(cells) = &under.cells {
+                let laid = cells.over(&mut link.config, terminal, other);
+                let laid = laid.map_err(|(below, problem)| {
+                    text.wrong(&key.key("cells").below(below), problem)
+                })?;
+                link.cells = Some(laid);
+            }
+            if let Some(config) = &under.orbit {
+                let laid = orbit::lay(config, terminal, other, length, &mut known);
+                let laid = laid.map_err(|(below, problem)| {
+                    text.wrong(&key.key("orbit").below(below), problem)
+                })?;
+                link.orbit = Some(laid);
+            }
+        }
+        Ok(())
+    }
+
+    fn outages(&self, read: &[OutagesFile]) -> Result<Vec<OutageGroup>, ScenarioError> {
+        let group = |(index, outages): (usize, &OutagesFile)| {
+            let key = KeyPath::dotted("outages").index(index);
+            let find = |name: &str| match self.find_links(name) {
+                found if found.is_empty() => Err(self.unknown_link(name)),
+                found => Ok(found),
+            };
+            outages
+                .group(self.of_paths, find)
+                .map_err(|(below, problem)| self.text.wrong(&key.below(below), problem))
+        };
+        read.iter().enumerate().map(group).collect()
+    }
+
+    /// The links that `name` means: a group or a single link.
+    fn find_links(&self, name: &str) -> Vec<usize> {
+        let named = |link: &Wiring| link.name == name || link.group == name;
+        let all = self.links.iter().enumerate().filter(|(_, link)| named(link));
+        all.map(|(index, _)| index).collect()
     }
 
     /// The keys of a path or link with what its preset fills in and its traces.
@@ -284,11 +401,9 @@ impl Composer<'_> {
                 let problem = format!("found `{kind}`, expected `{other}`, as in the scenario");
                 return Err(self.text.wrong(&key, problem));
             }
-            let named = |link: &Wiring| link.name == name || link.group == name;
-            let all = self.links.iter().enumerate().filter(|(_, link)| named(link));
-            let found: Vec<usize> = all.map(|(index, _)| index).collect();
+            let found = self.find_links(&name);
             if found.is_empty() {
-                return Err(self.unknown_link(&name, &key));
+                return Err(self.text.wrong(&key, self.unknown_link(&name)));
             }
             for index in found {
                 if !self.link_event(read.at, event.clone(), index, &key)? {
@@ -341,11 +456,11 @@ impl Composer<'_> {
         Ok(effective)
     }
 
-    fn unknown_link(&self, name: &str, key: &KeyPath) -> ScenarioError {
+    fn unknown_link(&self, name: &str) -> String {
         let mut known: Vec<&str> = self.links.iter().map(|link| link.group.as_str()).collect();
         known.dedup();
         let what = if self.of_paths { "path" } else { "link" };
-        self.text.wrong(key, unknown(what, name, &known))
+        unknown(what, name, &known)
     }
 
     fn testbed(&self, read: TestbedFile) -> Result<Testbed, ScenarioError> {
@@ -356,7 +471,7 @@ impl Composer<'_> {
             let index = self.links.iter().position(|link| link.name == name);
             match index.and_then(|index| paths.get_mut(index)) {
                 Some(place) => *place = around,
-                None => return Err(self.unknown_link(&name, &key)),
+                None => return Err(self.text.wrong(&key, self.unknown_link(&name))),
             }
         }
         Ok(Testbed { server: read.server, paths })
@@ -365,14 +480,18 @@ impl Composer<'_> {
     fn finish_links(&self) -> Result<Vec<Link>, ScenarioError> {
         let kind = if self.of_paths { "path" } else { "link" };
         let finish = |wiring: &Wiring| {
-            let Wiring { name, group, ends, weight, config } = wiring;
+            let Wiring { name, group, ends, weight, config, cells, orbit } = wiring;
             let key = table(kind, group);
             let link = |direction| {
                 config
                     .link(direction)
                     .map_err(|error| self.text.wrong(&key.below(&error.key), error.problem))
             };
-            let (uplink, downlink) = (link(Direction::Uplink)?, link(Direction::Downlink)?);
+            let (mut uplink, mut downlink) = (link(Direction::Uplink)?, link(Direction::Downlink)?);
+            if let Some(orbit) = orbit {
+                orbit.lay_under(&mut uplink);
+                orbit.lay_under(&mut downlink);
+            }
             let priority = config.priority.unwrap_or(3);
             if priority > 15 {
                 let problem = format!("found {priority}, expected 0 to 15");
@@ -384,8 +503,18 @@ impl Composer<'_> {
                 backup: config.backup.unwrap_or(false),
                 priority,
             };
-            let (name, group, config) = (name.clone(), group.clone(), config.clone());
-            Ok(Link { name, group, ends: *ends, weight: *weight, config, uplink, downlink, info })
+            Ok(Link {
+                name: name.clone(),
+                group: group.clone(),
+                ends: *ends,
+                weight: *weight,
+                config: config.clone(),
+                uplink,
+                downlink,
+                info,
+                cells: cells.clone(),
+                orbit: orbit.clone(),
+            })
         };
         self.links.iter().map(finish).collect()
     }

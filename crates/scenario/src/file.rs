@@ -9,12 +9,16 @@ use skybraid_link::{
     ChangeConfig, DelayConfig, DirectionConfig, DrxConfig, HandoverConfig, HarqConfig, Losses,
     PathConfig, QueueConfig, RateConfig, ReconfigurationConfig, Switch,
 };
+use skybraid_orbit::OrbitConfig;
+use skybraid_track::{Position, TrackConfig};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Bytes, Duration, Probability, Rate};
 
+use crate::flight::CellsFile;
 use crate::network::{Ecmp, Metric, NodeKind};
+use crate::shared_outages::OutagesFile;
 use crate::{Server, Surroundings};
 
 /// The whole file.
@@ -40,6 +44,8 @@ pub(crate) struct ScenarioFile {
     #[serde(default)]
     pub event: Vec<EventFile>,
     #[serde(default)]
+    pub outages: Vec<OutagesFile>,
+    #[serde(default)]
     pub testbed: TestbedFile,
 }
 
@@ -56,6 +62,9 @@ pub(crate) struct NodeFile {
     pub count: Option<u32>,
     /// Whether packets for others pass through; routers do unless said.
     pub forwards: Option<bool>,
+    /// Where it is; of a group, where all are.
+    pub position: Option<Position>,
+    pub track: Option<TrackConfig>,
 }
 
 /// `[path.NAME]` and `[link.NAME]`.
@@ -86,6 +95,9 @@ pub(crate) struct LinkFile {
     pub drx: Option<Switch<DrxConfig>>,
     pub handover: Option<Switch<HandoverConfig>>,
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
+    /// Of `[path.NAME]` and `[link.NAME]` in a scenario.
+    pub cells: Option<CellsFile>,
+    pub orbit: Option<OrbitConfig>,
 }
 
 impl LinkFile {
@@ -112,6 +124,7 @@ impl LinkFile {
             backup: self.backup,
             priority: self.priority,
             down: self.down,
+            halts: Vec::new(),
             uplink: self.uplink,
             downlink: self.downlink,
             drx: self.drx,

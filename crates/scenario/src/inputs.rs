@@ -130,18 +130,35 @@ impl<'a> Inputs<'a> {
             return Ok(());
         }
         let name = source.file.trace.clone();
-        if !self.read.contains_key(&name) {
-            let file = self.folder.join(&name);
-            let text = read_text(&file, file.display().to_string(), key.to_string())?;
-            let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
-            self.inputs.push(Input { file: name.clone(), sha256 });
-            self.read.insert(name.clone(), text);
-        }
-        let text = self.read.get(&name).map(String::as_str).unwrap_or_default();
+        let text = self.text(&name, key)?;
         source.load(text).map_err(|error| self.trace_error(error, &name, key))?;
         self.check_length(source, key)?;
         self.loaded.push((meaning, source.clone()));
         Ok(())
+    }
+
+    /// The text of the file `name`, which `key` names; each file is read once.
+    pub fn text(&mut self, name: &str, key: &KeyPath) -> Result<&str, ScenarioError> {
+        if !self.read.contains_key(name) {
+            let file = self.folder.join(name);
+            let text = read_text(&file, file.display().to_string(), key.to_string())?;
+            let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
+            self.inputs.push(Input { file: name.to_string(), sha256 });
+            self.read.insert(name.to_string(), text);
+        }
+        Ok(self.read.get(name).map(String::as_str).unwrap_or_default())
+    }
+
+    /// What is wrong with the file `name`, which `key` names, on a line of it.
+    pub fn wrong_file(
+        &self,
+        name: &str,
+        line: Option<usize>,
+        problem: String,
+        key: &KeyPath,
+    ) -> ScenarioError {
+        let file = self.folder.join(name).display().to_string();
+        ScenarioError::Trace { file, line, key: key.to_string(), problem }
     }
 
     fn trace_error(&self, error: TraceError, name: &str, key: &KeyPath) -> ScenarioError {
@@ -156,12 +173,7 @@ impl<'a> Inputs<'a> {
             }
             TraceError::Empty { .. } | TraceError::Sample { .. } => (None, error.to_string()),
         };
-        ScenarioError::Trace {
-            file: self.folder.join(name).display().to_string(),
-            line,
-            key: key.to_string(),
-            problem,
-        }
+        self.wrong_file(name, line, problem, key)
     }
 
     fn check_length(&self, source: &TraceSource, key: &KeyPath) -> Result<(), ScenarioError> {

@@ -1,11 +1,15 @@
 //! Nodes and links: groups into their members, names into numbers.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use skybraid_link::{LinkConfig, PathConfig};
 use skybraid_transport::PathInfo;
 
 use crate::file::{NodeFile, RouteFile};
+use crate::flight::Cells;
 use crate::key::KeyPath;
+use crate::orbit::Orbit;
 use crate::wording::unknown;
 
 /// What a node is.
@@ -63,6 +67,10 @@ pub struct Link {
     pub downlink: LinkConfig,
     /// What transports are told of a path that begins with it.
     pub info: PathInfo,
+    /// The radio cells under it, which halt it at handovers.
+    pub cells: Option<Cells>,
+    /// The satellites under it, which give its delay over time.
+    pub orbit: Option<Arc<Orbit>>,
 }
 
 /// What shortest paths add up.
@@ -172,6 +180,8 @@ pub(crate) struct Wiring {
     pub ends: [usize; 2],
     pub weight: u32,
     pub config: PathConfig,
+    pub cells: Option<Cells>,
+    pub orbit: Option<Arc<Orbit>>,
 }
 
 /// The links of a group: one between every node of the first of `ends` and every node of the second.
@@ -215,7 +225,8 @@ pub(crate) fn wirings(
                 }
             }
             let config = config.clone();
-            made.push(Wiring { name, group: group.to_string(), ends: [*a, *b], weight, config });
+            let (group, ends) = (group.to_string(), [*a, *b]);
+            made.push(Wiring { name, group, ends, weight, config, cells: None, orbit: None });
         }
     }
     Ok(made)

@@ -3,12 +3,13 @@
 use std::path::Path as FilePath;
 
 use skybraid_host::{AddressChange, Host};
+use skybraid_track::Track;
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
-use crate::{Input, Link, Node, NodeKind, Routing, ScenarioError, Testbed, compose};
+use crate::{Input, Link, Node, NodeKind, OutageGroup, Routing, ScenarioError, Testbed, compose};
 
 /// What a flow must achieve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,6 +98,10 @@ pub struct Scenario {
     pub nodes: Vec<Node>,
     /// The links in the order of the file; at least one. Between two hosts, each is a path.
     pub links: Vec<Link>,
+    /// Where each node is, for those of which the scenario says it.
+    pub tracks: Vec<Option<Track>>,
+    /// Outages that links share.
+    pub outages: Vec<OutageGroup>,
     /// How packets find their way.
     pub routing: Routing,
     /// The flows in the order of the file, each group's one after the other.

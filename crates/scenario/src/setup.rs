@@ -6,22 +6,12 @@ use skybraid_transport::PathInfo;
 use skybraid_units::Seed;
 
 use crate::routing::{Router, Subflow};
-use crate::{Flow, Requirement, Scenario};
+use crate::{Flow, Link, Requirement, Scenario};
 
 impl Scenario {
     /// The run of this scenario with the random streams of `seed`, which keeps `record`.
     pub fn setup(&self, seed: Seed, record: Record) -> Setup {
-        let links: Vec<LinkSetup> = self
-            .links
-            .iter()
-            .map(|link| LinkSetup {
-                name: link.name.clone(),
-                ends: link.ends,
-                uplink: link.uplink.clone(),
-                downlink: link.downlink.clone(),
-                info: link.info,
-            })
-            .collect();
+        let links = self.links(seed);
         let mut ways = Ways {
             scenario: self,
             router: self.router(),
@@ -41,6 +31,34 @@ impl Scenario {
             address_changes: self.address_changes.clone(),
             record,
         }
+    }
+
+    /// The links, with the handovers and outages that `seed` draws.
+    fn links(&self, seed: Seed) -> Vec<LinkSetup> {
+        let link = |link: &Link| {
+            let (mut uplink, mut downlink) = (link.uplink.clone(), link.downlink.clone());
+            if let Some(cells) = &link.cells {
+                let halts = cells.halts(self.duration, seed, &link.name);
+                uplink.halts.extend_from_slice(&halts);
+                downlink.halts.extend(halts);
+            }
+            LinkSetup {
+                name: link.name.clone(),
+                ends: link.ends,
+                uplink,
+                downlink,
+                info: link.info,
+            }
+        };
+        let mut links: Vec<LinkSetup> = self.links.iter().map(link).collect();
+        for (number, group) in self.outages.iter().enumerate() {
+            for (link, down) in group.draw(seed, number, self.duration) {
+                let Some(link) = links.get_mut(link) else { continue };
+                link.uplink.down.extend_from_slice(&down);
+                link.downlink.down.extend(down);
+            }
+        }
+        links
     }
 
     /// How the subflows of every flow travel in a run with the random streams of `seed`.

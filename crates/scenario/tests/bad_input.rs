@@ -58,7 +58,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         4,
         r#"uplnk.rate = "10Mbit/s""#,
-        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`)",
+        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`)",
     );
     refused_at_line(
         4,
@@ -68,7 +68,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         2,
         r#"durations = "10s""#,
-        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `testbed`)",
+        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `outages`, `testbed`)",
     );
     refused_at_line(
         11,
@@ -413,7 +413,7 @@ fn a_wrong_link_effect_is_refused() {
     refused_at_line(
         5,
         r#"uplink.loss = [{ uniform = "1%" }, { unifrom = "1%" }]"#,
-        "scenarios/x.toml:5: path.lte.uplink.loss[1].unifrom: unknown key `unifrom`; did you mean `uniform`? (expected one of `uniform`, `bit_errors`, `gilbert_elliott`, `on_off`, `trace`, `format`, `column`, `unit`, `time`, `time_unit`, `every`, `repeat`)",
+        "scenarios/x.toml:5: path.lte.uplink.loss[1].unifrom: unknown key `unifrom`; did you mean `uniform`? (expected one of `uniform`, `bit_errors`, `gilbert_elliott`, `on_off`, `lutz`, `trace`, `format`, `column`, `unit`, `time`, `time_unit`, `every`, `repeat`)",
     );
     refused_at_line(
         5,
@@ -516,7 +516,7 @@ fn a_wrong_override_is_named_by_its_key() {
     refused_override(
         "path.lte.uplnk.rate",
         "1Mbit/s",
-        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`)",
+        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`)",
     );
     refused_override(
         "path.lte.uplink.rate",

@@ -69,7 +69,8 @@ impl Wire {
             sibling,
             counters: Counters::default(),
             total: LinkTotal::default(),
-            on_the_way: VecDeque::with_capacity(16),
+            // Grows as it must: where there are thousands of wires, most carry little at a time.
+            on_the_way: VecDeque::new(),
             has_radio,
         }
     }

@@ -1,5 +1,6 @@
 //! Delays, counted in buckets of 0.1 % width.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use skybraid_units::Duration;
@@ -8,11 +9,14 @@ use skybraid_units::Duration;
 const BITS: u32 = 10;
 const PER_OCTAVE: u64 = 1 << BITS;
 
-/// A histogram of durations with a relative precision of one part in 1024. Memory follows the
-/// largest value, not the number of values: 270 kB for a spread up to two hours.
+/// Buckets are kept in pages of so many, and only those pages in which something was counted.
+const PAGE: usize = 64;
+
+/// A histogram of durations with a relative precision of one part in 1024. Memory follows the spread of
+/// the values, not their number: 0.5 kB for each sixteenth of an octave in which there are any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    counts: Vec<u64>,
+    pages: Vec<Option<Box<[u64; PAGE]>>>,
     total: u64,
 }
 
@@ -33,12 +37,20 @@ impl Histogram {
     #[inline]
     pub fn add(&mut self, value: Duration) {
         let index = bucket(value.as_nanos().max(0) as u64);
-        if index >= self.counts.len() {
-            self.counts.resize(index + 1, 0);
-        }
-        if let Some(count) = self.counts.get_mut(index) {
+        if let Some(count) = self.page(index / PAGE).get_mut(index % PAGE) {
             *count += 1;
             self.total += 1;
+        }
+    }
+
+    #[inline]
+    fn page(&mut self, number: usize) -> &mut [u64] {
+        if number >= self.pages.len() {
+            self.pages.resize(number + 1, None);
+        }
+        match self.pages.get_mut(number) {
+            Some(page) => page.get_or_insert_with(|| Box::new([0; PAGE])).as_mut_slice(),
+            None => &mut [],
         }
     }
 
@@ -54,22 +66,26 @@ impl Histogram {
             return None;
         }
         let mut seen = 0;
-        self.counts
-            .iter()
-            .position(|count| {
-                seen += count;
+        let pages = self.pages.iter().enumerate();
+        let counts = pages.filter_map(|(number, page)| Some((number, page.as_deref()?)));
+        let mut counts = counts.flat_map(|(number, page)| {
+            page.iter().enumerate().map(move |(place, count)| (number * PAGE + place, count))
+        });
+        counts
+            .find(|(_, count)| {
+                seen += **count;
                 seen >= rank
             })
-            .map(|index| Duration::from_nanos(upper(index) as i64))
+            .map(|(index, _)| Duration::from_nanos(upper(index) as i64))
     }
 
     /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        if other.counts.len() > self.counts.len() {
-            self.counts.resize(other.counts.len(), 0);
-        }
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count += more;
+        for (number, theirs) in other.pages.iter().enumerate() {
+            let Some(theirs) = theirs else { continue };
+            for (count, more) in self.page(number).iter_mut().zip(theirs.iter()) {
+                *count += more;
+            }
         }
         self.total += other.total;
     }

@@ -14,7 +14,9 @@ const NOT_DELIVERED: i64 = i64::MIN;
 /// Marks a message that its sender has given up.
 const REFUSED: i64 = i64::MIN + 1;
 /// Rows are kept in blocks, so that memory grows by blocks and never moves.
-const BLOCK: usize = 1 << 14;
+const BLOCK_BITS: u32 = 14;
+/// … and in smaller ones where they are soon forgotten.
+const SMALL_BLOCK_BITS: u32 = 6;
 /// Without the table, a message over an unreliable transport that has not arrived by then is
 /// forgotten and counts as lost.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
@@ -154,6 +156,8 @@ pub struct FlowRecord {
     first: u32,
     next: u32,
     keep: bool,
+    /// The binary logarithm of the rows in a block.
+    block_bits: u32,
     reliable: bool,
     /// How many times the application writes each message.
     copies: u8,
@@ -192,6 +196,7 @@ impl FlowRecord {
             first: 0,
             next: 0,
             keep,
+            block_bits: if keep { BLOCK_BITS } else { SMALL_BLOCK_BITS },
             reliable,
             copies: 1,
             end,
@@ -211,11 +216,11 @@ impl FlowRecord {
     /// A message was written.
     #[inline]
     pub fn written(&mut self, now: Instant, bytes: u32) {
-        if self.blocks.back().is_none_or(|block| block.rows.len() == BLOCK) {
+        if self.blocks.back().is_none_or(|block| block.rows.len() == self.block()) {
             if !self.keep {
                 self.forget(now);
             }
-            let rows = self.spare.take().unwrap_or_else(|| Vec::with_capacity(BLOCK));
+            let rows = self.spare.take().unwrap_or_else(|| self.new_rows());
             let block = Block { rows, decided: 0 };
             self.blocks.push_back(block);
         }
@@ -258,10 +263,27 @@ impl FlowRecord {
         }
     }
 
+    /// Room for a block, or for its beginning where it is small: many flows write little.
+    fn new_rows(&self) -> Vec<MessageRow> {
+        Vec::with_capacity(if self.keep { self.block() } else { 4 })
+    }
+
+    /// Rows in a block.
+    const fn block(&self) -> usize {
+        1 << self.block_bits
+    }
+
+    /// The block of a row, and the place in it, by its distance from the first row.
+    #[inline]
+    const fn place(&self, offset: usize) -> (usize, usize) {
+        (offset >> self.block_bits, offset & (self.block() - 1))
+    }
+
     #[inline]
     fn row(&mut self, id: u32) -> Option<&mut MessageRow> {
         let offset = id.checked_sub(self.first)? as usize;
-        self.blocks.get_mut(offset / BLOCK)?.rows.get_mut(offset % BLOCK)
+        let (block, place) = self.place(offset);
+        self.blocks.get_mut(block)?.rows.get_mut(place)
     }
 
     /// A copy of the message's last part was sent.
@@ -284,8 +306,9 @@ impl FlowRecord {
     /// refused when none is left.
     pub fn refused(&mut self, id: u32) {
         let Some(offset) = id.checked_sub(self.first) else { return };
-        let Some(block) = self.blocks.get_mut(offset as usize / BLOCK) else { return };
-        let Some(row) = block.rows.get_mut(offset as usize % BLOCK) else { return };
+        let (block, place) = self.place(offset as usize);
+        let Some(block) = self.blocks.get_mut(block) else { return };
+        let Some(row) = block.rows.get_mut(place) else { return };
         row.refused = row.refused.saturating_add(1);
         if row.delivered_ns == NOT_DELIVERED && row.refused >= self.copies {
             row.delivered_ns = REFUSED;
@@ -300,8 +323,9 @@ impl FlowRecord {
     pub fn delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
         let Delivered { id, path, held, .. } = message;
         let offset = id.checked_sub(self.first)? as usize;
-        let block = self.blocks.get_mut(offset / BLOCK)?;
-        let row = block.rows.get_mut(offset % BLOCK)?;
+        let (block, place) = self.place(offset);
+        let block = self.blocks.get_mut(block)?;
+        let row = block.rows.get_mut(place)?;
         if row.delivered_ns != NOT_DELIVERED {
             return None;
         }
@@ -435,7 +459,7 @@ mod tests {
     fn messages_are_not_forgotten_before_their_deadline_so_that_the_run_may_end_any_time() {
         let limit = Duration::from_secs(20);
         let mut flow = FlowRecord::new(false, false, at(1_000_000), 1, &[limit]);
-        let count = 3 * BLOCK as u32;
+        let count = 3 << BLOCK_BITS;
         for number in 0..count {
             flow.written(at(i64::from(number)), 100);
             flow.delivered(at(i64::from(number) + 5), message(number));
@@ -469,14 +493,15 @@ mod tests {
     #[test]
     fn without_the_table_memory_does_not_grow_with_the_number_of_messages() {
         let mut flow = FlowRecord::new(false, false, at(i64::MAX / 10_000_000), 1, &[]);
-        for number in 0..20 * BLOCK as u32 {
+        for number in 0..20 << BLOCK_BITS {
             let now = at(i64::from(number));
             flow.written(now, 100);
             if number % 1000 != 0 {
                 flow.delivered(now + Duration::from_millis(20), message(number));
             }
         }
-        assert!(flow.blocks.len() < 10);
+        let rows: usize = flow.blocks().map(<[_]>::len).sum();
+        assert!(rows < 10 << BLOCK_BITS);
         flow.copy_sent(flow.next_id() - 1);
         flow.finish(&[]);
         let summary = &flow.summary;

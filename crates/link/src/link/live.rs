@@ -110,8 +110,8 @@ impl Link {
     /// Loses by `sources` in place of what is scripted; the first that hits names the cause. Draws
     /// come from `seed`.
     pub fn set_loss(&mut self, sources: &[LossSource], seed: Seed) {
-        let processes = sources.iter().map(|source| LossProcess::new(source, seed, "live.loss"));
-        let new = Schedule::new(processes.collect(), Vec::new());
+        let process = |source| LossProcess::new(source, seed, "live.loss", "live.loss");
+        let new = Schedule::new(sources.iter().map(process).collect(), Vec::new());
         let view = &mut *self.view;
         view.scripted.losses.set(&mut self.losses, &mut view.losses, new);
     }

@@ -1,4 +1,6 @@
-//! Round-trip times of a TCP flow as Hypatia's ns-3 writes them: `flow_id,time_ns,rtt_ns` a line.
+//! Round-trip times as Hypatia writes them: `flow_id,time_ns,rtt_ns` of a TCP flow in ns-3, or
+//! `time_ns,rtt_ns` of the shortest path over the constellation (`networkx_rtt_A_to_B.txt`), where a round
+//! trip of zero means that there is no path.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -7,16 +9,28 @@ use skybraid_units::Instant;
 
 use crate::trace::{Series, TraceError};
 
-const EXPECTED: &str = "`flow_id,time_ns,rtt_ns`, for example `0,14692581,14000000`";
+const OF_FLOW: &str = "`flow_id,time_ns,rtt_ns`, for example `0,14692581,14000000`";
+const OF_PATH: &str = "`time_ns,rtt_ns`, for example `100000000,25331740.5120000000`";
+const EITHER: &str =
+    "`flow_id,time_ns,rtt_ns` or `time_ns,rtt_ns`, for example `0,14692581,14000000`";
 
-/// Reads the round-trip times in ns of the flow on the first line; other flows are skipped. The first
-/// time becomes zero. Where several lines share a time the last of them counts.
+/// A line: whose it is (zero for a path), when, and the round trip in ns, infinite without a path.
+struct Row {
+    flow: u64,
+    time: i64,
+    rtt: f64,
+}
+
+/// Reads the round-trip times in ns. In a file of flows, that of the first line counts and others are
+/// skipped. The first time becomes zero. Where several lines share a time the last of them counts. A gap
+/// without a path is a round trip of infinity.
 ///
 /// # Errors
-/// A line that is not three whole numbers, a time earlier than before, or an empty text.
+/// A line that is not three whole numbers, or a whole number and a round trip, if the first line is
+/// so; a time earlier than before; an empty text, or one without any path.
 pub fn read(text: &str, repeat: bool) -> Result<Series, TraceError> {
     let mut samples: Vec<(Instant, f64)> = Vec::new();
-    let mut first: Option<(u64, i64)> = None;
+    let mut first: Option<(u64, i64, usize)> = None;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() {
@@ -27,33 +41,55 @@ pub fn read(text: &str, repeat: bool) -> Result<Series, TraceError> {
             found: line.to_string(),
             expected: expected.to_string(),
         };
-        let mut fields = line.split(',').map(str::trim);
-        let row = (fields.next(), fields.next(), fields.next(), fields.next());
-        let (Some(flow), Some(time), Some(rtt), None) = row else { return Err(wrong(EXPECTED)) };
-        let flow: u64 = flow.parse().map_err(|_| wrong(EXPECTED))?;
-        let time: i64 = time.parse().map_err(|_| wrong(EXPECTED))?;
-        let rtt: u32 = rtt.parse().map_err(|_| wrong(EXPECTED))?;
-        let (chosen, origin) = *first.get_or_insert((flow, time));
-        if flow != chosen {
+        let width = line.split(',').count();
+        let (chosen, origin, columns) = match first {
+            Some(first) => first,
+            None => {
+                let row = row(line, width).ok_or_else(|| wrong(EITHER))?;
+                *first.insert((row.flow, row.time, width))
+            }
+        };
+        let expected = if columns == 2 { OF_PATH } else { OF_FLOW };
+        let row = row(line, columns).ok_or_else(|| wrong(expected))?;
+        if row.flow != chosen {
             continue;
         }
-        let at = Instant::from_nanos(time) - Instant::from_nanos(origin);
+        let at = Instant::from_nanos(row.time) - Instant::from_nanos(origin);
         let at = Instant::ZERO + at;
         match samples.last_mut() {
             Some((previous, _)) if at < *previous => {
                 return Err(wrong("a time not before the one above"));
             }
-            Some((previous, value)) if at == *previous => *value = f64::from(rtt),
-            _ => samples.push((at, f64::from(rtt))),
+            Some((previous, value)) if at == *previous => *value = row.rtt,
+            _ => samples.push((at, row.rtt)),
         }
     }
-    if samples.is_empty() {
-        return Err(TraceError::Empty { expected: EXPECTED });
+    if !samples.iter().any(|(_, rtt)| rtt.is_finite()) {
+        return Err(TraceError::Empty { expected: EITHER });
     }
     Series::from_samples(&samples, repeat)
 }
 
-/// Reads the same file as one-way delays: half the round trip.
+/// The row on a line of so many columns.
+fn row(line: &str, columns: usize) -> Option<Row> {
+    let mut fields = line.split(',').map(str::trim);
+    let flow = if columns == 2 { 0 } else { fields.next()?.parse().ok()? };
+    let time = fields.next()?.parse().ok()?;
+    let rtt = fields.next()?;
+    if fields.next().is_some() {
+        return None;
+    }
+    let rtt = if columns == 2 {
+        // Longer than any delay that is allowed.
+        let rtt = rtt.parse::<f64>().ok().filter(|rtt| (0.0..1.8e16).contains(rtt))?;
+        if rtt == 0.0 { f64::INFINITY } else { rtt }
+    } else {
+        f64::from(rtt.parse::<u32>().ok()?)
+    };
+    Some(Row { flow, time, rtt })
+}
+
+/// Reads the same file as one-way delays: half the round trip, infinite without a path.
 ///
 /// # Errors
 /// As for [`read`].

@@ -134,11 +134,11 @@ pub struct Series {
 
 impl Series {
     /// A series of `values` (bit/s, ns or ratio) from `times` on. It lasts until `end`; then it
-    /// starts over if `repeat`, else the last value stays.
+    /// starts over if `repeat`, else the last value stays. A delay of infinity is a gap without a path.
     ///
     /// # Errors
     /// No sample, as many times as values not given, a first time other than zero, times that do not
-    /// increase, values that are negative or not finite, or an end not later than the last time.
+    /// increase, values that are negative or not numbers, or an end not later than the last time.
     pub fn new(
         times: Vec<Instant>,
         values: Vec<f64>,
@@ -166,8 +166,8 @@ impl Series {
                 }
                 _ => previous = Some(*time),
             }
-            if !(value.is_finite() && *value >= 0.0) {
-                return wrong(index, value.to_string(), "a finite value, zero or more");
+            if value.is_nan() || *value < 0.0 {
+                return wrong(index, value.to_string(), "a number, zero or more");
             }
         }
         if previous.is_some_and(|last| end <= last) {
@@ -279,7 +279,7 @@ pub enum TraceFormat {
     /// Columns separated by comma, semicolon, tab or spaces.
     #[default]
     Csv,
-    /// `flow_id,time_ns,rtt_ns`; the one-way delay is half the round trip.
+    /// `flow_id,time_ns,rtt_ns` or `time_ns,rtt_ns`; the one-way delay is half the round trip.
     Hypatia,
     /// Output of Linux `ping`; the one-way delay is half the round trip.
     Ping,

@@ -1,0 +1,247 @@
+//! Outages that several carriers share: each fails by itself, and now and then all fail together.
+//!
+//! Two carriers of one kind see the same tunnel, valley and crowd, so they fail together more often than
+//! independence says. Each carrier is down while its own process is down or a common one is (the common
+//! shock of Marshall and Olkin, "A multivariate exponential distribution", JASA 62, 1967). All are
+//! alternating renewal processes with exponential up times and the same distribution of down times. With
+//! p the share of time that a carrier is down and L = P(both down) / p² the ratio that is asked for, any
+//! two carriers are up together for 1 − 2p + L p² of the time, which is (1 − p)² / (1 − c) for a common
+//! share c; hence c, and the own share o from 1 − p = (1 − c)(1 − o).
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use skybraid_units::{Duration, Instant, Seed};
+
+use crate::distribution::Distribution;
+use crate::outage::merged;
+
+/// How carriers fail, as a scenario writes it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedOutagesConfig {
+    /// Mean time that a carrier is up between outages; at least 1 ms.
+    pub up: Duration,
+    /// How long an outage lasts; at least 1 ms in the mean. Where a carrier's own outage and a common one meet they make one.
+    pub down: Distribution,
+    /// How much more often than by chance two carriers are down at once: from 1 (independent) to
+    /// 1 / share of time down (always together). 1 unless said.
+    #[serde(default = "independent")]
+    pub together: f64,
+}
+
+const fn independent() -> f64 {
+    1.0
+}
+
+/// Outages of several carriers, complete and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedOutages {
+    down: Distribution,
+    /// Share of time that the common process is down.
+    common: f64,
+    /// Share of time that each carrier's own process is down.
+    own: f64,
+}
+
+/// A process begins so many mean down times before the run, and has forgotten its beginning by then.
+const RUN_IN: i64 = 50;
+
+impl SharedOutagesConfig {
+    /// Share of time that each carrier is down.
+    pub fn share_down(&self) -> f64 {
+        let (up, down) = (self.up.as_secs_f64(), self.down.sampler().mean().as_secs_f64());
+        down / (up + down)
+    }
+
+    /// The outages in a form that can be drawn from.
+    ///
+    /// # Errors
+    /// The key at fault and what was expected.
+    pub fn resolve(&self) -> Result<SharedOutages, (&'static str, String)> {
+        let least = Duration::from_millis(1);
+        if self.up < least {
+            return Err(("up", "expected at least 1ms".to_string()));
+        }
+        self.down.check().map_err(|wrong| ("down", wrong))?;
+        if self.down.sampler().mean() < least {
+            return Err(("down", "expected a mean of at least 1ms".to_string()));
+        }
+        let p = self.share_down();
+        let most = 1.0 / p;
+        // A number as printed may be above the limit by rounding.
+        if !(1.0..=most * (1.0 + 1e-9)).contains(&self.together) {
+            let problem = format!(
+                "found {}, expected 1 to {most:.4}: a carrier is down for {:.4} % of the time",
+                self.together,
+                100.0 * p
+            );
+            return Err(("together", problem));
+        }
+        let both_up = 1.0 - 2.0 * p + self.together.min(most) * p * p;
+        let common = 1.0 - (1.0 - p) * (1.0 - p) / both_up;
+        let own = 1.0 - (1.0 - p) / (1.0 - common);
+        Ok(SharedOutages {
+            down: self.down.clone(),
+            common: common.clamp(0.0, 1.0),
+            own: own.clamp(0.0, 1.0),
+        })
+    }
+}
+
+impl SharedOutages {
+    /// The outages of `carriers` carriers in a run of `length`: start and length of each, in order and
+    /// apart. Draws from the streams `name.common` and `name.0`, `name.1` ….
+    pub fn draw(
+        &self,
+        seed: Seed,
+        name: &str,
+        carriers: usize,
+        length: Duration,
+    ) -> Vec<Vec<(Instant, Duration)>> {
+        let common = self.process(self.common, seed, &format!("{name}.common"), length);
+        let carrier = |number| {
+            let mut all = self.process(self.own, seed, &format!("{name}.{number}"), length);
+            all.extend_from_slice(&common);
+            merged(&all).into_iter().map(|(start, end)| (start, end - start)).collect()
+        };
+        (0..carriers).map(carrier).collect()
+    }
+
+    /// An alternating process that is down for `share` of the time, from the start of the run on.
+    fn process(
+        &self,
+        share: f64,
+        seed: Seed,
+        name: &str,
+        length: Duration,
+    ) -> Vec<(Instant, Duration)> {
+        // Below this, an outage is a matter of rounding.
+        const LEAST: f64 = 1e-12;
+        let mut found = Vec::new();
+        if share < LEAST {
+            return found;
+        }
+        let sampler = self.down.sampler();
+        let mut stream = seed.stream(name);
+        let mean_down = sampler.mean();
+        let mean_up = mean_down.as_secs_f64() * (1.0 - share) / share;
+        let end = Instant::ZERO + length;
+        let mut at = Instant::ZERO - mean_down * RUN_IN;
+        loop {
+            let start = at + Duration::from_secs_f64(stream.exponential(mean_up));
+            if start >= end {
+                return found;
+            }
+            // Never without length, so that time goes on.
+            at = start + sampler.draw(&mut stream).max(Duration::from_nanos(1));
+            if at > Instant::ZERO {
+                let start = start.max(Instant::ZERO);
+                found.push((start, at.min(end) - start));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(up_s: i64, down: Distribution, together: f64) -> SharedOutagesConfig {
+        SharedOutagesConfig { up: Duration::from_secs(up_s), down, together }
+    }
+
+    fn total(spans: &[(Instant, Duration)]) -> f64 {
+        spans.iter().map(|(_, length)| length.as_secs_f64()).sum()
+    }
+
+    /// Time in seconds that both are down.
+    fn both(a: &[(Instant, Duration)], b: &[(Instant, Duration)]) -> f64 {
+        let (mut i, mut j, mut sum) = (0, 0, 0.0);
+        while i < a.len() && j < b.len() {
+            let (end_a, end_b) = (a[i].0 + a[i].1, b[j].0 + b[j].1);
+            let shared = end_a.min(end_b) - a[i].0.max(b[j].0);
+            sum += shared.max(Duration::ZERO).as_secs_f64();
+            if end_a < end_b { i += 1 } else { j += 1 }
+        }
+        sum
+    }
+
+    /// The definition of the ratio, for exponential and for fixed outages.
+    #[test]
+    fn carriers_are_down_for_their_share_and_together_as_often_as_asked() {
+        let length = Duration::from_secs(2_000_000);
+        let second = Duration::from_secs(1);
+        for down in [Distribution::exponential(second), Distribution::fixed(second)] {
+            for together in [1.0, 2.5, 3.6, 20.0, 50.0] {
+                let outages = config(49, down.clone(), together).resolve().unwrap();
+                let drawn = outages.draw(Seed(7), "cells", 3, length);
+                let seconds = length.as_secs_f64();
+                for carrier in &drawn {
+                    // 40 000 outages of at most exponential spread: Var(sum) ≤ 2 n D².
+                    let share = total(carrier) / seconds;
+                    assert!(
+                        (share - 0.02).abs() < 4.0 * 0.02 * (2.0 / 40_000.0f64).sqrt(),
+                        "{share}"
+                    );
+                }
+                for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+                    let ratio = both(&drawn[a], &drawn[b]) / seconds / 0.02 / 0.02;
+                    let met = seconds * together * 0.02 * 0.02;
+                    let within = 4.0 * together * (2.0 / met).sqrt();
+                    assert!((ratio - together).abs() < within, "{ratio} for {together}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn at_the_most_all_carriers_fail_as_one_and_at_one_none_is_common() {
+        let down = Distribution::exponential(Duration::from_secs(1));
+        let all = config(49, down.clone(), 50.0).resolve().unwrap();
+        let drawn = all.draw(Seed(1), "cells", 2, Duration::from_secs(10_000));
+        assert!(drawn[0].len() > 100);
+        assert_eq!(drawn[0], drawn[1]);
+        let none = config(49, down, 1.0).resolve().unwrap();
+        assert!(none.common < 1e-12, "{}", none.common);
+    }
+
+    #[test]
+    fn a_run_may_begin_in_an_outage_as_often_as_it_meets_one() {
+        let down = Distribution::exponential(Duration::from_secs(1));
+        let outages = config(3, down, 2.0).resolve().unwrap();
+        let begins = |seed| {
+            let drawn = outages.draw(Seed(seed), "cells", 1, Duration::from_secs(1));
+            drawn[0].first().is_some_and(|(start, _)| *start == Instant::ZERO)
+        };
+        let share = (0..4000).filter(|seed| begins(*seed)).count() as f64 / 4000.0;
+        assert!((share - 0.25).abs() < 4.0 * (0.25f64 * 0.75 / 4000.0).sqrt(), "{share}");
+    }
+
+    #[test]
+    fn a_further_carrier_and_another_name_leave_the_others_as_they_are() {
+        let down = Distribution::exponential(Duration::from_secs(1));
+        let outages = config(49, down, 3.0).resolve().unwrap();
+        let draw =
+            |name, carriers| outages.draw(Seed(1), name, carriers, Duration::from_secs(9999));
+        assert_eq!(draw("cells", 2), draw("cells", 3)[..2]);
+        assert_ne!(draw("cells", 2), draw("sats", 2));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let down = Distribution::exponential(Duration::from_secs(1));
+        let refused = |it: SharedOutagesConfig| it.resolve().unwrap_err();
+        assert_eq!(refused(config(0, down.clone(), 1.0)).0, "up");
+        assert_eq!(refused(config(9, Distribution::fixed(Duration::ZERO), 1.0)).0, "down");
+        let (key, problem) = refused(config(9, down.clone(), 11.0));
+        assert_eq!(
+            (key, problem.contains("expected 1 to 10.0000")),
+            ("together", true),
+            "{problem}"
+        );
+        assert_eq!(refused(config(9, down, f64::NAN)).0, "together");
+    }
+}

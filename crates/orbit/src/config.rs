@@ -1,0 +1,316 @@
+//! What a scenario writes of the satellites under a link.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use skybraid_track::{Position, Track};
+use skybraid_units::{Angle, Duration};
+
+use crate::choice::Choice;
+use crate::constellation::Constellation;
+use crate::elements::{ElementsError, read};
+use crate::epoch::Epoch;
+use crate::satellite::Satellite;
+use crate::service::{Gateway, Service, Terminal, over_ground, serve};
+use crate::walker::Walker;
+use crate::weather::{ElevationLoss, Rain};
+
+/// A key and what is wrong with its value.
+pub type Wrong = (&'static str, String);
+
+/// The satellites under a link and how a terminal is served by them. One of `constellation`, `walker`,
+/// `elements` and `geostationary` says which they are.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OrbitConfig {
+    /// Name of a constellation, see [`CONSTELLATIONS`](crate::CONSTELLATIONS).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constellation: Option<String>,
+    /// One shell or several.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub walker: Vec<Walker>,
+    /// File with element sets, see [`read`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elements: Option<String>,
+    /// Longitudes of geostationary satellites, east positive.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub geostationary: Vec<Angle>,
+    /// When the run begins; 2026-01-01T00:00:00Z unless said.
+    pub start: Epoch,
+    /// Where satellites come down; the link's other end unless said.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<Position>,
+    /// Least elevation at the terminal; 25° unless said.
+    pub mask: Angle,
+    /// Least elevation at the gateways; `mask` unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_mask: Option<Angle>,
+    /// How the terminal chooses; the longest visible unless said.
+    pub choice: Choice,
+    /// How long nothing is sent at a handover; zero (make before break) unless said.
+    pub handover_gap: Duration,
+    /// Whether satellites of a shell pass packets on to their four neighbours; false unless said.
+    pub isl: bool,
+    /// One way from the gateway to the link's other end; by default the great circle at 2/3 of the
+    /// speed of light.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ground_delay: Option<Duration>,
+    /// How often the delay is worked out, in whole milliseconds; 100 ms unless said.
+    pub step: Duration,
+    /// Rain at the terminal; none unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rain: Option<Rain>,
+    /// Loss by elevation; none unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elevation_loss: Option<ElevationLoss>,
+    /// What the element sets hold, once they are loaded.
+    #[serde(skip)]
+    loaded: Loaded,
+}
+
+/// Element sets that were read. Configurations are equal whether they are or not.
+#[derive(Clone, Debug, Default)]
+struct Loaded(Option<Arc<Constellation>>);
+
+impl PartialEq for Loaded {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Default for OrbitConfig {
+    fn default() -> Self {
+        Self {
+            constellation: None,
+            walker: Vec::new(),
+            elements: None,
+            geostationary: Vec::new(),
+            // 20454 days after 1970-01-01.
+            start: Epoch::from_unix_nanos(20_454 * 86_400 * 1_000_000_000),
+            gateways: Vec::new(),
+            mask: Angle::from_degrees(25.0),
+            gateway_mask: None,
+            choice: Choice::default(),
+            handover_gap: Duration::ZERO,
+            isl: false,
+            ground_delay: None,
+            step: Duration::from_millis(100),
+            rain: None,
+            elevation_loss: None,
+            loaded: Loaded(None),
+        }
+    }
+}
+
+fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Either<T>(core::marker::PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for Either<T> {
+        type Value = Vec<T>;
+        fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            f.write_str("one or a list of them")
+        }
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+            T::deserialize(serde::de::value::StrDeserializer::new(text)).map(|one| vec![one])
+        }
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<Vec<T>, A::Error> {
+            let table = serde::de::value::MapAccessDeserializer::new(map);
+            T::deserialize(table).map(|one| vec![one])
+        }
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(one) = list.next_element()? {
+                all.push(one);
+            }
+            Ok(all)
+        }
+    }
+    from.deserialize_any(Either(core::marker::PhantomData))
+}
+
+impl OrbitConfig {
+    /// The file that has to be [loaded](Self::load) before anything is worked out.
+    pub fn file(&self) -> Option<&str> {
+        self.elements.as_deref()
+    }
+
+    /// Takes the text of the file with element sets.
+    ///
+    /// # Errors
+    /// Names the line, what was found there and what was expected.
+    pub fn load(&mut self, text: &str) -> Result<(), ElementsError> {
+        self.loaded = Loaded(Some(Arc::new(Constellation::of(read(text)?))));
+        Ok(())
+    }
+
+    /// Checks all but the file.
+    ///
+    /// # Errors
+    /// Names the key, what was found and what was expected.
+    pub fn check(&self) -> Result<(), Wrong> {
+        let given = [
+            ("constellation", self.constellation.is_some()),
+            ("walker", !self.walker.is_empty()),
+            ("elements", self.elements.is_some()),
+            ("geostationary", !self.geostationary.is_empty()),
+        ];
+        let mut given = given.iter().filter(|(_, given)| *given).map(|(key, _)| *key);
+        match (given.next(), given.next()) {
+            (None, _) => {
+                let expected = "expected one of constellation, walker, elements and geostationary";
+                return Err(("", expected.to_string()));
+            }
+            (Some(first), Some(second)) => {
+                return Err((second, format!("`{first}` and `{second}` exclude one another")));
+            }
+            _ => {}
+        }
+        if let Some(name) = &self.constellation {
+            Constellation::named(name).map_err(|wrong| ("constellation", wrong))?;
+        }
+        if let Some(wrong) = self.geostationary.iter().find(|it| it.as_degrees().abs() > 180.0) {
+            return Err(("geostationary", format!("found {wrong}, expected -180deg to 180deg")));
+        }
+        for (key, mask) in [("mask", Some(self.mask)), ("gateway_mask", self.gateway_mask)] {
+            if let Some(mask) = mask
+                && !(0.0..90.0).contains(&mask.as_degrees())
+            {
+                return Err((key, format!("found {mask}, expected 0deg to below 90deg")));
+            }
+        }
+        let step = self.step.as_nanos();
+        if step < 1_000_000 || step % 1_000_000 != 0 {
+            return Err(("step", format!("found {}, expected whole milliseconds", self.step)));
+        }
+        if self.isl && (self.elements.is_some() || !self.geostationary.is_empty()) {
+            let problem = "links need the grid of a constellation or walker shell";
+            return Err(("isl", problem.to_string()));
+        }
+        if let Some(rain) = &self.rain {
+            rain.check().map_err(|wrong| ("rain", wrong))?;
+        }
+        if let Some(loss) = &self.elevation_loss {
+            loss.check().map_err(|wrong| ("elevation_loss", wrong))?;
+        }
+        Ok(())
+    }
+
+    /// The satellites.
+    ///
+    /// # Errors
+    /// Names the key that is at fault; elements must have been loaded.
+    pub fn satellites(&self) -> Result<Arc<Constellation>, Wrong> {
+        self.check()?;
+        if let Some(name) = &self.constellation {
+            let named = Constellation::named(name).map_err(|wrong| ("constellation", wrong))?;
+            return Ok(Arc::new(named));
+        }
+        if let Some(file) = &self.elements {
+            let unread = || ("elements", format!("the file `{file}` has not been read"));
+            return self.loaded.0.clone().ok_or_else(unread);
+        }
+        if !self.walker.is_empty() {
+            return Ok(Arc::new(Constellation::of_shells("walker", &self.walker)));
+        }
+        let longitudes = self.geostationary.iter().map(|longitude| longitude.as_degrees());
+        Ok(Arc::new(Constellation::of(longitudes.map(Satellite::geostationary).collect())))
+    }
+
+    /// The terminal at `here`, of a link to `there`.
+    pub fn terminal(&self, here: &Track, there: &Track) -> Terminal {
+        let other = there.at(Duration::ZERO);
+        let gateway = |place: &Position| Gateway {
+            track: Track::fixed(*place),
+            ground: self.ground_delay.unwrap_or_else(|| over_ground(place.distance(other))),
+        };
+        let own = || {
+            vec![Gateway {
+                track: there.clone(),
+                ground: self.ground_delay.unwrap_or(Duration::ZERO),
+            }]
+        };
+        let gateways: Vec<Gateway> = self.gateways.iter().map(gateway).collect();
+        Terminal {
+            track: here.clone(),
+            mask: self.mask,
+            gateways: if gateways.is_empty() { own() } else { gateways },
+            gateway_mask: self.gateway_mask.unwrap_or(self.mask),
+            choice: self.choice,
+            isl: self.isl,
+            handover_gap: self.handover_gap,
+            step: self.step,
+        }
+    }
+
+    /// The service of a terminal at `here`, of a link to `there`, in a run of `length`.
+    ///
+    /// # Errors
+    /// As for [`satellites`](Self::satellites).
+    pub fn serve(&self, here: &Track, there: &Track, length: Duration) -> Result<Service, Wrong> {
+        let terminal = self.terminal(here, there);
+        Ok(serve(self.satellites()?.as_ref(), &terminal, self.start, length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> OrbitConfig {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_scenarios_table_is_read_and_written() {
+        for text in [
+            "constellation = \"starlink\"\nstart = 2026-03-01T12:00:00Z\nmask = \"30deg\"\nisl = true",
+            "walker = \"53deg:1584/72/65@550km\"\nchoice = \"nearest\"\nhandover_gap = \"50ms\"",
+            "walker = [{ altitude = \"550km\", inclination = \"53deg\", planes = 72, per_plane = 22 }]",
+            "elements = \"starlink.tle\"\ngateways = [{ latitude = 47.0, longitude = 8.0 }]",
+            "geostationary = [\"13deg\", \"-30deg\"]\nground_delay = \"5ms\"\nchoice = \"epoch\"",
+            "geostationary = \"13deg\"\nelevation_loss = [[\"10deg\", \"2%\"], [\"25deg\", \"0.1%\"]]\n\
+             rain = { rate = \"25mm/h\", frequency = \"12GHz\", margin = \"6dB\", length = \"60s\" }",
+        ] {
+            let config = read(text);
+            config.check().unwrap();
+            assert_eq!(read(&toml::to_string(&config).unwrap()), config, "{text}");
+        }
+        assert_eq!(OrbitConfig::default().start.to_string(), "2026-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_key() {
+        for (text, key, expected) in [
+            ("", "", "expected one of constellation, walker, elements and geostationary"),
+            ("constellation = \"starlink\"\nelements = \"a\"", "elements", "exclude one another"),
+            ("constellation = \"sputnik\"", "constellation", "found \"sputnik\", expected one of"),
+            ("geostationary = \"13deg\"\nisl = true", "isl", "links need the grid"),
+            ("geostationary = \"200deg\"", "geostationary", "found 200deg"),
+            ("geostationary = \"13deg\"\nmask = \"95deg\"", "mask", "found 95deg, expected 0deg"),
+            ("geostationary = \"13deg\"\nstep = \"100us\"", "step", "expected whole milliseconds"),
+        ] {
+            let (found, problem) = read(text).check().unwrap_err();
+            assert_eq!(found, key, "{text}");
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn gateways_are_the_other_end_unless_named_and_then_a_great_circle_away() {
+        let place = |latitude| Track::fixed(Position::new(latitude, 0.0, 0.0).unwrap());
+        let config = read("geostationary = \"0deg\"");
+        let terminal = config.terminal(&place(40.0), &place(50.0));
+        assert_eq!(terminal.gateways, [Gateway { track: place(50.0), ground: Duration::ZERO }]);
+        let config =
+            read("geostationary = \"0deg\"\ngateways = [{ latitude = 41, longitude = 0 }]");
+        let terminal = config.terminal(&place(40.0), &place(50.0));
+        // 9 · 111.195 km at 2/3 of the speed of light.
+        let ground = terminal.gateways[0].ground.as_millis_f64();
+        assert!((ground - 9.0 * 111.195_08 / 199_861.639 * 1000.0).abs() < 1e-4, "{ground}");
+    }
+}

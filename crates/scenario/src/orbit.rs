@@ -1,0 +1,168 @@
+//! Satellites under a link: who serves when, and what that makes of the link.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use skybraid_link::{DelaySource, LinkConfig, LossSource, Series};
+use skybraid_orbit::{OrbitConfig, Service, Wrong};
+use skybraid_track::Track;
+use skybraid_units::{Duration, Instant};
+
+use crate::ScenarioError;
+use crate::flight::Place;
+use crate::inputs::Inputs;
+use crate::key::KeyPath;
+use crate::text::ScenarioText;
+
+/// The satellites under a link, and their service over the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orbit {
+    /// As written, with its element sets loaded.
+    pub config: OrbitConfig,
+    /// Where the terminal is.
+    pub terminal: Track,
+    /// Where the link's other end is.
+    pub other: Track,
+    /// Who serves when, with what delay.
+    pub service: Service,
+    /// When rain lets nothing arrive: start and length.
+    pub rain: Vec<(Instant, Duration)>,
+    /// Loss by elevation from each instant on; empty without.
+    pub loss: Vec<(Instant, f64)>,
+}
+
+impl Orbit {
+    /// The service of a terminal, of a link to `other`, in a run of `length`.
+    ///
+    /// # Errors
+    /// Names the key below `orbit` that is at fault.
+    pub fn new(
+        config: OrbitConfig,
+        terminal: Track,
+        other: Track,
+        length: Duration,
+    ) -> Result<Self, Wrong> {
+        let service = config.serve(&terminal, &other, length)?;
+        let rain = config.rain.map_or(Vec::new(), |rain| rain.outages(&service, &terminal));
+        let loss = config.elevation_loss.as_ref();
+        let loss = loss.map_or(Vec::new(), |loss| loss.steps(&service));
+        Ok(Self { config, terminal, other, service, rain, loss })
+    }
+
+    /// Lays the service under one direction of a link: the delay over time in place of the link's own,
+    /// with its handovers and reconfiguration; outages where no satellite serves or rain cuts it off;
+    /// halts at handovers; and loss by elevation beside the link's own.
+    pub fn lay_under(&self, link: &mut LinkConfig) {
+        let steps = self.service.delay_steps().into_iter();
+        let steps: Vec<(Instant, f64)> =
+            steps.map(|(at, delay)| (at, delay.as_nanos() as f64)).collect();
+        let series = |steps: &[(Instant, f64)]| Series::from_samples(steps, false).ok();
+        link.handover = None;
+        link.reconfiguration = None;
+        // Without any service there is no delay either, and the link is down throughout.
+        if let Some(delay) = series(&steps) {
+            link.delay = DelaySource::Series(Arc::new(delay));
+        }
+        link.down.extend(self.service.gaps.iter().chain(&self.rain).copied());
+        let breaks = self.service.handovers.iter().filter(|it| it.gap.is_positive());
+        link.halts.extend(breaks.map(|handover| (handover.at, handover.gap)));
+        if let Some(loss) = series(&self.loss) {
+            link.losses.push(LossSource::Series(Arc::new(loss)));
+        }
+    }
+}
+
+/// Checks a configuration and reads the element sets that it names. `key` is that of its table.
+pub(crate) fn prepare(
+    config: &mut OrbitConfig,
+    inputs: &mut Inputs,
+    text: &ScenarioText,
+    key: &KeyPath,
+) -> Result<(), ScenarioError> {
+    config.check().map_err(|(below, problem)| text.wrong(&key.below(below), problem))?;
+    let Some(file) = config.file().map(str::to_string) else { return Ok(()) };
+    let key = key.key("elements");
+    let read = inputs.text(&file, &key)?.to_string();
+    config.load(&read).map_err(|error| {
+        use skybraid_orbit::ElementsError;
+        let (line, problem) = match error {
+            ElementsError::Empty => (None, error.to_string()),
+            ElementsError::Line { line, found, expected } => {
+                (Some(line), format!("found `{found}`, expected {expected}"))
+            }
+        };
+        inputs.wrong_file(&file, line, problem, &key)
+    })
+}
+
+/// The service under a link between `terminal` and `other` in a run of `length`; one that is `known`
+/// already is shared.
+///
+/// # Errors
+/// Names the key below `orbit` that is at fault.
+pub(crate) fn lay(
+    config: &OrbitConfig,
+    terminal: Option<&Track>,
+    other: Option<&Track>,
+    length: Duration,
+    known: &mut Vec<Arc<Orbit>>,
+) -> Result<Arc<Orbit>, Wrong> {
+    let nowhere = || {
+        let problem = "expected `position` or `track` of both ends, for example in `[node.vehicle]` \
+                       and `[node.ground]`";
+        ("", problem.to_string())
+    };
+    let terminal = terminal.ok_or_else(nowhere)?;
+    // Where gateways and the delay from there are given, it does not matter where the other end is.
+    let gateway = config.gateways.first().filter(|_| config.ground_delay.is_some());
+    let gateway = gateway.map(|place| Track::fixed(*place));
+    let other = other.or(gateway.as_ref()).ok_or_else(nowhere)?;
+    let same = |it: &&Arc<Orbit>| it.terminal == *terminal && it.other == *other;
+    if let Some(orbit) = known.iter().find(same) {
+        return Ok(Arc::clone(orbit));
+    }
+    let orbit = Arc::new(Orbit::new(config.clone(), terminal.clone(), other.clone(), length)?);
+    known.push(Arc::clone(&orbit));
+    Ok(orbit)
+}
+
+/// A terminal by itself: `duration`, `[orbit]`, `[terminal]` and, if wanted, `[other]`, the link's
+/// other end.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    duration: Duration,
+    orbit: OrbitConfig,
+    terminal: Place,
+    #[serde(default)]
+    other: Place,
+}
+
+/// Reads a terminal by itself and works out its service. The other end is the first gateway unless it
+/// is given. Files are relative to `file`, which itself is not opened.
+///
+/// # Errors
+/// As for a scenario.
+pub fn load_orbit(text: &str, file: &FilePath) -> Result<Orbit, ScenarioError> {
+    let text = ScenarioText::parse(text, file, &[])?;
+    let mut request: Request = text.read()?;
+    let folder = file.parent().unwrap_or(FilePath::new("."));
+    let mut inputs = Inputs::new(&text, folder, Some(request.duration));
+    let top = |key: &str| KeyPath::dotted(key);
+    if !request.duration.is_positive() {
+        return Err(text.wrong(&top("duration"), "expected a time above zero".to_string()));
+    }
+    let wrong = |(key, problem): Wrong| text.wrong(&top("orbit").below(key), problem);
+    prepare(&mut request.orbit, &mut inputs, &text, &top("orbit"))?;
+    let Some(terminal) = request.terminal.track(&mut inputs, &text, &top("terminal"))? else {
+        return Err(text.wrong(&top("terminal"), "expected `position` or `track`".to_string()));
+    };
+    let other = request.other.track(&mut inputs, &text, &top("other"))?;
+    let first = || request.orbit.gateways.first().map(|place| Track::fixed(*place));
+    let Some(other) = other.or_else(first) else {
+        let problem = "expected at least one gateway, or the other end of the link".to_string();
+        return Err(text.wrong(&top("orbit.gateways"), problem));
+    };
+    Orbit::new(request.orbit, terminal, other, request.duration).map_err(wrong)
+}

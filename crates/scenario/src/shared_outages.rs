@@ -1,0 +1,82 @@
+//! Outages that several links share.
+
+use serde::Deserialize;
+use skybraid_link::{Distribution, SharedOutages, SharedOutagesConfig};
+use skybraid_units::{Duration, Instant, Seed};
+
+/// A key and what is wrong with its value.
+type Wrong = (&'static str, String);
+
+/// `[[outages]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutagesFile {
+    /// Of a scenario of paths.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Of a network.
+    #[serde(default)]
+    pub links: Vec<String>,
+    pub up: Duration,
+    pub down: Distribution,
+    pub together: Option<f64>,
+}
+
+/// Links that go down by themselves and together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutageGroup {
+    /// The links, as positions in [`Scenario::links`](crate::Scenario::links); each once.
+    pub links: Vec<usize>,
+    /// How they go down.
+    pub outages: SharedOutages,
+}
+
+impl OutagesFile {
+    /// Reads the table. `find` gives the links of a name.
+    ///
+    /// # Errors
+    /// The key at fault and what is wrong.
+    pub fn group(
+        &self,
+        of_paths: bool,
+        find: impl Fn(&str) -> Result<Vec<usize>, String>,
+    ) -> Result<OutageGroup, Wrong> {
+        let (key, names, other, strange) = if of_paths {
+            ("paths", &self.paths, "links", &self.links)
+        } else {
+            ("links", &self.links, "paths", &self.paths)
+        };
+        if !strange.is_empty() {
+            return Err((other, format!("expected `{key}`, as in the scenario")));
+        }
+        let mut links = Vec::new();
+        for name in names {
+            for link in find(name).map_err(|problem| (key, problem))? {
+                if links.contains(&link) {
+                    return Err((key, format!("`{name}` is named twice")));
+                }
+                links.push(link);
+            }
+        }
+        if links.is_empty() {
+            return Err((key, "found an empty list, expected at least one name".to_string()));
+        }
+        let together = self.together.unwrap_or(1.0);
+        let config = SharedOutagesConfig { up: self.up, down: self.down.clone(), together };
+        Ok(OutageGroup { links, outages: config.resolve()? })
+    }
+}
+
+impl OutageGroup {
+    /// The outages of every link of the group in a run of `length`: the link, and start and length of
+    /// each. `number` tells groups apart.
+    pub fn draw(
+        &self,
+        seed: Seed,
+        number: usize,
+        length: Duration,
+    ) -> impl Iterator<Item = (usize, Vec<(Instant, Duration)>)> {
+        let drawn = self.outages.draw(seed, &format!("outages.{number}"), self.links.len(), length);
+        self.links.iter().copied().zip(drawn)
+    }
+}

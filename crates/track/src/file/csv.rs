@@ -1,0 +1,56 @@
+//! Tracks in columns: `time_s`, `latitude`, `longitude`, `altitude_m`, named by a heading.
+//!
+//! Columns may come in any order and beside others; they are separated by comma, semicolon or tab. Blank
+//! lines and lines that begin with `#` are skipped.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Points, ReadError, Timed, number, position, wrong};
+
+const COLUMNS: [&str; 4] = ["time_s", "latitude", "longitude", "altitude_m"];
+const HEADING: &str = "the heading `time_s,latitude,longitude,altitude_m`";
+
+/// Times beyond this are none of a flight; in seconds.
+const LATEST: f64 = 9e9;
+
+pub(super) fn read(text: &str) -> Result<Points, ReadError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let Some((at, heading)) = lines.next() else {
+        return Err(ReadError::Empty { expected: HEADING });
+    };
+    let separator = [',', ';', '\t'].into_iter().find(|it| heading.contains(*it)).unwrap_or(',');
+    let names: Vec<&str> =
+        heading.split(separator).map(|name| name.trim().trim_matches('"')).collect();
+    let mut places = [0; 4];
+    for (place, name) in places.iter_mut().zip(COLUMNS) {
+        let found = names.iter().position(|it| *it == name);
+        *place = found.ok_or_else(|| wrong(at, heading, HEADING))?;
+    }
+    let mut timed = Timed::default();
+    let mut origin = None;
+    for (line, row) in lines {
+        let fields: Vec<&str> = row.split(separator).map(str::trim).collect();
+        let field = |column: usize| {
+            let expected = || format!("{} fields", names.len());
+            fields.get(column).copied().ok_or_else(|| wrong(line, row, &expected()))
+        };
+        let [time, latitude, longitude, altitude] = places;
+        let (time, latitude) = (field(time)?, field(latitude)?);
+        let place = position(line, latitude, field(longitude)?, field(altitude)?)?;
+        let seconds = number(time).filter(|time| time.abs() <= LATEST);
+        let seconds = seconds.ok_or_else(|| wrong(line, time, "a time in seconds"))?;
+        // The difference is taken first, since nanoseconds since 1970 exceed an f64.
+        let since = seconds - *origin.get_or_insert(seconds);
+        let nanos = libm::round(since * 1e9) as i64;
+        if timed.push(nanos, place) != Ok(true) {
+            return Err(wrong(line, time, "a time later than on the line before"));
+        }
+    }
+    if timed.points.is_empty() {
+        return Err(ReadError::Empty { expected: "a line below the heading" });
+    }
+    Ok(Points::Timed(timed.points))
+}

@@ -1,0 +1,244 @@
+"""Satellites over a place or a track: which one serves when, from what elevation and with what delay.
+
+    from skybraid import orbit
+
+    service = orbit.serve(
+        {"constellation": "starlink-550", "gateways": [{"latitude": 47.0, "longitude": 8.0}]},
+        {"position": {"latitude": 46.95, "longitude": 7.44, "altitude": "550m"}},
+        duration="30min",
+    )
+    print(service.delays_ms, service.handovers_per_hour)
+
+The tables are those of a scenario's `[path.NAME.orbit]` and `[node.NAME]`; `docs/orbits.md` explains them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tomli_w
+
+from skybraid import _core
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from skybraid.scenario import Scenario
+
+__all__ = ["Delays", "Gap", "Handover", "Service", "Serving", "constellations", "of_path", "plot", "positions", "serve"]
+
+_LABELLED = 14
+"""Of so many serving satellites at most the figure names each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A satellite that serves from `from_s` to before `to_s`, in s of the run."""
+
+    satellite: str
+    from_s: float
+    to_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A change of the satellite at `at_s`, in s of the run, at which nothing is sent for `gap_s`."""
+
+    at_s: float
+    gap_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time without service, from `from_s` on for `length_s`."""
+
+    from_s: float
+    length_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """One-way delays in ms, from the terminal to the other end; the median is over time."""
+
+    min: float
+    median: float
+    max: float
+
+
+class Service:
+    """What satellites do for a terminal over a run."""
+
+    def __init__(self, native: _core.OrbitService) -> None:
+        self._native = native
+
+    @property
+    def start(self) -> str:
+        """When the run begins, in UTC as ISO 8601 writes it."""
+        return self._native.start
+
+    @property
+    def length_s(self) -> float:
+        """How long the run is."""
+        return self._native.length_s
+
+    @cached_property
+    def samples(self) -> dict[str, NDArray[Any]]:
+        """The service over time, arrays of shape (n,).
+
+        `time_s`, one-way `delay_ms`, `elevation_deg`, number of the `gateway`, and `hops` between satellites. A sample
+        holds until the next, or until its satellite's end.
+        """
+        return self._native.samples()
+
+    @cached_property
+    def serving(self) -> list[Serving]:
+        """Who serves when, in order."""
+        return [Serving(*span) for span in self._native.serving()]
+
+    @cached_property
+    def handovers(self) -> list[Handover]:
+        """Changes from one satellite to another without a gap in between."""
+        return [Handover(*handover) for handover in self._native.handovers()]
+
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        """Times in which no satellite serves."""
+        return [Gap(*gap) for gap in self._native.gaps()]
+
+    @cached_property
+    def rain(self) -> list[Gap]:
+        """Times in which rain lets nothing arrive."""
+        return [Gap(*gap) for gap in self._native.rain()]
+
+    @property
+    def delays_ms(self) -> Delays | None:
+        """Least, median and most delay; None without any service."""
+        delays = self._native.delays_ms()
+        return None if delays is None else Delays(*delays)
+
+    @property
+    def handovers_per_hour(self) -> float:
+        """Handovers per hour of service."""
+        return self._native.handovers_per_hour()
+
+    @property
+    def served_share(self) -> float:
+        """Share of the run in which a satellite serves, 0 to 1."""
+        return sum(span.to_s - span.from_s for span in self.serving) / self.length_s
+
+    def csv(self) -> str:
+        """The delay as CSV with the columns `time_s` and `delay_ms`."""
+        return self._native.csv()
+
+    def hypatia(self) -> str:
+        """Round trips as Hypatia writes them, `time_ns,rtt_ns` a line; zero where no satellite serves."""
+        return self._native.hypatia()
+
+    def json(self) -> dict[str, Any]:
+        """All but the samples, for one JSON value."""
+        delays = self.delays_ms
+        return {
+            "start": self.start,
+            "length_s": self.length_s,
+            "served_share": self.served_share,
+            "delay_ms": None if delays is None else {"min": delays.min, "p50": delays.median, "max": delays.max},
+            "handovers_per_hour": self.handovers_per_hour,
+            "serving": [
+                {"satellite": span.satellite, "from_s": span.from_s, "to_s": span.to_s} for span in self.serving
+            ],
+            "handovers": [{"at_s": handover.at_s, "gap_s": handover.gap_s} for handover in self.handovers],
+            "gaps": [{"from_s": gap.from_s, "length_s": gap.length_s} for gap in self.gaps],
+            "rain": [{"from_s": gap.from_s, "length_s": gap.length_s} for gap in self.rain],
+        }
+
+
+def serve(
+    orbit: dict[str, Any],
+    terminal: dict[str, Any],
+    duration: str,
+    other: dict[str, Any] | None = None,
+    file: str = "orbit",
+) -> Service:
+    """The service of a terminal.
+
+    `orbit` is the table of a scenario's `[path.NAME.orbit]`; `terminal` and `other`, the link's other end (the first
+    gateway unless given), have `position` or `track`. Files are relative to the folder of `file`, which errors name and
+    which need not be there.
+
+    Raises:
+        ScenarioError: a table is not correct, or a file cannot be read.
+    """
+    request = {"duration": duration, "orbit": orbit, "terminal": terminal}
+    if other is not None:
+        request["other"] = other
+    return Service(_core.OrbitService.load(tomli_w.dumps(request), file))
+
+
+def of_path(scenario: Scenario, path: str | None = None) -> Service:
+    """The service under a path or link of a scenario; by default under the only one that has satellites.
+
+    Raises:
+        ScenarioError: there is no such path, or it has no `orbit`.
+    """
+    return Service(scenario.native.orbit(path))
+
+
+def constellations() -> dict[str, str]:
+    """The constellations that have a name, with what they are and their source."""
+    return dict(_core.constellations())
+
+
+def positions(elements: str, unix_s: NDArray[np.float64]) -> tuple[list[str], NDArray[np.float64]]:
+    """Names of the satellites of element sets (TLE or OMM), and where they are in earth-fixed metres.
+
+    `unix_s` are times in s since 1970 in UTC, shape (t,). Positions have the shape (satellites, t, 3) and are NaN once
+    a satellite has come down.
+
+    Raises:
+        ScenarioError: the elements are not correct.
+    """
+    names, flat = _core.satellite_positions(elements, np.ascontiguousarray(unix_s, dtype=np.float64))
+    return names, flat.reshape(len(names), len(unix_s), 3)
+
+
+def plot(service: Service) -> Figure:
+    """Delay, elevation and serving satellite over time; times without service are shaded, and so is rain."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Drawn
+    from matplotlib.ticker import MaxNLocator
+
+    from skybraid.plots import COLOURS, DOWN, HALTED, SECOND_INK, STYLE, WIDTH_IN
+
+    times_s, breaks = service.samples["time_s"], [span.from_s for span in service.serving[1:]]
+    # A line must not run on from one satellite to the next.
+    cuts = np.searchsorted(times_s, breaks)
+    with mpl.rc_context(STYLE):
+        figure = Drawn(figsize=(WIDTH_IN, 6.4))
+        delay, elevation, who = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 2])
+        for axes, column in ((delay, "delay_ms"), (elevation, "elevation_deg")):
+            axes.plot(
+                np.insert(times_s, cuts, breaks), np.insert(service.samples[column], cuts, np.nan), color=COLOURS[0]
+            )
+        for index, span in enumerate(service.serving):
+            colour = COLOURS[index % 2]
+            who.barh(0, span.to_s - span.from_s, left=span.from_s, height=0.5, color=colour, alpha=0.7, linewidth=0)
+            if len(service.serving) <= _LABELLED:
+                who.text(span.from_s, 0.32, span.satellite, rotation=30, fontsize=6, color=SECOND_INK)
+        shaded = ((service.gaps, DOWN, "no satellite"), (service.rain, HALTED, "rain"))
+        for gaps, colour, label in shaded:
+            for number, gap in enumerate(gaps):
+                for axes in (delay, elevation, who):
+                    named = label if axes is delay and number == 0 else None
+                    axes.axvspan(gap.from_s, gap.from_s + gap.length_s, color=colour, alpha=0.25, lw=0.8, label=named)
+        if delay.get_legend_handles_labels()[0]:
+            delay.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
+        delay.set_ylabel("one-way delay, ms")
+        elevation.set(ylabel="elevation, °", ylim=(0, 90))
+        who.set(ylabel="satellite", ylim=(-0.4, 1.6), yticks=[], xlabel="time, s", xlim=(0, service.length_s))
+        who.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 3, 6, 10]))
+        figure.align_ylabels()
+        return figure
