@@ -344,3 +344,59 @@ fn after_a_stall_longer_than_the_timeout_a_flow_goes_on_as_if_nothing_had_been_l
         assert!((1..5).contains(&retransmitted), "{loss_detection:?}: {retransmitted}");
     }
 }
+
+#[test]
+fn without_undoing_the_same_stall_leaves_the_window_small() {
+    let mut link = path("a", 10.0, 20);
+    let rate = |kbps: u64| Change::Rate(RateSource::Constant(Rate::from_bps(kbps * 1000)));
+    link.uplink.changes =
+        vec![(Instant::from_millis(5000), rate(1)), (Instant::from_millis(5500), rate(10_000))];
+    let transport = TransportConfig { undo: false, ..transport(Protocol::Tcp) };
+    let outcome = simulate(10, 1, vec![link], vec![flow("f", cbr(4.0, 1400), transport, 1)]);
+    let threshold_at = |ms: i64| {
+        let row = outcome.subflows.iter().find(|row| row.at >= Instant::from_millis(ms));
+        row.unwrap().threshold
+    };
+    assert!(threshold_at(5800) < threshold_at(4900) / 2);
+}
+
+#[test]
+fn a_socket_that_refuses_what_does_not_fit_bounds_the_delay_by_its_buffer() {
+    let fly = |refuse_when_full| {
+        let transport = TransportConfig {
+            refuse_when_full,
+            send_buffer: Bytes::new(100_000),
+            ..transport(Protocol::Tcp)
+        };
+        let outcome = simulate(
+            20,
+            1,
+            vec![path("a", 1.0, 20)],
+            vec![flow("f", cbr(2.0, 1000), transport, 1)],
+        );
+        let summary = &outcome.flows[0].summary;
+        (goodput_mbps(&outcome, 0, 20), summary.refused, summary.lost, delay_ms(&outcome, 0, 1.0))
+    };
+    // 100 kB at 1 Mbit/s take 800 ms; headers make it a little more. Half of what is written fits.
+    let (goodput, refused, lost, longest_ms) = fly(true);
+    assert!((0.9..0.97).contains(&goodput), "{goodput}");
+    assert!((2500..2750).contains(&refused), "{refused}");
+    assert_eq!(refused, lost);
+    assert!((700.0..950.0).contains(&longest_ms), "{longest_ms}");
+    let (goodput, refused, _, longest_ms) = fly(false);
+    assert!((0.9..0.97).contains(&goodput), "{goodput}");
+    assert_eq!(refused, 0);
+    assert!(longest_ms > 8000.0, "{longest_ms}");
+}
+
+// Source: RFC 6298 §5.7: without it data would time out before its first acknowledgement, as the SYN did.
+#[test]
+fn a_round_trip_longer_than_a_second_ends_no_slow_start() {
+    for undo in [true, false] {
+        let transport = TransportConfig { undo, ..transport(Protocol::Tcp) };
+        let outcome =
+            simulate(15, 1, vec![path("a", 100.0, 590)], vec![flow("f", BULK, transport, 1)]);
+        assert_eq!(outcome.subflows.iter().map(|row| row.reductions).sum::<u64>(), 0);
+        assert_eq!(outcome.subflows.iter().map(|row| row.retransmitted).sum::<u64>(), 0);
+    }
+}

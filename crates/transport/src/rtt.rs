@@ -28,10 +28,15 @@ pub struct RttEstimator {
     linux_margin: i64,
     linux_flight_max: i64,
     backoff: u32,
+    initial: Duration,
 }
 
 /// Timeout before the first sample (RFC 6298 §2.1; `TCP_TIMEOUT_INIT`).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The same where the handshake's own timer has expired: the round-trip time may be longer than a second
+/// (RFC 6298 §5.7; `TCP_TIMEOUT_FALLBACK`).
+const FALLBACK_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl RttEstimator {
     /// An estimator without samples. `minimum` bounds the timeout as `rule` says; `maximum` bounds it
@@ -47,6 +52,7 @@ impl RttEstimator {
             linux_margin: 0,
             linux_flight_max: 0,
             backoff: 0,
+            initial: INITIAL_TIMEOUT,
         }
     }
 
@@ -102,7 +108,7 @@ impl RttEstimator {
     /// The retransmission timeout with its back-off.
     pub fn timeout(&self) -> Duration {
         let base = match (self.srtt, self.rule) {
-            (None, _) => INITIAL_TIMEOUT,
+            (None, _) => self.initial,
             (Some(srtt), RtoRule::Rfc6298) => (srtt + self.deviation * 4).max(self.minimum),
             (Some(srtt), RtoRule::Linux) => {
                 srtt + Duration::from_nanos(self.linux_margin.max(self.minimum.as_nanos()))
@@ -116,6 +122,11 @@ impl RttEstimator {
         self.backoff = (self.backoff + 1).min(32);
     }
 
+    /// Data begins behind a handshake that had to be repeated, and of which no sample was taken.
+    pub fn fall_back(&mut self) {
+        self.initial = FALLBACK_TIMEOUT;
+    }
+
     /// Ends the back-off when new data has been acknowledged.
     pub fn end_back_off(&mut self) {
         self.backoff = 0;
@@ -126,6 +137,19 @@ impl RttEstimator {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+
+    // Source: RFC 6298 §5.7.
+    #[test]
+    fn behind_a_repeated_handshake_the_first_timeout_is_three_seconds_until_a_sample() {
+        let mut rtt =
+            RttEstimator::new(RtoRule::Rfc6298, Duration::from_secs(1), Duration::from_secs(120));
+        rtt.back_off();
+        rtt.fall_back();
+        rtt.end_back_off();
+        assert_eq!(rtt.timeout(), Duration::from_secs(3));
+        rtt.sample(Duration::from_millis(1180), false);
+        assert_eq!(rtt.timeout(), Duration::from_millis(3540));
+    }
 
     fn timeouts(rule: RtoRule, minimum_ms: i64, samples_ms: [i64; 3]) -> Vec<f64> {
         let minimum = Duration::from_millis(minimum_ms);

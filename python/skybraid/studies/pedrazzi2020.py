@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import tomllib
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -114,17 +113,27 @@ def linked_increases(x: float, seed: int) -> float:
 
 @calculation("pedrazzi.paths")
 def paths(x: float, _seed: int) -> float:
-    """Shortest paths of one length from a host to another with `x` routers a side, counted in the base scenario."""
-    file = Path(__file__).parents[3] / "scenarios" / "studies" / "pedrazzi2020" / "tcp.toml"
-    tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    counts = {name: int(node.get("count", 1)) for name, node in tables["node"].items()}
-    counts |= {"router_a": round(x), "router_b": round(x), "host_a": 1, "host_b": 1}
-    # Each layer is a full mesh with the next, so every shortest path takes one node of each layer in turn.
-    product, layer = 1, "host_a"
-    while layer != "host_b":
-        (layer,) = (link["to"] for link in tables["link"].values() if link["from"] == layer)
-        product *= counts[layer]
-    return float(product)
+    """Shortest paths of one length from a host to another with `x` routers a side, as the simulator finds."""
+    routers = round(x)
+    layers = {
+        "host_a": 1,
+        "router_a": routers,
+        "dish_a": 4,
+        "satellite": 6,
+        "dish_b": 4,
+        "router_b": routers,
+        "host_b": 1,
+    }
+    link = {"rate": "500Mbit/s", "delay": "10ms"}
+    scenario = Scenario.build(
+        {
+            "duration": "1s",
+            "node": {name: {"count": count} for name, count in layers.items()},
+            "link": {f"{one}-{other}": {"from": one, "to": other, **link} for one, other in pairwise(layers)},
+            "flow": {"data": {"from": "host_a", "to": "host_b", "traffic": {"kind": "bulk"}}},
+        }
+    )
+    return float(scenario.native.routes(1)[0]["ways"])
 
 
 class _Packet(NamedTuple):

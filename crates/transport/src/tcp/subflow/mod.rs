@@ -386,9 +386,7 @@ impl Subflow {
                 State::SynReceived => {
                     self.state = State::Established;
                     event = Some(Event::Established);
-                    if !self.syn_repeated {
-                        self.rtt.sample(now.since(self.syn_at), true);
-                    }
+                    self.time_handshake(now);
                     self.syn_at = Instant::FAR_FUTURE;
                     self.rto_at = Instant::FAR_FUTURE;
                 }
@@ -427,6 +425,15 @@ impl Subflow {
         event
     }
 
+    /// The handshake gives the first sample, unless it had to be repeated.
+    fn time_handshake(&mut self, now: Instant) {
+        if self.syn_repeated {
+            self.rtt.fall_back();
+        } else {
+            self.rtt.sample(now.since(self.syn_at), true);
+        }
+    }
+
     fn receive_syn(&mut self, now: Instant, tcp: &Tcp) -> Option<Event> {
         if !tcp.flags.has(Flags::ACK) {
             if matches!(self.state, State::Closed | State::SynReceived) {
@@ -442,9 +449,7 @@ impl Subflow {
         if self.state != State::SynSent {
             return None;
         }
-        if !self.syn_repeated {
-            self.rtt.sample(now.since(self.syn_at), true);
-        }
+        self.time_handshake(now);
         self.rtt.end_back_off();
         self.syn_at = Instant::FAR_FUTURE;
         self.rto_at = Instant::FAR_FUTURE;
