@@ -210,7 +210,7 @@ fn every_preset_gives_a_path_in_both_directions() {
 }
 
 /// A study's own files, which are no scenarios: `study.toml` and experiments such as `PED-E09.toml`.
-fn is_of_a_study(file: &std::path::Path) -> bool {
+fn is_of_a_study(file: &Path) -> bool {
     let name = file.file_stem().unwrap().to_string_lossy();
     let experiment = name.starts_with(|first: char| first.is_ascii_uppercase());
     name == "study" || experiment && file.with_file_name("study.toml").exists()
