@@ -2,11 +2,12 @@
 //
 //   terminal -- access -- router -- middle -- router -- access -- terminal
 //
-// Prints goodput, packet-hops and wall time as one line of JSON. A packet-hop is a packet, data or
-// acknowledgement, that a device received; wall time is that of Simulator::Run alone.
+// Prints goodput, packet-hops, wall time and processor time as one line of JSON. A packet-hop is a
+// packet, data or acknowledgement, that a device received; times are those of Simulator::Run alone.
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <iostream>
 #include <map>
 #include <string>
@@ -167,12 +168,15 @@ main(int argc, char* argv[])
 
     Simulator::Stop(Seconds(duration));
     const auto start = std::chrono::steady_clock::now();
+    const std::clock_t begun = std::clock();
     Simulator::Run();
+    const double cpu = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
     const uint64_t bytes = DynamicCast<PacketSink>(application)->GetTotalRx();
     Simulator::Destroy();
 
     std::cout << "{\"goodput_mbps\": " << bytes * 8 / duration / 1e6
-              << ", \"packet_hops\": " << packet_hops << ", \"wall_s\": " << wall.count() << "}\n";
+              << ", \"packet_hops\": " << packet_hops << ", \"wall_s\": " << wall.count()
+              << ", \"cpu_s\": " << cpu << "}\n";
     return 0;
 }
