@@ -55,6 +55,7 @@ bench: build
 	cargo run --release --locked --package skybraid-bench
 	cargo run --release --locked --package skybraid-bench --bin emulated
 	$(VENV)/bin/python benches/flight.py
+	$(VENV)/bin/python benches/fleet.py
 	$(VENV)/bin/python benches/ns3/compare.py speed
 
 # Beside ns-3, where it is installed: goodput over 20 seeds takes it half an hour and more.
@@ -67,9 +68,10 @@ docs:
 fuzz:
 	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/mutran fuzz/corpus/datagram
+	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/mutran fuzz/corpus/datagram
 	cargo +nightly fuzz run scenario -- -max_total_time=600
 	cargo +nightly fuzz run traces -- -max_total_time=600
+	cargo +nightly fuzz run tracks -- -max_total_time=600
 	cargo +nightly fuzz run mutran -- -max_total_time=600
 	cargo +nightly fuzz run datagram -- -max_total_time=600
 
