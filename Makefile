@@ -1,4 +1,4 @@
-# fly · test · kernel · golden · lint · bench · docs · fuzz; each sets up what it needs.
+# fly · test · kernel · golden · lint · bench · peers · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build fly test test-rust test-python kernel golden lint bench docs fuzz clean
+.PHONY: build fly test test-rust test-python kernel golden lint bench peers docs fuzz clean
 
 build: $(VENV)/.built
 
@@ -55,6 +55,12 @@ bench: build
 	cargo run --release --locked --package skybraid-bench
 	cargo run --release --locked --package skybraid-bench --bin emulated
 	$(VENV)/bin/python benches/flight.py
+	$(VENV)/bin/python benches/fleet.py
+	$(VENV)/bin/python benches/ns3/compare.py speed
+
+# Beside ns-3, where it is installed: goodput over 20 seeds takes it half an hour and more.
+peers: build
+	$(VENV)/bin/python benches/ns3/compare.py
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -62,9 +68,10 @@ docs:
 fuzz:
 	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/mutran fuzz/corpus/datagram
+	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/mutran fuzz/corpus/datagram
 	cargo +nightly fuzz run scenario -- -max_total_time=600
 	cargo +nightly fuzz run traces -- -max_total_time=600
+	cargo +nightly fuzz run tracks -- -max_total_time=600
 	cargo +nightly fuzz run mutran -- -max_total_time=600
 	cargo +nightly fuzz run datagram -- -max_total_time=600
 

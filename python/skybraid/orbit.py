@@ -85,6 +85,11 @@ class Service:
         """How long the run is."""
         return self._native.length_s
 
+    @property
+    def warning(self) -> str | None:
+        """What is allowed but probably not meant, such as element sets of another year."""
+        return self._native.warning()
+
     @cached_property
     def samples(self) -> dict[str, NDArray[Any]]:
         """The service over time, arrays of shape (n,).

@@ -111,6 +111,8 @@ def orbit(
         table |= {"start": start, "gateways": [_place("--gateway", text) for text in gateway or []]}
         ends = {"position": _place("--other", other)} if other else None
         service = room.serve(table, _terminal(at, track, speed), duration, ends, _HERE)
+    if service.warning is not None and not quiet:
+        typer.echo(f"note: {service.warning}", err=True)
     for file, text in ((csv, service.csv), (hypatia, service.hypatia)):
         if file is not None:
             write_whole(file, text().encode())

@@ -26,7 +26,16 @@ MAY_USE = {
     "scenario": {"host", "units", "track", "orbit", "link", "transport", "traffic"},
     "runtime": {"scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
     "python": {
-        "scenario", "sim", "runtime", "host", "units", "track", "orbit", "link", "transport", "traffic",
+        "scenario",
+        "sim",
+        "runtime",
+        "host",
+        "units",
+        "track",
+        "orbit",
+        "link",
+        "transport",
+        "traffic",
     },
 }
 """Which rooms each room may use."""

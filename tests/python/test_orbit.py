@@ -141,7 +141,8 @@ def test_a_wrong_table_is_refused_with_its_key(table: dict[str, Any], words: str
 
 
 def test_the_command_tells_who_serves_and_writes_what_is_asked_for(skybraid: Command, tmp_path: Path) -> None:
-    place = ["--constellation", "starlink-550", "--at", "46.95,7.44,550m", "--gateway", "45.5,9.2", "--duration", "3min"]
+    where = ["--at", "46.95,7.44,550m", "--gateway", "45.5,9.2"]
+    place = ["--constellation", "starlink-550", *where, "--duration", "3min"]
     files = {"--csv": "delay.csv", "--hypatia": "rtt.txt", "--plot": "service.svg"}
     done = skybraid("orbit", *place, *(word for pair in files.items() for word in pair))
     assert done.returncode == 0, done.stderr

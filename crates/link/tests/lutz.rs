@@ -58,12 +58,19 @@ fn loss_in_the_shadow_is_rayleighs_over_a_lognormal_mean() {
     let keys = "rice_factor = \"5dB\"\nmargin = \"8dB\"\nshadow_mean = \"-8dB\"\nshadow_sd = \"0dB\"\n\
                 good = \"1s\"\nbad = \"1s\"\ncoherence = \"1ms\"";
     near(model(keys).loss_in_bad(), 1.0 - (-1f64).exp(), 1e-12);
-    // With it: the mean over draws of the local mean.
+    // With it: by the integral of SciPy's `quad`, and the mean over draws of the local mean.
     let spread = keys.replace("shadow_sd = \"0dB\"", "shadow_sd = \"6dB\"");
     let mut stream = Seed(3).stream("test");
     let draws: Vec<f64> = (0..400_000)
         .map(|_| 1.0 - (-10f64.powf(-0.8 - stream.normal(-8.0, 6.0) / 10.0)).exp())
         .collect();
+    for (environment, margin, expected) in
+        [("city", 3, 0.992_866), ("city", 15, 0.375_408), ("highway", 6, 0.688_315)]
+    {
+        let keys =
+            format!("environment = \"{environment}\"\nspeed = \"9m/s\"\nmargin = \"{margin}dB\"");
+        near(model(&keys).loss_in_bad(), expected, 1e-6);
+    }
     near(model(&spread).loss_in_bad(), common::mean(&draws), 4.0 * common::sd(&draws) / 632.0);
 }
 

@@ -19,6 +19,11 @@ use crate::service::{Gateway, Service, Terminal, over_ground, serve};
 use crate::walker::Walker;
 use crate::weather::{ElevationLoss, Rain};
 
+/// A service has at most so many samples: six days at the default step.
+const MOST_SAMPLES: i64 = 5_200_000;
+/// Element sets that are this far from the run no longer tell where satellites are.
+const STALE: Duration = Duration::from_secs(14 * 86_400);
+
 /// A key and what is wrong with its value.
 pub type Wrong = (&'static str, String);
 
@@ -221,6 +226,19 @@ impl OrbitConfig {
         Ok(Arc::new(Constellation::of(longitudes.map(Satellite::geostationary).collect())))
     }
 
+    /// What is allowed but probably not meant: element sets of another time than the run's.
+    pub fn warning(&self) -> Option<String> {
+        let satellites = self.loaded.0.as_ref()?.satellites().iter();
+        let away = |satellite: &Satellite| {
+            satellite.elements_epoch().map(|epoch| (epoch - self.start).abs())
+        };
+        let least = satellites.filter_map(away).min()?;
+        (least > STALE).then(|| {
+            let days = least.as_secs_f64() / 86_400.0;
+            format!("no element set is nearer to the start {} than {days:.0} days", self.start)
+        })
+    }
+
     /// The terminal at `here`, of a link to `there`.
     pub fn terminal(&self, here: &Track, there: &Track) -> Terminal {
         let other = there.at(Duration::ZERO);
@@ -252,6 +270,11 @@ impl OrbitConfig {
     /// # Errors
     /// As for [`satellites`](Self::satellites).
     pub fn serve(&self, here: &Track, there: &Track, length: Duration) -> Result<Service, Wrong> {
+        if length.as_nanos() / self.step.as_nanos().max(1) > MOST_SAMPLES {
+            let least = Duration::from_millis(length.as_nanos() / MOST_SAMPLES / 1_000_000 + 1);
+            let problem = format!("found {}, expected at least {least} for {length}", self.step);
+            return Err(("step", problem));
+        }
         let terminal = self.terminal(here, there);
         Ok(serve(self.satellites()?.as_ref(), &terminal, self.start, length))
     }
@@ -298,6 +321,26 @@ mod tests {
             assert_eq!(found, key, "{text}");
             assert!(problem.contains(expected), "{text}: {problem}");
         }
+    }
+
+    #[test]
+    fn old_element_sets_are_warned_of_and_endless_services_refused() {
+        let mut config = read("elements = \"iss.tle\"\nstart = 2020-07-20T00:00:00Z");
+        config
+            .load(
+                "1 25544U 98067A   20194.88612269 -.00002218  00000-0 -31515-4 0  9992\n\
+                 2 25544  51.6461 221.2784 0001413  89.1723 280.4612 15.49507896236008\n",
+            )
+            .unwrap();
+        assert_eq!(config.warning(), None);
+        config.start = Epoch::from_text("2026-01-01T00:00:00Z").unwrap();
+        // 2020-07-12 21:16 is 1998.1 days earlier.
+        let expected = "no element set is nearer to the start 2026-01-01T00:00:00Z than 1998 days";
+        assert_eq!(config.warning().unwrap(), expected);
+        let place = Track::fixed(Position::new(40.0, 0.0, 0.0).unwrap());
+        let year = Duration::from_secs(365 * 86_400);
+        let (key, problem) = config.serve(&place, &place, year).unwrap_err();
+        assert_eq!((key, problem.starts_with("found 100ms, expected at least")), ("step", true));
     }
 
     #[test]

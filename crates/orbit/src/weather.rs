@@ -129,8 +129,8 @@ impl Rain {
                 self.frequency
             ));
         }
-        if !(self.rate.as_millimetres_per_hour() >= 0.0) {
-            return Err(format!("found the rate {}, expected zero or more", self.rate));
+        if !(0.0..=1e4).contains(&self.rate.as_millimetres_per_hour()) {
+            return Err(format!("found the rate {}, expected 0mm/h to 10000mm/h", self.rate));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod columns;
+mod congestion;
 mod emulation;
 mod error;
 mod link;
@@ -25,6 +26,8 @@ mod _core {
     use crate::algorithms::views::{
         Acked, Lost, PathBasics, PathView, RateSample, Sibling, Siblings, Unit, Wait,
     };
+    #[pymodule_export]
+    use crate::congestion::Congestion;
     #[pymodule_export]
     use crate::emulation::{Emulation, Program, capabilities, enter, inside_sandbox, reenter};
     #[pymodule_export]

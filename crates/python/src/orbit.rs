@@ -46,6 +46,10 @@ impl OrbitService {
         self.orbit.service.length.as_secs_f64()
     }
 
+    fn warning(&self) -> Option<String> {
+        self.orbit.config.warning()
+    }
+
     fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let samples = &self.orbit.service.samples;
         let numbers = |of: fn(&skybraid_orbit::Sample) -> f64| {

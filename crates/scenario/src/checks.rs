@@ -82,6 +82,11 @@ pub(crate) fn warnings(
             warnings.push(format!("node.{}: no link leads to it", node.name));
         }
     }
+    for link in links {
+        if let Some(warning) = link.orbit.as_ref().and_then(|orbit| orbit.config.warning()) {
+            warnings.push(format!("{}.orbit: {warning}", link.name));
+        }
+    }
     let mut told: Vec<&str> = Vec::new();
     for (flow, setup_flow) in flows.iter().zip(&setup.flows) {
         let Some(deadline) = flow.deadline else { continue };

@@ -104,7 +104,7 @@ pub(crate) fn scenario(
         toml: text.effective().to_string(),
     };
     check_routes(&scenario, &text)?;
-    let setup = scenario.setup(scenario.seed, Record::default());
+    let setup = scenario.plain_setup(scenario.seed, Record::default());
     scenario.warnings = checks::warnings(&scenario.nodes, &scenario.links, &scenario.flows, &setup);
     Ok(scenario)
 }

@@ -10,6 +10,7 @@
 
 mod checks;
 mod compose;
+mod congestion;
 mod connections;
 mod error;
 mod file;
@@ -28,6 +29,7 @@ mod text;
 mod wording;
 
 pub use compose::load_path;
+pub use congestion::load_congestion;
 pub use error::ScenarioError;
 pub use flight::Cells;
 pub use inputs::Input;

@@ -109,8 +109,8 @@ pub(crate) fn lay(
     known: &mut Vec<Arc<Orbit>>,
 ) -> Result<Arc<Orbit>, Wrong> {
     let nowhere = || {
-        let problem = "expected `position` or `track` of both ends, for example in `[node.vehicle]` \
-                       and `[node.ground]`";
+        let problem = "found an end without a place, expected `position` or `track` of both, for \
+                       example in `[node.vehicle]` and `[node.ground]`";
         ("", problem.to_string())
     };
     let terminal = terminal.ok_or_else(nowhere)?;

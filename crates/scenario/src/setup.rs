@@ -11,7 +11,15 @@ use crate::{Flow, Link, Requirement, Scenario};
 impl Scenario {
     /// The run of this scenario with the random streams of `seed`, which keeps `record`.
     pub fn setup(&self, seed: Seed, record: Record) -> Setup {
-        let links = self.links(seed);
+        self.setup_of(self.link_setups(seed), seed, record)
+    }
+
+    /// The run without what is drawn for its links: handovers between cells, and shared outages.
+    pub(crate) fn plain_setup(&self, seed: Seed, record: Record) -> Setup {
+        self.setup_of(self.links.iter().map(plain).collect(), seed, record)
+    }
+
+    fn setup_of(&self, links: Vec<LinkSetup>, seed: Seed, record: Record) -> Setup {
         let mut ways = Ways {
             scenario: self,
             router: self.router(),
@@ -34,21 +42,15 @@ impl Scenario {
     }
 
     /// The links, with the handovers and outages that `seed` draws.
-    fn links(&self, seed: Seed) -> Vec<LinkSetup> {
+    fn link_setups(&self, seed: Seed) -> Vec<LinkSetup> {
         let link = |link: &Link| {
-            let (mut uplink, mut downlink) = (link.uplink.clone(), link.downlink.clone());
+            let mut setup = plain(link);
             if let Some(cells) = &link.cells {
                 let halts = cells.halts(self.duration, seed, &link.name);
-                uplink.halts.extend_from_slice(&halts);
-                downlink.halts.extend(halts);
+                setup.uplink.halts.extend_from_slice(&halts);
+                setup.downlink.halts.extend(halts);
             }
-            LinkSetup {
-                name: link.name.clone(),
-                ends: link.ends,
-                uplink,
-                downlink,
-                info: link.info,
-            }
+            setup
         };
         let mut links: Vec<LinkSetup> = self.links.iter().map(link).collect();
         for (number, group) in self.outages.iter().enumerate() {
@@ -82,6 +84,17 @@ impl Scenario {
     /// What finds the routes of the network.
     pub(crate) fn router(&self) -> Router<'_> {
         Router::new(&self.nodes, &self.links, &self.routing)
+    }
+}
+
+/// A link as the scenario has it.
+fn plain(link: &Link) -> LinkSetup {
+    LinkSetup {
+        name: link.name.clone(),
+        ends: link.ends,
+        uplink: link.uplink.clone(),
+        downlink: link.downlink.clone(),
+        info: link.info,
     }
 }
 

@@ -58,7 +58,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         4,
         r#"uplnk.rate = "10Mbit/s""#,
-        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`)",
+        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`, `orbit`)",
     );
     refused_at_line(
         4,
@@ -516,7 +516,7 @@ fn a_wrong_override_is_named_by_its_key() {
     refused_override(
         "path.lte.uplnk.rate",
         "1Mbit/s",
-        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`)",
+        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`, `orbit`)",
     );
     refused_override(
         "path.lte.uplink.rate",

@@ -188,7 +188,12 @@ impl Grid {
         let mut service = Service { first: serving, handovers: Vec::new() };
         let mut stronger_since: BTreeMap<Cell, Duration> = BTreeMap::new();
         let mut time = SAMPLE;
-        while time < length && !track.is_fixed() {
+        while time < length {
+            // Nothing changes any more once a node has come to rest.
+            let rests = track.end().is_some_and(|end| time > end + SAMPLE);
+            if rests && stronger_since.is_empty() {
+                break;
+            }
             let place = track.at(time);
             let heard = radio.hear(place);
             // One that is no longer heard has no signal to defend itself with.

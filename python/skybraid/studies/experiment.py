@@ -78,7 +78,8 @@ sweep, the template, the experiment and the series; a later one wins.
 - `{ kind = "transfer_time", flow = "…" }`, in s: when the flow's last message arrived, from when the first was
   written; infinite if one is missing.
 - `{ kind = "window", flow = "…" }`, in B, or in segments with `unit = "1500B"`: the sum of the congestion windows of a
-  flow's subflows, with `paths = ["…"]` of those on these paths (links) alone. Its x is time in s:
+  flow's subflows, with `paths = ["…"]` of those on these paths (links) alone, with `sides = ["truck.downstream"]` of
+  those of these sides alone. Its x is time in s:
   `times = { until = "100s", every = "0.5s" }` at the file's top.
 
 A flow may be a group's, or one of its instances such as `bulk.left-3`.
@@ -115,7 +116,7 @@ MEASURES = {
     "goodput": {"flow", "estimator"},
     "delay": {"flow"},
     "transfer_time": {"flow"},
-    "window": {"flow", "unit", "paths"},
+    "window": {"flow", "unit", "paths", "sides"},
 }
 """Keys of `measure`, by its kind."""
 
@@ -185,6 +186,7 @@ class Measure:
         estimator: one of `ESTIMATORS`.
         segment_bytes: what a window is counted in; 1 for bytes.
         paths: paths whose subflows count; none for all.
+        sides: sides of the connection, as the table `subflows` names them; none for all.
     """
 
     kind: str
@@ -192,6 +194,7 @@ class Measure:
     estimator: str = "run"
     segment_bytes: float = 1.0
     paths: tuple[str, ...] = ()
+    sides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,8 +507,9 @@ def _measure(keys: Keys) -> Measure:
     if size is None:
         keys.refuse("unit", unit, "B, or a segment's size such as 1500B")
     paths = keys.take("paths", list, []) if kind == "window" else []
+    sides = keys.take("sides", list, []) if kind == "window" else []
     keys.done()
-    return Measure(kind, flow, estimator, float(size[1] or 1), tuple(paths))
+    return Measure(kind, flow, estimator, float(size[1] or 1), tuple(paths), tuple(sides))
 
 
 def _published(file: Path) -> dict[tuple[float | None, float], tuple[float, float | None]]:

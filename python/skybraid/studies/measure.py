@@ -113,12 +113,12 @@ class Recording:
             }
         return found
 
-    def _windows(self, subflows: pl.DataFrame) -> dict[str, dict[str, list[float]]]:
-        """Windows in bytes by flow and by path, each the sum over the subflows that sent data, at the times."""
+    def _windows(self, subflows: pl.DataFrame) -> dict[str, dict[str, dict[str, list[float]]]]:
+        """Windows in bytes by flow, side and path, each the sum over the subflows that sent data, at the times."""
         import polars as pl
 
         at_ns = np.array([int(time_s * NS_PER_S) for time_s in self.times_s])
-        found: dict[str, dict[str, list[float]]] = {}
+        found: dict[str, dict[str, dict[str, list[float]]]] = {}
         keys = [column for column in ("flow", "side", "path", "subflow") if column in subflows.columns]
         for group, rows in subflows.sort("time_ns").group_by(keys, maintain_order=True):
             if rows["acked_bytes"].sum() == 0:
@@ -129,9 +129,9 @@ class Recording:
             windows = rows["cwnd_bytes"].cast(pl.Float64).to_numpy()
             # A subflow has no window before its first sample, and none once it has ended.
             values = np.where((place >= 0) & (at_ns <= times[-1] + _SAMPLE_NS), windows[np.maximum(place, 0)], 0.0)
-            of_flow = found.setdefault(str(named["flow"]), {})
+            of_side = found.setdefault(str(named["flow"]), {}).setdefault(str(named["side"]), {})
             path = str(named.get("path"))
-            of_flow[path] = (np.array(of_flow.get(path, np.zeros(len(at_ns)))) + values).tolist()
+            of_side[path] = (np.array(of_side.get(path, np.zeros(len(at_ns)))) + values).tolist()
         return found
 
 
@@ -173,11 +173,15 @@ def values(
         case _:
             columns = [recording.times_s.index(time) for time in times_s]
             total = np.zeros(len(recording.times_s))
-            for name, by_path in kept["windows"].items():
-                if belongs(name, measure.flow):
-                    for path, windows in by_path.items():
-                        if not measure.paths or any(belongs(path, each) for each in measure.paths):
-                            total += np.array(windows)
+            total += sum(
+                np.array(windows)
+                for name, by_side in kept["windows"].items()
+                if belongs(name, measure.flow)
+                for side, by_path in by_side.items()
+                if not measure.sides or side in measure.sides
+                for path, windows in by_path.items()
+                if not measure.paths or any(belongs(path, each) for each in measure.paths)
+            )
             return [float(value) for value in total[columns] / measure.segment_bytes]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import skybraid.studies.westwood  # noqa: F401 registers its calculations
 from skybraid import _core
 from skybraid.campaign import Gauge, on_all_cores
 from skybraid.folder import write_whole
