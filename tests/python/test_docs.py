@@ -130,12 +130,17 @@ def effect_keys(effect: str) -> set[str]:
     return found
 
 
+BOTH_DIRECTIONS = {"rate", "delay", "reorder", "queue", "loss", "harq", "overhead"}
+"""Keys of a direction that may stand without one."""
+OF_NETWORKS = {"node", "link", "routing", "route"}
+"""Tables that `docs/networks.md` describes."""
+
 PLACES = [
-    ("path.one", "## `[path.NAME]`", "key", {"uplink", "downlink"}),
+    ("path.one", "## `[path.NAME]`", "key", {"uplink", "downlink", "from", "to", "weight"} | BOTH_DIRECTIONS),
     ("path.one.uplink", "`uplink.KEY` and `downlink.KEY`:", "key", set[str]()),
     ("flow.data", "## `[flow.NAME]`", "key", set[str]()),
     ("flow.data.transport", "### `transport`", "key", set[str]()),
-    ("", "## The run", "key", {"path", "flow", "event", "testbed"}),
+    ("", "## The run", "key", {"path", "flow", "event", "testbed", "outages"} | OF_NETWORKS),
 ]
 
 
