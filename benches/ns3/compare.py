@@ -1,6 +1,6 @@
 """Skybraid beside ns-3 over the same chains of links: goodput, and packet-hops per second on one core.
 
-`compare.py speed` takes some minutes, `compare.py goodput` half an hour on two cores; without a word both run.
+`compare.py speed` takes ten minutes, `compare.py goodput` half an hour on two cores; without a word both run.
 Without ns-3 nothing is compared. docs/peers.md says what the figures mean.
 """
 
@@ -148,7 +148,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Prints what was asked for. Returns 1 when a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", choices=["speed", "goodput", []], help="both by default")
-    parser.add_argument("--rounds", type=int, default=2, help="of which the best counts for speed")
+    parser.add_argument("--rounds", type=int, default=3, help="of which the best counts for speed")
     parser.add_argument("--seeds", type=int, default=20, help="runs for goodput")
     asked = parser.parse_args(arguments)
     program = build()
