@@ -296,6 +296,8 @@ def on_all_cores(
 def _judge(scenario: Scenario, runs: list[_Flown], origin: dict[str, Any]) -> Results:
     by_flow = _over_runs([one.flows for one in runs])
     by_member = _over_runs([one.members for one in runs])
+    # Programs of one's own are carried in place of the flows.
+    judged = [requirement for requirement in scenario.requirements if requirement["flow"] in by_flow]
     flights = tuple(
         Flight(
             one.seed,
@@ -306,7 +308,7 @@ def _judge(scenario: Scenario, runs: list[_Flown], origin: dict[str, Any]) -> Re
                 _judged(
                     requirement, {stats.flow: [stats] for stats in one.flows}, {it.flow: [it] for it in one.members}
                 )
-                for requirement in scenario.requirements
+                for requirement in judged
             ),
             one.links,
             one.emulation,
@@ -317,7 +319,7 @@ def _judge(scenario: Scenario, runs: list[_Flown], origin: dict[str, Any]) -> Re
     return Results(
         name=scenario.name,
         scenario=scenario.toml(),
-        requirements=tuple(_judged(requirement, by_flow, by_member) for requirement in scenario.requirements),
+        requirements=tuple(_judged(requirement, by_flow, by_member) for requirement in judged),
         flows={name: over_runs(stats) for name, stats in by_flow.items()},
         flights=flights,
         provenance=origin,
