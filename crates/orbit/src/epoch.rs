@@ -9,6 +9,7 @@ use core::ops::{Add, Sub};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::Duration;
+use skybraid_units::calendar::{days_in_month, days_since_1970};
 
 /// A point in time: nanoseconds since 1970-01-01T00:00:00 UTC without leap seconds, as Unix counts.
 /// Range ±292 years.
@@ -35,26 +36,11 @@ impl Epoch {
     /// Midnight (UTC) of a day of the Gregorian calendar; `None` if there is no such day, or if it
     /// lies out of range (years 1700 to 2250).
     pub fn from_date(year: i32, month: u32, day: u32) -> Option<Self> {
-        const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-        if !(1700..=2250).contains(&year) {
-            return None;
-        }
-        let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-        let index = usize::try_from(month.checked_sub(1)?).ok()?;
-        let before = *BEFORE.get(index)? + i64::from(leap && month > 2);
-        let length = match month {
-            2 if leap => 29,
-            2 => 28,
-            4 | 6 | 9 | 11 => 30,
-            _ => 31,
-        };
-        if day == 0 || day > length {
-            return None;
-        }
-        let past = i64::from(year) - 1;
-        // 719162 days lie between the first day of year 1 and that of 1970.
-        let years = past * 365 + past / 4 - past / 100 + past / 400 - 719_162;
-        Some(Self((years + before + i64::from(day) - 1) * DAY))
+        let (year, month, day) = (i64::from(year), i64::from(month), i64::from(day));
+        let sound = (1700..=2250).contains(&year)
+            && (1..=12).contains(&month)
+            && (1..=days_in_month(year, month)).contains(&day);
+        sound.then(|| Self(days_since_1970(year, month, day) * DAY))
     }
 
     /// The point in time of a day of a year: day 1.0 is midnight (UTC) of 1 January.

@@ -21,7 +21,6 @@ use crate::inputs::Inputs;
 use crate::key::{KeyPath, is_name};
 use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
 use crate::orbit::{self, Orbit};
-use crate::routing::Subflow;
 use crate::setup::stretches;
 use crate::shared_outages::{OutageGroup, OutagesFile};
 use crate::text::ScenarioText;
@@ -113,10 +112,8 @@ pub(crate) fn scenario(
 fn check_routes(scenario: &Scenario, text: &ScenarioText) -> Result<(), ScenarioError> {
     let mut router = scenario.router();
     for flow in &scenario.flows {
-        for (opener, other, interfaces) in stretches(flow) {
-            for (number, interface) in interfaces.iter().enumerate() {
-                let (interface, connection) = (*interface, flow.name.as_str());
-                let subflow = Subflow { opener, other, interface, connection, number };
+        for stretch in stretches(flow) {
+            for subflow in stretch.subflows(flow) {
                 router
                     .check(&subflow)
                     .map_err(|problem| text.wrong(&table("flow", &flow.group), problem))?;

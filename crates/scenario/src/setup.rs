@@ -67,14 +67,13 @@ impl Scenario {
     pub fn routes(&self, seed: Seed) -> Vec<SubflowRoute> {
         let (mut router, mut tables, mut found) = (self.router(), Vec::new(), Vec::new());
         for (flow, it) in self.flows.iter().enumerate() {
-            for (stretch, (opener, other, interfaces)) in stretches(it).into_iter().enumerate() {
-                for (number, interface) in interfaces.iter().enumerate() {
-                    let (interface, connection) = (*interface, it.name.as_str());
-                    let subflow = Subflow { opener, other, interface, connection, number };
+            for (number, stretch) in stretches(it).iter().enumerate() {
+                for subflow in stretch.subflows(it) {
                     let routes = router.routes(&subflow, seed, &mut tables);
                     let ways =
                         [Host::Vehicle, Host::Ground].map(|host| router.ways(&subflow, host));
-                    found.push(SubflowRoute { flow, stretch, subflow: number, routes, ways });
+                    let subflow = subflow.number;
+                    found.push(SubflowRoute { flow, stretch: number, subflow, routes, ways });
                 }
             }
         }
@@ -113,15 +112,34 @@ pub struct SubflowRoute {
     pub ways: [u64; 2],
 }
 
-/// The stretches of a flow between its ends and proxies: from, to, the interface of each subflow.
-pub(crate) fn stretches(flow: &Flow) -> Vec<(usize, usize, &[Option<usize>])> {
-    let mut stretches = Vec::new();
-    let (mut from, mut interfaces) = (flow.nodes[0], flow.interfaces.as_slice());
-    for proxy in &flow.proxies {
-        stretches.push((from, proxy.node, interfaces));
-        (from, interfaces) = (proxy.node, proxy.interfaces.as_slice());
+/// Part of a flow's way, between two of its ends and proxies: a connection of its own.
+pub(crate) struct Stretch<'a> {
+    opener: usize,
+    other: usize,
+    /// Of each subflow.
+    interfaces: &'a [Option<usize>],
+}
+
+impl<'a> Stretch<'a> {
+    /// The subflows of this stretch of `flow`.
+    pub fn subflows(&self, flow: &'a Flow) -> impl Iterator<Item = Subflow<'a>> {
+        let (opener, other, connection) = (self.opener, self.other, flow.name.as_str());
+        self.interfaces.iter().enumerate().map(move |(number, interface)| {
+            let interface = *interface;
+            Subflow { opener, other, interface, connection, number }
+        })
     }
-    stretches.push((from, flow.nodes[1], interfaces));
+}
+
+/// The stretches of a flow, from the end that opens on.
+pub(crate) fn stretches(flow: &Flow) -> Vec<Stretch<'_>> {
+    let mut stretches = Vec::new();
+    let (mut opener, mut interfaces) = (flow.nodes[0], flow.interfaces.as_slice());
+    for proxy in &flow.proxies {
+        stretches.push(Stretch { opener, other: proxy.node, interfaces });
+        (opener, interfaces) = (proxy.node, proxy.interfaces.as_slice());
+    }
+    stretches.push(Stretch { opener, other: flow.nodes[1], interfaces });
     stretches
 }
 
@@ -141,7 +159,7 @@ impl Ways<'_> {
             Requirement::Delay { .. } | Requirement::Goodput { .. } => None,
         });
         let mut stretches = stretches(flow).into_iter();
-        let paths = stretches.next().map(|stretch| self.stretch(flow, stretch)).unwrap_or_default();
+        let paths = stretches.next().map(|first| self.stretch(flow, &first)).unwrap_or_default();
         let proxies = flow.proxies.iter().zip(stretches).map(|(proxy, stretch)| ProxySetup {
             name: self
                 .scenario
@@ -150,7 +168,7 @@ impl Ways<'_> {
                 .map_or_else(String::new, |it| it.name.clone()),
             cache: proxy.cache,
             transport: proxy.transport.clone(),
-            paths: self.stretch(flow, stretch),
+            paths: self.stretch(flow, &stretch),
         });
         FlowSetup {
             name: flow.name.clone(),
@@ -171,17 +189,10 @@ impl Ways<'_> {
     }
 
     /// The paths of a stretch, one for each subflow.
-    fn stretch(
-        &mut self,
-        flow: &Flow,
-        (opener, other, interfaces): (usize, usize, &[Option<usize>]),
-    ) -> Vec<usize> {
-        let subflow = |(number, interface): (usize, &Option<usize>)| {
-            let interface = *interface;
-            let connection = flow.name.as_str();
-            let subflow = Subflow { opener, other, interface, connection, number };
+    fn stretch(&mut self, flow: &Flow, stretch: &Stretch<'_>) -> Vec<usize> {
+        let path_of = |subflow: Subflow<'_>| {
             let [uplink, downlink] = self.router.routes(&subflow, self.seed, &mut self.forwarding);
-            let name = self.name(opener, number, interfaces);
+            let name = self.name(&subflow, stretch.interfaces);
             let info = self.info(&uplink, &downlink);
             let path = PathSetup { name, uplink, downlink, info };
             let same = |known: &PathSetup| {
@@ -195,25 +206,25 @@ impl Ways<'_> {
                 self.paths.len() - 1
             })
         };
-        interfaces.iter().enumerate().map(subflow).collect()
+        stretch.subflows(flow).map(path_of).collect()
     }
 
     /// A path is called by the link by which it leaves where no other subflow takes it, else by the
     /// subflow. Routes that differ from seed to seed must not change the name.
-    fn name(&self, opener: usize, number: usize, interfaces: &[Option<usize>]) -> String {
-        let interface = interfaces.get(number).copied().flatten();
+    fn name(&self, subflow: &Subflow<'_>, interfaces: &[Option<usize>]) -> String {
         let own = || {
-            let mut own = self.scenario.links.iter().filter(|link| link.ends.contains(&opener));
+            let at_opener = |link: &&Link| link.ends.contains(&subflow.opener);
+            let mut own = self.scenario.links.iter().filter(at_opener);
             own.next().filter(|_| own.next().is_none())
         };
-        let link = match interface {
+        let link = match subflow.interface {
             Some(link) => self.scenario.links.get(link),
             None => own(),
         };
-        let twins = interfaces.iter().filter(|other| **other == interface).count();
+        let twins = interfaces.iter().filter(|other| **other == subflow.interface).count();
         match link {
             Some(link) if twins == 1 => link.name.clone(),
-            _ => format!("subflow-{}", number + 1),
+            _ => format!("subflow-{}", subflow.number + 1),
         }
     }
 

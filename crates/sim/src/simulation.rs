@@ -181,7 +181,7 @@ impl<'a> Simulation<'a> {
     fn forward(&mut self, now: Instant, wire: usize) {
         let world = &mut self.world;
         let Some(state) = world.wires.get_mut(wire) else { return };
-        let Some(Packet { address, segment, .. }) = state.take() else { return };
+        let Some(Packet { address, segment, .. }) = state.pop() else { return };
         world.agenda.set(wire, state.next_arrival());
         let side = address.to as usize;
         let Some((link, ahead)) = world.routes.next(wire, address.ahead) else {

@@ -133,16 +133,7 @@ impl Wire {
 
     /// The packet of [`front`](Self::front) has arrived.
     #[inline]
-    pub fn pop(&mut self) {
-        if let Some(packet) = self.on_the_way.front() {
-            self.counters.delivered += 1;
-            self.counters.delivered_bytes += u64::from(packet.segment.size);
-            self.on_the_way.pop_front();
-        }
-    }
-
-    /// As [`pop`](Self::pop), but hands the packet over.
-    pub fn take(&mut self) -> Option<Packet> {
+    pub fn pop(&mut self) -> Option<Packet> {
         let packet = self.on_the_way.pop_front()?;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += u64::from(packet.segment.size);

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod bytes;
+pub mod calendar;
 mod measure;
 mod parse;
 mod probability;

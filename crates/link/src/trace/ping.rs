@@ -9,6 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use skybraid_units::calendar::days_since_1970;
 use skybraid_units::{Duration, Instant};
 
 use crate::trace::{Series, TraceError};
@@ -203,26 +204,4 @@ fn read_stamp(stamp: &str) -> Option<f64> {
     sound.then(|| {
         days_since_1970(year, month, day) as f64 * 86_400.0 + hour * 3600.0 + minute * 60.0 + second
     })
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar; a year begins in March, so that a leap day is its
-/// last.
-const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year
-        - 719_468
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_are_counted_over_leap_years() {
-        assert_eq!(days_since_1970(1970, 1, 1), 0);
-        assert_eq!(days_since_1970(2000, 3, 1), 11_017);
-        assert_eq!(days_since_1970(2023, 5, 13), 19_490);
-    }
 }

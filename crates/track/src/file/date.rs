@@ -2,6 +2,8 @@
 //!
 //! Source: W3C, XML Schema Definition Language 1.1 part 2, §3.3.7 `dateTime`.
 
+use skybraid_units::calendar::{days_in_month, days_since_1970};
+
 /// What [`read`] takes, for messages.
 pub(super) const EXPECTED: &str = "a time such as `2026-01-01T12:00:00Z`";
 
@@ -12,7 +14,7 @@ pub(super) fn read(text: &str) -> Option<i64> {
     let mut date = date.splitn(3, '-');
     let year = whole(date.next()?, 4, 1900, 2199)?;
     let month = whole(date.next()?, 2, 1, 12)?;
-    let day = whole(date.next()?, 2, 1, days_in(year, month))?;
+    let day = whole(date.next()?, 2, 1, days_in_month(year, month))?;
     let (time, offset) = match time.strip_suffix(['Z', 'z']) {
         Some(time) => (time, 0),
         None => match time.rfind(['+', '-']) {
@@ -51,25 +53,6 @@ fn nanoseconds(digits: &str) -> Option<i64> {
     }
     let first = digits.bytes().chain(core::iter::repeat(b'0')).take(9);
     Some(first.fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
-}
-
-const fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar; a year begins in March, so that a leap day is its
-/// last.
-const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year
-        - 719_468
 }
 
 #[cfg(test)]

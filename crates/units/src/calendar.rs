@@ -1,0 +1,43 @@
+//! Days of the Gregorian calendar.
+
+/// Days from 1970-01-01 to a day that exists; a year begins in March, so that a leap day is its last.
+pub const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year
+        - 719_468
+}
+
+/// How many days a month has, 1 for January.
+pub const fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_over_leap_years() {
+        assert_eq!(days_since_1970(1970, 1, 1), 0);
+        assert_eq!(days_since_1970(2000, 3, 1), 11_017);
+        assert_eq!(days_since_1970(2023, 5, 13), 19_490);
+    }
+
+    #[test]
+    fn each_month_begins_on_the_day_after_the_last_of_the_one_before() {
+        for year in 1700..=2250 {
+            for month in 1..=12 {
+                let (next_year, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+                let last = days_since_1970(year, month, days_in_month(year, month));
+                assert_eq!(last + 1, days_since_1970(next_year, next, 1));
+            }
+        }
+    }
+}
