@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 use skybraid_link::{
     ChangeConfig, DelayConfig, DirectionConfig, DrxConfig, HandoverConfig, HarqConfig, Losses,
@@ -47,6 +47,9 @@ pub(crate) struct ScenarioFile {
     pub outages: Vec<OutagesFile>,
     #[serde(default)]
     pub testbed: TestbedFile,
+    /// Read by those who fly campaigns.
+    #[serde(default, rename = "sweep")]
+    pub _sweep: Option<IgnoredAny>,
 }
 
 const fn first_seed() -> u64 {

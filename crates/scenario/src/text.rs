@@ -12,12 +12,15 @@ use crate::wording;
 /// Deeper keys than any scenario has.
 const DEEPEST_OVERRIDE: usize = 16;
 
+/// The table that turns a scenario into a campaign.
+const SWEEP: &str = "sweep";
+
 /// The text of a scenario.
 pub(crate) struct ScenarioText {
     file: String,
     /// As in the file; errors are located here.
     written: Document<String>,
-    /// With overrides.
+    /// With overrides, without the campaign's `[sweep]`.
     effective: Document<String>,
     overrides: Vec<KeyPath>,
 }
@@ -39,8 +42,19 @@ impl ScenarioText {
             })?;
         let mut scenario =
             Self { file, effective: written.clone(), written, overrides: Vec::new() };
+        scenario.leave_out_sweep();
         scenario.apply(overrides)?;
         Ok(scenario)
+    }
+
+    /// A campaign's `[sweep]` is not of a single flight: scenarios that differ in it alone are the same.
+    fn leave_out_sweep(&mut self) {
+        let mut edited = self.effective.clone().into_mut();
+        if edited.remove(SWEEP).is_some()
+            && let Ok(without) = Document::parse(edited.to_string())
+        {
+            self.effective = without;
+        }
     }
 
     fn apply(&mut self, overrides: &[(String, String)]) -> Result<(), ScenarioError> {

@@ -68,7 +68,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         2,
         r#"durations = "10s""#,
-        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `outages`, `testbed`)",
+        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `outages`, `testbed`, `sweep`)",
     );
     refused_at_line(
         11,

@@ -334,3 +334,10 @@ fn a_flow_writes_each_message_once_unless_it_says_copies() {
     assert_eq!((copied.flows[2].copies, copied.flows[0].copies), (2, 1));
     assert_eq!(copied.flows[2].rides_with, Some(0));
 }
+
+#[test]
+fn a_scenario_that_differs_in_its_sweep_alone_is_the_same_flight() {
+    let swept =
+        format!("{FLIGHT}\n[sweep]\nvary = {{ \"path.lte.uplink.rate\" = [\"1Mbit/s\"] }}\n");
+    assert_eq!(parse(FLIGHT).toml().trim(), parse(&swept).toml().trim());
+}
