@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from skybraid.studies import Row
 
-_COLOURS = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
+_COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
 
 
 def register(app: typer.Typer) -> None:
@@ -139,4 +139,4 @@ def _reasons(row: Row) -> list[str]:
 
 
 def _coloured(verdict: str) -> str:
-    return typer.style(f"{verdict:<16}", fg=_COLOURS[Holds(verdict)], bold=True)
+    return typer.style(f"{verdict:<16}", fg=_COLOURS.get(verdict), bold=True)

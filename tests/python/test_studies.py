@@ -282,7 +282,7 @@ def test_every_point_of_every_study_is_a_scenario(folder: Path) -> None:
         ("NOB-E01.toml", 'of = "TCP"', 'of = "UDP"', "claim 1: found UDP, expected one of TCP, Counted"),
         ("NOB-E01.toml", "one.csv", "two.csv", "cannot read the published numbers"),
         ("NOB-E01.toml", "figure", "figures", "figure: found nothing"),
-        ("NOB-E02.toml", '"window"', '"windows"', "kind: found windows, expected one of goodput"),
+        ("NOB-E02.toml", '"window"', '"windows"', "kind: found windows, expected one of window"),
         ("published/one.csv", "x,mean", "y,mean", "expected x, mean, sd"),
     ],
 )

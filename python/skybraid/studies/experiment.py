@@ -82,7 +82,14 @@ sweep, the template, the experiment and the series; a later one wins.
   those of these sides alone. Its x is time in s:
   `times = { until = "100s", every = "0.5s" }` at the file's top.
 
+- an observation of `skybraid.studies.observe` or of the study's own module, by its name and with its keys. `{x}` in a
+  key is the sweep's value, so that a sweep may go along a distribution:
+  `{ kind = "rtt_quantile", flow = "…", q = "{x}" }`.
+
 A flow may be a group's, or one of its instances such as `bulk.left-3`.
+
+An experiment that needs what is not here says so, `needs = "video"` or `needs = "hardware"`, and has neither series nor
+claims.
 
 An experiment that no simulation answers has `compute = "NAME"` in each series in place of a scenario: a calculation
 registered in `skybraid.studies.theory`, which is given the sweep's values and the seed.
@@ -91,6 +98,8 @@ registered in `skybraid.studies.theory`, which is given the sweep's values and t
 from __future__ import annotations
 
 import csv
+import difflib
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -102,6 +111,7 @@ from skybraid.errors import ScenarioError
 from skybraid.scenario import Scenario
 from skybraid.studies.claims import Claim
 from skybraid.studies.keys import Keys, seconds
+from skybraid.studies.observe import REQUIRED, observations
 
 if TYPE_CHECKING:
     import os
@@ -118,7 +128,10 @@ MEASURES = {
     "transfer_time": {"flow"},
     "window": {"flow", "unit", "paths", "sides"},
 }
-"""Keys of `measure`, by its kind."""
+"""Keys of `measure`, by its kind; observations have their own."""
+
+NEEDS = ("video", "hardware")
+"""What an experiment may need that a run does not have."""
 
 ESTIMATORS = ("run", "last_byte")
 
@@ -181,12 +194,13 @@ class Measure:
     """What is read from a run; see the module's table.
 
     Attributes:
-        kind: a key of `MEASURES`.
+        kind: a key of `MEASURES`, or an observation's name.
         flow: a flow's name, or a group's.
         estimator: one of `ESTIMATORS`.
         segment_bytes: what a window is counted in; 1 for bytes.
         paths: paths whose subflows count; none for all.
         sides: sides of the connection, as the table `subflows` names them; none for all.
+        keys: of an observation, with places for the sweep's value.
     """
 
     kind: str
@@ -195,6 +209,16 @@ class Measure:
     segment_bytes: float = 1.0
     paths: tuple[str, ...] = ()
     sides: tuple[str, ...] = ()
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_observation(self) -> bool:
+        """Whether it is an observation rather than one of `MEASURES`."""
+        return self.kind not in MEASURES
+
+    def spec(self, x: float) -> str:
+        """An observation at a value of the sweep: its name and keys, as JSON."""
+        return json.dumps([self.kind, fill(self.keys, x=x)], sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +260,7 @@ class Experiment:
         claims: what is checked.
         runs: how often and how long.
         quick: the same for a quick look.
+        needs: what it needs that a run does not have, one of `NEEDS`, or nothing.
     """
 
     id: str
@@ -249,6 +274,7 @@ class Experiment:
     claims: tuple[Claim, ...]
     runs: Runs
     quick: Runs
+    needs: str = ""
 
     def xs(self, *, quick: bool) -> tuple[float, ...]:
         """The x values of its series."""
@@ -359,7 +385,12 @@ class Study:
             ),
             runs=runs,
             quick=quick,
+            needs=keys.take("needs", str, ""),
         )
+        if experiment.needs and experiment.needs not in NEEDS:
+            keys.refuse("needs", experiment.needs, f"one of {', '.join(NEEDS)}")
+        if bool(experiment.needs) == bool(experiment.series):
+            keys.refuse("series", f"{len(experiment.series)}", "either some or `needs`")
         keys.done()
         names = [series.name for series in experiment.series]
         for number, claim in enumerate(experiment.claims, 1):
@@ -496,8 +527,11 @@ def _times(keys: Keys) -> tuple[float, ...]:
 
 def _measure(keys: Keys) -> Measure:
     kind = keys.take("kind", str)
+    if kind in observations():
+        return _observation(keys, kind)
     if kind not in MEASURES:
-        keys.refuse("kind", kind, f"one of {', '.join(MEASURES)}")
+        close = difflib.get_close_matches(kind, [*MEASURES, *observations()], 3)
+        keys.refuse("kind", kind, f"one of {', '.join(close or MEASURES)}")
     flow = keys.take("flow", str)
     estimator = keys.take("estimator", str, "run") if kind == "goodput" else "run"
     if estimator not in ESTIMATORS:
@@ -510,6 +544,15 @@ def _measure(keys: Keys) -> Measure:
     sides = keys.take("sides", list, []) if kind == "window" else []
     keys.done()
     return Measure(kind, flow, estimator, float(size[1] or 1), tuple(paths), tuple(sides))
+
+
+def _observation(keys: Keys, kind: str) -> Measure:
+    found = {}
+    for key, default in observations()[kind].keys.items():
+        known = () if default is REQUIRED else (default,)
+        found[key] = keys.take(key, (str, float, list), *known)
+    keys.done()
+    return Measure(kind, str(found.get("flow", "")), keys=found)
 
 
 def _published(file: Path) -> dict[tuple[float | None, float], tuple[float, float | None]]:

@@ -6,13 +6,14 @@ lie in little memory and in small files.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skybraid.tables import frame
+from skybraid.studies.observe import Seen, observations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,18 +38,22 @@ class Recording:
         receivers: whether deliveries are counted, and the last one's time kept, for each receiver by itself.
         last: whether the time of the last message is kept.
         times_s: times at which windows are kept, in s.
+        observed: observations that are made, as `Measure.spec` gives them.
     """
 
     checkpoints_s: tuple[float, ...] = ()
     receivers: bool = False
     last: bool = False
     times_s: tuple[float, ...] = ()
+    observed: tuple[str, ...] = ()
 
     @property
     def tables(self) -> list[str]:
         """The tables that it is taken from."""
         messages = ["messages"] if self.checkpoints_s or self.receivers or self.last else []
-        return [*messages, *(["subflows"] if self.times_s else [])]
+        windows = ["subflows"] if self.times_s else []
+        others = [table for spec in self.observed for table in observations()[json.loads(spec)[0]].tables]
+        return list(dict.fromkeys([*messages, *windows, *others]))
 
     def covers(self, other: Recording) -> bool:
         """Whether it keeps all that another one does."""
@@ -57,6 +62,7 @@ class Recording:
             and set(self.times_s) >= set(other.times_s)
             and self.receivers >= other.receivers
             and self.last >= other.last
+            and set(self.observed) >= set(other.observed)
         )
 
     def __or__(self, other: Recording) -> Recording:
@@ -66,6 +72,7 @@ class Recording:
             self.receivers or other.receivers,
             self.last or other.last,
             tuple(sorted({*self.times_s, *other.times_s})),
+            tuple(sorted({*self.observed, *other.observed})),
         )
 
     def take(self, run: Run) -> Kept:
@@ -76,10 +83,14 @@ class Recording:
             "delay_ms": {stats.flow: stats.delay_quantile(0.5) for stats in [*run.flow_stats(), *run.group_stats()]},
             "bits": {stats.flow: 8 * stats.bytes_delivered for stats in [*run.flow_stats(), *run.group_stats()]},
         }
-        if "messages" in self.tables:
-            kept |= self._deliveries(frame(run.columns("messages")), run.simulated_s)
+        seen = Seen(run)
+        if self.checkpoints_s or self.receivers or self.last:
+            kept |= self._deliveries(seen.table("messages"), run.simulated_s)
         if self.times_s:
-            kept["windows"] = self._windows(frame(run.columns("subflows")))
+            kept["windows"] = self._windows(seen.table("subflows"))
+        for spec in self.observed:
+            name, keys = json.loads(spec)
+            kept.setdefault("observed", {})[spec] = observations()[name](seen, keys)
         return kept
 
     def _deliveries(self, messages: pl.DataFrame, whole_s: float) -> Kept:
@@ -139,11 +150,15 @@ _SAMPLE_NS = 150_000_000
 """Windows are sampled every 100 ms."""
 
 
-def needed(measure: Measure, checkpoints_s: Sequence[float], times_s: Sequence[float], *, both: bool) -> Recording:
-    """What has to be kept for a measure of an experiment with these checkpoints and times in s.
+def needed(
+    measure: Measure, x: float, checkpoints_s: Sequence[float], times_s: Sequence[float], *, both: bool
+) -> Recording:
+    """What has to be kept for a measure at a sweep's value, in an experiment with these checkpoints and times in s.
 
     `both` estimators of a goodput, where published numbers are compared.
     """
+    if measure.is_observation:
+        return Recording(observed=(measure.spec(x),))
     match measure.kind:
         case "goodput":
             return Recording(tuple(sorted(checkpoints_s)), both or measure.estimator == "last_byte")
@@ -156,9 +171,16 @@ def needed(measure: Measure, checkpoints_s: Sequence[float], times_s: Sequence[f
 
 
 def values(
-    measure: Measure, kept: Kept, recording: Recording, checkpoints_s: Sequence[float], times_s: Sequence[float]
+    measure: Measure,
+    x: float,
+    kept: Kept,
+    recording: Recording,
+    checkpoints_s: Sequence[float],
+    times_s: Sequence[float],
 ) -> list[float]:
-    """What a measure reads from a run: one number, or one a time for windows."""
+    """What a measure reads from a run at a sweep's value: one number, or one a time for windows."""
+    if measure.is_observation:
+        return [float(kept["observed"][measure.spec(x)])]
     match measure.kind:
         case "goodput":
             lengths = list(checkpoints_s) or [float(kept["simulated_s"])]

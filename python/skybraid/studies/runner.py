@@ -93,8 +93,10 @@ def fly(
         for series in experiment.series:
             if series.measure is None:
                 continue
-            recording = needed(series.measure, runs.checkpoints_s, experiment.times_s, both=bool(series.published))
             for x in _flown_xs(experiment, quick=quick):
+                recording = needed(
+                    series.measure, x, runs.checkpoints_s, experiment.times_s, both=bool(series.published)
+                )
                 scenario = study.scenario(experiment, series, x, reading, quick=quick)
                 for seed in runs.seeds:
                     key = _key(scenario, seed)
@@ -144,7 +146,9 @@ def _kept(folder: Path | None, point: _Point) -> Kept | None:
     try:
         kept: Kept = json.loads((folder / POINTS / f"{point.key}.json").read_text(encoding="utf-8"))
         was = kept["recording"]
-        recording = Recording(tuple(was["checkpoints_s"]), was["receivers"], was["last"], tuple(was["times_s"]))
+        recording = Recording(
+            tuple(was["checkpoints_s"]), was["receivers"], was["last"], tuple(was["times_s"]), tuple(was["observed"])
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if not recording.covers(point.recording):
@@ -174,10 +178,10 @@ def _line(
                 continue
             key = plan[experiment.id, series.name, x, seed]
             recording = points[key].recording
-            row += values(series.measure, done[key], recording, runs.checkpoints_s, experiment.times_s)
+            row += values(series.measure, x, done[key], recording, runs.checkpoints_s, experiment.times_s)
             if series.measure.kind == "goodput" and series.published:
                 measure = replace(series.measure, estimator="last_byte")
-                row_counted += values(measure, done[key], recording, runs.checkpoints_s, experiment.times_s)
+                row_counted += values(measure, x, done[key], recording, runs.checkpoints_s, experiment.times_s)
         rows.append(row)
         counted.append(row_counted)
     return Line(

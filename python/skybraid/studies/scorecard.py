@@ -71,7 +71,7 @@ class Row:
         low: of its 95 % interval, or None.
         high: the same.
         ratio: ours over theirs, or None.
-        verdict: of all claims together.
+        verdict: of all claims together, or "needs video", "needs hardware" where no run can tell.
         why: what decided it, and why a claim does not hold where that is known.
         claims: each by itself.
         published: ours over the published numbers: `points`, `median`, and at how many of them our way of counting
@@ -154,7 +154,8 @@ def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, qui
     judged = [claim.judge(lines) for claim in experiment.claims]
     checked = tuple(_checked(one, reading) for one in judged)
     order = (Holds.NO, Holds.OPEN, Holds.YES)
-    verdict = next((each for each in order if any(one.verdict is each for one in judged)), Holds.OPEN)
+    found = next((each for each in order if any(one.verdict is each for one in judged)), Holds.OPEN)
+    verdict = f"needs {experiment.needs}" if experiment.needs else str(found)
     deciding = next((one for one in checked if one.verdict == verdict), None)
     runs = experiment.quick if quick else experiment.runs
     theirs = deciding.theirs if deciding else None
@@ -169,7 +170,7 @@ def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, qui
         low=deciding.low if deciding else None,
         high=deciding.high if deciding else None,
         ratio=ours / theirs if ours is not None and theirs else None,
-        verdict=str(verdict),
+        verdict=verdict,
         why=" ".join(_why(one) for one in checked if one.verdict != Holds.YES),
         claims=checked,
         published=_published(list(lines.values())),

@@ -1,21 +1,18 @@
 """Calculations: experiments that no scenario answers, each by the code that simulations use too.
 
-A study's own stand in a module of its name, which is listed in `ROOMS`.
+A study's own stand in a module of its name, see `skybraid.studies.rooms`.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Callable
 
 from skybraid.errors import ScenarioError
+from skybraid.studies import rooms
 
 Calculation = Callable[[float, int], float]
 """Gives a value from x and a seed."""
-
-ROOMS = ("pedrazzi2020",)
-"""Modules beside this one that register calculations."""
 
 _CALCULATIONS: dict[str, Calculation] = {}
 
@@ -32,8 +29,7 @@ def calculation(name: str) -> Callable[[Calculation], Calculation]:
 
 def names() -> list[str]:
     """The registered names."""
-    for room in ROOMS:
-        importlib.import_module(f"skybraid.studies.{room}")
+    rooms.load()
     return sorted(_CALCULATIONS)
 
 

@@ -1,0 +1,232 @@
+"""Observations: numbers that a study reads from a run's tables, one function each.
+
+An experiment's file names one as the kind of its measure, with its keys:
+
+    measure = { kind = "late_share", flow = "control", limit_ms = 300 }
+
+A study's own stand in a module of its name, see `skybraid.studies.rooms`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from skybraid.studies import rooms
+from skybraid.tables import frame
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from skybraid._core import FlowStats, Run
+
+MS_PER_NS = 1e-6
+NS_PER_S = 1_000_000_000
+
+Read = Callable[..., float]
+"""Reads a number from `Seen`, with the keys as arguments; NaN where there is none."""
+
+
+class Seen:
+    """A run as observations see it: its tables, each made into a frame once, and its counts.
+
+    Args:
+        run: a finished one that kept the tables which are asked for.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._frames: dict[str, pl.DataFrame] = {}
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table of the run, see the page on scenarios for its columns."""
+        if name not in self._frames:
+            self._frames[name] = frame(self.run.columns(name))
+        return self._frames[name]
+
+    @cached_property
+    def flows(self) -> dict[str, FlowStats]:
+        """What each flow did, and each group, by name."""
+        return {stats.flow: stats for stats in [*self.run.flow_stats(), *self.run.group_stats()]}
+
+    @property
+    def length_s(self) -> float:
+        """Length of the run in s."""
+        return self.run.simulated_s
+
+    def messages(self, flow: str, from_s: float = 0.0, to_s: float = math.inf) -> pl.DataFrame:
+        """A flow's messages that were written from `from_s` up to but without `to_s`."""
+        found = self.table("messages").filter(pl.col("flow") == flow, pl.col("sent_ns") >= from_s * NS_PER_S)
+        return found if math.isinf(to_s) else found.filter(pl.col("sent_ns") < to_s * NS_PER_S)
+
+    def subflows(self, flow: str, path: str = "", side: str = "") -> pl.DataFrame:
+        """A flow's subflows each 100 ms: on one path, at the end that sends its data or at `side`."""
+        found = self.table("subflows").filter(pl.col("flow") == flow)
+        if path:
+            found = found.filter(pl.col("path") == path)
+        return found.filter(pl.col("side") == (side or self._sender(flow)))
+
+    def _sender(self, flow: str) -> str:
+        """The side whose subflows carried the flow's data: more bytes of it were acknowledged than the other's."""
+        acked = (
+            self.table("subflows").filter(pl.col("flow") == flow).group_by("side").agg(pl.col("acked_bytes").sum())
+        ).sort("acked_bytes", descending=True)
+        return str(acked["side"][0]) if len(acked) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A registered observation.
+
+    Attributes:
+        name: the measure's kind.
+        tables: that the run has to keep.
+        keys: with their defaults; a key without one is required.
+        read: the function.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    keys: Mapping[str, Any]
+    read: Read
+
+    def __call__(self, seen: Seen, keys: Mapping[str, Any]) -> float:
+        """What it reads from a run."""
+        return float(self.read(seen, **keys))
+
+
+REQUIRED = inspect.Parameter.empty
+"""Stands for the default of a key that has none."""
+
+_OBSERVATIONS: dict[str, Observation] = {}
+
+
+def observation(name: str, *tables: str) -> Callable[[Read], Read]:
+    """Registers a function of `Seen` and keys under the name that `measure.kind` takes.
+
+    Args:
+        name: of the kind.
+        tables: that the run has to keep for it.
+    """
+
+    def register(function: Read) -> Read:
+        _, *keys = inspect.signature(function).parameters.values()
+        _OBSERVATIONS[name] = Observation(name, tables, {key.name: key.default for key in keys}, function)
+        return function
+
+    return register
+
+
+def observations() -> Mapping[str, Observation]:
+    """Every registered observation by name."""
+    rooms.load()
+    return _OBSERVATIONS
+
+
+def quantile(values: pl.Series | NDArray[np.float64], q: float) -> float:
+    """The least value that a share `q` (0 to 1) of all does not exceed; NaN of none, infinite where it is lost."""
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    return float(ordered[max(math.ceil(q * ordered.size) - 1, 0)]) if ordered.size else math.nan
+
+
+def delays_ms(messages: pl.DataFrame) -> NDArray[np.float64]:
+    """One-way delays of messages in ms, infinite for those that never arrived."""
+    late = (messages["delivered_ns"] - messages["sent_ns"]).cast(pl.Float64) * MS_PER_NS
+    return late.fill_null(math.inf).to_numpy()
+
+
+def windows_bps(seen: Seen, flow: str, window_s: float, path: str = "") -> NDArray[np.float64]:
+    """A flow's goodput in bit/s in each whole window of the run, as its messages arrived; of one path if it is named.
+
+    With several copies on their way a message counts for the path whose copy came first.
+    """
+    arrived = seen.messages(flow).filter(pl.col("delivered_ns").is_not_null())
+    if path:
+        arrived = arrived.filter(pl.col("path") == path)
+    edges = np.arange(int(seen.length_s / window_s + 1e-9) + 1) * (window_s * NS_PER_S)
+    counts, _ = np.histogram(arrived["delivered_ns"].to_numpy(), edges, weights=arrived["bytes"].to_numpy())
+    return counts * (8 / window_s)
+
+
+@observation("goodput_quantile", "messages")
+def goodput_quantile(seen: Seen, flow: str, q: float, window_s: float = 1.0, path: str = "") -> float:
+    """Mbit/s that a share `q` of the windows does not exceed."""
+    return quantile(windows_bps(seen, flow, window_s, path), q) / 1e6
+
+
+@observation("goodput_share", "messages")
+def goodput_share(seen: Seen, flow: str, above_mbps: float, window_s: float = 1.0, from_s: float = 0.0) -> float:
+    """Share of the windows, in %, in which more than `above_mbps` arrived."""
+    windows = windows_bps(seen, flow, window_s)[round(from_s / window_s) :]
+    return 100 * float(np.mean(windows > above_mbps * 1e6)) if windows.size else math.nan
+
+
+@observation("delay_quantile", "messages")
+def delay_quantile(seen: Seen, flow: str, q: float) -> float:
+    """One-way delay in ms that a share `q` of the messages does not exceed; infinite where these were lost."""
+    return quantile(delays_ms(seen.messages(flow)), q)
+
+
+@observation("delay_mean", "messages")
+def delay_mean(seen: Seen, flow: str) -> float:
+    """Mean one-way delay in ms of the messages that arrived."""
+    found = delays_ms(seen.messages(flow))
+    found = found[np.isfinite(found)]
+    return float(found.mean()) if found.size else math.nan
+
+
+@observation("late_share")
+def late_share(seen: Seen, flow: str, limit_ms: float) -> float:
+    """Share of the messages, in %, that took longer than `limit_ms` or never came.
+
+    Those that still had time at the end do not count. The flow has to require this deadline, since that is what a run
+    counts.
+    """
+    met, trials = seen.flows[flow].met(limit_ms)
+    return 100 * (trials - met) / trials if trials else math.nan
+
+
+@observation("path_share")
+def path_share(seen: Seen, flow: str, path: str) -> float:
+    """Share of a flow's packets, in %, that went onto a path."""
+    return 100 * seen.flows[flow].share.get(path, math.nan)
+
+
+@observation("rtt_quantile", "subflows")
+def rtt_quantile(seen: Seen, flow: str, q: float, path: str = "") -> float:
+    """Smoothed round-trip time in ms that a share `q` of a path's samples, each 100 ms, does not exceed."""
+    return quantile(seen.subflows(flow, path)["srtt_ns"].drop_nulls().cast(pl.Float64) * MS_PER_NS, q)
+
+
+@observation("rtt_mean", "subflows")
+def rtt_mean(seen: Seen, flow: str, path: str = "") -> float:
+    """Mean of the samples of the smoothed round-trip time in ms."""
+    mean = seen.subflows(flow, path)["srtt_ns"].drop_nulls().mean()
+    return float(mean) * MS_PER_NS if isinstance(mean, int | float) else math.nan
+
+
+@observation("gap_mean", "messages")
+def gap_mean(seen: Seen, flow: str, from_s: float = 0.0, to_s: float = math.inf) -> float:
+    """Mean time in s between messages that arrive from `from_s` to `to_s`."""
+    gaps = arrival_gaps_s(seen, flow, from_s, to_s)
+    return float(gaps.mean()) if gaps.size else math.nan
+
+
+@observation("gap_sd", "messages")
+def gap_sd(seen: Seen, flow: str, from_s: float = 0.0, to_s: float = math.inf) -> float:
+    """Standard deviation of the time in s between messages that arrive from `from_s` to `to_s`."""
+    gaps = arrival_gaps_s(seen, flow, from_s, to_s)
+    return float(gaps.std(ddof=1)) if gaps.size > 1 else math.nan
+
+
+def arrival_gaps_s(seen: Seen, flow: str, from_s: float, to_s: float) -> NDArray[np.float64]:
+    """Times in s between one message's arrival and the next, of those that arrive from `from_s` to `to_s`."""
+    arrived = seen.messages(flow)["delivered_ns"].drop_nulls().sort().to_numpy() / NS_PER_S
+    return np.diff(arrived[(arrived >= from_s) & (arrived < to_s)])
