@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from skybraid.errors import ScenarioError
 from skybraid.folder import write_whole
 from skybraid.studies.experiment import Study, folder_of
+from skybraid.studies.readings import present
 from skybraid.studies.runner import fly
 from skybraid.studies.scorecard import Beside, Row, beside, csv_text, median_ratio, row
 
@@ -39,7 +40,7 @@ class Scorecard:
     Attributes:
         paper: the study's name.
         title: the paper's.
-        reading: of the paper.
+        reading: of the paper, as it was flown: another than was asked for where that one's measurements are missing.
         quick: whether it was a quick look: fewer seeds, shorter runs.
         rows: one an experiment.
         beside: ours and the published numbers, point by point.
@@ -107,8 +108,11 @@ def reproduce(
     """
     clock = time.perf_counter()
     chosen = study if isinstance(study, Study) else Study(folder_of(_PLACES, study))
-    name = chosen.reading if reading is None else reading
-    known = chosen.experiments(name)
+    asked = chosen.reading if reading is None else reading
+    known = chosen.experiments(asked)
+    name, note = present(chosen.readings, asked)
+    if name != asked:
+        known = chosen.experiments(name)
     for one in experiments:
         if one not in known:
             raise ScenarioError(f"reproduce {chosen.paper}: found {one}, expected some of {', '.join(known)}")
@@ -120,7 +124,7 @@ def reproduce(
         title=chosen.title,
         reading=name,
         quick=quick,
-        rows=tuple(row(chosen, each, flown, reading=name, quick=quick) for each in picked),
+        rows=tuple(row(chosen, each, flown, reading=name, quick=quick, note=note) for each in picked),
         beside=tuple(
             one for each in picked if each.unit and not each.times_s for one in beside(each, flown.lines[each.id])
         ),

@@ -41,6 +41,9 @@ scenarios that they name, one file `ID.toml` for each experiment, and, where the
     set = { "flow.tcp.connections" = "{k}", "flow.tcp.traffic" = { kind = "bulk" } }
     measure = { kind = "goodput", flow = "tcp" }
 
+A reading that needs files which are not shipped names them and the reading that stands in for it, see
+`skybraid.studies.readings`.
+
 In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
 multiply. A text that is nothing but such a place becomes a number. Keys of the reading come first, then those of the
 sweep, the template, the experiment and the series; a later one wins.
@@ -57,7 +60,8 @@ sweep, the template, the experiment and the series; a later one wins.
     [series.TCP]                           # becomes "TCP 1", "TCP 5" … where `k` is given, else "TCP"
     use = "tcp_bulk"                       # a template; `scenario`, `set` and `measure` may be given here too
     k = [1, 5, 10, 15]
-    published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k
+    published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k; or, where
+                                           # there is one point, a number
 
     [[claim]]
     words = "The throughput of 5 connections is 5 times that of one."
@@ -112,6 +116,7 @@ from skybraid.scenario import Scenario
 from skybraid.studies.claims import Claim
 from skybraid.studies.keys import Keys, seconds
 from skybraid.studies.observe import REQUIRED, observations
+from skybraid.studies.readings import Reading, present
 
 if TYPE_CHECKING:
     import os
@@ -151,23 +156,6 @@ class Runs:
     seeds: tuple[int, ...] = (1,)
     duration: str | None = None
     checkpoints_s: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A way to read what a paper leaves open.
-
-    Attributes:
-        about: what it is, in a sentence.
-        all: keys that are replaced in every scenario.
-        scenarios: in one scenario, by its file's name.
-        series: in one template of a series, by its name.
-    """
-
-    about: str = ""
-    all: Mapping[str, Any] = field(default_factory=dict)
-    scenarios: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    series: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +294,7 @@ class Study:
         self.author = keys.take("author", str)
         self._runs = _runs(keys.table("runs"), Runs())
         self._quick = _runs(keys.table("quick"), self._runs)
-        self.readings = {name: _reading(each) for name, each in keys.tables("reading").items()}
+        self.readings = {name: Reading.parse(each) for name, each in keys.tables("reading").items()}
         if not self.readings:
             self.readings = {"text": Reading("The paper's text.")}
         self.reading = keys.take("default_reading", str, next(iter(self.readings)))
@@ -320,6 +308,8 @@ class Study:
             for name in reading.series:
                 if name not in self._templates:
                     keys.refuse("reading.series", name, f"one of {', '.join(self._templates)}")
+            if reading.otherwise and reading.otherwise not in self.readings:
+                keys.refuse("reading.otherwise", reading.otherwise, f"one of {', '.join(self.readings)}")
 
     def experiments(self, reading: str | None = None) -> dict[str, Experiment]:
         """The experiments by id, in the order of their ids, in a reading; the study's own by default.
@@ -344,7 +334,7 @@ class Study:
         if series.scenario is None:
             raise ScenarioError(f"{experiment.id}: {series.name}: found a calculation, expected a scenario")
         runs = experiment.quick if quick else experiment.runs
-        chosen = self.readings[reading]
+        chosen = self.readings[present(self.readings, reading)[0]]
         values = {
             **({} if runs.duration is None else {"duration": runs.duration}),
             **chosen.all,
@@ -418,11 +408,15 @@ class Study:
             **shared,
             **keys.take("set", dict, {}),
         }
-        published = keys.take("published", str, "")
+        published: str | float = keys.take("published", (str, float), "")
         ks = keys.take("k", list, [None])
         base.done()
         keys.done()
-        table = _published(self.folder / PUBLISHED / published) if published else {}
+        table: dict[tuple[float | None, float], tuple[float, float | None]] = {}
+        if isinstance(published, float):
+            table = {(None, 0.0): (published, None)}
+        elif published:
+            table = _published(self.folder / PUBLISHED / published)
         return [
             Series(
                 name=name if k is None else f"{name} {k:g}",
@@ -490,17 +484,6 @@ def _runs(keys: Keys, default: Runs) -> Runs:
     if runs.duration is not None and any(at > seconds(runs.duration, keys, "duration") for at in runs.checkpoints_s):
         keys.refuse("checkpoints", repr(list(runs.checkpoints_s)), f"times up to the duration, {runs.duration}")
     return runs
-
-
-def _reading(keys: Keys) -> Reading:
-    reading = Reading(
-        keys.take("about", str),
-        keys.take("set", dict, {}),
-        {name: each.rest() for name, each in keys.tables("scenario").items()},
-        {name: each.rest() for name, each in keys.tables("series").items()},
-    )
-    keys.done()
-    return reading
 
 
 def _sweep(keys: Keys) -> Sweep:

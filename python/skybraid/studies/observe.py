@@ -230,3 +230,119 @@ def arrival_gaps_s(seen: Seen, flow: str, from_s: float, to_s: float) -> NDArray
     """Times in s between one message's arrival and the next, of those that arrive from `from_s` to `to_s`."""
     arrived = seen.messages(flow)["delivered_ns"].drop_nulls().sort().to_numpy() / NS_PER_S
     return np.diff(arrived[(arrived >= from_s) & (arrived < to_s)])
+
+
+@observation("delay_share", "messages")
+def delay_share(seen: Seen, flow: str, above_ms: float) -> float:
+    """Share of the messages that arrived, in %, with a one-way delay above `above_ms`."""
+    found = delays_ms(seen.messages(flow))
+    found = found[np.isfinite(found)]
+    return 100 * float(np.mean(found > above_ms)) if found.size else math.nan
+
+
+@observation("delay_count", "messages")
+def delay_count(seen: Seen, flow: str, above_ms: float) -> float:
+    """How many messages arrived with a one-way delay above `above_ms`."""
+    found = delays_ms(seen.messages(flow))
+    return float(np.sum(found[np.isfinite(found)] > above_ms))
+
+
+@observation("delay_peak", "messages")
+def delay_peak(seen: Seen, flow: str) -> float:
+    """The largest one-way delay in ms of a message that arrived."""
+    found = delays_ms(seen.messages(flow))
+    found = found[np.isfinite(found)]
+    return float(found.max()) if found.size else math.nan
+
+
+_LINK = {"rate": ("rate_bps", 1e-6), "delay": ("delay_ns", MS_PER_NS)}
+"""Columns of a link's state and what brings them to Mbit/s and ms."""
+
+
+def link_state(seen: Seen, path: str, direction: str, what: str) -> NDArray[np.float64]:
+    """A link's `rate` in Mbit/s or `delay` in ms each 100 ms, as it was configured at that time."""
+    column, factor = _LINK[what]
+    rows = seen.table("links").filter(pl.col("path") == path, pl.col("direction") == direction)
+    return rows[column].drop_nulls().cast(pl.Float64).to_numpy() * factor
+
+
+@observation("link_mean", "links")
+def link_mean(seen: Seen, path: str, direction: str, what: str) -> float:
+    """Mean of a link's `rate` (Mbit/s) or `delay` (ms), halts included."""
+    found = link_state(seen, path, direction, what)
+    return float(found.mean()) if found.size else math.nan
+
+
+@observation("link_quantile", "links")
+def link_quantile(seen: Seen, path: str, direction: str, what: str, q: float) -> float:
+    """What a share `q` of the samples of a link's `rate` (Mbit/s) or `delay` (ms) does not exceed."""
+    return quantile(link_state(seen, path, direction, what), q)
+
+
+@observation("link_count", "links")
+def link_count(seen: Seen, path: str, direction: str, what: str, above: float) -> float:
+    """How often a link's `rate` (Mbit/s) or `delay` (ms) rises above a value."""
+    over = link_state(seen, path, direction, what) > above
+    return float(np.sum(np.diff(over.astype(np.int8), prepend=0) == 1))
+
+
+def wire_delays_ms(seen: Seen, flow: str, path: str) -> NDArray[np.float64]:
+    """One-way delays in ms of a flow's data packets that arrived, from the sender's interface on; on one path if named."""
+    rows = seen.table("packets").filter(
+        pl.col("flow") == flow, pl.col("kind") == "data", pl.col("out_ns").is_not_null(), pl.col("cause").is_null()
+    )
+    if path:
+        rows = rows.filter(pl.col("path") == path)
+    return (rows["out_ns"] - rows["in_ns"]).to_numpy() * MS_PER_NS
+
+
+@observation("wire_delay_mean", "packets")
+def wire_delay_mean(seen: Seen, flow: str, path: str = "") -> float:
+    """Mean one-way delay in ms of a flow's data packets, from the sender's interface on."""
+    found = wire_delays_ms(seen, flow, path)
+    return float(found.mean()) if found.size else math.nan
+
+
+@observation("wire_delay_count", "packets")
+def wire_delay_count(seen: Seen, flow: str, above_ms: float, path: str = "") -> float:
+    """How many of a flow's data packets took longer than `above_ms` from the sender's interface on."""
+    return float(np.sum(wire_delays_ms(seen, flow, path) > above_ms))
+
+
+def resent_rates(seen: Seen, flow: str, path: str, window_s: float, segment_bytes: float) -> NDArray[np.float64]:
+    """Share (0 to 1) of a path's segments that were sent again, in each whole window in which any were.
+
+    What was sent is taken for what was acknowledged in the window and what was sent again.
+    """
+    rows = seen.subflows(flow, path)
+    windows = (rows["time_ns"].to_numpy() - 1) // int(window_s * NS_PER_S)
+    many = int(seen.length_s / window_s + 1e-9)
+    inside = (windows >= 0) & (windows < many)
+    again, acked = (
+        np.bincount(windows[inside], rows[column].to_numpy()[inside].astype(float), minlength=many)
+        for column in ("retransmitted", "acked_bytes")
+    )
+    sent = acked / segment_bytes + again
+    return again[sent > 0] / sent[sent > 0]
+
+
+@observation("resent_mean", "subflows")
+def resent_mean(seen: Seen, flow: str, path: str, window_s: float = 1.0, segment_bytes: float = 1400) -> float:
+    """Mean over the windows of the share of a path's segments, in %, that were sent again."""
+    found = resent_rates(seen, flow, path, window_s, segment_bytes)
+    return 100 * float(found.mean()) if found.size else math.nan
+
+
+@observation("resent_quantile", "subflows")
+def resent_quantile(
+    seen: Seen, flow: str, path: str, q: float, window_s: float = 1.0, segment_bytes: float = 1400
+) -> float:
+    """Share of a path's segments sent again, in %, that a share `q` of the windows does not exceed."""
+    return 100 * quantile(resent_rates(seen, flow, path, window_s, segment_bytes), q)
+
+
+@observation("resent_time", "subflows")
+def resent_time(seen: Seen, flow: str, path: str, window_s: float = 1.0, segment_bytes: float = 1400) -> float:
+    """Share of the windows, in %, in which segments were sent again on a path."""
+    found = resent_rates(seen, flow, path, window_s, segment_bytes)
+    return 100 * float(np.mean(found > 0)) if found.size else math.nan

@@ -148,8 +148,10 @@ class Beside:
     ratio: float | None
 
 
-def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, quick: bool) -> Row:
-    """Judges an experiment."""
+def row(
+    study: Study, experiment: Experiment, flown: Flown, *, reading: str, quick: bool, note: str = ""
+) -> Row:
+    """Judges an experiment; `note` is said before why."""
     lines = flown.lines[experiment.id]
     judged = [claim.judge(lines) for claim in experiment.claims]
     checked = tuple(_checked(one, reading) for one in judged)
@@ -171,7 +173,7 @@ def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, qui
         high=deciding.high if deciding else None,
         ratio=ours / theirs if ours is not None and theirs else None,
         verdict=verdict,
-        why=" ".join(_why(one) for one in checked if one.verdict != Holds.YES),
+        why=" ".join([*([note] if note else []), *(_why(one) for one in checked if one.verdict != Holds.YES)]),
         claims=checked,
         published=_published(list(lines.values())),
         reading=reading,
