@@ -235,12 +235,6 @@ def slows_down(seen: Seen, flow: str) -> float:
     return float(rows["window_reductions"].sum() > 0 and kept)
 
 
-@observation("in_flight_peak", "subflows")
-def in_flight_peak(seen: Seen, flow: str) -> float:
-    """The most bytes that a flow had in flight."""
-    return float(seen.subflows(flow).group_by("time_ns").agg(pl.col("in_flight_bytes").sum())["in_flight_bytes"].max())  # type: ignore[arg-type]
-
-
 @observation("sends_again", "subflows")
 def sends_again(seen: Seen, flow: str) -> float:
     """1 if the sender took segments for lost and sent some again, 0 if it took some for lost and sent none again."""
@@ -416,37 +410,40 @@ def mixture_of_normals(values: Array, many: int, rounds: int = 500) -> tuple[Arr
     return weights[order], means[order], sds[order]
 
 
-@calculation("baltaci.handover_moment")
-def handover_moment(x: float, seed: int) -> float:
-    """Mean (x = 1) or standard deviation (x = 2) of the handovers' lengths in ms."""
-    lengths = handover_lengths_ms(seed)
-    return float(lengths.mean() if round(x) == 1 else lengths.std(ddof=1))
-
-
 @cache
 def _clusters(seed: int) -> Array:
     return mixture_of_normals(handover_lengths_ms(seed), 4)[1]
 
 
-@calculation("baltaci.handover_cluster")
-def handover_cluster(x: float, seed: int) -> float:
-    """Mean in ms of cluster `x` (1 to 4) of a mixture of four normals that is fitted to the lengths."""
-    return float(_clusters(seed)[round(x) - 1])
+@calculation("baltaci.handover")
+def handover(x: float, seed: int) -> float:
+    """What is said of the lengths of handovers.
 
-
-@calculation("baltaci.dip")
-def dip(x: float, seed: int) -> float:
-    """Hartigan's dip test of `x` lengths: the probability of as large a dip if there were one mode.
+    For x = 1 to 4 the mean in ms of that cluster of a mixture of four normals which is fitted to them; 5 their mean, 6 their
+    standard deviation, in ms; beyond, the probability that `x` of them show as large a dip if there were one mode
+    (Hartigan's dip test).
 
     Raises:
         SkybraidError: the package of the test is not installed.
     """
+    lengths = handover_lengths_ms(seed)
+    match round(x):
+        case 5:
+            return float(lengths.mean())
+        case 6:
+            return float(lengths.std(ddof=1))
+        case many if many > 6:
+            return _dip(lengths[:many])
+        case cluster:
+            return float(_clusters(seed)[cluster - 1])
+
+
+def _dip(values: Array) -> float:
     try:
         from diptest import diptest
     except ImportError as error:
         raise SkybraidError("the dip test needs the package diptest: pip install 'skybraid[studies]'") from error
-    _, p = diptest(handover_lengths_ms(seed)[: round(x)], boot_pval=False)
-    return float(p)
+    return float(diptest(values)[1])
 
 
 # What a run costs.
