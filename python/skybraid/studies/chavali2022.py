@@ -1,4 +1,4 @@
-"""Observations of the study of Chavali (2022): round-trip times packet by packet, what paths carry, who is good enough."""
+"""Observations of the study of Chavali (2022): round trips packet by packet, what paths carry, who is good enough."""
 
 from __future__ import annotations
 
@@ -117,9 +117,14 @@ def ramp(seen: Seen, flow: str, share: float = 0.9, window_s: float = 0.5) -> fl
 
 @observation("chavali.good_enough", "messages", "packets")
 def good_enough(
-    seen: Seen, flow: str, paths: list[str], share: float = 70.0, rtt_ms: float = 500.0, above_mbps: float = ENOUGH_MBPS
+    seen: Seen,
+    flow: str,
+    paths: list[str],
+    share: float = 70.0,
+    rtt_ms: float = 500.0,
+    above_mbps: float = ENOUGH_MBPS,
 ) -> float:
-    """1 if more than `above_mbps` arrived in `share` % of the seconds and no round trip on any path exceeded `rtt_ms`."""
+    """1 if more than `above_mbps` arrived in `share` % of the seconds, and no round trip on a path exceeded `rtt_ms`."""
     enough = 100 * float(np.mean(windows_bps(seen, flow, 1.0) > above_mbps * 1e6)) >= share
     return float(enough and all(quantile(round_trips_ms(seen, flow, path), 1.0) <= rtt_ms for path in paths))
 

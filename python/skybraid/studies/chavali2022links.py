@@ -7,14 +7,17 @@ import tempfile
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tomli_w
-from numpy.typing import NDArray
 
 from skybraid import traces
-from skybraid._core import Link
+from skybraid._core import Link, causes
 from skybraid.studies.theory import calculation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _ROOT = Path(__file__).parents[3]
 _BASE = _ROOT / "scenarios" / "studies" / "chavali2022" / "mptcp.toml"
@@ -229,15 +232,13 @@ def _measured(path: str, way: str, number: int, seed: int) -> float:
     on_wire = 1500 + int(str(own.get("overhead") or "0B").removesuffix("B"))
     toml = tomli_w.dumps(table)
     if number in (1, 5):
-        # A burst fills the queue at once. All that it holds leaves at the link's rate.
-        arrivals_s = admitted(toml, np.full(3000, 0.001), 1500, way, seed)
-        arrived = arrivals_s[np.isfinite(arrivals_s)]
+        # A burst fills the queue at once, and what it holds leaves at the link's rate.
+        link = Link(toml, way, seed)
+        arrivals_s, lost = link.admit(np.full(3000, 0.001), np.full(3000, 1500, dtype=np.uint32))
         if number == 5:
-            # A few of those that were let in are lost on the way.
-            last_s = np.nanmax(arrivals_s) - np.nanmin(arrivals_s)
-            return 1 + round(last_s / float(np.median(np.diff(arrived))))
-        return on_wire * 8e-6 / float(np.median(np.diff(arrived)))
-    times_s = np.arange(400_000) * 0.01
+            return float((lost != causes().index("queue")).sum())
+        return on_wire * 8e-6 / float(np.median(np.diff(arrivals_s[np.isfinite(arrivals_s)])))
+    times_s = np.arange(1_000_000) * 0.01
     arrivals_s = admitted(toml, times_s, 1500, way, seed)
     late_ms = (arrivals_s - times_s) * 1e3
     if number == 2:

@@ -1,4 +1,4 @@
-"""Calculations of the study of Chavali (2022) about rules: windows, BLEST, MPTCP's options, scenario lines, forwarding."""
+"""Calculations of the study of Chavali (2022) about rules: windows, BLEST, MPTCP's options, scenario lines, ARP."""
 
 from __future__ import annotations
 
@@ -238,9 +238,7 @@ transport = { protocol = "mptcp", scheduler = "low_rtt", congestion = "wvegas", 
 
 @cache
 def _queued() -> tuple[float, float, float, float]:
-    """Of wVegas on two paths: segments in the queues, the first path's share of them and of the rates, its rate's share
-    of what the link carries.
-    """
+    """Of wVegas on two paths: segments in queues, shares of the first path of these and of the rates, how full it is."""
     run = Scenario(_VEGAS, "vegas.toml").native.run(1, ["subflows"])
     rows = frame(run.columns("subflows")).filter(pl.col("side") == "vehicle", pl.col("time_ns") > 20_000_000_000)
     waiting, rates = [], []
@@ -260,8 +258,10 @@ def _queued() -> tuple[float, float, float, float]:
 
 @calculation("chavali.vegas")
 def vegas(x: float, _seed: int) -> float:
-    """1: segments that wVegas keeps in queues. 2: the first path's share of these over its share of the rates. 3: how much
-    of its link it fills.
+    """What wVegas does, by the number `x`.
+
+    1: segments that it keeps in queues. 2: the first path's share of these over its share of the rates. 3: how much of
+    its link it fills.
     """
     total, queued, rate, filled = _queued()
     return (total, queued / rate, filled)[round(x) - 1]
@@ -312,10 +312,14 @@ def blest(x: float, _seed: int) -> float:
         return math.nan
     last_ns = int(sends[-1])
     rows = frame(run.columns("subflows")).filter(pl.col("side") == "vehicle")
-    fast, slow = (rows.filter(pl.col("path") == path, pl.col("time_ns") <= last_ns)[-1] for path in ("fast", "slow"))
-    ratio = slow["srtt_ns"][0] / fast["srtt_ns"][0]
-    meanwhile = (fast["cwnd_bytes"][0] + (ratio - 1) / 2 * SEGMENT) * ratio
-    return float((meanwhile + slow["in_flight_bytes"][0] + SEGMENT) / (x * 1000))
+
+    def then(path: str, column: str) -> float:
+        of_path = rows.filter(pl.col("path") == path).drop_nulls(column)
+        return float(np.interp(last_ns, of_path["time_ns"].to_numpy(), of_path[column].to_numpy()))
+
+    ratio = then("slow", "srtt_ns") / then("fast", "srtt_ns")
+    meanwhile = (then("fast", "cwnd_bytes") + (ratio - 1) / 2 * SEGMENT) * ratio
+    return (meanwhile + then("slow", "in_flight_bytes") + SEGMENT) / (x * 1000)
 
 
 # MPTCP's options.
@@ -387,9 +391,9 @@ _ALL = "-N 10 -O LEO -r MP -S default,roundrobin,redundant,blest -c lia,olia,bal
 def lines(x: float, _seed: int) -> float:
     """What Listing 4.1 becomes, by the number `x`.
 
-    1: scenarios of its three lines. 2: of the line for all permutations. 3: the third line's loss in ppm. 4: runs that it
-    asks for. 5: the satellite's one-way delay in ms. 6: whether `-c cccc` is read as the ends' CUBIC. 7: whether an unknown
-    value is refused.
+    1: scenarios of its three lines. 2: of the line for all permutations. 3: the third line's loss in ppm. 4: runs that
+    it asks for. 5: the satellite's one-way delay in ms. 6: whether `-c cccc` is read as the ends' CUBIC. 7: whether an
+    unknown value is refused.
     """
     first, _, third = (expand(line)[0] for line in _LISTING)
     answers: Sequence[Callable[[], float]] = (
