@@ -45,7 +45,8 @@ A reading that needs files which are not shipped names them and the reading that
 `skybraid.studies.readings`.
 
 In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
-multiply. A text that is nothing but such a place becomes a number. Keys of the reading come first, then those of the
+multiply. `{x:lia|olia|balia}` is the first of these for 1, the second for 2 and so on, `{k:…}` likewise. A text that is
+nothing but such a place becomes a number. Keys of the reading come first, then those of the
 sweep, the template, the experiment and the series; a later one wins.
 
 `ID.toml`:
@@ -141,6 +142,7 @@ NEEDS = ("video", "hardware")
 ESTIMATORS = ("run", "last_byte")
 
 _PLACE = re.compile(r"\{\s*(?:([\d.]+)\s*([*/])\s*)?([xk])\s*\}")
+_CHOICE = re.compile(r"\{([xk]):([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,6 +445,7 @@ def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any: 
         return [fill(each, x=x, k=k) for each in value]
     if not isinstance(value, str):
         return value
+    value = _CHOICE.sub(lambda place: _chosen(place, known), value)
 
     def number(place: re.Match[str]) -> float:
         factor, operator, name = place.groups()
@@ -458,6 +461,16 @@ def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any: 
         result = number(alone)
         return int(result) if float(result).is_integer() else result
     return _PLACE.sub(lambda place: f"{number(place):.12g}" if place[3] in known else place[0], value)
+
+
+def _chosen(place: re.Match[str], known: Mapping[str, float]) -> str:
+    """What a place such as `{x:a|b}` chooses; the place itself where its number is not known yet."""
+    name, words = place[1], place[2].split("|")
+    if name not in known:
+        return place[0]
+    if known[name] not in range(1, len(words) + 1):
+        raise ScenarioError(f"{place[0]}: found {name} = {known[name]:g}, expected 1 to {len(words)}")
+    return words[int(known[name]) - 1]
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from skybraid._core import Link
-from skybraid.campaign import run
 from skybraid.scenario import Scenario
+from skybraid.studies.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
 from skybraid.studies.theory import calculation
 from skybraid.tables import frame
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LINK = """
 uplink.rate = "10Gbit/s"
@@ -136,19 +130,6 @@ def paths(x: float, _seed: int) -> float:
     return float(scenario.native.routes(1)[0]["ways"])
 
 
-class _Packet(NamedTuple):
-    """A captured packet: when, whether it is a SYN, its payload in B, and its MPTCP options by subtype."""
-
-    at: int
-    syn: bool
-    payload: int
-    options: dict[int, bytes]
-
-
-_MP_CAPABLE, _MP_JOIN, _DSS = 0, 1, 2
-_MPTCP = 30
-
-
 @calculation("pedrazzi.options")
 def options(x: float, _seed: int) -> float:
     """1 if what the thesis says of MPTCP's options (check number `x`) is so in a capture of a simulated connection."""
@@ -157,22 +138,22 @@ def options(x: float, _seed: int) -> float:
 
 @cache
 def _checks() -> tuple[bool, ...]:
-    first, second = _captured(_TWO_PATHS)
-    keys = [one.options[_MP_CAPABLE][4:12] for one in first if one.syn and len(one.options.get(_MP_CAPABLE, b"")) >= 12]
-    joins = [one for one in second if one.syn and _MP_JOIN in one.options]
-    mappings = [one for one in (*first, *second) if _DSS in one.options]
+    first, second = captured(_TWO_PATHS, ("one", "two"))
+    keys = [one.options[MP_CAPABLE][4:12] for one in first if one.syn and len(one.options.get(MP_CAPABLE, b"")) >= 12]
+    joins = [one for one in second if one.syn and MP_JOIN in one.options]
+    mappings = [one for one in (*first, *second) if DSS in one.options]
     tokens = {hashlib.sha256(key).digest()[:4] for key in keys}
-    plain, _ = _captured(_TWO_PATHS.replace('"round_robin"', '"round_robin", peer_multipath = false'))
+    plain, _ = captured(_TWO_PATHS.replace('"round_robin"', '"round_robin", peer_multipath = false'), ("one", "two"))
     return (
         # A key of 64 bits; a token of 32 bits that is a hash of it.
         len(keys) > 0,
-        len(joins) > 0 and joins[0].options[_MP_JOIN][4:8] in tokens,
+        len(joins) > 0 and joins[0].options[MP_JOIN][4:8] in tokens,
         # Subflows join after a DSS option was seen.
         min(one.at for one in joins) > min(one.at for one in mappings),
         # The option is as long as its flags say: A data ACK of 4 or a 8 B; M mapping with a DSN of 4 or m 8 B.
-        all(len(one.options[_DSS]) == _dss_length(one.options[_DSS][3]) for one in mappings),
+        all(len(one.options[DSS]) == _dss_length(one.options[DSS][3]) for one in mappings),
         # Data carries a mapping, and data ACKs are cumulative.
-        all(one.options[_DSS][3] & 4 for one in mappings if one.payload),
+        all(one.options[DSS][3] & 4 for one in mappings if one.payload),
         all(before <= after for before, after in pairwise(_data_acks(first))),
         # With a peer that knows no MPTCP the connection is TCP.
         all(not one.options for one in plain if one.payload),
@@ -185,45 +166,7 @@ def _dss_length(flags: int) -> int:
     return 4 + ack + mapping
 
 
-def _data_acks(packets: list[_Packet]) -> list[int]:
+def _data_acks(packets: list[Packet]) -> list[int]:
     """Data acknowledgements of the side that sends no data."""
-    acks = [one.options[_DSS] for one in packets if _DSS in one.options and not one.payload]
+    acks = [one.options[DSS] for one in packets if DSS in one.options and not one.payload]
     return [int.from_bytes(each[4 : 12 if each[3] & 2 else 8], "big") for each in acks if each[3] & 1]
-
-
-def _captured(text: str) -> tuple[list[_Packet], list[_Packet]]:
-    """The packets of both paths of a run, as the vehicle sees them."""
-    with tempfile.TemporaryDirectory() as folder:
-        run(Scenario(text, "options.toml"), seed=1, tables=[], out=Path(folder) / "result", pcap=True)
-        captures = Path(folder) / "result" / "pcap"
-        one, two = (list(_packets((captures / f"{name}-vehicle.pcapng").read_bytes())) for name in ("one", "two"))
-    return one, two
-
-
-def _packets(capture: bytes) -> Iterator[_Packet]:
-    """Reads a pcapng file of raw IPv4 with TCP."""
-    place = 0
-    while place < len(capture):
-        kind, length = (int.from_bytes(capture[place + at : place + at + 4], "little") for at in (0, 4))
-        if kind == 6:
-            high, low, captured = (
-                int.from_bytes(capture[place + at : place + at + 4], "little") for at in (12, 16, 20)
-            )
-            packet = capture[place + 28 : place + 28 + captured]
-            yield _packet(high << 32 | low, packet)
-        place += length
-
-
-def _packet(at: int, packet: bytes) -> _Packet:
-    ip_length = 4 * (packet[0] & 15)
-    tcp = packet[ip_length:]
-    header = 4 * (tcp[12] >> 4)
-    found: dict[int, bytes] = {}
-    place = 20
-    while place < header:
-        kind = tcp[place]
-        size = 1 if kind < 2 else tcp[place + 1]
-        if kind == _MPTCP:
-            found[tcp[place + 2] >> 4] = tcp[place : place + size]
-        place += size
-    return _Packet(at, bool(tcp[13] & 2), int.from_bytes(packet[2:4], "big") - ip_length - header, found)
