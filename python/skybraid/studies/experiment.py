@@ -59,6 +59,11 @@ sweep, the template, the experiment and the series; a later one wins.
     k = [1, 5, 10, 15]
     published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k
 
+    [series."{cc} over {path}"]            # one for each choice of the words in `each`, which stand in any text
+    each = { cc = ["reno", "cubic"], path = ["lte", "leo"] }
+    use = "tcp_bulk"
+    set = { "flow.tcp.transport.congestion" = "{cc}", "flow.tcp.transport.paths" = ["{path}"] }
+
     [[claim]]
     words = "The throughput of 5 connections is 5 times that of one."
     kind = "ratio"                         # see skybraid.studies.claims
@@ -99,11 +104,12 @@ from __future__ import annotations
 
 import csv
 import difflib
+import itertools
 import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -378,11 +384,12 @@ class Study:
             sweep=swept,
             times_s=_times(Keys(times, f"{file}: times")) if times else (),
             series=tuple(
-                one for name, each in keys.tables("series").items() for one in self._series(name, each, shared, reading)
+                one
+                for name, each in keys.tables("series").items()
+                for worded, table in _worded_tables(name, each)
+                for one in self._series(worded, table, shared, reading)
             ),
-            claims=tuple(
-                Claim.parse(each, f"{file}: claim {number}") for number, each in enumerate(keys.list("claim"), 1)
-            ),
+            claims=(),
             runs=runs,
             quick=quick,
             needs=keys.take("needs", str, ""),
@@ -391,13 +398,17 @@ class Study:
             keys.refuse("needs", experiment.needs, f"one of {', '.join(NEEDS)}")
         if bool(experiment.needs) == bool(experiment.series):
             keys.refuse("series", f"{len(experiment.series)}", "either some or `needs`")
-        keys.done()
         names = [series.name for series in experiment.series]
-        for number, claim in enumerate(experiment.claims, 1):
+        claims = tuple(
+            Claim.parse(each, f"{file}: claim {number}").among(names)
+            for number, each in enumerate(keys.list("claim"), 1)
+        )
+        keys.done()
+        for number, claim in enumerate(claims, 1):
             for name in claim.series:
                 if name not in names:
                     keys.refuse(f"claim {number}", name, f"one of {', '.join(names)}")
-        return experiment
+        return replace(experiment, claims=claims)
 
     def _series(self, name: str, keys: Keys, shared: Mapping[str, Any], reading: Reading) -> list[Series]:
         template = keys.take("use", str, "")
@@ -464,6 +475,26 @@ def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any: 
         result = number(alone)
         return int(result) if float(result).is_integer() else result
     return _PLACE.sub(lambda place: f"{number(place):.12g}" if place[3] in known else place[0], value)
+
+
+def _worded_tables(name: str, keys: Keys) -> list[tuple[str, Keys]]:
+    """A series' name and table for every choice of one word a key of `each`."""
+    each: Mapping[str, list[str]] = keys.take("each", dict, {})
+    table = keys.rest()
+    choices = [dict(zip(each, choice, strict=True)) for choice in itertools.product(*each.values())]
+    return [(_worded(name, words), Keys(_worded(table, words), keys.where)) for words in choices]
+
+
+def _worded(value: Any, words: Mapping[str, str]) -> Any:  # noqa: ANN401 any value of TOML
+    """A value with the places of the words filled in."""
+    if isinstance(value, Mapping):
+        return {key: _worded(each, words) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_worded(each, words) for each in value]
+    if isinstance(value, str):
+        for name, word in words.items():
+            value = value.replace(f"{{{name}}}", word)
+    return value
 
 
 def _read(file: Path) -> dict[str, Any]:
