@@ -385,7 +385,9 @@ _DRAWS = 20_000
 def handover_lengths_ms(seed: int, many: int = _DRAWS) -> Array:
     """Lengths in ms drawn from the mixture of the preset `lte-aerial`, by the link's own sampler."""
     # The mixture is given to a link as its delay, so that each probe's delay is a draw.
-    link = Link('uplink.rate = "10Gbit/s"\nuplink.reorder = true\nuplink.delay = { mixture = "lte-aerial" }\n', seed=seed)
+    link = Link(
+        'uplink.rate = "10Gbit/s"\nuplink.reorder = true\nuplink.delay = { mixture = "lte-aerial" }\n', seed=seed
+    )
     times = np.arange(many) * 1.0
     arrivals, _ = link.admit(times, np.full(many, 20, np.uint32))
     return (arrivals - times) * 1e3

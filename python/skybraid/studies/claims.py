@@ -22,8 +22,12 @@ claim holds if all its comparisons do, and does not hold if one of them does not
 - `time_of_peak` (`of`, `at_least`, `at_most`): x of the largest value.
 - `time_of_level` (`of`, `level`, `at_least`, `at_most`): the first x at which the value is at least the level.
 - `share_above` (`of`, `to`, `at_least`, `at_most`): share (0 to 1) of the x at which one series is above another.
+- `pooled` (`of`, `to`, `at_least`, `at_most`): counts of one series over those of another, in %, all flights together.
+  Its interval is the wider of two on each side: Clopper and Pearson's, as if messages were independent, which tells
+  something where nothing was lost; and a bootstrap over flights, since what befalls a flight befalls many messages.
 
-`of` is a name, or a list of names that are each compared; `to` is one name, or a list as long. `at` (an x or a list of
+`of` is a name, or a list of names that are each compared; `to` is one name, or a list as long. A name with `*` stands
+for all series that it matches, in the order of the file. `at` (an x or a list of
 them), or `from` and `to_x` (bounds, included), choose x; all of them by default. `words` are the paper's, `theirs` its
 number where it gives one, and `known` explains a claim that is known not to hold: a text, or a table of texts by
 reading.
@@ -32,15 +36,16 @@ reading.
 from __future__ import annotations
 
 import enum
+import fnmatch
 import itertools
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skybraid.statistics import mean_interval
+from skybraid.statistics import CONFIDENCE, clopper_pearson, mean_interval
 from skybraid.studies.keys import Keys
 
 if TYPE_CHECKING:
@@ -176,6 +181,15 @@ class Claim:
         """What is known about a claim that does not hold in a reading."""
         return self.known if isinstance(self.known, str) else self.known.get(reading, "")
 
+    def among(self, names: Sequence[str]) -> Claim:
+        """The claim with each pattern, such as `MPTCP *`, replaced by those of the names that it matches.
+
+        Those that a pattern of `of` matches leave out what `to` names, so that nothing is compared with itself.
+        """
+        to = tuple(found for name in self.to for found in _matching(name, names))
+        of = tuple(found for name in self.of for found in _matching(name, names) if "*" not in name or found not in to)
+        return replace(self, of=of, to=to)
+
     @classmethod
     def parse(cls, table: Mapping[str, Any], where: str) -> Claim:
         """Reads a claim of an experiment's file.
@@ -238,6 +252,10 @@ _SAME = 1e-9
 def _names(keys: Keys, key: str) -> tuple[str, ...]:
     value: str | list[str] = keys.take(key, (str, list))
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _matching(name: str, names: Sequence[str]) -> list[str]:
+    return [each for each in names if fnmatch.fnmatchcase(each, name)] if "*" in name else [name]
 
 
 def _pairs(claim: Claim, lines: Mapping[str, Line]) -> list[tuple[Line, Line]]:
@@ -409,6 +427,37 @@ def _share_above(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
     return found
 
 
+_RESAMPLES = 2000
+
+
+def pooled(
+    what: str, hits: NDArray[np.float64], trials: NDArray[np.float64], at_least: float, at_most: float
+) -> Comparison:
+    """Compares a share of the messages of all flights, in %, with a range; both counts hold one number a flight."""
+    if hits.size < 2 or not (np.isfinite(hits).all() and np.isfinite(trials).all()) or trials.sum() == 0:
+        return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
+    exact = clopper_pearson(round(hits.sum()), round(trials.sum()))
+    flights = np.random.default_rng(0).integers(hits.size, size=(_RESAMPLES, hits.size))
+    drawn = hits[flights].sum(axis=1) / np.maximum(trials[flights].sum(axis=1), 1)
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Comparison(
+        what,
+        100 * float(hits.sum() / trials.sum()),
+        100 * min(exact.low, float(low)),
+        100 * max(exact.high, float(high)),
+        at_least,
+        at_most,
+    )
+
+
+def _pooled(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    return [
+        pooled(f"{one.name} at {x:g}", one.at(x), other.at(x), claim.at_least, claim.at_most)
+        for one, other in _pairs(claim, lines)
+        for x in claim.chosen(one)
+    ]
+
+
 _RANGE = {"at_least": -UNBOUNDED, "at_most": UNBOUNDED}
 
 KINDS: Mapping[str, _Kind] = {
@@ -427,6 +476,7 @@ KINDS: Mapping[str, _Kind] = {
     "peak": _Kind(_RANGE, _along("largest", lambda _, __, values: float(values.max()))),
     "time_of_peak": _Kind(_RANGE, _along("x of the largest", lambda _, line, values: line.x[int(values.argmax())])),
     "time_of_level": _Kind({"level": 0.0, **_RANGE}, _along("first x at the level", _time_of_level)),
+    "pooled": _Kind({"to": (), **_RANGE}, _pooled),
     "share_above": _Kind({"to": (), **_RANGE}, _share_above),
 }
 """Every kind of claim with its own keys and their defaults, and what compares."""

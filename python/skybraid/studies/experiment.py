@@ -64,6 +64,11 @@ sweep, the template, the experiment and the series; a later one wins.
     published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k; or, where
                                            # there is one point, a number
 
+    [series."{cc} over {path}"]            # one for each choice of the words in `each`, which stand in any text
+    each = { cc = ["reno", "cubic"], path = ["lte", "leo"] }
+    use = "tcp_bulk"
+    set = { "flow.tcp.transport.congestion" = "{cc}", "flow.tcp.transport.paths" = ["{path}"] }
+
     [[claim]]
     words = "The throughput of 5 connections is 5 times that of one."
     kind = "ratio"                         # see skybraid.studies.claims
@@ -104,11 +109,12 @@ from __future__ import annotations
 
 import csv
 import difflib
+import itertools
 import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -370,11 +376,12 @@ class Study:
             sweep=swept,
             times_s=_times(Keys(times, f"{file}: times")) if times else (),
             series=tuple(
-                one for name, each in keys.tables("series").items() for one in self._series(name, each, shared, reading)
+                one
+                for name, each in keys.tables("series").items()
+                for worded, table in _worded_tables(name, each)
+                for one in self._series(worded, table, shared, reading)
             ),
-            claims=tuple(
-                Claim.parse(each, f"{file}: claim {number}") for number, each in enumerate(keys.list("claim"), 1)
-            ),
+            claims=(),
             runs=runs,
             quick=quick,
             needs=keys.take("needs", str, ""),
@@ -383,13 +390,17 @@ class Study:
             keys.refuse("needs", experiment.needs, f"one of {', '.join(NEEDS)}")
         if bool(experiment.needs) == bool(experiment.series):
             keys.refuse("series", f"{len(experiment.series)}", "either some or `needs`")
-        keys.done()
         names = [series.name for series in experiment.series]
-        for number, claim in enumerate(experiment.claims, 1):
+        claims = tuple(
+            Claim.parse(each, f"{file}: claim {number}").among(names)
+            for number, each in enumerate(keys.list("claim"), 1)
+        )
+        keys.done()
+        for number, claim in enumerate(claims, 1):
             for name in claim.series:
                 if name not in names:
                     keys.refuse(f"claim {number}", name, f"one of {', '.join(names)}")
-        return experiment
+        return replace(experiment, claims=claims)
 
     def _series(self, name: str, keys: Keys, shared: Mapping[str, Any], reading: Reading) -> list[Series]:
         template = keys.take("use", str, "")
@@ -471,6 +482,26 @@ def _chosen(place: re.Match[str], known: Mapping[str, float]) -> str:
     if known[name] not in range(1, len(words) + 1):
         raise ScenarioError(f"{place[0]}: found {name} = {known[name]:g}, expected 1 to {len(words)}")
     return words[int(known[name]) - 1]
+
+
+def _worded_tables(name: str, keys: Keys) -> list[tuple[str, Keys]]:
+    """A series' name and table for every choice of one word a key of `each`."""
+    each: Mapping[str, list[str]] = keys.take("each", dict, {})
+    table = keys.rest()
+    choices = [dict(zip(each, choice, strict=True)) for choice in itertools.product(*each.values())]
+    return [(_worded(name, words), Keys(_worded(table, words), keys.where)) for words in choices]
+
+
+def _worded(value: Any, words: Mapping[str, str]) -> Any:  # noqa: ANN401 any value of TOML
+    """A value with the places of the words filled in."""
+    if isinstance(value, Mapping):
+        return {key: _worded(each, words) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_worded(each, words) for each in value]
+    if isinstance(value, str):
+        for name, word in words.items():
+            value = value.replace(f"{{{name}}}", word)
+    return value
 
 
 def _read(file: Path) -> dict[str, Any]:

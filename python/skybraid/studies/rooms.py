@@ -7,8 +7,8 @@ import pkgutil
 import re
 from functools import cache
 
-_OF_A_STUDY = re.compile(r"[a-z]+\d{4}[a-z]*")
-"""A module named like a study: author, year, perhaps a word."""
+_OF_A_STUDY = re.compile(r"[a-z]+\d{4}[a-z]*|beyond")
+"""A module named like a study: author, year, perhaps a word; or our own study, beyond the papers."""
 
 
 @cache
