@@ -12,12 +12,15 @@ import numpy as np
 
 from skybraid.statistics import mean_interval
 from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
+from skybraid.studies.points import EMULATION, SIMULATION
+from skybraid.studies.runner import Form, replay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skybraid.studies.experiment import Experiment, Study
-    from skybraid.studies.runner import Flown
+    from skybraid.studies.experiment import Experiment
+    from skybraid.studies.index import Entry
+    from skybraid.studies.runner import Errand, Flown
 
 _APART = 0.05
 """From which relative difference on two ways of counting are told apart."""
@@ -80,6 +83,11 @@ class Row:
         quick: whether it was a quick look.
         seeds: how many.
         wall_s: time that its runs took, added up, in s.
+        driver: "simulation" or "emulation".
+        type: what the experiment is in its paper, one of `skybraid.studies.index.TYPES`, or nothing.
+        replay: the command that flies it again.
+        failed: how many of its series gave nothing, since a run failed.
+        figure_file: where its figure was drawn, or nothing.
     """
 
     id: str
@@ -99,6 +107,11 @@ class Row:
     quick: bool
     seeds: int
     wall_s: float
+    driver: str = "simulation"
+    type: str = ""
+    replay: str = ""
+    failed: int = 0
+    figure_file: str = ""
 
     @property
     def held(self) -> int:
@@ -148,21 +161,31 @@ class Beside:
     ratio: float | None
 
 
-def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, quick: bool) -> Row:
+def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry: Entry | None = None) -> Row:
     """Judges an experiment."""
-    lines = flown.lines[experiment.id]
-    judged = [claim.judge(lines) for claim in experiment.claims]
-    checked = tuple(_checked(one, reading) for one in judged)
+    lines, failures = flown.lines[experiment.id], flown.failures.get(experiment.id, ())
+    judged = [
+        claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.OPEN, None, 0)
+        for claim in experiment.claims
+    ]
+    checked = tuple(_checked(one, errand.reading) for one in judged)
     order = (Holds.NO, Holds.OPEN, Holds.YES)
     found = next((each for each in order if any(one.verdict is each for one in judged)), Holds.OPEN)
+    if failures:
+        # What did come out may hold or not, but the experiment as a whole was not seen.
+        found = Holds.OPEN
     verdict = f"needs {experiment.needs}" if experiment.needs else str(found)
     deciding = next((one for one in checked if one.verdict == verdict), None)
-    runs = experiment.quick if quick else experiment.runs
     theirs = deciding.theirs if deciding else None
     ours = deciding.ours if deciding else None
+    reasons = [
+        *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
+        *(_why(one) for one in checked if one.verdict != Holds.YES),
+        *(f"Emulated: {note}." for note in flown.notes.get(experiment.id, ())),
+    ]
     return Row(
         id=experiment.id,
-        paper=study.paper,
+        paper=errand.study.paper,
         figure=experiment.figure,
         finding=experiment.finding,
         theirs=theirs,
@@ -171,13 +194,44 @@ def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, qui
         high=deciding.high if deciding else None,
         ratio=ours / theirs if ours is not None and theirs else None,
         verdict=verdict,
-        why=" ".join(_why(one) for one in checked if one.verdict != Holds.YES),
+        why=" ".join(reasons),
         claims=checked,
         published=_published(list(lines.values())),
-        reading=reading,
-        quick=quick,
-        seeds=len(runs.seeds),
+        reading=errand.reading,
+        quick=form.quick,
+        seeds=len(form.runs(experiment).seeds),
         wall_s=round(flown.wall_s[experiment.id], 3),
+        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        type=entry.type if entry else "",
+        replay=replay(errand, experiment, form),
+        failed=len(failures),
+    )
+
+
+def missing(entry: Entry, form: Form) -> Row:
+    """The row of an experiment that the index has and the studies' files have not."""
+    return Row(
+        id=entry.id,
+        paper=entry.paper,
+        figure="",
+        finding=entry.line,
+        theirs=None,
+        ours=None,
+        low=None,
+        high=None,
+        ratio=None,
+        verdict=str(Holds.OPEN),
+        why=f"Missing: no file {entry.paper}/{entry.id}.toml.",
+        claims=(),
+        published=None,
+        reading="",
+        quick=form.quick,
+        seeds=0,
+        wall_s=0.0,
+        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        type=entry.type,
+        replay=f"skybraid reproduce {entry.id}",
+        failed=1,
     )
 
 
@@ -220,7 +274,7 @@ def _range(wanted: tuple[float | None, float | None]) -> str:
 
 def _published(lines: Sequence[Line]) -> dict[str, float] | None:
     medians = published_ratios(lines)
-    if not medians:
+    if not medians or not all(math.isfinite(median) for median, _ in medians):
         return None
     apart = [
         abs(float(line.at(x).mean()) / float(line.counted_at(x).mean()) - 1) > _APART
@@ -242,7 +296,7 @@ def median_ratio(flown: Flown, experiments: Sequence[str]) -> dict[str, float] |
     """
     lines = [line for name in experiments if name in flown.lines for line in flown.lines[name].values()]
     medians = published_ratios(lines)
-    if not medians:
+    if not medians or not all(math.isfinite(median) for median, _ in medians):
         return None
     numbers = [median for median, _ in medians]
     interval = mean_interval(numbers)
