@@ -197,6 +197,7 @@ def emulate_here(
 
 def flights(scenario: Scenario, options: Options) -> Driver:
     """What flies a scenario's flows in real time, inside the sandbox."""
+
     def make(
         seed: int, tables: list[str], report: Report, folder: Path | None, captures: Path | None
     ) -> tuple[Run, dict[str, Any] | None]:

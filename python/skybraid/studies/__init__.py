@@ -149,7 +149,10 @@ def judged(planned: Plan, of: Errand, wall_s: float, index: Mapping[str, Entry] 
         quick=planned.form.quick,
         rows=tuple(row(of, each, flown, planned.form, (index or {}).get(each.id)) for each in of.experiments),
         beside=tuple(
-            one for each in of.experiments if each.unit and not each.times_s for one in beside(each, flown.lines[each.id])
+            one
+            for each in of.experiments
+            if each.unit and not each.times_s
+            for one in beside(each, flown.lines[each.id])
         ),
         comparisons={
             words: ratio

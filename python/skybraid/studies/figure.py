@@ -1,7 +1,7 @@
 """Figures of experiments, drawn as in the papers: a line for each series with its band over the seeds.
 
-Published numbers are hollow markers in the colour of their series. The form comes from the experiment's file (`draw`) or
-from its shape: one value of the sweep gives bars, a sweep along a distribution gives its cumulative form.
+Published numbers are hollow markers in the colour of their series. The form comes from the experiment's file (`draw`)
+or from its shape: one value of the sweep gives bars, a sweep along a distribution gives its cumulative form.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import numpy as np
 
 import skybraid.studies.westwood  # noqa: F401 registers its calculations
 from skybraid.campaign import Gauge, on_all_cores
-from skybraid.errors import Interrupted, ResultError, ScenarioError
+from skybraid.errors import Interrupted, ScenarioError
 from skybraid.studies import points
 from skybraid.studies.claims import Line
 from skybraid.studies.measure import Kept, needed, values
@@ -253,6 +253,7 @@ def fly(planned: Plan, *, folder: Path | None = None, workers: int | None = None
             words = str(error).strip() or type(error).__name__
             return Failure(words, job.replay)
         gauge.go_on()
+        report(job.length_s)
         if folder is not None:
             points.keep(folder / POINTS, job, kept)
         finished.append(job.key)
@@ -301,7 +302,9 @@ def collect(planned: Plan, errand: Errand) -> Flown:
         own |= {key for key in keys if isinstance(planned.jobs[key], Point)}
         wall_s[experiment.id] = sum(float(planned.done[key]["wall_s"]) for key in keys if key in planned.done)
         notes[experiment.id] = _notes([planned.done[key] for key in sorted(keys) if key in planned.done])
-    return Flown(lines, {name: tuple(each) for name, each in failures.items()}, wall_s, notes, len(own), len(own & planned.kept))
+    return Flown(
+        lines, {name: tuple(each) for name, each in failures.items()}, wall_s, notes, len(own), len(own & planned.kept)
+    )
 
 
 def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:

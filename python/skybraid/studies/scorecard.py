@@ -56,6 +56,13 @@ class Checked:
     wanted: tuple[float | None, float | None]
     known: str
 
+    @property
+    def shown(self) -> str:
+        """What was compared, how it came out and what was wanted, in words."""
+        if self.ours is None:
+            return "Nothing to compare."
+        return f"{self.compared} is {_interval(self)}, wanted {_range(self.wanted)}."
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -75,7 +82,8 @@ class Row:
         high: the same.
         ratio: ours over theirs, or None.
         verdict: of all claims together, or "needs video", "needs hardware" where no run can tell.
-        why: what decided it, and why a claim does not hold where that is known.
+        why: what decided it, and why a claim does not hold where that is known; what failed, with the command that
+            does it again.
         claims: each by itself.
         published: ours over the published numbers: `points`, `median`, and at how many of them our way of counting
             gives something else than the authors' by more than 5 % (`apart`); None where nothing is published.
@@ -87,6 +95,7 @@ class Row:
         type: what the experiment is in its paper, one of `skybraid.studies.index.TYPES`, or nothing.
         replay: the command that flies it again.
         failed: how many of its series gave nothing, since a run failed.
+        notes: the part of `why` that is not about claims.
         figure_file: where its figure was drawn, or nothing.
     """
 
@@ -111,6 +120,7 @@ class Row:
     type: str = ""
     replay: str = ""
     failed: int = 0
+    notes: str = ""
     figure_file: str = ""
 
     @property
@@ -178,11 +188,11 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
     deciding = next((one for one in checked if one.verdict == verdict), None)
     theirs = deciding.theirs if deciding else None
     ours = deciding.ours if deciding else None
-    reasons = [
+    notes = [
         *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
-        *(_why(one) for one in checked if one.verdict != Holds.YES),
         *(f"Emulated: {note}." for note in flown.notes.get(experiment.id, ())),
     ]
+    reasons = [*notes, *(_why(one) for one in checked if one.verdict != Holds.YES)]
     return Row(
         id=experiment.id,
         paper=errand.study.paper,
@@ -205,11 +215,13 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
         type=entry.type if entry else "",
         replay=replay(errand, experiment, form),
         failed=len(failures),
+        notes=" ".join(notes),
     )
 
 
 def missing(entry: Entry, form: Form) -> Row:
     """The row of an experiment that the index has and the studies' files have not."""
+    words = f"Missing: no file {entry.paper}/{entry.id}.toml."
     return Row(
         id=entry.id,
         paper=entry.paper,
@@ -221,7 +233,7 @@ def missing(entry: Entry, form: Form) -> Row:
         high=None,
         ratio=None,
         verdict=str(Holds.OPEN),
-        why=f"Missing: no file {entry.paper}/{entry.id}.toml.",
+        why=words,
         claims=(),
         published=None,
         reading="",
@@ -232,6 +244,7 @@ def missing(entry: Entry, form: Form) -> Row:
         type=entry.type,
         replay=f"skybraid reproduce {entry.id}",
         failed=1,
+        notes=words,
     )
 
 
@@ -253,10 +266,8 @@ def _checked(judgement: Judgement, reading: str) -> Checked:
 
 
 def _why(claim: Checked) -> str:
-    if claim.ours is None:
-        return f"“{claim.words}” {claim.verdict}: nothing to compare."
-    said = f"“{claim.words}” {claim.verdict}: {claim.compared} is {_interval(claim)}, wanted {_range(claim.wanted)}."
-    return f"{said} {claim.known}".rstrip()
+    shown = claim.shown if claim.ours is not None else "nothing to compare."
+    return f"“{claim.words}” {claim.verdict}: {shown} {claim.known}".rstrip()
 
 
 def _interval(claim: Checked) -> str:
