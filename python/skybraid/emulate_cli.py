@@ -112,7 +112,7 @@ def emulate(
         raise ScenarioError("--iperf3: found programs, expected the scenario's flows; iperf3 --json tells its own")
     if options.limit_s is not None and not options.programs:
         raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
-    _enter_sandbox()
+    enter_sandbox()
     chosen = _scenario(scenario, set_, file)
     if not quiet:
         for warning in chosen.warnings(emulated=True):
@@ -172,7 +172,7 @@ def shell(
         raise ScenarioError("shell: expected either a SCENARIO or --join with the name of a running emulation")
     if join is not None:
         _join(join, node)
-    _enter_sandbox()
+    enter_sandbox()
     chosen = _scenario(str(scenario), set_, None)
     with _running(chosen, seed, ipv6=ipv6) as emulation:
         argv, prompt = _interactive(node)
@@ -206,7 +206,7 @@ def link(
         {"rate": downlink_rate, "delay": downlink_delay, "loss": downlink_loss},
         queue,
     )
-    _enter_sandbox()
+    enter_sandbox()
     answer = _stdout_to_stderr() if as_json else None
     with _running(chosen, seed, nested=control.depth()) as emulation:
         others: dict[str, Program] = {}
@@ -243,7 +243,7 @@ def link_scenario(
     return Scenario.build({"name": "link", "duration": _LONGEST, "path": {"link": path}}, "link")
 
 
-def _enter_sandbox() -> None:
+def enter_sandbox() -> None:
     """Goes on inside a sandbox; outside, this never returns."""
     if not _core.inside_sandbox():
         raise typer.Exit(control.rerun_inside())

@@ -191,11 +191,13 @@ def emulate_here(
             "simulator, `skybraid run`"
         )
     kept = ["links"] if options.programs and tables is None else tables
-    driver = _programs(scenario, options) if options.programs else _flows(scenario, options)
+    driver = _programs(scenario, options) if options.programs else flights(scenario, options)
     return flown(scenario, driver, seeds_of(scenario, seed, None), kept, out, progress, pcap=pcap)
 
 
-def _flows(scenario: Scenario, options: Options) -> Driver:
+def flights(scenario: Scenario, options: Options) -> Driver:
+    """What flies a scenario's flows in real time, inside the sandbox."""
+
     def make(
         seed: int, tables: list[str], report: Report, folder: Path | None, captures: Path | None
     ) -> tuple[Run, dict[str, Any] | None]:

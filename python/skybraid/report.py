@@ -262,7 +262,11 @@ def inline_svg(figure: Figure, salt: str) -> str:
     with mpl.rc_context(plots.STYLE | {"svg.hashsalt": salt}):
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)
-    text = file.getvalue()
+    return inlined(file.getvalue())
+
+
+def inlined(text: str) -> str:
+    """The text of an SVG file of ours as an element that takes its ink and colours from the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)

@@ -10,27 +10,34 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skybraid.errors import ScenarioError
 from skybraid.folder import write_whole
 from skybraid.studies.experiment import Study, folder_of
+from skybraid.studies.index import entries
 from skybraid.studies.readings import present
-from skybraid.studies.runner import fly
+from skybraid.studies.runner import Errand, Form, Plan, Tally, collect, fly, plan
 from skybraid.studies.scorecard import Beside, Row, beside, csv_text, median_ratio, row
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from skybraid.campaign import Progress
+    from skybraid.studies.claims import Line
+    from skybraid.studies.experiment import Experiment
+    from skybraid.studies.index import Entry
 
-__all__ = ["Beside", "Row", "Scorecard", "Study", "reproduce", "studies"]
+__all__ = ["Beside", "Row", "Scorecard", "Study", "place_of", "reproduce", "studies"]
 
 _PLACES = (Path(__file__).parents[3] / "scenarios" / "studies", Path("scenarios") / "studies")
 """Where studies lie: in the source tree, or below the folder where the command is given."""
+
+FIGURES = "figures"
+"""The folder of figures inside a study's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,8 @@ class Scorecard:
         runs: how many runs there were.
         kept: how many of them were taken from the folder.
         wall_s: how long it took, in s of wall time.
+        experiments: what was flown, by id.
+        lines: what came out, by experiment and series.
     """
 
     paper: str
@@ -60,10 +69,52 @@ class Scorecard:
     runs: int
     kept: int
     wall_s: float
+    experiments: Mapping[str, Experiment] = field(default_factory=dict, repr=False)
+    lines: Mapping[str, Mapping[str, Line]] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
-        return asdict(self)
+        """As plain values for JSON, without the lines."""
+        found = asdict(replace(self, experiments={}, lines={}))
+        return {name: value for name, value in found.items() if name not in ("experiments", "lines")}
+
+    def keep(self, folder: Path) -> Scorecard:
+        """Puts it into a folder: `scorecard.json`, `beside.csv`, and the figures; gives it with the figures' files.
+
+        Raises:
+            ResultError: it cannot be written.
+        """
+        from skybraid.studies import figure
+
+        rows = []
+        for one in self.rows:
+            lines = self.lines.get(one.id, {})
+            drawn = figure.keep(self.experiments[one.id], lines, one, folder / FIGURES) if lines else None
+            rows.append(one if drawn is None else replace(one, figure_file=str(drawn)))
+        write_whole(folder / "beside.csv", csv_text(self.beside).encode())
+        card = self.to_dict()
+        del card["beside"]
+        for one, drawn_row in zip(card["rows"], rows, strict=True):
+            if drawn_row.figure_file:
+                one["figure_file"] = f"{FIGURES}/{Path(drawn_row.figure_file).name}"
+        write_whole(folder / "scorecard.json", json_text(card))
+        return replace(self, rows=tuple(rows))
+
+
+def json_text(value: object) -> bytes:
+    """A value as the text of a JSON file."""
+    return f"{json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)}\n".encode()
+
+
+def place_of(folder: Path | None = None) -> Path:
+    """The folder whose subfolders are studies: this one, or where they usually lie.
+
+    Raises:
+        ScenarioError: there is no study.
+    """
+    for place in _PLACES if folder is None else (folder,):
+        if next(place.glob("*/study.toml"), None) is not None:
+            return place
+    raise ScenarioError(f"studies: found none below {folder or _PLACES[-1]}, expected PAPER/study.toml")
 
 
 def studies(folder: Path | None = None) -> list[Study]:
@@ -72,11 +123,51 @@ def studies(folder: Path | None = None) -> list[Study]:
     Raises:
         ScenarioError: a study's file is not correct, or there is no study.
     """
-    for place in _PLACES if folder is None else (folder,):
-        found = sorted(place.glob("*/study.toml"))
-        if found:
-            return [Study(file.parent) for file in found]
-    raise ScenarioError(f"studies: found none below {folder or _PLACES[-1]}, expected PAPER/study.toml")
+    return [Study(file.parent) for file in sorted(place_of(folder).glob("*/study.toml"))]
+
+
+def errand(study: Study, experiments: Sequence[str] = (), reading: str | None = None) -> Errand:
+    """Experiments of a study, by their ids; all by default.
+
+    Raises:
+        ScenarioError: a file is not correct, or there is no such experiment or reading.
+    """
+    asked = study.reading if reading is None else reading
+    study.check_reading(asked)
+    name, note = present(study.readings, asked)
+    known = study.experiments(name)
+    for one in experiments:
+        if one not in known:
+            raise ScenarioError(f"reproduce {study.paper}: found {one}, expected some of {', '.join(known)}")
+    return Errand(study, [known[one] for one in experiments or known], name, note)
+
+
+def judged(planned: Plan, of: Errand, wall_s: float, index: Mapping[str, Entry] | None = None) -> Scorecard:
+    """The scorecard of a study whose runs are there."""
+    flown = collect(planned, of)
+    return Scorecard(
+        paper=of.study.paper,
+        title=of.study.title,
+        reading=of.reading,
+        quick=planned.form.quick,
+        rows=tuple(row(of, each, flown, planned.form, (index or {}).get(each.id)) for each in of.experiments),
+        beside=tuple(
+            one
+            for each in of.experiments
+            if each.unit and not each.times_s
+            for one in beside(each, flown.lines[each.id])
+        ),
+        comparisons={
+            words: ratio
+            for words, ids in of.study.comparisons.items()
+            if (ratio := median_ratio(flown, ids)) is not None
+        },
+        runs=flown.runs,
+        kept=flown.kept,
+        wall_s=round(wall_s, 3),
+        experiments={each.id: each for each in of.experiments},
+        lines=flown.lines,
+    )
 
 
 def reproduce(
@@ -96,49 +187,27 @@ def reproduce(
         experiments: their ids; all by default.
         reading: of what the paper leaves open; the study's own by default.
         quick: fewer seeds and shorter runs. Its verdicts are about those.
-        out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json` and
-            the table of ours beside the published numbers as `beside.csv`.
+        out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json`, the
+            table of ours beside the published numbers as `beside.csv`, and `figures`.
         workers: how many runs at a time; by default one a core.
         progress: told how far it is, 0 to 1.
 
     Raises:
-        ScenarioError: a file is not correct, or there is no such study, experiment or reading.
+        ScenarioError: a file is not correct, or there is no such study, experiment or reading. (A run that fails leaves
+            its experiment without a verdict instead, and its row says why.)
         ResultError: `out` cannot be written.
         KeyboardInterrupt: Ctrl-C; finished runs stay in `out`.
     """
     clock = time.perf_counter()
     chosen = study if isinstance(study, Study) else Study(folder_of(_PLACES, study))
-    asked = chosen.reading if reading is None else reading
-    known = chosen.experiments(asked)
-    name, note = present(chosen.readings, asked)
-    if name != asked:
-        known = chosen.experiments(name)
-    for one in experiments:
-        if one not in known:
-            raise ScenarioError(f"reproduce {chosen.paper}: found {one}, expected some of {', '.join(known)}")
-    picked = [known[one] for one in experiments or known]
     folder = None if out is None else Path(out)
-    flown = fly(chosen, picked, reading=name, quick=quick, folder=folder, workers=workers, progress=progress)
-    found = Scorecard(
-        paper=chosen.paper,
-        title=chosen.title,
-        reading=name,
-        quick=quick,
-        rows=tuple(row(chosen, each, flown, reading=name, quick=quick, note=note) for each in picked),
-        beside=tuple(
-            one for each in picked if each.unit and not each.times_s for one in beside(each, flown.lines[each.id])
-        ),
-        comparisons={
-            words: ratio for words, ids in chosen.comparisons.items() if (ratio := median_ratio(flown, ids)) is not None
-        },
-        runs=flown.runs,
-        kept=flown.kept,
-        wall_s=round(time.perf_counter() - clock, 3),
-    )
-    if folder is not None:
-        card = found.to_dict()
-        write_whole(folder / "beside.csv", csv_text(found.beside).encode())
-        del card["beside"]
-        text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
-        write_whole(folder / "scorecard.json", f"{text}\n".encode())
-    return found
+    of = errand(chosen, experiments, reading)
+    planned = plan([of], form=Form.QUICK if quick else Form.FULL, folder=folder)
+
+    def told(tally: Tally) -> None:
+        if progress is not None:
+            progress(tally.share)
+
+    fly(planned, folder=folder, workers=workers, told=told)
+    found = judged(planned, of, time.perf_counter() - clock, entries(chosen.folder.parent))
+    return found if folder is None else found.keep(folder)

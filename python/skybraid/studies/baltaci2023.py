@@ -468,7 +468,7 @@ def _cost(seed: int) -> tuple[float, float]:
     scenario = Path(__file__).parents[3] / "scenarios" / "studies" / "baltaci2023" / "piloting.toml"
     if not scenario.is_file():
         return math.nan, math.nan
-    done = subprocess.run(  # noqa: S603 our own interpreter
+    done = subprocess.run(
         [sys.executable, "-c", _COST, str(scenario), str(seed)], capture_output=True, text=True, check=True
     )
     share, memory = (float(each) for each in done.stdout.split())

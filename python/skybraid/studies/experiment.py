@@ -20,6 +20,9 @@ scenarios that they name, one file `ID.toml` for each experiment, and, where the
     duration = "60s"
     checkpoints = ["60s"]
 
+    [emulate]                              # the same for --emulate, in real time; without a duration 30 s at most
+    seeds = [1, 2, 3]
+
     [comparisons]                          # medians of ours over published, over several experiments
     "TCP alone" = ["PED-E09", "PED-E10"]
 
@@ -55,7 +58,8 @@ sweep, the template, the experiment and the series; a later one wins.
     finding = "Throughput of TCP grows linearly with the number of connections."
     unit = "kbit/s"                        # of its values, for tables
     sweep = "bit_errors"                   # a shared one, or a table of its own; without it there is one point, x = 0
-    runs = { duration = "100s" }           # keys of [runs] that differ; [quick] likewise
+    runs = { duration = "100s" }           # keys of [runs] that differ; [quick] and [emulate] likewise
+    draw = "lines"                         # or "bars", "cdf", "boxes", "table": by default from the sweep's shape
     set = { … }                            # keys of all its scenarios
 
     [series.TCP]                           # becomes "TCP 1", "TCP 5" … where `k` is given, else "TCP"
@@ -142,10 +146,16 @@ MEASURES = {
 }
 """Keys of `measure`, by its kind; observations have their own."""
 
+EMULATED_SEEDS = 3
+"""Real time costs real time: so many seeds, unless a study says otherwise."""
+
 NEEDS = ("video", "hardware")
 """What an experiment may need that a run does not have."""
 
 ESTIMATORS = ("run", "last_byte")
+
+FORMS = ("lines", "bars", "cdf", "boxes", "table")
+"""Forms of a figure."""
 
 _PLACE = re.compile(r"\{\s*(?:([\d.]+)\s*([*/])\s*)?([xk])\s*\}")
 _CHOICE = re.compile(r"\{([xk]):([^{}]*)\}")
@@ -257,6 +267,8 @@ class Experiment:
         runs: how often and how long.
         quick: the same for a quick look.
         needs: what it needs that a run does not have, one of `NEEDS`, or nothing.
+        emulate: the same as `runs` in real time.
+        draw: the form of its figure, one of `FORMS`, or nothing where its shape says it.
     """
 
     id: str
@@ -271,6 +283,8 @@ class Experiment:
     runs: Runs
     quick: Runs
     needs: str = ""
+    emulate: Runs = Runs()
+    draw: str = ""
 
     def xs(self, *, quick: bool) -> tuple[float, ...]:
         """The x values of its series."""
@@ -302,6 +316,7 @@ class Study:
         self.author = keys.take("author", str)
         self._runs = _runs(keys.table("runs"), Runs())
         self._quick = _runs(keys.table("quick"), self._runs)
+        self._emulate = _runs(keys.table("emulate"), Runs(self._quick.seeds[:EMULATED_SEEDS]))
         self.readings = {name: Reading.parse(each) for name, each in keys.tables("reading").items()}
         if not self.readings:
             self.readings = {"text": Reading("The paper's text.")}
@@ -319,6 +334,15 @@ class Study:
             if reading.otherwise and reading.otherwise not in self.readings:
                 keys.refuse("reading.otherwise", reading.otherwise, f"one of {', '.join(self.readings)}")
 
+    def check_reading(self, name: str) -> None:
+        """Refuses a reading that the study does not have.
+
+        Raises:
+            ScenarioError: there is no such reading.
+        """
+        if name not in self.readings:
+            raise ScenarioError(f"--reading: found {name}, expected one of {', '.join(self.readings)}")
+
     def experiments(self, reading: str | None = None) -> dict[str, Experiment]:
         """The experiments by id, in the order of their ids, in a reading; the study's own by default.
 
@@ -326,8 +350,7 @@ class Study:
             ScenarioError: a file is not correct, or there is no such reading.
         """
         name = self.reading if reading is None else reading
-        if name not in self.readings:
-            raise ScenarioError(f"--reading: found {name}, expected one of {', '.join(self.readings)}")
+        self.check_reading(name)
         files = sorted(file for file in self.folder.glob("*.toml") if re.fullmatch(r"[A-Z]+-[A-Z]+\d+", file.stem))
         return {file.stem: self._experiment(file, self.readings[name]) for file in files}
 
@@ -366,6 +389,7 @@ class Study:
         runs = _runs(keys.table("runs"), self._runs)
         quick_keys = keys.table("quick")
         quick = _runs(quick_keys, self._quick)
+        emulate = _runs(keys.table("emulate"), self._emulate)
         times = keys.take("times", dict, {})
         experiment = Experiment(
             id=file.stem,
@@ -385,7 +409,11 @@ class Study:
             runs=runs,
             quick=quick,
             needs=keys.take("needs", str, ""),
+            emulate=emulate,
+            draw=keys.take("draw", str, ""),
         )
+        if experiment.draw and experiment.draw not in FORMS:
+            keys.refuse("draw", experiment.draw, f"one of {', '.join(FORMS)}")
         if experiment.needs and experiment.needs not in NEEDS:
             keys.refuse("needs", experiment.needs, f"one of {', '.join(NEEDS)}")
         if bool(experiment.needs) == bool(experiment.series):

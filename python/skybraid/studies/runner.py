@@ -1,192 +1,363 @@
 """Flying experiments: every point once, on all cores, with what was flown before taken from a folder.
 
-A point is a scenario and a seed. Experiments that share points share their runs; runs that a folder has kept are not
-made again, so that a study that was interrupted goes on where it stopped.
+A point is a scenario and a seed. Experiments that share points share their runs, those of other studies included; runs
+that a folder has kept are not made again, so that what was interrupted goes on where it stopped. A run that fails
+takes its series out of its experiment and leaves all others alone.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field, replace
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import skybraid.studies.westwood  # noqa: F401 registers its calculations
-from skybraid import _core
 from skybraid.campaign import Gauge, on_all_cores
-from skybraid.folder import write_whole
-from skybraid.studies import theory
+from skybraid.errors import Interrupted, ScenarioError
+from skybraid.studies import points
 from skybraid.studies.claims import Line
-from skybraid.studies.measure import Kept, Recording, needed, values
+from skybraid.studies.measure import Kept, needed, values
+from skybraid.studies.points import Calculation, Job, Point
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from skybraid.campaign import Progress
     from skybraid.scenario import Scenario
-    from skybraid.studies.experiment import Experiment, Series, Study
+    from skybraid.studies.experiment import Experiment, Runs, Series, Study
 
 POINTS = "points"
-"""The folder of finished runs inside a study's output."""
+"""The folder of finished runs inside an output."""
+
+EMULATED_S, EMULATED_TRANSFER_S = 30.0, 120.0
+"""How long an emulated run is at most, and one of a transfer that has to end, unless a study says otherwise."""
+
+
+class Form(StrEnum):
+    """How thoroughly experiments are flown."""
+
+    FULL = "full"
+    QUICK = "quick"
+    EMULATED = "emulated"
+
+    def runs(self, experiment: Experiment) -> Runs:
+        """How often and how long an experiment's scenarios are flown."""
+        return {Form.FULL: experiment.runs, Form.QUICK: experiment.quick, Form.EMULATED: experiment.emulate}[self]
+
+    @property
+    def quick(self) -> bool:
+        """Whether fewer values of a sweep are taken."""
+        return self is not Form.FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Experiments of one study that are to be flown, in a reading of its paper.
+
+    Attributes:
+        study: theirs.
+        experiments: in the reading.
+        reading: its name.
+        note: why it is not the one that was asked for, or nothing.
+    """
+
+    study: Study
+    experiments: Sequence[Experiment]
+    reading: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run or calculation that gave nothing.
+
+    Attributes:
+        words: what went wrong.
+        replay: the command that does the same again.
+    """
+
+    words: str
+    replay: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How far it is.
+
+    Attributes:
+        share: of the simulated time, 0 to 1.
+        done: runs that are there, kept ones included.
+        kept: runs that were there before.
+        runs: all of them.
+        left_s: the wall time that is left, in s, as far as one can tell.
+    """
+
+    share: float
+    done: int
+    kept: int
+    runs: int
+    left_s: float
+
+
+Told = Callable[[Tally], None]
+"""Is told how far it is, a few times a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flown:
-    """Experiments as they came out.
+    """Experiments of a study as they came out.
 
     Attributes:
-        lines: by experiment, then by series.
+        lines: by experiment, then by series; without those that failed.
+        failures: by experiment.
         wall_s: by experiment, the time that its runs took, in s; runs that experiments share count for each.
+        notes: by experiment, what an emulation has to say of itself.
         runs: how many runs there were.
         kept: how many of them were taken from the folder.
     """
 
     lines: Mapping[str, Mapping[str, Line]]
+    failures: Mapping[str, tuple[Failure, ...]]
     wall_s: Mapping[str, float]
+    notes: Mapping[str, tuple[str, ...]]
     runs: int
     kept: int
 
 
 @dataclass(slots=True)
-class _Point:
-    """A run that is needed."""
+class Plan:
+    """All that is needed of several studies, and what of it is there.
 
-    key: str
-    scenario: Scenario
-    seed: int
-    recording: Recording = field(default_factory=Recording)
+    Attributes:
+        errands: what was asked for.
+        form: how thoroughly.
+        jobs: runs and calculations by key.
+        of: keys by study, experiment, series, value of the sweep and seed; a calculation's has neither of the last.
+        refused: by study, experiment and series, what cannot be flown at all.
+        done: what is there by key.
+        kept: keys of what the folder had.
+    """
+
+    errands: Sequence[Errand]
+    form: Form
+    jobs: dict[str, Job] = field(default_factory=dict)
+    of: dict[tuple[str, str, str, float | None, int | None], str] = field(default_factory=dict)
+    refused: dict[tuple[str, str, str], Failure] = field(default_factory=dict)
+    done: dict[str, Kept] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
+
+    @property
+    def missing(self) -> list[Job]:
+        """What is still to be done."""
+        return [job for key, job in self.jobs.items() if key not in self.done]
+
+    def keys(self, study: Study, experiment: Experiment) -> set[str]:
+        """The keys of an experiment's jobs."""
+        return {key for (paper, of, *_), key in self.of.items() if (paper, of) == (study.paper, experiment.id)}
 
 
-def fly(
-    study: Study,
-    experiments: Sequence[Experiment],
-    *,
-    reading: str,
-    quick: bool = False,
-    folder: Path | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
-) -> Flown:
-    """Flies experiments of a study.
+def plan(errands: Sequence[Errand], *, form: Form = Form.FULL, folder: Path | None = None) -> Plan:
+    """Works out which runs experiments need, and takes from a folder what it has kept of them."""
+    found = Plan(errands, form)
+    for errand in errands:
+        for experiment in errand.experiments:
+            for series in experiment.series:
+                try:
+                    _add(found, errand, experiment, series)
+                except ScenarioError as error:
+                    again = replay(errand, experiment, form)
+                    found.refused[errand.study.paper, experiment.id, series.name] = Failure(str(error), again)
+    if folder is not None:
+        points.clean(folder / POINTS)
+        kept = {key: points.kept_of(folder / POINTS, job) for key, job in found.jobs.items()}
+        found.done = {key: each for key, each in kept.items() if each is not None}
+        found.kept = frozenset(found.done)
+    return found
 
-    Args:
-        study: whose they are.
-        experiments: in the reading.
-        reading: its name.
-        quick: fewer values and seeds, shorter runs.
-        folder: keeps finished runs; they are not made again.
-        workers: how many runs at a time; by default one a core.
-        progress: told how far it is.
+
+def replay(errand: Errand, experiment: Experiment, form: Form) -> str:
+    """The command that flies an experiment again."""
+    words = ["skybraid", "reproduce", experiment.id]
+    words += {Form.FULL: [], Form.QUICK: ["--quick"], Form.EMULATED: ["--emulate"]}[form]
+    if errand.reading != errand.study.reading:
+        words += ["--reading", errand.reading]
+    return " ".join(words)
+
+
+def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) -> None:
+    """Adds what a series needs."""
+    runs, at = found.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
+    xs = _flown_xs(experiment, found.form)
+    if series.measure is None:
+        if found.form is Form.EMULATED:
+            raise ScenarioError("a calculation has no links to emulate")
+        name = series.compute or ""
+        key = points.calculation_key(name, xs, runs.seeds)
+        again = replay(errand, experiment, found.form)
+        found.jobs.setdefault(key, Calculation(key, name, xs, runs.seeds, again))
+        found.of[*at, None, None] = key
+        return
+    driver = points.EMULATION if found.form is Form.EMULATED else points.SIMULATION
+    for x in xs:
+        recording = needed(series.measure, x, runs.checkpoints_s, experiment.times_s, both=bool(series.published))
+        scenario = errand.study.scenario(experiment, series, x, errand.reading, quick=found.form.quick)
+        if found.form is Form.EMULATED:
+            scenario = _emulated(scenario, experiment, series)
+        keys = points.point_keys(scenario, runs.seeds, driver)
+        for seed, key in keys.items():
+            point = found.jobs.setdefault(key, Point(key, scenario, seed, driver))
+            if isinstance(point, Point):
+                point.recording |= recording
+            found.of[*at, x, seed] = key
+
+
+def _emulated(scenario: Scenario, experiment: Experiment, series: Series) -> Scenario:
+    """A scenario as it is emulated: shorter.
 
     Raises:
-        ScenarioError: a point's scenario is not correct.
+        ScenarioError: the emulator cannot fly it.
+    """
+    scenario.native.needs_two_hosts()
+    for kind, name in sorted(scenario.native.custom()):
+        raise ScenarioError(f"{kind} {name} is in Python, which flies in the simulator alone")
+    if experiment.emulate.duration is not None:
+        return scenario.with_("duration", experiment.emulate.duration)
+    transfer = series.measure is not None and series.measure.kind == "transfer_time"
+    longest_s = max(EMULATED_TRANSFER_S if transfer else EMULATED_S, *experiment.times_s, 0.0)
+    return scenario if scenario.duration_s <= longest_s else scenario.with_("duration", f"{longest_s:.12g}s")
+
+
+def fly(planned: Plan, *, folder: Path | None = None, workers: int | None = None, told: Told | None = None) -> None:
+    """Does what a plan is missing; what fails is left out of it, with the reason in `refused`.
+
+    Args:
+        planned: the plan; it takes what is done.
+        folder: keeps finished runs; they are not made again.
+        workers: how many runs at a time; by default one a core.
+        told: is told how far it is.
+
+    Raises:
         ResultError: the folder cannot be written.
         KeyboardInterrupt: Ctrl-C; finished runs stay in the folder.
     """
-    points: dict[str, _Point] = {}
-    plan: dict[tuple[str, str, float, int], str] = {}
-    for experiment in experiments:
-        runs = experiment.quick if quick else experiment.runs
-        for series in experiment.series:
-            if series.measure is None:
-                continue
-            for x in _flown_xs(experiment, quick=quick):
-                recording = needed(
-                    series.measure, x, runs.checkpoints_s, experiment.times_s, both=bool(series.published)
-                )
-                scenario = study.scenario(experiment, series, x, reading, quick=quick)
-                for seed in runs.seeds:
-                    key = _key(scenario, seed)
-                    point = points.setdefault(key, _Point(key, scenario, seed))
-                    point.recording |= recording
-                    plan[experiment.id, series.name, x, seed] = key
-    done = {key: kept for key, point in points.items() if (kept := _kept(folder, point)) is not None}
-    missing = [point for key, point in points.items() if key not in done]
-    gauge = Gauge(1, sum(point.scenario.duration_s for point in missing))
+    missing, before, clock = planned.missing, len(planned.done), time.monotonic()
+    gauge = Gauge(1, sum(job.length_s for job in missing))
+    finished: list[str] = []
 
-    def one(point: _Point) -> Kept:
+    def one(job: Job) -> Kept | Failure:
         gauge.go_on()
-        run = point.scenario.native.run(point.seed, point.recording.tables, gauge.reporter(point.key))
-        kept = point.recording.take(run) | {"recording": asdict(point.recording)}
+        report = gauge.reporter(job.key)
+        try:
+            kept = job.make(report)
+        except Interrupted:
+            raise
+        except Exception as error:  # noqa: BLE001 whatever a run fails with, the others go on
+            gauge.go_on()
+            report(job.length_s)
+            words = str(error).strip() or type(error).__name__
+            return Failure(words, job.replay)
+        gauge.go_on()
+        report(job.length_s)
         if folder is not None:
-            write_whole(folder / POINTS / f"{point.key}.json", json.dumps(kept).encode())
+            points.keep(folder / POINTS, job, kept)
+        finished.append(job.key)
         return kept
 
-    if missing:
-        flown = on_all_cores(one, missing, gauge, progress, workers)
-        done |= {point.key: kept for point, kept in zip(missing, flown, strict=True)}
+    def tell(share: float) -> None:
+        if told is not None:
+            spent_s = time.monotonic() - clock
+            left_s = spent_s / share * (1 - share) if share > 0 else float("inf")
+            told(Tally(share, before + len(finished), before, len(planned.jobs), left_s))
+
+    if not missing:
+        return
+    results = on_all_cores(one, missing, gauge, tell, 1 if planned.form is Form.EMULATED else workers)
+    failed: dict[str, Failure] = {}
+    for job, result in zip(missing, results, strict=True):
+        if isinstance(result, Failure):
+            failed[job.key] = result
+        else:
+            planned.done[job.key] = result
+    for (paper, experiment, series, *_), key in planned.of.items():
+        if key in failed:
+            planned.refused.setdefault((paper, experiment, series), failed[key])
+
+
+def collect(planned: Plan, errand: Errand) -> Flown:
+    """Puts a study's runs together."""
     lines: dict[str, dict[str, Line]] = {}
+    failures: dict[str, list[Failure]] = defaultdict(list)
     wall_s: dict[str, float] = {}
-    for experiment in experiments:
-        lines[experiment.id] = {
-            series.name: _line(experiment, series, plan, points, done, quick=quick) for series in experiment.series
-        }
-        own = {key for (of, *_), key in plan.items() if of == experiment.id}
-        wall_s[experiment.id] = sum(float(done[key]["wall_s"]) for key in own)
-    return Flown(lines, wall_s, len(points), len(points) - len(missing))
+    notes: dict[str, tuple[str, ...]] = {}
+    own: set[str] = set()
+    for experiment in errand.experiments:
+        lines[experiment.id] = {}
+        for series in experiment.series:
+            at = (errand.study.paper, experiment.id, series.name)
+            failure = planned.refused.get(at)
+            if failure is None:
+                try:
+                    lines[experiment.id][series.name] = _line(planned, errand, experiment, series)
+                    continue
+                except Exception as error:  # noqa: BLE001 what was kept may lack what a measure wants
+                    failure = Failure(f"{series.name}: {error!r}", replay(errand, experiment, planned.form))
+            failures[experiment.id].append(failure)
+        keys = planned.keys(errand.study, experiment)
+        own |= {key for key in keys if isinstance(planned.jobs[key], Point)}
+        wall_s[experiment.id] = sum(float(planned.done[key]["wall_s"]) for key in keys if key in planned.done)
+        notes[experiment.id] = _notes([planned.done[key] for key in sorted(keys) if key in planned.done])
+    return Flown(
+        lines, {name: tuple(each) for name, each in failures.items()}, wall_s, notes, len(own), len(own & planned.kept)
+    )
 
 
-def _flown_xs(experiment: Experiment, *, quick: bool) -> tuple[float, ...]:
-    return experiment.sweep.quick if quick else experiment.sweep.values
+def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:
+    """Whose code carried which flow of an emulation, and what makes its numbers doubtful."""
+    told = [each["emulation"] for each in kept if "emulation" in each]
+    stacks: dict[str, set[str]] = defaultdict(set)
+    for one in told:
+        for flow, stack in (one["stacks"] or {}).items():
+            stacks[stack].add(flow)
+    carried = [f"{', '.join(sorted(flows))} over {stack}" for stack, flows in sorted(stacks.items())]
+    doubts = sorted({str(one["doubtful"]) for one in told if one["doubtful"]})
+    return (*carried, *(f"the numbers are doubtful: {doubt}" for doubt in doubts))
 
 
-def _key(scenario: Scenario, seed: int) -> str:
-    """A name for a run: the same for what gives the same numbers."""
-    of = [_core.__version__, scenario.toml(), scenario.inputs(), seed]
-    return hashlib.sha256(json.dumps(of).encode()).hexdigest()[:24]
+def _flown_xs(experiment: Experiment, form: Form) -> tuple[float, ...]:
+    return experiment.sweep.quick if form.quick else experiment.sweep.values
 
 
-def _kept(folder: Path | None, point: _Point) -> Kept | None:
-    """A run that the folder has kept, with all that is needed of it."""
-    if folder is None:
-        return None
-    try:
-        kept: Kept = json.loads((folder / POINTS / f"{point.key}.json").read_text(encoding="utf-8"))
-        was = kept["recording"]
-        recording = Recording(
-            tuple(was["checkpoints_s"]), was["receivers"], was["last"], tuple(was["times_s"]), tuple(was["observed"])
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if not recording.covers(point.recording):
-        return None
-    point.recording = recording
-    return kept
-
-
-def _line(
-    experiment: Experiment,
-    series: Series,
-    plan: Mapping[tuple[str, str, float, int], str],
-    points: Mapping[str, _Point],
-    done: Mapping[str, Kept],
-    *,
-    quick: bool,
-) -> Line:
-    runs = experiment.quick if quick else experiment.runs
-    flown_xs = sorted(_flown_xs(experiment, quick=quick))
+def _line(planned: Plan, errand: Errand, experiment: Experiment, series: Series) -> Line:
+    runs, at = planned.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
+    xs = _flown_xs(experiment, planned.form)
+    order = sorted(range(len(xs)), key=lambda index: xs[index])
     rows, counted = [], []
+    if series.measure is None:
+        table = planned.done[planned.of[*at, None, None]]["values"]
+        rows = [[float(row[index]) for index in order] for row in table]
+        return Line(series.name, tuple(sorted(xs)), np.array(rows), series.published, series.k)
     for seed in runs.seeds:
         row: list[float] = []
         row_counted: list[float] = []
-        for x in flown_xs:
-            if series.measure is None:
-                row.append(theory.compute(series.compute or "", x, seed))
-                continue
-            key = plan[experiment.id, series.name, x, seed]
-            recording = points[key].recording
-            row += values(series.measure, x, done[key], recording, runs.checkpoints_s, experiment.times_s)
+        for x in sorted(xs):
+            key = planned.of[*at, x, seed]
+            point = planned.jobs[key]
+            if not isinstance(point, Point):
+                raise TypeError(key)
+            read = (point.recording, runs.checkpoints_s, experiment.times_s)
+            row += values(series.measure, x, planned.done[key], *read)
             if series.measure.kind == "goodput" and series.published:
                 measure = replace(series.measure, estimator="last_byte")
-                row_counted += values(measure, x, done[key], recording, runs.checkpoints_s, experiment.times_s)
+                row_counted += values(measure, x, planned.done[key], *read)
         rows.append(row)
         counted.append(row_counted)
     return Line(
         series.name,
-        experiment.times_s or tuple(flown_xs),
+        experiment.times_s or tuple(sorted(xs)),
         np.array(rows),
         series.published,
         series.k,

@@ -12,12 +12,15 @@ import numpy as np
 
 from skybraid.statistics import mean_interval
 from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
+from skybraid.studies.points import EMULATION, SIMULATION
+from skybraid.studies.runner import Form, replay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skybraid.studies.experiment import Experiment, Study
-    from skybraid.studies.runner import Flown
+    from skybraid.studies.experiment import Experiment
+    from skybraid.studies.index import Entry
+    from skybraid.studies.runner import Errand, Flown
 
 _APART = 0.05
 """From which relative difference on two ways of counting are told apart."""
@@ -53,6 +56,13 @@ class Checked:
     wanted: tuple[float | None, float | None]
     known: str
 
+    @property
+    def shown(self) -> str:
+        """What was compared, how it came out and what was wanted, in words."""
+        if self.ours is None:
+            return "Nothing to compare."
+        return f"{self.compared} is {_interval(self)}, wanted {_range(self.wanted)}."
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -72,7 +82,8 @@ class Row:
         high: the same.
         ratio: ours over theirs, or None.
         verdict: of all claims together, or "needs video", "needs hardware" where no run can tell.
-        why: what decided it, and why a claim does not hold where that is known.
+        why: what decided it, and why a claim does not hold where that is known; what failed, with the command that
+            does it again.
         claims: each by itself.
         published: ours over the published numbers: `points`, `median`, and at how many of them our way of counting
             gives something else than the authors' by more than 5 % (`apart`); None where nothing is published.
@@ -80,6 +91,12 @@ class Row:
         quick: whether it was a quick look.
         seeds: how many.
         wall_s: time that its runs took, added up, in s.
+        driver: "simulation" or "emulation".
+        type: what the experiment is in its paper, one of `skybraid.studies.index.TYPES`, or nothing.
+        replay: the command that flies it again.
+        failed: how many of its series gave nothing, since a run failed.
+        notes: the part of `why` that is not about claims.
+        figure_file: where its figure was drawn, or nothing.
     """
 
     id: str
@@ -99,6 +116,12 @@ class Row:
     quick: bool
     seeds: int
     wall_s: float
+    driver: str = "simulation"
+    type: str = ""
+    replay: str = ""
+    failed: int = 0
+    notes: str = ""
+    figure_file: str = ""
 
     @property
     def held(self) -> int:
@@ -148,21 +171,32 @@ class Beside:
     ratio: float | None
 
 
-def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, quick: bool, note: str = "") -> Row:
-    """Judges an experiment; `note` is said before why."""
-    lines = flown.lines[experiment.id]
-    judged = [claim.judge(lines) for claim in experiment.claims]
-    checked = tuple(_checked(one, reading) for one in judged)
+def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry: Entry | None = None) -> Row:
+    """Judges an experiment."""
+    lines, failures = flown.lines[experiment.id], flown.failures.get(experiment.id, ())
+    judged = [
+        claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.OPEN, None, 0)
+        for claim in experiment.claims
+    ]
+    checked = tuple(_checked(one, errand.reading) for one in judged)
     order = (Holds.NO, Holds.OPEN, Holds.YES)
     found = next((each for each in order if any(one.verdict is each for one in judged)), Holds.OPEN)
+    if failures:
+        # What did come out may hold or not, but the experiment as a whole was not seen.
+        found = Holds.OPEN
     verdict = f"needs {experiment.needs}" if experiment.needs else str(found)
     deciding = next((one for one in checked if one.verdict == verdict), None)
-    runs = experiment.quick if quick else experiment.runs
     theirs = deciding.theirs if deciding else None
     ours = deciding.ours if deciding else None
+    notes = [
+        *([errand.note] if errand.note else []),
+        *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
+        *(f"Emulated: {note}." for note in flown.notes.get(experiment.id, ())),
+    ]
+    reasons = [*notes, *(_why(one) for one in checked if one.verdict != Holds.YES)]
     return Row(
         id=experiment.id,
-        paper=study.paper,
+        paper=errand.study.paper,
         figure=experiment.figure,
         finding=experiment.finding,
         theirs=theirs,
@@ -171,13 +205,47 @@ def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, qui
         high=deciding.high if deciding else None,
         ratio=ours / theirs if ours is not None and theirs else None,
         verdict=verdict,
-        why=" ".join([*([note] if note else []), *(_why(one) for one in checked if one.verdict != Holds.YES)]),
+        why=" ".join(reasons),
         claims=checked,
         published=_published(list(lines.values())),
-        reading=reading,
-        quick=quick,
-        seeds=len(runs.seeds),
+        reading=errand.reading,
+        quick=form.quick,
+        seeds=len(form.runs(experiment).seeds),
         wall_s=round(flown.wall_s[experiment.id], 3),
+        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        type=entry.type if entry else "",
+        replay=replay(errand, experiment, form),
+        failed=len(failures),
+        notes=" ".join(notes),
+    )
+
+
+def missing(entry: Entry, form: Form) -> Row:
+    """The row of an experiment that the index has and the studies' files have not."""
+    words = f"Missing: no file {entry.paper}/{entry.id}.toml."
+    return Row(
+        id=entry.id,
+        paper=entry.paper,
+        figure="",
+        finding=entry.line,
+        theirs=None,
+        ours=None,
+        low=None,
+        high=None,
+        ratio=None,
+        verdict=str(Holds.OPEN),
+        why=words,
+        claims=(),
+        published=None,
+        reading="",
+        quick=form.quick,
+        seeds=0,
+        wall_s=0.0,
+        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        type=entry.type,
+        replay=f"skybraid reproduce {entry.id}",
+        failed=1,
+        notes=words,
     )
 
 
@@ -199,10 +267,8 @@ def _checked(judgement: Judgement, reading: str) -> Checked:
 
 
 def _why(claim: Checked) -> str:
-    if claim.ours is None:
-        return f"“{claim.words}” {claim.verdict}: nothing to compare."
-    said = f"“{claim.words}” {claim.verdict}: {claim.compared} is {_interval(claim)}, wanted {_range(claim.wanted)}."
-    return f"{said} {claim.known}".rstrip()
+    shown = claim.shown if claim.ours is not None else "nothing to compare."
+    return f"“{claim.words}” {claim.verdict}: {shown} {claim.known}".rstrip()
 
 
 def _interval(claim: Checked) -> str:
@@ -220,7 +286,7 @@ def _range(wanted: tuple[float | None, float | None]) -> str:
 
 def _published(lines: Sequence[Line]) -> dict[str, float] | None:
     medians = published_ratios(lines)
-    if not medians:
+    if not medians or not all(math.isfinite(median) for median, _ in medians):
         return None
     apart = [
         abs(float(line.at(x).mean()) / float(line.counted_at(x).mean()) - 1) > _APART
@@ -242,7 +308,7 @@ def median_ratio(flown: Flown, experiments: Sequence[str]) -> dict[str, float] |
     """
     lines = [line for name in experiments if name in flown.lines for line in flown.lines[name].values()]
     medians = published_ratios(lines)
-    if not medians:
+    if not medians or not all(math.isfinite(median) for median, _ in medians):
         return None
     numbers = [median for median, _ in medians]
     interval = mean_interval(numbers)

@@ -33,14 +33,23 @@ def names() -> list[str]:
     return sorted(_CALCULATIONS)
 
 
+def find(name: str) -> Calculation:
+    """A calculation by its name.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    known = names()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1) or known
+        raise ScenarioError(f"compute: found {name}, expected {', '.join(close) or 'the name of a calculation'}")
+    return _CALCULATIONS[name]
+
+
 def compute(name: str, x: float, seed: int) -> float:
     """What a calculation gives.
 
     Raises:
         ScenarioError: there is no such calculation.
     """
-    known = names()
-    if name not in known:
-        close = difflib.get_close_matches(name, known, 1) or known
-        raise ScenarioError(f"compute: found {name}, expected {', '.join(close) or 'the name of a calculation'}")
-    return _CALCULATIONS[name](x, seed)
+    return find(name)(x, seed)

@@ -1,0 +1,66 @@
+"""Experiments in real time under the machine's own kernel: what it lacks, and what there is time for."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from skybraid import _core
+from skybraid.requirements import span
+from skybraid.studies.runner import Errand, Failure, Form, Plan, plan, replay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_AROUND_S = 1.5
+"""What a run takes beside its own time, in s: a sandbox's networks are made and taken down."""
+
+
+def lacks() -> str:
+    """What this machine lacks for the emulator, with what mends it, or nothing."""
+    if not sys.platform.startswith("linux"):
+        return f"Linux (found {sys.platform})"
+    missing = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
+    return "; ".join(f"{one['name']} (found {one['found']}; {one['mend']})" for one in missing)
+
+
+def estimate_s(planned: Plan) -> float:
+    """How long the missing runs take, in s of wall time: one at a time."""
+    return sum(job.length_s + _AROUND_S for job in planned.missing)
+
+
+def affordable(errands: Sequence[Errand], longest_s: float, folder: Path | None) -> Plan:
+    """A plan that takes `longest_s` at most: with fewer seeds if need be, then without the last experiments."""
+    most = max((len(one.emulate.seeds) for errand in errands for one in errand.experiments), default=1)
+    for seeds in range(most, 0, -1):
+        planned = plan([_with_seeds(errand, seeds) for errand in errands], form=Form.EMULATED, folder=folder)
+        if estimate_s(planned) <= longest_s:
+            return planned
+    _leave_out(planned, longest_s)
+    return planned
+
+
+def _with_seeds(errand: Errand, number: int) -> Errand:
+    fewer = [replace(one, emulate=replace(one.emulate, seeds=one.emulate.seeds[:number])) for one in errand.experiments]
+    return replace(errand, experiments=fewer)
+
+
+def _leave_out(planned: Plan, longest_s: float) -> None:
+    """Takes experiments out of a plan that do not fit into what those before them leave."""
+    spent_s, chosen = 0.0, set(planned.done)
+    for errand in planned.errands:
+        for experiment in errand.experiments:
+            keys = planned.keys(errand.study, experiment)
+            cost_s = sum(planned.jobs[key].length_s + _AROUND_S for key in keys - chosen)
+            if spent_s + cost_s <= longest_s:
+                spent_s += cost_s
+                chosen |= keys
+                continue
+            words = f"Left out: it takes another {span(cost_s)}, and --max-time is {span(longest_s)}"
+            for series in experiment.series:
+                at = (errand.study.paper, experiment.id, series.name)
+                planned.refused.setdefault(at, Failure(words, replay(errand, experiment, planned.form)))
+    planned.jobs = {key: job for key, job in planned.jobs.items() if key in chosen}
+    planned.of = {at: key for at, key in planned.of.items() if key in chosen}

@@ -1,0 +1,97 @@
+"""The scorecard as one HTML page that needs nothing else, for a screen, a phone or paper."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from skybraid import __version__, plots
+from skybraid.folder import write_whole
+from skybraid.provenance import utc_now
+from skybraid.report import DARK_COLOURS, inlined
+from skybraid.studies.claims import Holds
+from skybraid.studies.experiment import NEEDS
+from skybraid.studies.scorecard import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid.studies.scorecard import Row
+
+PAGE = "index.html"
+"""The page's file."""
+
+VERDICTS = (*map(str, Holds), *(f"needs {each}" for each in reversed(NEEDS)))
+"""Every verdict, in the order of tables."""
+
+
+def counts(rows: Sequence[Row]) -> dict[str, int]:
+    """How many rows have which verdict."""
+    return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
+
+
+def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
+    """Writes the page, replacing an earlier one there.
+
+    Args:
+        rows: in their order.
+        titles: of the papers, by the studies' names.
+        path: the file.
+
+    Raises:
+        ResultError: it cannot be written.
+    """
+    write_whole(path, html(rows, titles, path.parent).encode())
+    return path
+
+
+def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
+    """The page's text, with the figures that the rows name; links are from `folder`."""
+    environment = Environment(
+        loader=PackageLoader("skybraid"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    loader = environment.loader
+    papers = list(dict.fromkeys(row.paper for row in rows))
+    return environment.get_template("scorecard.html.j2").render(
+        rows=rows,
+        quick=any(row.quick and row.driver == "simulation" for row in rows),
+        emulated=any(row.driver != "simulation" for row in rows),
+        counts=list(counts(rows).items()),
+        papers=[
+            (paper, titles.get(paper, ""), list(counts([row for row in rows if row.paper == paper]).values()))
+            for paper in papers
+        ],
+        choices=[
+            ("paper", papers),
+            ("verdict", [verdict for verdict, found in counts(rows).items() if found]),
+            ("type", sorted({row.type for row in rows if row.type})),
+        ],
+        figures={row.id: _drawing(row) for row in rows},
+        links={row.id: os.path.relpath(row.figure_file, folder) if row.figure_file else "" for row in rows},
+        colours=plots.COLOURS,
+        dark_colours=DARK_COLOURS,
+        style=loader.get_source(environment, "scorecard.css")[0] if loader else "",
+        script=loader.get_source(environment, "scorecard.js")[0] if loader else "",
+        version=__version__,
+        made=utc_now().isoformat(timespec="minutes"),
+    )
+
+
+def _drawing(row: Row) -> str:
+    """A row's figure as an element for the page, or nothing where there is none."""
+    if not row.figure_file:
+        return ""
+    try:
+        text = Path(row.figure_file).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    # Identifiers are the figure's own; the page needs no paper behind it.
+    return inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")

@@ -1,0 +1,196 @@
+"""What a study has to have worked out: runs of scenarios and calculations, each once, and kept in a folder.
+
+What is kept is named by all that it depends on, the code included, so that nothing old is taken for new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skybraid import _core
+from skybraid.campaign import simulation
+from skybraid.folder import write_whole
+from skybraid.provenance import replay_command
+from skybraid.studies import measure, observe, theory
+from skybraid.studies.measure import Kept, Recording
+
+if TYPE_CHECKING:
+    from skybraid.campaign import Report
+    from skybraid.scenario import Scenario
+
+SIMULATION, EMULATION = "simulation", "emulation"
+"""What makes a run."""
+
+_CALCULATION_S = 20.0
+"""What a calculation counts for in the time that is left, in s of simulated time."""
+
+_ABANDONED_S = 3600.0
+
+_CALCULATING = threading.Lock()
+"""One calculation at a time: they are Python, and a study's author need not think of threads."""
+
+
+@dataclass(slots=True)
+class Point:
+    """A run that is needed: a scenario and a seed.
+
+    Attributes:
+        key: names it.
+        scenario: what is flown.
+        seed: root of its random streams.
+        driver: `SIMULATION` or `EMULATION`.
+        recording: what is read from it.
+    """
+
+    key: str
+    scenario: Scenario
+    seed: int
+    driver: str = SIMULATION
+    recording: Recording = field(default_factory=Recording)
+
+    @property
+    def length_s(self) -> float:
+        """How long it is in its own time, in s."""
+        return self.scenario.duration_s
+
+    @property
+    def replay(self) -> str:
+        """The command that flies it again."""
+        return replay_command(self.scenario, [self.seed], "emulate" if self.driver == EMULATION else "run")
+
+    def make(self, report: Report) -> Kept:
+        """Flies it."""
+        if self.driver == EMULATION:
+            from skybraid.emulation import Options, flights
+
+            driver = flights(self.scenario, Options())
+        else:
+            driver = simulation(self.scenario)
+        run, emulation = driver.make(self.seed, self.recording.tables, report, None, None)
+        kept = self.recording.take(run) | {"recording": asdict(self.recording), "code": self._code()}
+        if emulation is not None:
+            kept["emulation"] = {name: emulation.get(name) for name in ("stacks", "doubtful")}
+        return kept
+
+    def accepts(self, kept: Kept) -> bool:
+        """Whether what was kept has all that is needed, read by the code that reads it now; takes its recording."""
+        was = kept["recording"]
+        recording = Recording(
+            tuple(was["checkpoints_s"]), was["receivers"], was["last"], tuple(was["times_s"]), tuple(was["observed"])
+        )
+        if not recording.covers(self.recording) or not self._code().items() <= kept["code"].items():
+            return False
+        self.recording = recording
+        return True
+
+    def _code(self) -> dict[str, str]:
+        names = {json.loads(spec)[0] for spec in self.recording.observed}
+        reads = {name: _digest_of(observe.observations()[name].read) for name in names}
+        return reads | {"": _digest(measure.__file__) + _digest(observe.__file__)}
+
+
+@dataclass(slots=True)
+class Calculation:
+    """A calculation that is needed, at all values of a sweep and for all seeds.
+
+    Attributes:
+        key: names it.
+        name: of the registered calculation.
+        xs: the sweep's values.
+        seeds: the seeds.
+        replay: the command that does it again.
+    """
+
+    key: str
+    name: str
+    xs: tuple[float, ...]
+    seeds: tuple[int, ...]
+    replay: str
+
+    @property
+    def length_s(self) -> float:
+        """What it counts for, in s of simulated time."""
+        return _CALCULATION_S
+
+    def make(self, report: Report) -> Kept:
+        """Does it."""
+        with _CALCULATING:
+            values = [[theory.compute(self.name, x, seed) for x in self.xs] for seed in self.seeds]
+        report(_CALCULATION_S)
+        return {"values": values, "wall_s": 0.0}
+
+    def accepts(self, kept: Kept) -> bool:
+        """Whether what was kept is one of these."""
+        return len(kept["values"]) == len(self.seeds)
+
+
+Job = Point | Calculation
+
+
+def point_keys(scenario: Scenario, seeds: tuple[int, ...], driver: str) -> dict[int, str]:
+    """Names of a scenario's runs by seed: the same for what gives the same numbers."""
+    of = [engine(), scenario.toml(), scenario.inputs(), driver]
+    base = hashlib.sha256(json.dumps(of).encode()).hexdigest()
+    return {seed: hashlib.sha256(f"{base} {seed}".encode()).hexdigest()[:24] for seed in seeds}
+
+
+def calculation_key(name: str, xs: tuple[float, ...], seeds: tuple[int, ...]) -> str:
+    """A name for a calculation: it depends on the module that it stands in."""
+    of = [engine(), name, _digest_of(theory.find(name)), xs, seeds]
+    return hashlib.sha256(json.dumps(of).encode()).hexdigest()[:24]
+
+
+@cache
+def engine() -> str:
+    """What simulates: the version, and the native module itself, which may be built anew without a new version."""
+    return f"{_core.__version__} {_digest(_core.__file__)}"
+
+
+@cache
+def _digest(file: str) -> str:
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:24]
+
+
+def _digest_of(function: Any) -> str:  # noqa: ANN401 any function
+    return _digest(inspect.getfile(function))
+
+
+def kept_of(folder: Path | None, job: Job) -> Kept | None:
+    """What the folder has kept of a job, with all that is needed of it, or None."""
+    if folder is None:
+        return None
+    try:
+        kept: Kept = json.loads(_file(folder, job).read_text(encoding="utf-8"))
+        return kept if job.accepts(kept) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def keep(folder: Path, job: Job, kept: Kept) -> None:
+    """Keeps what a job gave, whole or not at all.
+
+    Raises:
+        ResultError: it cannot be written.
+    """
+    write_whole(_file(folder, job), json.dumps(kept).encode())
+
+
+def clean(folder: Path) -> None:
+    """Takes away what processes that died left half written: nobody writes one file for an hour."""
+    for file in folder.glob(".*.partial"):
+        with suppress(OSError):
+            if time.time() - file.stat().st_mtime > _ABANDONED_S:
+                file.unlink()
+
+
+def _file(folder: Path, job: Job) -> Path:
+    return folder / f"{job.key}.json"
