@@ -45,8 +45,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skybraid.keys import Keys
 from skybraid.statistics import CONFIDENCE, clopper_pearson, mean_interval
-from skybraid.studies.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

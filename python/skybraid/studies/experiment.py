@@ -123,9 +123,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skybraid.errors import ScenarioError
+from skybraid.keys import Keys, seconds
 from skybraid.scenario import Scenario
 from skybraid.studies.claims import Claim
-from skybraid.studies.keys import Keys, seconds
 from skybraid.studies.observe import REQUIRED, observations
 from skybraid.studies.readings import Reading, present
 

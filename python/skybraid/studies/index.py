@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from skybraid.errors import ScenarioError
-from skybraid.studies.keys import Keys
+from skybraid.keys import Keys
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from skybraid.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from skybraid.studies.keys import Keys
+    from skybraid.keys import Keys
 
 _FOLDER = "{measurements}"
 
