@@ -1,0 +1,33 @@
+"""The report: one HTML file that needs nothing else, for a screen, a phone or paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skybraid.folder import write_whole
+from skybraid.report.single import longest_gaps, path_stories, single_html
+from skybraid.results import Results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["html", "longest_gaps", "path_stories", "write_report"]
+
+
+def write_report(source: Results | object, path: Path) -> Path:
+    """Writes the report of a result or of a campaign to `path`, replacing an earlier report there.
+
+    Raises:
+        ResultError: the file cannot be written.
+    """
+    write_whole(path, html(source).encode())
+    return path
+
+
+def html(source: Results | object) -> str:
+    """The report of a result or of a campaign as HTML."""
+    if isinstance(source, Results):
+        return single_html(source)
+    from skybraid.report.campaign import campaign_html
+
+    return campaign_html(source)
