@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from bokeh.embed import components
@@ -15,16 +15,14 @@ from bokeh.models import (
     DataRange1d,
     FixedTicker,
     HoverTool,
-    Legend,
-    LegendItem,
     PanTool,
     Range1d,
     ResetTool,
     SaveTool,
-    Span,
     VStrip,
     WheelZoomTool,
 )
+from bokeh.models.annotations import Legend, LegendItem, Span
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     import polars as pl
     from bokeh.model import Model
+    from bokeh.models.renderers import GlyphRenderer
 
 DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
 """The lines of `skybraid.plots` by their names in a browser."""
@@ -46,6 +45,9 @@ SHAPES = dict(
 
 DARK = dict(zip(COLOURS, DARK_COLOURS, strict=True)) | {INK: "#e6e9ee", SECOND_INK: "#a7b0bd"}
 """What stands for each colour on a dark page."""
+
+_SWATCH, _NARROW = 5, 46
+"""Letters that a legend's sample takes, and that a phone shows in a line."""
 
 BAND = 0.3
 """Opacity of the band between the least and the greatest value."""
@@ -83,7 +85,7 @@ class Clock:
     """
 
     def __init__(self, length_s: float) -> None:
-        self.range = Range1d(0, length_s or 1.0, bounds=(0, length_s or 1.0), min_interval=0.05)
+        self.range = Range1d(start=0, end=length_s or 1.0, bounds=(0, length_s or 1.0), min_interval=0.05)
         self.pointer = Span(dimension="height", line_color=SECOND_INK, line_width=1, line_dash="dotted")
 
 
@@ -93,7 +95,7 @@ def chart(
     x_label: str = "time, s",
     clock: Clock | None = None,
     height: int = 190,
-    **options: Any,
+    **options: object,
 ) -> figure:
     """An empty chart with its tools: drag to zoom, wheel with Ctrl, pan, back, save.
 
@@ -104,14 +106,14 @@ def chart(
         height: in pixels.
         options: of Bokeh's `figure`.
     """
-    dimensions = "both" if clock is None else "width"
+    dimensions: Literal["both", "width"] = "both" if clock is None else "width"
     zoom, wheel = BoxZoomTool(dimensions=dimensions), WheelZoomTool(dimensions=dimensions, modifiers={"ctrl": True})
     pan = PanTool(dimensions=dimensions)
     tools = [zoom, pan, wheel, ResetTool(), SaveTool()]
     if clock is not None:
         tools.append(CrosshairTool(overlay=clock.pointer, dimensions="height", visible=False))
         options |= {"x_range": clock.range}
-    drawn = figure(
+    drawn: figure = figure(
         height=height,
         sizing_mode="stretch_width",
         tools=tools,
@@ -123,6 +125,8 @@ def chart(
         border_fill_color=None,
         outline_line_color=None,
         min_border=4,
+        min_border_left=62,
+        min_border_right=16,
         **options,
     )
     drawn.toolbar.logo = None
@@ -144,7 +148,13 @@ def from_zero(drawn: figure) -> None:
     drawn.y_range = DataRange1d(start=0, only_visible=True, range_padding=0.1)
 
 
-def hover(drawn: figure, renderers: Sequence[Any], tooltips: Sequence[tuple[str, str]], *, mode: str = "vline") -> None:
+def hover(
+    drawn: figure,
+    renderers: Sequence[Any],
+    tooltips: Sequence[tuple[str, str]],
+    *,
+    mode: Literal["mouse", "vline"] = "vline",
+) -> None:
     """Tells values under the pointer; by default those at its time."""
     tool = HoverTool(renderers=list(renderers), tooltips=list(tooltips), mode=mode, line_policy="nearest")
     drawn.add_tools(tool)
@@ -152,9 +162,12 @@ def hover(drawn: figure, renderers: Sequence[Any], tooltips: Sequence[tuple[str,
 
 def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, columns: int = 4) -> None:
     """A legend above the chart, whose entries hide and show what they name when they are clicked."""
-    items = [LegendItem(label=label, renderers=list(renderers)) for label, renderers in entries]
+    named = list(entries)
+    items = [LegendItem(label=label, renderers=list(renderers)) for label, renderers in named]
     if not items:
         return
+    if sum(len(label) + _SWATCH for label, _ in named[:columns]) > _NARROW:
+        columns = min(columns, 2)
     box = Legend(
         items=items,
         ncols=min(columns, len(items)),
@@ -174,7 +187,7 @@ def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
     drawn.add_layout(box, "above")
 
 
-def shade(drawn: figure, spans: Sequence[tuple[float, float]], colour: str) -> Any:
+def shade(drawn: figure, spans: Sequence[tuple[float, float]], colour: str) -> GlyphRenderer[Any]:
     """Shades spans of time; each stays visible where it is narrower than a pixel."""
     source = ColumnDataSource({"x0": [begin for begin, _ in spans], "x1": [end for _, end in spans]})
     glyph = VStrip(x0="x0", x1="x1", fill_color=colour, fill_alpha=0.3, line_color=colour, line_alpha=0.3)

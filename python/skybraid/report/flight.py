@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from bokeh.models import ColumnDataSource, Span
+from bokeh.models import ColumnDataSource
+from bokeh.models.annotations import Span
 
 from skybraid.errors import MissingTableError
 from skybraid.plots.result import not_arrived, wanted
@@ -43,6 +44,8 @@ from skybraid.requirements import milliseconds, percent
 from skybraid.statistics import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bokeh.plotting import figure
 
     from skybraid.results import Results
@@ -99,7 +102,7 @@ def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     )
     carried, waited = pl.collect_all([brought, late], engine="streaming")
     every = pl.DataFrame({"bin": pl.int_range(0, -(-int(duration_s(results) * 1e9) // width_ns), eager=True)})
-    drawings = []
+    drawings: list[Drawing] = []
     for name in names:
         one = carried.filter(pl.col("flow") == name)
         shown = charts.add(f"share-{len(drawings)}", _shares(results, clock, one, every, width_ns))
@@ -165,7 +168,8 @@ def _goodput(
     rates = carried.group_by("flow", "bin").agg((pl.col("bytes").sum() * 8 / (width_ns * 1e-9) / 1e6).alias("rate"))
     # What is left of the last bin is too short for a rate.
     whole = every.filter((pl.col("bin") + 1) * width_ns <= round(duration_s(results) * 1e9))
-    entries, lines = [], []
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
     for index, name in enumerate(names):
         series = whole.join(rates.filter(pl.col("flow") == name), on="bin", how="left").select(
             (pl.col("bin") * width_ns * 1e-9).alias("time_s"), pl.col("rate").fill_null(0.0)
@@ -192,7 +196,8 @@ def _goodput(
 def _lateness(results: Results, clock: Clock, names: list[str], waited: pl.DataFrame, width_ns: int) -> figure:
     drawn = chart(y_label="one-way delay, ms", clock=clock, y_axis_type="log", height=220)
     drawn.yaxis.formatter = plain("tick")
-    entries, lines = [], []
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
     for index, name in enumerate(names):
         one = waited.filter(pl.col("flow") == name).sort("bin")
         one = one.select((pl.col("bin") * width_ns * 1e-9).alias("time_s"), "^delay_.*$", "open")
@@ -238,17 +243,17 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
         for key in each
     }
     dark = {key: (outages(rows), halts(rows)) for key, rows in of_one.items()}
-    drawings = []
+    drawings: list[Drawing] = []
+    caption = (
+        f"Capacity and the load that it carried. {_ENVELOPE} Shaded: down, or no service (up, but a handover, "
+        "a reconfiguration or a gap of the trace stopped it; those that fall between two samples, which are "
+        f"{milliseconds(step_s * 1000)} apart, are not seen). So it is for each direction of each path."
+    )
     for number, path in enumerate(results.paths):
         for direction in DIRECTIONS:
             drawn = _rates(clock, data[path, direction], path_colour(number), direction, dark[path, direction])
-            caption = (
-                f"Capacity and the load that it carried. {_ENVELOPE} Shaded: down, or no service (up, but a handover, "
-                "a reconfiguration or a gap of the trace stopped it; those that fall between two samples, which are "
-                f"{milliseconds(step_s * 1000)} apart, are not seen)."
-            )
             shown = charts.add(f"rate-{number}-{direction}", drawn)
-            drawings.append(Drawing(f"{path} {direction}", caption, shown))
+            drawings.append(Drawing(f"{path} {direction}", "" if drawings else caption, shown))
     for metric, title, label, unit, words in (
         ("delay", "Delay of the links", "delay, ms", "ms", "One-way delay of each link, without its queue."),
         ("queue", "Queues", "queue, kB", "kB", "What waits in the queue of each link."),
@@ -256,7 +261,8 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     ):
         drawn = chart(y_label=label, clock=clock)
         from_zero(drawn)
-        entries, lines = [], []
+        entries: list[tuple[str, list[Any]]] = []
+        lines: list[Any] = []
         for number, path in enumerate(results.paths):
             for direction, dash in zip(DIRECTIONS, ("solid", "dashed"), strict=True):
                 parts = band(drawn, data[path, direction], metric, path_colour(number), dash=dash)
@@ -272,7 +278,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     return drawings
 
 
-def _range_of(sources: Any, name: str) -> str:
+def _range_of(sources: Iterable[ColumnDataSource], name: str) -> str:
     """The least and greatest value for the pointer, where every series has them."""
     whole = all(f"{name}_low" in one.data for one in sources)
     return f", @{name}_low{{0.[00]}} to @{name}_high{{0.[00]}}" if whole else ""
@@ -311,9 +317,10 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     each = subflows.select(keys).unique().sort(keys).collect(engine="streaming").rows()
     columns = min(_MOST // 2, max(_FEWEST, _POINTS // (len(each) or 1)))
     every = envelope(subflows, values, by=keys, columns=columns)
-    drawings = []
+    drawings: list[Drawing] = []
     for flow, side in dict.fromkeys((flow, side) for flow, side, _, _ in each):
         own = [(path, subflow) for one, other, path, subflow in each if (one, other) == (flow, side)]
+        own.sort(key=lambda key: results.paths.index(key[0]) if key[0] in results.paths else len(results.paths))
         rows = every.filter((pl.col("flow") == flow) & (pl.col("side") == side))
         data = {key: source(rows.filter(pl.col("path") == key[0], pl.col("subflow") == key[1])[:, 4:]) for key in own}
         for metric, title, label, unit in (
@@ -322,7 +329,8 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
         ):
             drawn = chart(y_label=label, clock=clock)
             from_zero(drawn)
-            entries, lines = [], []
+            entries: list[tuple[str, list[Any]]] = []
+            lines: list[Any] = []
             for key, told in data.items():
                 path, subflow = key
                 siblings = [number for one, number in own if one == path]
@@ -359,7 +367,8 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
     )
     drawn.xaxis.formatter = plain("tick")
     nines(drawn, [10.0**power for power in range(int(np.log10(lowest)), 1)])
-    entries, lines = [], []
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
     places = list(results.flows)
     for name, (delays_ms, missing) in told.items():
         index = places.index(name)
@@ -398,7 +407,8 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
     if len(results.seeds) < 2 or not results.flows:
         return None
     drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280)
-    entries, dots = [], []
+    entries: list[tuple[str, list[Any]]] = []
+    dots: list[Any] = []
     for index, (key, rows) in enumerate(Runs.of(results).frame.group_by("flow", maintain_order=True)):
         data = ColumnDataSource(
             {

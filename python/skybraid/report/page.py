@@ -7,7 +7,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import matplotlib as mpl
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -56,7 +56,7 @@ class Table:
     replay: bool
 
 
-def page(template: str, charts: Charts, **context: Any) -> str:
+def page(template: str, charts: Charts, **context: object) -> str:
     """Fills in a template; the page holds all that it needs.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,7 +14,7 @@ from skybraid.provenance import seeds_text
 from skybraid.report import flight
 from skybraid.report.charts import Charts
 from skybraid.report.page import Cell, Table, inline_svg, page
-from skybraid.requirements import count, headline, milliseconds, percent, rate, span
+from skybraid.requirements import count, headline, percent, span
 from skybraid.summary import PERCENTILES
 
 if TYPE_CHECKING:
