@@ -15,6 +15,7 @@ in a single call.
 from skybraid._core import Link, __version__, causes, read_trace, registry
 from skybraid.algorithms import Wait, congestion_control, scheduler
 from skybraid.campaign import run
+from skybraid.campaigns import Campaign, open_, sweep
 from skybraid.emulation import emulate
 from skybraid.errors import EmulationError, Interrupted, MissingTableError, ResultError, ScenarioError, SkybraidError
 from skybraid.requirements import Requirement
@@ -22,7 +23,10 @@ from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import Verdict
 
+open = open_  # noqa: A001 read as skybraid.open
+
 __all__ = [
+    "Campaign",
     "EmulationError",
     "Interrupted",
     "Link",
@@ -39,8 +43,10 @@ __all__ = [
     "causes",
     "congestion_control",
     "emulate",
+    "open",
     "read_trace",
     "registry",
     "run",
     "scheduler",
+    "sweep",
 ]

@@ -43,7 +43,7 @@ from skybraid.options import (
     progress,
     tell,
 )
-from skybraid.provenance import seeds_text
+from skybraid.provenance import seeds_from, seeds_text
 from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import Verdict
@@ -112,7 +112,7 @@ def run(
     if summary and tables:
         raise ScenarioError("--summary, --tables: found both, expected one of them")
     chosen = Scenario.load(scenario, [assignment(text) for text in set_ or []])
-    numbers = None if seeds is None else _seed_range(seeds)
+    numbers = None if seeds is None else seeds_from(seeds)
     label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
     kept = [] if summary else listed(tables)
     if decisions:
@@ -173,7 +173,7 @@ def compare(
             schedulers=listed(schedulers),
             congestion=listed(congestion),
             seed=seed,
-            seeds=None if seeds is None else _seed_range(seeds),
+            seeds=None if seeds is None else seeds_from(seeds),
             progress=told,
         )
     if out is not None:
@@ -416,17 +416,6 @@ def _blaming(plugins: list[Path] | None) -> Iterator[None]:
 def _refuse(words: str) -> NoReturn:
     typer.echo(f"error: {words}", err=True)
     sys.exit(BAD_INPUT)
-
-
-def _seed_range(text: str) -> list[int]:
-    first, dots, last = text.partition("..")
-    try:
-        numbers = list(range(int(first), int(last) + 1)) if dots else [int(number) for number in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or numbers[0] < 0:
-        raise ScenarioError(f"--seeds: found {text}, expected a range such as 1..100 or a list such as 3,5,8")
-    return numbers
 
 
 def _entry(entry: dict[str, Any], *, whole: bool) -> str:

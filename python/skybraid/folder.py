@@ -5,7 +5,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,10 +23,19 @@ _PARTIAL = ".partial"
 
 def default_folder(scenario_name: str, seeds: str) -> Path:
     """A folder below `runs` that does not exist yet, named after the scenario and its seeds."""
-    slug = re.sub(r"[^a-z0-9]+", "-", f"{scenario_name} {seeds}".lower()).strip("-")[:_LONGEST_NAME]
+    return _first_that(f"{scenario_name} {seeds}", lambda folder: not folder.exists())
+
+
+def campaign_folder(scenario_name: str, fits: Callable[[str], bool]) -> Path:
+    """A folder below `runs` for a campaign: the first that does not exist or that `fits` says is the campaign's own."""
+    return _first_that(f"{scenario_name} sweep", lambda folder: not folder.exists() or fits(str(folder)))
+
+
+def _first_that(name: str, suits: Callable[[Path], bool]) -> Path:
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_NAME]
     first = RUNS / slug
     folder, number = first, 1
-    while folder.exists():
+    while not suits(folder):
         number += 1
         folder = first.with_name(f"{first.name}-{number}")
     return folder

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skybraid import _core, algorithms
+from skybraid.errors import ScenarioError
 from skybraid.scenario import Scenario
 
 PACKAGES = ("jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
@@ -78,6 +79,22 @@ def seeds_text(seeds: Sequence[int]) -> str:
     if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
         return f"{seeds[0]}..{seeds[-1]}"
     return ",".join(str(seed) for seed in seeds)
+
+
+def seeds_from(text: str, where: str = "--seeds") -> list[int]:
+    """Seeds as the command line takes them: "1..100", "3,5,8" or "7".
+
+    Raises:
+        ScenarioError: it is none of these; `where` stands before what is wrong.
+    """
+    first, dots, last = text.partition("..")
+    try:
+        numbers = list(range(int(first), int(last) + 1)) if dots else [int(number) for number in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 0:
+        raise ScenarioError(f"{where}: found {text}, expected a range such as 1..100 or a list such as 3,5,8")
+    return numbers
 
 
 def package_version(name: str) -> str | None:

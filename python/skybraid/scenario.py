@@ -44,13 +44,7 @@ class Scenario:
         Raises:
             ScenarioError: the file cannot be read, is not UTF-8, or is not a correct scenario.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ScenarioError(f"{path}: cannot read the scenario: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise ScenarioError(f"{path}: byte {error.start} is not UTF-8; expected a TOML text") from error
-        return cls(text, os.fspath(path), overrides)
+        return cls(read_text(path), os.fspath(path), overrides)
 
     @classmethod
     def build(cls, tables: Mapping[str, Any], file: str = "scenario.toml") -> Self:
@@ -151,6 +145,20 @@ class Scenario:
         return f"Scenario({self.name!r}, file={self.file!r}, seed={self.seed})"
 
 
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a scenario's file.
+
+    Raises:
+        ScenarioError: the file cannot be read or is not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot read the scenario: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: byte {error.start} is not UTF-8; expected a TOML text") from error
+
+
 def toml_value(value: object) -> str:
     """A value as it stands behind `key =` in TOML, on one line.
 
@@ -159,7 +167,7 @@ def toml_value(value: object) -> str:
     """
     match value:
         case Mapping():
-            inside = ", ".join(f"{_key(str(key))} = {toml_value(item)}" for key, item in value.items())
+            inside = ", ".join(f"{toml_key(str(key))} = {toml_value(item)}" for key, item in value.items())
             return f"{{ {inside} }}"
         case list() | tuple():
             return f"[{', '.join(toml_value(item) for item in value)}]"
@@ -170,5 +178,6 @@ def toml_value(value: object) -> str:
                 raise ScenarioError(f"{value!r}: {error}") from error
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """A name as it stands among the dots of a TOML key, in quotes where it must."""
     return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")

@@ -40,8 +40,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skybraid.keys import Keys
 from skybraid.statistics import mean_interval
-from skybraid.studies.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

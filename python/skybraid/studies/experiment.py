@@ -99,9 +99,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skybraid.errors import ScenarioError
+from skybraid.keys import Keys, seconds
 from skybraid.scenario import Scenario
 from skybraid.studies.claims import Claim
-from skybraid.studies.keys import Keys, seconds
 
 if TYPE_CHECKING:
     import os

@@ -1,0 +1,212 @@
+"""What a run leaves in the tables of a campaign: plain values, which also travel between machines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from skybraid import _core, algorithms
+from skybraid.summary import PERCENTILES, TOTALS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import polars as pl
+
+    from skybraid._core import FlowStats, Run
+    from skybraid.campaigns.axes import Label, Point
+    from skybraid.scenario import Scenario
+
+RUNS, FLOWS, REQUIREMENTS = "runs", "flows", "requirements"
+
+DONE, FAILED = "done", "failed"
+"""How a run ends."""
+
+Row = tuple[Any, ...]
+
+DELAYS = tuple(f"delay_{name}_ms" for name in PERCENTILES)
+
+CAUSES = tuple(cause for cause in _core.causes() if cause != "delivered")
+
+_SECONDS = frozenset(name for name in TOTALS if name.endswith("_s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run that has ended, well or not.
+
+    Attributes:
+        point: position of its point.
+        seed: root of its random streams.
+        error: what went wrong; None for a run that is done.
+        wall_s: how long it took, in s.
+        simulated_s: simulated time in s.
+        flows: its rows of `flows`, without what names the run.
+        requirements: its rows of `requirements`, without what names the run.
+    """
+
+    point: int
+    seed: int
+    error: str | None
+    wall_s: float
+    simulated_s: float
+    flows: tuple[Row, ...] = ()
+    requirements: tuple[Row, ...] = ()
+
+
+def digest_of(scenario: Scenario) -> str:
+    """A name for what a point flies: its effective text, the files that it reads, algorithms of one's own, version."""
+    files = [digest for _, digest in scenario.inputs()]
+    plugins = sorted(digest for _, digest in algorithms.inputs(scenario))
+    of = [_core.__version__, scenario.toml(), files, plugins]
+    return hashlib.sha256(json.dumps(of).encode()).hexdigest()[:32]
+
+
+def key_of(digest: str, seed: int) -> str:
+    """A run's key: equal keys, equal numbers."""
+    return hashlib.sha256(f"{digest} {seed}".encode()).hexdigest()[:24]
+
+
+def deadlines_of(scenario: Scenario) -> dict[str, float]:
+    """The shortest deadline that each flow's requirements of a share name, in ms."""
+    found: dict[str, float] = {}
+    for requirement in scenario.requirements:
+        flow, deadline_ms = requirement["flow"], requirement["deadline_ms"]
+        if requirement["metric"] == "share" and deadline_ms is not None:
+            found[flow] = min(deadline_ms, found.get(flow, deadline_ms))
+    return found
+
+
+def outcome_of(
+    run: Run, point: int, wall_s: float, deadlines_ms: Mapping[str, float], requirements: Sequence[Mapping[str, Any]]
+) -> Outcome:
+    """The rows of a run that is done."""
+    stats = {one.flow: one for one in run.group_stats()}
+    return Outcome(
+        point,
+        run.seed,
+        None,
+        wall_s,
+        run.simulated_s,
+        tuple(_flow(one, deadlines_ms.get(name)) for name, one in stats.items()),
+        tuple(_requirement(it, stats[it["flow"]]) for it in requirements if it["flow"] in stats),
+    )
+
+
+def _flow(stats: FlowStats, deadline_ms: float | None) -> Row:
+    met, trials = stats.met(deadline_ms)
+    lost = stats.lost_by_cause
+    return (
+        stats.flow,
+        deadline_ms,
+        met,
+        trials,
+        met / trials if trials else None,
+        stats.goodput_bps,
+        *(_finite(stats.delay_quantile(q)) for q in PERCENTILES.values()),
+        *(getattr(stats, name) for name in TOTALS),
+        *(lost.get(cause, 0) for cause in CAUSES),
+        stats.share,
+    )
+
+
+def _requirement(requirement: Mapping[str, Any], stats: FlowStats) -> Row:
+    """A requirement of a single run: its estimate, and of a share the messages that met it."""
+    metric, target, deadline_ms = requirement["metric"], requirement["target"], requirement["deadline_ms"]
+    met: int | None = None
+    match metric:
+        case "share":
+            met, trials = stats.met(deadline_ms)
+            estimate = met / trials if trials else None
+        case "percentile":
+            trials = stats.delivered
+            estimate = _finite(stats.delay_quantile(target)) if trials else None
+        case _:
+            trials, estimate = 1, stats.goodput_bps
+    return (requirement["flow"], metric, deadline_ms, target, estimate, met, trials)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def schemas(columns: Sequence[str], labels: Sequence[Label], paths: Sequence[str]) -> dict[str, dict[str, pl.DataType]]:
+    """The columns of the tables with their types.
+
+    Args:
+        columns: of the axes.
+        labels: one value of each of these columns, for its type.
+        paths: names of the paths.
+    """
+    import polars as pl
+
+    types = {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64(), str: pl.String()}
+    axes: dict[str, pl.DataType] = {column: types[type(label)] for column, label in zip(columns, labels, strict=True)}
+    text, count, real, seed = pl.String(), pl.UInt64(), pl.Float64(), pl.UInt64()
+    named: dict[str, pl.DataType] = {"key": text, "point": pl.UInt32(), **axes, "seed": seed}
+    return {
+        RUNS: named | {"status": text, "error": text, "wall_s": real, "simulated_s": real, "replay": text},
+        FLOWS: named
+        | {"flow": text, "deadline_ms": real, "met": count, "trials": count, "within_deadline": real}
+        | {"goodput_bps": real}
+        | dict.fromkeys(DELAYS, real)
+        | {name: real if name in _SECONDS else count for name in TOTALS}
+        | {f"lost_{cause}": count for cause in CAUSES}
+        | {f"share_{path}": real for path in paths},
+        REQUIREMENTS: named
+        | {"flow": text, "metric": text, "deadline_ms": real, "target": real, "estimate": real}
+        | {"met": count, "trials": count},
+    }
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Rows of finished runs, until they become a part of the tables.
+
+    Attributes:
+        schemas: the tables' columns.
+        paths: names of the paths, in the order of their columns.
+        runs: how many runs it holds.
+    """
+
+    schemas: Mapping[str, Mapping[str, pl.DataType]]
+    paths: Sequence[str]
+    _rows: dict[str, list[Row]] = field(default_factory=lambda: {RUNS: [], FLOWS: [], REQUIREMENTS: []})
+
+    @property
+    def runs(self) -> int:
+        """How many runs it holds."""
+        return len(self._rows[RUNS])
+
+    @property
+    def rows(self) -> int:
+        """How many rows it holds, of all tables."""
+        return sum(len(rows) for rows in self._rows.values())
+
+    def add(self, outcome: Outcome, key: str, point: Point, replay: str) -> None:
+        """Takes a run's rows in."""
+        named = (key, outcome.point, *point.labels, outcome.seed)
+        status = DONE if outcome.error is None else FAILED
+        self._rows[RUNS].append((*named, status, outcome.error, outcome.wall_s, outcome.simulated_s, replay))
+        for *values, share in outcome.flows:
+            self._rows[FLOWS].append((*named, *values, *(share.get(path) for path in self.paths)))
+        for row in outcome.requirements:
+            self._rows[REQUIREMENTS].append((*named, *row))
+
+    def take(self) -> dict[str, pl.DataFrame]:
+        """The rows as frames, of which the buffer is then empty."""
+        import polars as pl
+
+        frames = {}
+        for table, rows in self._rows.items():
+            columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.schemas[table])
+            series = [
+                pl.Series(name, list(column), dtype=kind)
+                for (name, kind), column in zip(self.schemas[table].items(), columns, strict=True)
+            ]
+            frames[table] = pl.DataFrame(series)
+        self._rows = {table: [] for table in self._rows}
+        return frames
