@@ -113,22 +113,22 @@ def chart(
     if clock is not None:
         tools.append(CrosshairTool(overlay=clock.pointer, dimensions="height", visible=False))
         options |= {"x_range": clock.range}
-    drawn: figure = figure(
-        height=height,
-        sizing_mode="stretch_width",
-        tools=tools,
-        active_drag=zoom,
-        active_scroll=wheel,
-        x_axis_label=x_label,
-        y_axis_label=y_label,
-        background_fill_color=None,
-        border_fill_color=None,
-        outline_line_color=None,
-        min_border=4,
-        min_border_left=62,
-        min_border_right=16,
-        **options,
-    )
+    settings: dict[str, Any] = {
+        "height": height,
+        "sizing_mode": "stretch_width",
+        "tools": tools,
+        "active_drag": zoom,
+        "active_scroll": wheel,
+        "x_axis_label": x_label,
+        "y_axis_label": y_label,
+        "background_fill_color": None,
+        "border_fill_color": None,
+        "outline_line_color": None,
+        "min_border": 4,
+        "min_border_left": 62,
+        "min_border_right": 16,
+    }
+    drawn = figure(**settings | options)
     drawn.toolbar.logo = None
     drawn.toolbar.autohide = True
     drawn.axis.axis_line_color = drawn.axis.major_tick_line_color = INK
@@ -168,23 +168,23 @@ def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
         return
     if sum(len(label) + _SWATCH for label, _ in named[:columns]) > _NARROW:
         columns = min(columns, 2)
-    box = Legend(
-        items=items,
-        ncols=min(columns, len(items)),
-        orientation="horizontal",
-        click_policy="hide",
-        background_fill_color=None,
-        border_line_color=None,
-        label_text_color=INK,
-        label_text_font="system-ui, sans-serif",
-        label_text_font_size="11px",
-        padding=0,
-        margin=2,
-        spacing=8,
-        glyph_width=16,
-        glyph_height=14,
-    )
-    drawn.add_layout(box, "above")
+    look: dict[str, Any] = {
+        "items": items,
+        "ncols": min(columns, len(items)),
+        "orientation": "horizontal",
+        "click_policy": "hide",
+        "background_fill_color": None,
+        "border_line_color": None,
+        "label_text_color": INK,
+        "label_text_font": "system-ui, sans-serif",
+        "label_text_font_size": "11px",
+        "padding": 0,
+        "margin": 2,
+        "spacing": 8,
+        "glyph_width": 16,
+        "glyph_height": 14,
+    }
+    drawn.add_layout(Legend(**look), "above")
 
 
 def shade(drawn: figure, spans: Sequence[tuple[float, float]], colour: str) -> GlyphRenderer[Any]:

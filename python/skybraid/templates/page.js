@@ -112,14 +112,26 @@
     }
   }
 
-  function views() {
-    const found = [];
-    const walk = (view) => {
-      if (typeof view.export === "function" && view.model?.type === "Figure") found.push(view);
-      else for (const child of view.child_views ?? []) walk(child);
-    };
-    for (const view of Object.values(Bokeh.index.roots ? Object.fromEntries([...Bokeh.index.roots].map((root, index) => [index, root])) : Bokeh.index)) walk(view);
-    return found;
+  const views = () => [...(Bokeh.index.roots ?? Object.values(Bokeh.index))];
+
+  // A chart as a picture in the colours of paper, with the samples of its legend, which the export leaves out.
+  function picture(view) {
+    const parts = [...view.renderer_views.values()];
+    for (const part of parts) part.set_visuals?.();
+    const layer = view.export("png", true);
+    const corner = view.el.getBoundingClientRect();
+    const scale = layer.canvas.width / view.bbox.width;
+    const ink = layer.canvas.getContext("2d");
+    ink.resetTransform();
+    for (const legend of parts.filter((part) => part.entries && part._paint_glyphs)) {
+      legend._paint_glyphs();
+      for (const { glyph } of legend.entries) {
+        const at = glyph.canvas.getBoundingClientRect();
+        const place = [at.left - corner.left, at.top - corner.top, at.width, at.height].map((side) => side * scale);
+        if (at.width) ink.drawImage(glyph.canvas, ...place);
+      }
+    }
+    return layer.canvas.toDataURL();
   }
 
   // Paper has no pixels: each chart goes there as a picture that takes the width of the page.
@@ -131,12 +143,10 @@
     paint(false);
     for (const view of views()) {
       const chart = view.el.closest(".chart");
-      if (!chart || chart.hidden || !chart.clientWidth) continue;
-      view.actual_paint?.();
-      const picture = chart.querySelector(":scope > img") ?? chart.appendChild(new Image());
-      const canvas = view.export("png", true).canvas;
-      picture.src = canvas.toDataURL();
-      picture.alt = "";
+      if (!chart?.clientWidth) continue;
+      const image = chart.querySelector(":scope > img") ?? chart.appendChild(new Image());
+      image.src = picture(view);
+      image.alt = "";
       chart.classList.add("printed");
     }
   }
