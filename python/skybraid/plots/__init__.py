@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from skybraid.campaigns import Campaign
+
 __all__ = [
     "COLOURS",
     "DARK_COLOURS",
@@ -96,7 +98,7 @@ KINDS = {
 
 
 def draw(
-    source: Results | Runs | object,
+    source: Results | Campaign | Runs,
     kind: str,
     *,
     flow: str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +12,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
+from skybraid.campaigns.dataset import Campaign
 from skybraid.errors import ResultError
 from skybraid.plots.style import ALGORITHMS, INK, STYLE, WIDTH_IN, Look, legend, looks, path_colour
 from skybraid.results import Results
@@ -80,13 +81,12 @@ class Runs:
             return source
         if isinstance(source, Results):
             return cls(source.name, (), _seeds(source))
-        if not hasattr(source, "scan"):
+        if not isinstance(source, Campaign):
             raise ResultError(f"found a {type(source).__name__}, expected Results or a Campaign")
-        campaign: Any = source
-        axes = tuple(str(axis) for axis in campaign.axes)
-        # A value of an axis may be a table; its text tells it apart as well.
-        texts = [pl.col(axis).cast(pl.String) for axis in axes]
-        return cls(str(campaign.name), axes, campaign.scan("flows").with_columns(texts).sort("point", "seed").collect())
+        # Keys that go in step make one axis, which goes by the first of them.
+        axes = tuple(axis.keys[0] for axis in source.axes)
+        texts = [pl.col(column).cast(pl.String) for column in source.columns]
+        return cls(source.name, axes, source.scan("flows").with_columns(texts).sort("point", "seed").collect())
 
     @property
     def flows(self) -> list[str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skybraid.folder import write_whole
+from skybraid.report.campaign import campaign_html
 from skybraid.report.single import longest_gaps, path_stories, single_html
 from skybraid.results import Results
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from skybraid.campaigns import Campaign
+
 __all__ = ["html", "longest_gaps", "path_stories", "write_report"]
 
 
-def write_report(source: Results | object, path: Path) -> Path:
+def write_report(source: Results | Campaign, path: Path) -> Path:
     """Writes the report of a result or of a campaign to `path`, replacing an earlier report there.
 
     Raises:
@@ -24,10 +27,6 @@ def write_report(source: Results | object, path: Path) -> Path:
     return path
 
 
-def html(source: Results | object) -> str:
+def html(source: Results | Campaign) -> str:
     """The report of a result or of a campaign as HTML."""
-    if isinstance(source, Results):
-        return single_html(source)
-    from skybraid.report.campaign import campaign_html
-
-    return campaign_html(source)
+    return single_html(source) if isinstance(source, Results) else campaign_html(source)

@@ -80,7 +80,7 @@
     const choices = [...document.querySelectorAll(`[data-choice="${select.dataset.shows}"]`)];
     const show = () => choices.forEach((choice, index) => { choice.hidden = index !== select.selectedIndex; });
     select.addEventListener("change", show);
-    window.addEventListener("load", () => setTimeout(show, 300));
+    show();
   }
 
   if (typeof Bokeh === "undefined") return;
