@@ -10,8 +10,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from skybraid import __version__, plots
 from skybraid.folder import write_whole
+from skybraid.plots.style import DARK_COLOURS
 from skybraid.provenance import utc_now
-from skybraid.report import DARK_COLOURS, inlined
+from skybraid.report.page import inlined
 from skybraid.studies.claims import Holds
 from skybraid.studies.experiment import NEEDS
 from skybraid.studies.scorecard import number

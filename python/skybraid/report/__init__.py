@@ -1,0 +1,32 @@
+"""The report: one HTML file that needs nothing else, for a screen, a phone or paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skybraid.folder import write_whole
+from skybraid.report.campaign import campaign_html
+from skybraid.report.single import longest_gaps, path_stories, single_html
+from skybraid.results import Results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skybraid.campaigns import Campaign
+
+__all__ = ["html", "longest_gaps", "path_stories", "write_report"]
+
+
+def write_report(source: Results | Campaign, path: Path) -> Path:
+    """Writes the report of a result or of a campaign to `path`, replacing an earlier report there.
+
+    Raises:
+        ResultError: the file cannot be written.
+    """
+    write_whole(path, html(source).encode())
+    return path
+
+
+def html(source: Results | Campaign) -> str:
+    """The report of a result or of a campaign as HTML."""
+    return single_html(source) if isinstance(source, Results) else campaign_html(source)

@@ -1,0 +1,278 @@
+"""The charts of a campaign: its points beside one another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from bokeh.core.property.vectorization import Field
+from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, LinearColorMapper
+from bokeh.models.annotations import ColorBar, Span, Whisker
+from bokeh.palettes import Cividis256
+
+from skybraid.errors import ResultError
+from skybraid.plots.runs import Choice, Metric, Runs, heat_axes, heat_values, metric, short
+from skybraid.plots.style import COLOURS, INK, SECOND_INK, Look, looks
+from skybraid.report.charts import SHAPES, Charts, chart, hover, legend, plain
+from skybraid.report.flight import Drawing
+from skybraid.requirements import percent
+from skybraid.statistics import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bokeh.plotting import figure
+
+    from skybraid.report.points import Judged, Wanted
+
+MOST_INTERVALS = 60
+"""Of more points than these the best are drawn with their intervals."""
+
+MOST_FLOWS = 6
+"""Of more flows than these the first are drawn."""
+
+_HEAT = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms")
+_MOST_CELLS = 2500
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A chart that is one of several to choose from: its name in the choice, and the chart."""
+
+    name: str
+    drawing: Drawing
+
+
+def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
+    """A heat map of each flow and metric over the two axes with the most values."""
+    try:
+        across, up = heat_axes(runs, Choice())
+    except ResultError:
+        return []
+    columns, lines = runs.values(across), runs.values(up)
+    if len(columns) * len(lines) > _MOST_CELLS or min(len(columns), len(lines)) < 2:
+        return []
+    names = short(runs.axes)
+    pooled = [names[axis] for axis in runs.axes if axis not in (across, up)]
+    found: list[Option] = []
+    for flow in runs.flows[:MOST_FLOWS]:
+        rows = runs.of_flow(flow)
+        for column in _HEAT:
+            if not rows[column].count():
+                continue
+            told = metric(column)
+            values = heat_values(rows, across, up, told)
+            drawn = _heat_map(values, columns, lines, (names[across], names[up]), told)
+            caption = f"{flow}: {told.label}, the median over the runs of each cell"
+            caption += f"; {', '.join(pooled)} pooled." if pooled else "."
+            shown = charts.add(f"heat-{len(found)}", drawn)
+            found.append(Option(f"{flow}: {told.label}", Drawing(f"{flow}: {told.label}", caption, shown)))
+    return found
+
+
+def _heat_map(
+    values: dict[tuple[str, str], float], columns: list[str], lines: list[str], names: tuple[str, str], told: Metric
+) -> figure:
+    drawn = chart(
+        x_label=names[0],
+        y_label=names[1],
+        height=140 + 26 * len(lines),
+        x_range=FactorRange(factors=columns),
+        y_range=FactorRange(factors=lines),
+    )
+    cells = sorted(values)
+    numbers = [values[cell] for cell in cells]
+    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
+    mapper = LinearColorMapper(palette=Cividis256, low=low, high=high if high > low else low + 1)
+    data = ColumnDataSource(
+        {
+            "x": [cell[0] for cell in cells],
+            "y": [cell[1] for cell in cells],
+            "value": numbers,
+            "text": [f"{number:.3g}" for number in numbers],
+            "ink": ["#ffffff" if number < (low + high) / 2 else "#000000" for number in numbers],
+        }
+    )
+    fill = Field("value", transform=mapper)
+    rects = drawn.rect(x="x", y="y", width=1, height=1, source=data, fill_color=fill, line_color=None)
+    if len(columns) <= 12:
+        drawn.text(
+            x="x",
+            y="y",
+            text="text",
+            source=data,
+            text_color="ink",
+            text_align="center",
+            text_baseline="middle",
+            text_font_size="11px",
+        )
+    bar: dict[str, Any] = {
+        "color_mapper": mapper,
+        "ticker": BasicTicker(desired_num_ticks=5),
+        "background_fill_color": None,
+        "major_label_text_color": INK,
+        "major_tick_line_color": None,
+        "bar_line_color": None,
+        "width": 10,
+    }
+    drawn.add_layout(ColorBar(**bar), "right")
+    drawn.grid.visible = False
+    drawn.xaxis.major_label_orientation = 0.0 if max(map(len, columns)) * len(columns) < 90 else math.pi / 6
+    tips = [(names[0], "@x"), (names[1], "@y"), (told.label, "@value{0.[0000]}")]
+    hover(drawn, [rects], tips, mode="mouse")
+    return drawn
+
+
+def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
+    """Goodput against delay, a mark a point, for each flow."""
+    found: list[Option] = []
+    names = short(runs.axes)
+    for flow in runs.flows[:MOST_FLOWS]:
+        rows = runs.of_flow(flow)
+        numbers = ["goodput_bps", "delay_p50_ms", "delay_p95_ms", "delay_p99_ms", "within_deadline"]
+        means = (
+            rows.group_by("point", *runs.axes, maintain_order=True)
+            .agg(pl.col(numbers).mean(), pl.len().alias("runs"))
+            .drop_nulls(["goodput_bps", "delay_p95_ms"])
+        )
+        if not means.height:
+            continue
+        drawn = chart(x_label="one-way delay, p95, ms", y_label="goodput, Mbit/s", height=360)
+        entries, marks = [], []
+        for label, look, part in _told_apart(runs, means):
+            mark = drawn.scatter(
+                x="delay",
+                y="goodput",
+                source=_points_source(part, runs),
+                marker=SHAPES[look.marker],
+                size=10,
+                line_color=look.colour,
+                fill_color=look.colour,
+                fill_alpha=0.55,
+            )
+            entries.append((label, [mark]))
+            marks.append(mark)
+        axes = [(names[axis], f"@axis_{number}") for number, axis in enumerate(runs.axes)]
+        tips = [
+            *axes,
+            ("goodput", "@goodput{0.000} Mbit/s"),
+            ("p50, p95, p99", "@median{0.0}, @delay{0.0}, @tail{0.0} ms"),
+            ("in time", "@within"),
+            ("runs", "@runs"),
+        ]
+        hover(drawn, marks, tips, mode="mouse")
+        legend(drawn, entries, columns=5)
+        shown = charts.add(f"tradeoff-{len(found)}", drawn)
+        caption = "The mean over the runs of each point; up and left is better."
+        found.append(Option(flow, Drawing(f"{flow}: goodput against delay", caption, shown)))
+    return found
+
+
+def _told_apart(runs: Runs, rows: pl.DataFrame) -> Iterator[tuple[str, Look, pl.DataFrame]]:
+    axis = runs.main_axis()
+    if axis is None:
+        yield runs.name, looks("flow", [runs.name])[runs.name], rows
+        return
+    for value, look in looks(axis, runs.values(axis)).items():
+        part = rows.filter(pl.col(axis) == value)
+        if part.height:
+            yield value, look, part
+
+
+def _points_source(part: pl.DataFrame, runs: Runs) -> ColumnDataSource:
+    shares = [None if share is None else float(share) for share in part["within_deadline"]]
+    columns: dict[str, Any] = {
+        "delay": part["delay_p95_ms"].to_numpy(),
+        "goodput": part["goodput_bps"].to_numpy() / 1e6,
+        "median": part["delay_p50_ms"].to_numpy(),
+        "tail": part["delay_p99_ms"].to_numpy(),
+        "within": ["–" if share is None else percent(share) for share in shares],
+        "runs": part["runs"].to_list(),
+    }
+    return ColumnDataSource(columns | {f"axis_{n}": part[axis].to_list() for n, axis in enumerate(runs.axes)})
+
+
+def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int], str], charts: Charts) -> list[Option]:
+    """Share within the deadline of each point, with both of its intervals, for each requirement of a share."""
+    found: list[Option] = []
+    for one in wanted:
+        if one.metric != "share":
+            continue
+        own = [it for it in judged if it.wanted == one and it.estimate is not None]
+        own.sort(key=lambda it: -(it.estimate or 0.0))
+        cut = own[:MOST_INTERVALS]
+        if not cut:
+            continue
+        drawn = _interval_chart(cut, one, label)
+        caption = (
+            "Line: 95 % interval of the messages (Clopper–Pearson). Bar behind it: 95 % interval by resampling the "
+            "runs, which counts that losses come together. Dashed: what is required."
+        )
+        if len(own) > len(cut):
+            caption += f" The best {len(cut)} of {len(own)} points."
+        shown = charts.add(f"interval-{len(found)}", drawn)
+        found.append(Option(one.words, Drawing(one.words, caption, shown)))
+    return found
+
+
+_MARKS = {
+    Verdict.MET: ("circle", COLOURS[2]),
+    Verdict.NOT_SHOWN: ("square", COLOURS[0]),
+    Verdict.NOT_MET: ("inverted_triangle", COLOURS[3]),
+}
+
+
+def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str]) -> figure:
+    names = [f"{it.point}: {label(it.point)}" for it in own]
+    drawn = chart(
+        x_label="within the deadline" if one.deadline_ms else "arrived",
+        y_label="point",
+        height=110 + 18 * len(own),
+        y_range=FactorRange(factors=names[::-1]),
+    )
+    drawn.xaxis.formatter = plain("100 * tick", " %")
+    data: dict[str, list[Any]] = {
+        "name": names,
+        "share": [it.estimate for it in own],
+        "low": [it.interval.low if it.interval else math.nan for it in own],
+        "high": [it.interval.high if it.interval else math.nan for it in own],
+        "runs_low": [it.over_runs.low if it.over_runs else math.nan for it in own],
+        "runs_high": [it.over_runs.high if it.over_runs else math.nan for it in own],
+        "seen": [it.words for it in own],
+        "resampled": [
+            f"{percent(it.over_runs.low)} to {percent(it.over_runs.high)}" if it.over_runs else "–" for it in own
+        ],
+        "verdict": [str(it.verdict) for it in own],
+        "of": [it.of for it in own],
+    }
+    every = ColumnDataSource(data)
+    drawn.hbar(
+        y="name", left="runs_low", right="runs_high", height=0.6, source=every, fill_color=SECOND_INK, fill_alpha=0.3,
+        line_color=None,
+    )  # fmt: skip
+    whisker: dict[str, Any] = {"line_color": INK, "upper_head": None, "lower_head": None}
+    drawn.add_layout(Whisker(base="name", lower="low", upper="high", dimension="width", source=every, **whisker))
+    entries, marks = [], []
+    for verdict, (shape, colour) in _MARKS.items():
+        places = [place for place, it in enumerate(own) if it.verdict is verdict]
+        if not places:
+            continue
+        part = ColumnDataSource({key: [values[place] for place in places] for key, values in data.items()})
+        mark = drawn.scatter(
+            x="share", y="name", source=part, marker=shape, size=8, line_color=colour, fill_color=colour
+        )
+        marks.append(mark)
+        entries.append((str(verdict), [mark]))
+    drawn.add_layout(Span(location=one.target, dimension="height", line_color=SECOND_INK, line_dash="dashed"))
+    tips = [
+        ("point", "@name"),
+        ("seen", "@seen of @of"),
+        ("over runs", "@resampled"),
+        ("verdict", "@verdict"),
+    ]
+    hover(drawn, marks, tips, mode="mouse")
+    legend(drawn, entries)
+    drawn.yaxis.axis_label = None
+    return drawn
