@@ -549,7 +549,7 @@ measure = { kind = "goodput", flow = "video" }
 
 [series.Kernel]
 scenario = "two.toml"
-set = { "flow.video.transport" = { protocol = "tcp", congestion = "cubic", stack = "kernel", path = "leo" } }
+set = { "flow.video.transport" = { protocol = "tcp", congestion = "cubic", stack = "kernel", paths = ["leo"] } }
 measure = { kind = "goodput", flow = "video" }
 
 [[claim]]
