@@ -1,4 +1,4 @@
-# fly · test · kernel · golden · lint · bench · peers · docs · fuzz; each sets up what it needs.
+# fly · test · kernel · golden · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build fly test test-rust test-python kernel golden lint bench peers docs fuzz clean
+.PHONY: build fly test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
 
 build: $(VENV)/.built
 
@@ -61,6 +61,10 @@ bench: build
 # Beside ns-3, where it is installed: goodput over 20 seeds takes it half an hour and more.
 peers: build
 	$(VENV)/bin/python benches/ns3/compare.py
+
+# The experiments of all papers, a quick look at each; FULL=1 as thoroughly as the papers. Interrupted, it goes on.
+reproduce: build
+	@$(VENV)/bin/skybraid reproduce $(if $(FULL),--full,--quick) || [ $$? -eq 1 ]
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked

@@ -37,7 +37,10 @@ OUT = RUNS / "reproduce"
 ROWS = "rows.json"
 
 _COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
-_LONGEST = 3
+_CLOSE = 3
+
+_TELLING = 0.01
+"""From this share on, what was flown tells how long the rest takes."""
 
 
 def register(app: typer.Typer) -> None:
@@ -181,7 +184,7 @@ def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) ->
 def _refuse(word: str, named: Sequence[str], papers: Sequence[str], ids: Sequence[str]) -> None:
     if named:
         raise ScenarioError(f"reproduce {' '.join(named)}: found {word}, expected some of {', '.join(ids)}")
-    close = difflib.get_close_matches(word, ids, _LONGEST)
+    close = difflib.get_close_matches(word, ids, _CLOSE)
     hint = f" or an experiment such as {', '.join(close)}" if close else ", or an experiment of `--list`"
     raise ScenarioError(f"reproduce: found {word.lower()}, expected one of {', '.join(papers)}{hint}")
 
@@ -260,7 +263,7 @@ def _told(*, shown: bool, doing: str) -> Iterator[Told | None]:
 
 
 def _words(tally: Tally) -> str:
-    left = f", {span(round(tally.left_s, 0))} left" if 0 < tally.share < 1 and tally.left_s >= 1 else ""
+    left = f", {span(round(tally.left_s, 0))} left" if _TELLING <= tally.share < 1 and tally.left_s >= 1 else ""
     return f"{tally.done} of {tally.runs} runs and calculations done, {tally.kept} kept from before{left}"
 
 
@@ -291,7 +294,7 @@ def _list(chosen: _Chosen, *, as_json: bool) -> None:
             missing = "missing: " if row["missing"] else ""
             typer.echo(f"  {row['id']}  {row['type']:<10}  {row['figure']:<10}  {missing}{row['finding']}")
     absent = sum(row["missing"] for row in rows)
-    typer.echo(f"{len(rows)} experiments{f', {absent} without a file' if absent else ''}")
+    typer.echo(f"{_experiments(len(rows))}{f', {absent} without a file' if absent else ''}")
 
 
 def _tell(card: Scorecard, form: Form) -> None:
@@ -328,7 +331,7 @@ def _tell(card: Scorecard, form: Form) -> None:
 def _conclude(rows: Sequence[Row], planned: Plan, out: Path) -> None:
     found = ", ".join(f"{verdict}: {count}" for verdict, count in page.counts(rows).items() if count)
     kept = f"{len(planned.kept)} of {len(planned.jobs)} runs and calculations kept from before"
-    typer.echo(f"{len(rows)} experiments; {found}; {kept}")
+    typer.echo(f"{_experiments(len(rows))}; {found}; {kept}")
     for row in rows:
         if row.failed and row.seeds == 0:
             typer.echo(f"{row.id}: {row.why}")
@@ -337,3 +340,7 @@ def _conclude(rows: Sequence[Row], planned: Plan, out: Path) -> None:
 
 def _coloured(verdict: str) -> str:
     return typer.style(f"{verdict:<16}", fg=_COLOURS.get(verdict, typer.colors.CYAN), bold=True)
+
+
+def _experiments(number: int) -> str:
+    return "1 experiment" if number == 1 else f"{number} experiments"

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ _BAND_ALPHA = 0.2
 _CELL_ALPHA = (0.05, 0.55)
 _QUARTILES = (0.25, 0.5, 0.75)
 _LEGEND_COLUMNS = 3
+_NAME_WIDTH = 30
 _MANY = 40
 """From how many points on a line is drawn without markers."""
 
@@ -137,6 +139,10 @@ def _hollow(index: int) -> dict[str, Any]:
     }
 
 
+def _wrapped(name: str) -> str:
+    return textwrap.fill(name, _NAME_WIDTH)
+
+
 def _bands(line: Line) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Mean over the seeds at each x, and the ends of its 95 % interval; NaN where a value is missing or infinite."""
     mean, low, high = (np.full(len(line.x), math.nan) for _ in range(3))
@@ -181,11 +187,11 @@ def _bars(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
             axes.barh(place, mean[column], xerr=reach, height=0.65, capsize=2, error_kw={"linewidth": 0.9}, **look)
             if x in line.published:
                 axes.plot(line.published[x][0], place, **(_hollow(index) | {"color": plots.INK}))
-            names.append(f"{line.name}, {x:g}" if several else line.name)
+            names.append(_wrapped(f"{line.name}, {x:g}" if several else line.name))
             place += 1
     _published_key(axes, lines)
     axes.set_yticks(range(place), names)
-    axes.invert_yaxis()
+    axes.set_ylim(place - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(experiment.unit)
 
@@ -227,7 +233,7 @@ def _boxes(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
         for x in line.published if quantiles else ():
             axes.plot(line.published[x][0], index, **_hollow(index))
     _published_key(axes, lines if quantiles else ())
-    axes.set_yticks(range(len(lines)), [line.name for line in lines])
+    axes.set_yticks(range(len(lines)), [_wrapped(line.name) for line in lines])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(experiment.unit)
@@ -248,7 +254,7 @@ def _table(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
             theirs = f" ({number(line.published[x][0])})" if x in line.published else ""
             told = f"{number(value) if math.isfinite(value) else '–'}{theirs}"
             axes.text(column, y, told, ha="center", va="center", fontsize=7.5)
-    axes.set_yticks(range(len(lines)), [line.name for line in lines])
+    axes.set_yticks(range(len(lines)), [_wrapped(line.name) for line in lines])
     axes.set_xticks(range(len(xs)), [f"{x:g}" for x in xs] if len(xs) > 1 else [experiment.unit])
     axes.set_xlim(-0.5, len(xs) - 0.5)
     axes.set_ylim(len(lines) - 0.5, -0.5)

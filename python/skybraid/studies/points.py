@@ -6,15 +6,16 @@ What is kept is named by all that it depends on, the code included, so that noth
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
+import sys
 import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from skybraid import _core
 from skybraid.campaign import simulation
@@ -24,6 +25,8 @@ from skybraid.studies import measure, observe, theory
 from skybraid.studies.measure import Kept, Recording
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from skybraid.campaign import Report
     from skybraid.scenario import Scenario
 
@@ -34,6 +37,9 @@ _CALCULATION_S = 20.0
 """What a calculation counts for in the time that is left, in s of simulated time."""
 
 _ABANDONED_S = 3600.0
+
+_OURS = "skybraid."
+_STUDIES = "skybraid.studies."
 
 _CALCULATING = threading.Lock()
 """One calculation at a time: they are Python, and a study's author need not think of threads."""
@@ -160,8 +166,31 @@ def _digest(file: str) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:24]
 
 
-def _digest_of(function: Any) -> str:  # noqa: ANN401 any function
-    return _digest(inspect.getfile(function))
+def _digest_of(function: Callable[..., float]) -> str:
+    """What a function's answers depend on: its module, and the modules of ours that this one uses."""
+    return _digest_of_modules(function.__module__)
+
+
+@cache
+def _digest_of_modules(name: str) -> str:
+    files = sorted(_files(name, set()))
+    return hashlib.sha256("".join(map(_digest, files)).encode()).hexdigest()[:24]
+
+
+def _files(name: str, seen: set[str]) -> set[str]:
+    """The file of a module, of those of the studies that it uses, and of others of ours that these use themselves."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if module is None or file is None or name in seen:
+        return set()
+    seen.add(name)
+    found = {str(file)}
+    if name.startswith(_STUDIES) or not name.startswith(_OURS):
+        for value in vars(module).values():
+            used = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            if isinstance(used, str) and used.startswith(_OURS):
+                found |= _files(used, seen)
+    return found
 
 
 def kept_of(folder: Path | None, job: Job) -> Kept | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 import skybraid.studies.westwood  # noqa: F401 registers its calculations
 from skybraid.campaign import Gauge, on_all_cores
-from skybraid.errors import Interrupted, ScenarioError
+from skybraid.errors import Interrupted, ScenarioError, SkybraidError
 from skybraid.studies import points
 from skybraid.studies.claims import Line
 from skybraid.studies.measure import Kept, needed, values
@@ -168,15 +168,20 @@ def plan(errands: Sequence[Errand], *, form: Form = Form.FULL, folder: Path | No
             for series in experiment.series:
                 try:
                     _add(found, errand, experiment, series)
-                except ScenarioError as error:
-                    again = replay(errand, experiment, form)
-                    found.refused[errand.study.paper, experiment.id, series.name] = Failure(str(error), again)
+                except Exception as error:  # noqa: BLE001 whatever is wrong with one, the others go on
+                    failure = Failure(_said(error), replay(errand, experiment, form))
+                    found.refused[errand.study.paper, experiment.id, series.name] = failure
     if folder is not None:
         points.clean(folder / POINTS)
         kept = {key: points.kept_of(folder / POINTS, job) for key, job in found.jobs.items()}
         found.done = {key: each for key, each in kept.items() if each is not None}
         found.kept = frozenset(found.done)
     return found
+
+
+def _said(error: Exception) -> str:
+    """What went wrong: our own words as they are, others with the kind of error."""
+    return str(error) if isinstance(error, SkybraidError) else f"{type(error).__name__}: {error}"
 
 
 def replay(errand: Errand, experiment: Experiment, form: Form) -> str:
@@ -258,8 +263,7 @@ def fly(planned: Plan, *, folder: Path | None = None, workers: int | None = None
         except Exception as error:  # noqa: BLE001 whatever a run fails with, the others go on
             gauge.go_on()
             report(job.length_s)
-            words = str(error).strip() or type(error).__name__
-            return Failure(words, job.replay)
+            return Failure(_said(error), job.replay)
         gauge.go_on()
         report(job.length_s)
         if folder is not None:
@@ -304,7 +308,7 @@ def collect(planned: Plan, errand: Errand) -> Flown:
                     lines[experiment.id][series.name] = _line(planned, errand, experiment, series)
                     continue
                 except Exception as error:  # noqa: BLE001 what was kept may lack what a measure wants
-                    failure = Failure(f"{series.name}: {error!r}", replay(errand, experiment, planned.form))
+                    failure = Failure(f"{series.name}: {_said(error)}", replay(errand, experiment, planned.form))
             failures[experiment.id].append(failure)
         keys = planned.keys(errand.study, experiment)
         own |= {key for key in keys if isinstance(planned.jobs[key], Point)}
