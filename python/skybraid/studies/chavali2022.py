@@ -124,7 +124,7 @@ def good_enough(
     rtt_ms: float = 500.0,
     above_mbps: float = ENOUGH_MBPS,
 ) -> float:
-    """1 if more than `above_mbps` arrived in `share` % of the seconds, and no round trip on a path exceeded `rtt_ms`."""
+    """1 if more than `above_mbps` arrived in `share` % of the seconds and each round trip took `rtt_ms` at most."""
     enough = 100 * float(np.mean(windows_bps(seen, flow, 1.0) > above_mbps * 1e6)) >= share
     return float(enough and all(quantile(round_trips_ms(seen, flow, path), 1.0) <= rtt_ms for path in paths))
 

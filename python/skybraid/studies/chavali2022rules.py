@@ -238,7 +238,7 @@ transport = { protocol = "mptcp", scheduler = "low_rtt", congestion = "wvegas", 
 
 @cache
 def _queued() -> tuple[float, float, float, float]:
-    """Of wVegas on two paths: segments in queues, shares of the first path of these and of the rates, how full it is."""
+    """Of wVegas: segments in queues, the first path's share of these and of the rates, and how full it is."""
     run = Scenario(_VEGAS, "vegas.toml").native.run(1, ["subflows"])
     rows = frame(run.columns("subflows")).filter(pl.col("side") == "vehicle", pl.col("time_ns") > 20_000_000_000)
     waiting, rates = [], []
