@@ -73,7 +73,7 @@ def rate(seen: Seen, flow: str, from_s: float = 0.0, to_s: float = math.inf) -> 
 def rate_of(seen: Seen, flow: str, mbps: float) -> float:
     """Goodput in % of `mbps`, counted from the first arrival to the last."""
     arrived = seen.messages(flow).drop_nulls("delivered_ns").sort("delivered_ns")
-    span_s = (arrived["delivered_ns"][-1] - arrived["delivered_ns"][0]) / NS_PER_S
+    span_s = int(arrived["delivered_ns"][-1] - arrived["delivered_ns"][0]) / NS_PER_S
     return 100 * 8e-6 * float(arrived["bytes"][1:].sum()) / span_s / mbps
 
 
