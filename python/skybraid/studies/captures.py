@@ -20,12 +20,23 @@ _ENHANCED_PACKET = 6
 
 
 class Packet(NamedTuple):
-    """A captured packet: when (ns), whether it is a SYN, its payload in B, and its MPTCP options by subtype."""
+    """A captured packet.
+
+    Attributes:
+        at: when, in ns.
+        syn: whether it is a SYN.
+        payload: in B.
+        options: MPTCP's, by subtype.
+        sequence: its sequence number.
+        acknowledged: its acknowledgement number.
+    """
 
     at: int
     syn: bool
     payload: int
     options: dict[int, bytes]
+    sequence: int
+    acknowledged: int
 
 
 def captured(text: str, paths: Sequence[str], end: str = "vehicle", seed: int = 1) -> list[list[Packet]]:
@@ -59,4 +70,6 @@ def _packet(at: int, packet: bytes) -> Packet:
         if kind == _MPTCP:
             found[tcp[place + 2] >> 4] = tcp[place : place + size]
         place += size
-    return Packet(at, bool(tcp[13] & 2), int.from_bytes(packet[2:4], "big") - ip_length - header, found)
+    sequence, acknowledged = (int.from_bytes(tcp[place : place + 4], "big") for place in (4, 8))
+    payload = int.from_bytes(packet[2:4], "big") - ip_length - header
+    return Packet(at, bool(tcp[13] & 2), payload, found, sequence, acknowledged)

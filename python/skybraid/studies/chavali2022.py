@@ -73,7 +73,7 @@ def rate(seen: Seen, flow: str, from_s: float = 0.0, to_s: float = math.inf) -> 
 def rate_of(seen: Seen, flow: str, mbps: float) -> float:
     """Goodput in % of `mbps`, counted from the first arrival to the last."""
     arrived = seen.messages(flow).drop_nulls("delivered_ns").sort("delivered_ns")
-    span_s = (arrived["delivered_ns"][-1] - arrived["delivered_ns"][0]) / NS_PER_S
+    span_s = int(arrived["delivered_ns"][-1] - arrived["delivered_ns"][0]) / NS_PER_S
     return 100 * 8e-6 * float(arrived["bytes"][1:].sum()) / span_s / mbps
 
 
@@ -124,7 +124,7 @@ def good_enough(
     rtt_ms: float = 500.0,
     above_mbps: float = ENOUGH_MBPS,
 ) -> float:
-    """1 if more than `above_mbps` arrived in `share` % of the seconds, and no round trip on a path exceeded `rtt_ms`."""
+    """1 if more than `above_mbps` arrived in `share` % of the seconds and each round trip took `rtt_ms` at most."""
     enough = 100 * float(np.mean(windows_bps(seen, flow, 1.0) > above_mbps * 1e6)) >= share
     return float(enough and all(quantile(round_trips_ms(seen, flow, path), 1.0) <= rtt_ms for path in paths))
 

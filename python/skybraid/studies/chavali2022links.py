@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROOT = Path(__file__).parents[3]
-_BASE = _ROOT / "scenarios" / "studies" / "chavali2022" / "mptcp.toml"
+BASE = _ROOT / "scenarios" / "studies" / "chavali2022" / "mptcp.toml"
+"""The study's scenario."""
 
 FAST = '{way}.rate = "10Gbit/s"\n{way}.queue = "unlimited"\n'
 
@@ -32,7 +33,7 @@ OUTLIER_MS = 250.0
 
 
 def admitted(
-    toml: str, times_s: NDArray[np.float64], size: int, direction: str = "uplink", seed: int = 1, base: str = "."
+    toml: str, times_s: NDArray[np.floating], size: int, direction: str = "uplink", seed: int = 1, base: str = "."
 ) -> NDArray[np.float64]:
     """When packets of one size arrive, in s; NaN where they are lost."""
     sizes = np.full(len(times_s), size, dtype=np.uint32)
@@ -227,7 +228,7 @@ def _measured(path: str, way: str, number: int, seed: int) -> float:
     1: rate in Mbit/s, headers counted. 2: one-way delay in ms. 3: loss in %. 4: concealed loss in %. 5: packets that
     its queue holds, the one in service included.
     """
-    table = tomllib.loads(_BASE.read_text(encoding="utf-8"))["path"][path]
+    table = tomllib.loads(BASE.read_text(encoding="utf-8"))["path"][path]
     own = {key: table.get(key) for key in ("rate", "delay", "overhead")} | table.get(way, {})
     on_wire = 1500 + int(str(own.get("overhead") or "0B").removesuffix("B"))
     toml = tomli_w.dumps(table)

@@ -18,7 +18,8 @@ import polars as pl
 from skybraid._core import Acked, Congestion, Lost, PathBasics
 from skybraid.chavali import LineError, expand, read_lines
 from skybraid.scenario import Scenario
-from skybraid.studies.captures import DSS, MP_CAPABLE, MP_JOIN, captured
+from skybraid.studies.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
+from skybraid.studies.chavali2022links import BASE
 from skybraid.studies.theory import calculation
 from skybraid.tables import frame
 
@@ -214,7 +215,7 @@ def cubic(x: float, _seed: int) -> float:
             window_limited=True,
         )
         control.on_ack(acked)
-    k_s = (100 * 0.3 / 0.4) ** (1 / 3)
+    k_s = math.cbrt(100 * 0.3 / 0.4)
     return control.window_bytes / SEGMENT / (0.4 * (now_s - first_s - k_s) ** 3 + 100)
 
 
@@ -238,7 +239,7 @@ transport = { protocol = "mptcp", scheduler = "low_rtt", congestion = "wvegas", 
 
 @cache
 def _queued() -> tuple[float, float, float, float]:
-    """Of wVegas on two paths: segments in queues, shares of the first path of these and of the rates, how full it is."""
+    """Of wVegas: segments in queues, the first path's share of these and of the rates, and how full it is."""
     run = Scenario(_VEGAS, "vegas.toml").native.run(1, ["subflows"])
     rows = frame(run.columns("subflows")).filter(pl.col("side") == "vehicle", pl.col("time_ns") > 20_000_000_000)
     waiting, rates = [], []
@@ -377,6 +378,63 @@ def _setup_checks() -> tuple[bool, ...]:
     )
 
 
+# Round-trip times as tshark has them.
+
+_PERMUTATIONS = (
+    ("low_rtt", "lia"),
+    ("low_rtt", "reno"),
+    ("low_rtt", "cubic"),
+    ("blest", "balia"),
+    ("round_robin", "lia"),
+    ("redundant", "lia"),
+)
+
+
+def tshark_ms(packets: Sequence[Packet]) -> list[float]:
+    """Round-trip times in ms of a subflow captured at its sender, as tshark's `tcp.analysis.ack_rtt` has them.
+
+    For each acknowledgement that moves on: since the segment was sent, for the last time, that ends where it points.
+    Where a hole is filled that segment came long before and waited for it.
+    """
+    sent_ns: dict[int, int] = {}
+    highest, found = -1, []
+    for one in packets:
+        if one.payload:
+            sent_ns[one.sequence + one.payload] = one.at
+        elif one.acknowledged > highest:
+            highest = one.acknowledged
+            if highest in sent_ns:
+                found.append((one.at - sent_ns[highest]) / 1e6)
+    return found
+
+
+@cache
+def _recovered_ms(number: int, delay: str, seed: int) -> float:
+    scheduler, congestion = _PERMUTATIONS[number - 1]
+    base = Scenario.load(BASE).with_all(
+        {
+            "flow.stream.transport.profile": "linux",
+            "flow.stream.transport.scheduler": scheduler,
+            "flow.stream.transport.congestion": congestion,
+            "path.satcom.delay": delay,
+        }
+    )
+    (satcom,) = captured(base.toml(), ("satcom",), end="ground", seed=seed)
+    return max(tshark_ms(satcom), default=math.nan)
+
+
+@calculation("chavali.longest_as_tshark")
+def longest_as_tshark(x: float, seed: int) -> float:
+    """The longest round trip over the satellite in ms, as tshark measures, with permutation `x` of `_PERMUTATIONS`."""
+    return _recovered_ms(round(x), "28ms", seed)
+
+
+@calculation("chavali.longest_as_tshark_92")
+def longest_as_tshark_92(x: float, seed: int) -> float:
+    """The same where the satellite's round trip takes 92 ms."""
+    return _recovered_ms(round(x), "46ms", seed)
+
+
 # Scenario lines, Listing 4.1.
 
 _LISTING = (
@@ -464,7 +522,7 @@ def _forwarded() -> tuple[float, float]:
         scenario, program, out = (Path(folder) / name for name in ("closed.toml", "send.py", "result"))
         scenario.write_text(_CLOSED, encoding="utf-8")
         program.write_text(_SENDS, encoding="utf-8")
-        words = [sys.executable, "-m", "skybraid", "emulate", scenario, "--out", out, "--json"]
+        words = [sys.executable, "-m", "skybraid", "emulate", str(scenario), "--out", str(out), "--json"]
         words += ["--vehicle", f"{sys.executable} {program}", "--ground", "sleep 2"]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
