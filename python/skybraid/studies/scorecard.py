@@ -148,9 +148,7 @@ class Beside:
     ratio: float | None
 
 
-def row(
-    study: Study, experiment: Experiment, flown: Flown, *, reading: str, quick: bool, note: str = ""
-) -> Row:
+def row(study: Study, experiment: Experiment, flown: Flown, *, reading: str, quick: bool, note: str = "") -> Row:
     """Judges an experiment; `note` is said before why."""
     lines = flown.lines[experiment.id]
     judged = [claim.judge(lines) for claim in experiment.claims]
