@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ def data_resent(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
     again = np.bincount(bins[inside], np.maximum(sent - copies, 0.0), minlength=many)
     total = np.bincount(bins[inside], sent, minlength=many)
     kept = total > 0
-    return np.flatnonzero(kept) * _BINS_S, again[kept] / total[kept]
+    return np.flatnonzero(kept).astype(np.float64) * _BINS_S, again[kept] / total[kept]
 
 
 @observation("data_resent_mean", "messages")
@@ -123,7 +124,7 @@ def scattered(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
     bins = (at_s // _BINS_S).astype(np.int64)
     order = np.argsort(bins, kind="stable")
     edges = np.searchsorted(bins[order], np.append(begins / _BINS_S, np.inf))
-    for place, (first, last) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for place, (first, last) in enumerate(pairwise(edges)):
         if last > first:
             found[place] = float(np.median(rtts[order[first:last]]))
     known = np.isfinite(found)
@@ -159,15 +160,16 @@ def scatter_slow_resent(seen: Seen, flow: str, copies: float = 1) -> float:
 def playback_ms(seen: Seen, flow: str, buffer_ms: float) -> tuple[Array, Array]:
     """When each frame is shown, in s, and its playback latency in ms.
 
-    A frame is a message. It is due at its capture, the first frame's delay and the jitter buffer; one that comes later is
-    shown when it comes, none before the one that was captured before it. Lost frames are not shown.
+    A frame is a message. It is due at its capture, the least delay of all frames so far, from which a player tells the
+    sender's clock, and the jitter buffer. One that comes later is shown when it comes, none before the one that was
+    captured before it, and lost ones are not shown.
     """
     arrived = seen.messages(flow).filter(pl.col("delivered_ns").is_not_null()).sort("id")
     captured = arrived["sent_ns"].to_numpy() * MS_PER_NS
     came = arrived["delivered_ns"].to_numpy() * MS_PER_NS
     if not came.size:
         return came, came
-    due = captured + (came[0] - captured[0]) + buffer_ms
+    due = captured + np.minimum.accumulate(came - captured) + buffer_ms
     shown = np.maximum.accumulate(np.maximum(due, came))
     return shown / 1e3, shown - captured
 
@@ -232,7 +234,7 @@ def slows_down(seen: Seen, flow: str) -> float:
     """1 if windows were reduced and what was in flight kept below the largest window."""
     rows = seen.subflows(flow)
     kept = (rows["in_flight_bytes"] <= rows["cwnd_bytes"].max()).all()
-    return float(rows["window_reductions"].sum() > 0 and kept)
+    return float(bool(rows["window_reductions"].sum() > 0) and bool(kept))
 
 
 @observation("sends_again", "subflows")
@@ -256,7 +258,7 @@ def late_ratio(seen: Seen, flow: str, one: str, other: str, limit_ms: float = 30
     for name in (flow, one, other):
         found = seen.messages(name, to_s=seen.length_s - limit_ms / 1e3)
         late = ((found["delivered_ns"] - found["sent_ns"]) * MS_PER_NS > limit_ms).fill_null(value=True)
-        shares.append(float(late.mean() or 0.0))
+        shares.append(float(np.mean(late.to_numpy())) if late.len() else math.nan)
     both = shares[1] * shares[2]
     return shares[0] / both if both > 0 else math.nan
 
@@ -265,7 +267,7 @@ def late_ratio(seen: Seen, flow: str, one: str, other: str, limit_ms: float = 30
 def single_copies(seen: Seen, flow: str) -> float:
     """Of the messages that were lost the share, in %, of which one copy alone was sent."""
     lost = seen.messages(flow, to_s=seen.length_s - 3).filter(pl.col("delivered_ns").is_null())
-    return 100 * float((lost["copies_sent"] == 1).mean() or 0.0) if lost.height else math.nan
+    return 100 * float(np.mean(lost["copies_sent"].to_numpy() == 1)) if lost.height else math.nan
 
 
 # Emulated series against their inputs.
@@ -325,7 +327,7 @@ def _carried(direction: str, rates: Array, seed: int) -> Array:
     """Mbit/s in each second over a saturated LTE link with these rates."""
     link = Link(f'preset = "lte-aerial"\ndrx = "off"\n{direction}.rate = {_steps(rates, "Mbit/s")}\n', direction, seed)
     sizes, every_s = 1400, 1400 * 8 / 60e6
-    times = np.arange(round(rates.size / every_s)) * every_s
+    times = np.arange(round(rates.size / every_s)).astype(np.float64) * every_s
     arrivals, causes = link.admit(times, np.full(times.size, sizes, np.uint32))
     arrived = arrivals[(causes == 0) & np.isfinite(arrivals)]
     return np.histogram(arrived, np.arange(rates.size + 1))[0] * (sizes * 8 / 1e6)
@@ -334,11 +336,12 @@ def _carried(direction: str, rates: Array, seed: int) -> Array:
 def _probed(text: str, direction: str, seconds: int, seed: int) -> Array:
     """Mean delay in ms of a probe each 10 ms over a link, in each second."""
     link = Link(text, direction, seed)
-    times = np.arange(seconds * 100) * 0.01
+    times = np.arange(seconds * 100).astype(np.float64) * 0.01
     arrivals, _ = link.admit(times, np.full(times.size, 100, np.uint32))
     late = (arrivals - times) * 1e3
     with np.errstate(invalid="ignore"):
-        return np.nanmean(late.reshape(seconds, 100), axis=1)
+        mean: Array = np.nanmean(late.reshape(seconds, 100), axis=1)
+    return mean
 
 
 @calculation("baltaci.rate")
@@ -353,7 +356,7 @@ def rate_correlation(x: float, seed: int) -> float:
 @calculation("baltaci.latency")
 @cache
 def latency_correlation(x: float, seed: int) -> float:
-    """Correlation of the delays of probes with those of the input: x = 0 LTE's uplink, 1 the round trip of the satellite."""
+    """Correlation of the delays of probes with those of the input: x = 0 LTE's uplink, 1 Starlink's round trip."""
     if round(x) == 0:
         delays = _input("delay_up", "ms")
         if delays is None:
@@ -388,7 +391,7 @@ def handover_lengths_ms(seed: int, many: int = _DRAWS) -> Array:
     link = Link(
         'uplink.rate = "10Gbit/s"\nuplink.reorder = true\nuplink.delay = { mixture = "lte-aerial" }\n', seed=seed
     )
-    times = np.arange(many) * 1.0
+    times = np.arange(many).astype(np.float64)
     arrivals, _ = link.admit(times, np.full(many, 20, np.uint32))
     return (arrivals - times) * 1e3
 
@@ -421,9 +424,9 @@ def _clusters(seed: int) -> Array:
 def handover(x: float, seed: int) -> float:
     """What is said of the lengths of handovers.
 
-    For x = 1 to 4 the mean in ms of that cluster of a mixture of four normals which is fitted to them; 5 their mean, 6 their
-    standard deviation, in ms; beyond, the probability that `x` of them show as large a dip if there were one mode
-    (Hartigan's dip test).
+    For x = 1 to 4 the mean in ms of that cluster of a mixture of four normals which is fitted to them; 5 their mean, 6
+    their standard deviation, in ms; beyond, the probability that `x` of them show as large a dip if there were one
+    mode (Hartigan's dip test).
 
     Raises:
         SkybraidError: the package of the test is not installed.
@@ -477,5 +480,5 @@ def _cost(seed: int) -> tuple[float, float]:
 
 @calculation("baltaci.cost")
 def cost(x: float, seed: int) -> float:
-    """Of five minutes of flight: x = 0 processor time over its length, in % of one core; 1 the process's memory in MB."""
+    """Of five minutes of flight: x = 0 processor time over its length, in % of a core; 1 the process's memory in MB."""
     return _cost(seed)[round(x)]

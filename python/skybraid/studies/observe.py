@@ -287,7 +287,7 @@ def link_count(seen: Seen, path: str, direction: str, what: str, above: float) -
 
 
 def wire_delays_ms(seen: Seen, flow: str, path: str) -> NDArray[np.float64]:
-    """One-way delays in ms of a flow's data packets that arrived, from the sender's interface on; on one path if named."""
+    """Delays in ms of a flow's data packets that arrived, from the sender's interface on, of one path if named."""
     rows = seen.table("packets").filter(
         pl.col("flow") == flow, pl.col("kind") == "data", pl.col("out_ns").is_not_null(), pl.col("cause").is_null()
     )
