@@ -192,6 +192,25 @@ def test_a_claim_is_judged_by_what_came_out(kind: str, keys: dict[str, Any], ver
     assert judged(kind, found, **keys) is verdict
 
 
+# Source: the rule of three: without a failure in n trials, one-sided 95 % of 1 − 3 / n; two-sided 3.69 / n.
+def test_a_share_over_all_flights_counts_messages_where_none_is_lost_and_flights_where_some_are() -> None:
+    def share(*met: float) -> Holds:
+        found = lines(met=[[one] for one in met], of=[[10_000.0]] * len(met))
+        return judged("pooled", found, of="met", to="of", at_least=99.99)
+
+    assert share(*[10_000.0] * 4) is Holds.YES
+    assert share(*[10_000.0] * 3) is Holds.OPEN
+    # Of the same loss, spread out it is known well, and in one flight of ten hardly.
+    assert share(*[9_990.0] * 10) is Holds.NO
+    assert share(*[10_000.0] * 9, 9_900.0) is Holds.OPEN
+
+
+def test_a_pattern_stands_for_the_series_that_it_matches() -> None:
+    claim = Claim.parse({"words": "…", "kind": "above", "of": ["TCP *"], "to": "TCP 1"}, "here")
+    named = claim.among(["TCP 1", "UDP 1", "TCP 5", "TCP 15"])
+    assert (named.of, named.to) == (("TCP 5", "TCP 15"), ("TCP 1",))
+
+
 def test_an_interval_that_straddles_its_bound_judges_nothing() -> None:
     noisy = lines(one=independent(100, 100, spread=0.2), other=seeds(105, 105))
     assert judged("above", noisy, of="other", to="one") is Holds.OPEN
@@ -295,6 +314,17 @@ def test_a_study_with_a_fault_is_refused(study: Path, file: str, old: str, new: 
     assert str(study) in str(caught.value)
 
 
+def test_a_series_may_be_one_for_each_choice_of_words(study: Path) -> None:
+    text = (study / "NOB-E02.toml").read_text(encoding="utf-8")
+    text = text.replace("[series.TCP]", '[series."{cc} by {by}"]\neach = { cc = ["reno", "cubic"], by = ["1", "2"] }')
+    text = text.replace('paths = ["one"] }', 'paths = ["one"] }\nset = { "flow.bulk.transport.congestion" = "{cc}" }')
+    (study / "NOB-E02.toml").write_text(text.replace('of = "TCP"', 'of = "reno *"'), encoding="utf-8")
+    one = Study(study).experiments()["NOB-E02"]
+    assert [series.name for series in one.series] == ["reno by 1", "reno by 2", "cubic by 1", "cubic by 2"]
+    assert [series.set["flow.bulk.transport.congestion"] for series in one.series] == ["reno", "reno", "cubic", "cubic"]
+    assert one.claims[0].of == ("reno by 1", "reno by 2")
+
+
 # Flying.
 
 
@@ -384,6 +414,8 @@ def blocks(paper: str) -> dict[str, str]:
     files = sorted(DOCS.glob(f"{paper}*.json"), key=lambda file: (file.stem != paper, file.stem))
     cards = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     own = cards[0]["rows"]
+    if paper == "beyond":
+        return {"conclusions": scorecard.conclusions(own), "explanations": scorecard.explanations(own)}
     return {
         "scorecard": scorecard.markdown(own),
         "readings": scorecard.readings(cards),

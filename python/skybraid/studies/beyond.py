@@ -6,19 +6,33 @@ import math
 
 import polars as pl
 
-from skybraid.studies.observe import Seen, observation
+from skybraid.studies.observe import MS_PER_NS, NS_PER_S, Seen, observation
 
 
-@observation("beyond.met")
-def met(seen: Seen, flow: str, limit_ms: float) -> float:
-    """Messages that arrived within `limit_ms`; the flow has to require this deadline."""
-    return float(seen.flows[flow].met(limit_ms)[0])
+def _in_time(seen: Seen, flow: str, limit_ms: float, from_s: float) -> tuple[int, int]:
+    """Messages written from `from_s` on that arrived within `limit_ms`, and all that had the time to."""
+    limit_ns = limit_ms / MS_PER_NS
+    written = seen.messages(flow, from_s).filter(pl.col("sent_ns") + limit_ns <= seen.length_s * NS_PER_S)
+    return int((written["delivered_ns"] - written["sent_ns"] <= limit_ns).sum()), len(written)
 
 
-@observation("beyond.decided")
-def decided(seen: Seen, flow: str, limit_ms: float) -> float:
-    """Messages of which it is known whether they arrived within `limit_ms`."""
-    return float(seen.flows[flow].met(limit_ms)[1])
+@observation("beyond.met", "messages")
+def met(seen: Seen, flow: str, limit_ms: float, from_s: float = 0.0) -> float:
+    """Messages written from `from_s` on that arrived within `limit_ms`."""
+    return float(_in_time(seen, flow, limit_ms, from_s)[0])
+
+
+@observation("beyond.decided", "messages")
+def decided(seen: Seen, flow: str, limit_ms: float, from_s: float = 0.0) -> float:
+    """Messages written from `from_s` on that had at least `limit_ms` to arrive."""
+    return float(_in_time(seen, flow, limit_ms, from_s)[1])
+
+
+@observation("beyond.late", "messages")
+def late(seen: Seen, flow: str, limit_ms: float, from_s: float = 0.0) -> float:
+    """Share in % of the messages written from `from_s` on that were lost or took longer than `limit_ms`."""
+    met_, all_ = _in_time(seen, flow, limit_ms, from_s)
+    return 100 * (all_ - met_) / all_ if all_ else math.nan
 
 
 @observation("beyond.goodput")

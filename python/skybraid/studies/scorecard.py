@@ -369,6 +369,24 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be judged"}
+"""What a verdict says about a conclusion that is put to the test anew."""
+
+
+def conclusions(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Each claim of the rows as a conclusion of the source that `figure` names, as a table of a document."""
+    lines = ["| conclusion | source | survives? | ours (95 %) | theirs | |", "|---|---|---|---|---|---|"]
+    for one in rows:
+        for claim in one["claims"]:
+            checked = Checked(**(claim | {"wanted": tuple(claim["wanted"])}))
+            cells = (
+                checked.words, one["figure"], SURVIVES[Holds(checked.verdict)], _interval(checked),
+                number(checked.theirs), one["id"],
+            )  # fmt: skip
+            lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
     """Each claim of the rows that does not hold or cannot be judged, as a list of a document."""
     lines = [
@@ -412,9 +430,11 @@ def _held(row: Mapping[str, Any]) -> int:
 
 
 def number(value: float | None) -> str:
-    """A number with three digits, or a dash."""
+    """A number with three digits, or a dash; a share in % near 100 with as many as tell it from 100."""
     if value is None:
         return "–"
+    if 99 < value < 100:
+        return f"{100 - float(f'{100 - value:.2g}'):.7g}"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
