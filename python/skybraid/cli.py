@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
 import shutil
 import sys
-import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -23,6 +21,7 @@ from skybraid import (
     registry,
     report_cli,
     reproduce_cli,
+    sweep_cli,
 )
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
@@ -45,11 +44,14 @@ from skybraid.options import (
     Out,
     Overrides,
     Pcap,
+    Plugins,
     Quiet,
     Report,
     Seed,
     assignment,
+    blaming,
     listed,
+    load_plugins,
     progress,
     tell,
 )
@@ -57,9 +59,6 @@ from skybraid.provenance import seeds_from, seeds_text
 from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic")
 
@@ -76,15 +75,12 @@ emulate_cli.register(app)
 orbit_cli.register(app)
 report_cli.register(app)
 reproduce_cli.register(app)
+sweep_cli.register(app)
 app.add_typer(probe_room.app, name="probe")
 app.command(name="import-lines")(chavali.import_lines)
 app.command(name="network")(network_room.command)
 
 ResultFolder = Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")]
-Plugins = Annotated[
-    list[Path] | None,
-    typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -119,7 +115,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Simulate a scenario and judge it. Exit code: 0 all requirements met, 1 not, 2 bad input."""
-    _load(plugin)
+    load_plugins(plugin)
     if summary and tables:
         raise ScenarioError("--summary, --tables: found both, expected one of them")
     chosen = Scenario.load(scenario, [assignment(text) for text in set_ or []])
@@ -132,7 +128,7 @@ def run(
     if not quiet:
         for warning in chosen.warnings():
             typer.echo(f"note: {warning}", err=True)
-    with progress(shown=not quiet) as told, _blaming(plugin):
+    with progress(shown=not quiet) as told, blaming(plugin):
         results = fly(
             chosen,
             seed=seed,
@@ -173,10 +169,10 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Fly a scenario with every scheduler and every congestion control, and print a line for each pair."""
-    _load(plugin)
+    load_plugins(plugin)
     if out is not None:
         compare_room.check_name(out)
-    with progress(shown=not quiet) as told, _blaming(plugin):
+    with progress(shown=not quiet) as told, blaming(plugin):
         frame = compare_room.compare(
             Scenario.load(scenario, [assignment(text) for text in set_ or []]),
             flows=listed(flow),
@@ -221,7 +217,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List what a scenario may name, with units, defaults and sources."""
-    _load(plugin)
+    load_plugins(plugin)
     if kind is None:
         entries = {kind: _entries(kind) for kind in KINDS}
         if as_json:
@@ -271,7 +267,7 @@ def check_plugin(
     quiet: Quiet = False,
 ) -> None:
     """Run algorithms of your own through random situations. Exit code: 0 all keep to their interface, 1 not."""
-    _load([file])
+    load_plugins([file])
     failed = False
     for class_ in algorithms.load(file):
         name = getattr(class_, "__name__", str(class_))
@@ -349,35 +345,6 @@ def _broken_off(leaving: SystemExit) -> bool:
 
 def _entries(kind: str) -> list[dict[str, Any]]:
     return registry(kind) + algorithms.entries(kind)
-
-
-def _load(plugins: list[Path] | None) -> None:
-    for file in plugins or []:
-        try:
-            algorithms.load(file)
-        except SkybraidError:
-            raise
-        except Exception as error:  # noqa: BLE001 the file may raise anything
-            _blame(error)
-
-
-def _blame(error: Exception) -> NoReturn:
-    """Leaves with the error of an algorithm of the user's own, as Python tells it."""
-    typer.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
-    raise typer.Exit(BAD_INPUT) from error
-
-
-@contextlib.contextmanager
-def _blaming(plugins: list[Path] | None) -> Iterator[None]:
-    """Takes what an algorithm of the user's own raises for that algorithm's fault."""
-    try:
-        yield
-    except (SkybraidError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        if plugins:
-            _blame(error)
-        raise
 
 
 def _refuse(words: str) -> NoReturn:

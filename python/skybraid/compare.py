@@ -139,7 +139,7 @@ def text(frame: pl.DataFrame) -> str:
         lines.append(
             [of_flows[0][key] or "–" for key in keys] + [cell for row in of_flows for cell in _cells(row, shares)]
         )
-    return _aligned(lines, len(keys), {name: len(titles) for name, titles in flows.items()})
+    return aligned(lines, len(keys), {name: len(titles) for name, titles in flows.items()})
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
@@ -241,13 +241,14 @@ def _cell(value: float | None, scale: float, digits: int, unit: str = "") -> str
     return "–" if value is None else f"{value * scale:.{digits}f}{unit}"
 
 
-def _aligned(lines: list[list[str]], names: int, groups: Mapping[str, int]) -> str:
+def aligned(lines: list[list[str]], names: int, groups: Mapping[str, int], shared: int | None = None) -> str:
     """Lines of cells under one another, names to the left and numbers to the right.
 
     Args:
         lines: the titles first, all of one length.
         names: how many of the columns are names.
         groups: titles over that many columns each, behind the names.
+        shared: in how many of the first columns lines must agree to stand together; by default all names but one.
     """
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
@@ -261,5 +262,6 @@ def _aligned(lines: list[list[str]], names: int, groups: Mapping[str, int]) -> s
     for title, columns in groups.items():
         above += f" {title} ".center(sum(widths[column : column + columns]) + 2 * (columns - 1), "─") + "  "
         column += columns
-    parts = ["\n".join(map(joined, part)) for _, part in groupby(lines[1:], key=lambda line: line[: names - 1])]
+    together = names - 1 if shared is None else shared
+    parts = ["\n".join(map(joined, part)) for _, part in groupby(lines[1:], key=lambda line: line[:together])]
     return above.rstrip() + "\n" + joined(lines[0]) + "\n" + "\n\n".join(parts)

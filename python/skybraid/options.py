@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid.errors import ScenarioError
+from skybraid import algorithms
+from skybraid.errors import ScenarioError, SkybraidError
 from skybraid.provenance import seeds_text
 from skybraid.requirements import count, headline, microseconds, span
 from skybraid.statistics import Verdict
@@ -36,6 +38,10 @@ Kept = Annotated[
 ]
 Pcap = Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")]
 Report = Annotated[bool, typer.Option("--report", help="Also write the report into the result.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -160,6 +166,36 @@ def coloured(verdict: Verdict) -> str:
     """A verdict in its colour, where the output is a terminal."""
     colours = {Verdict.MET: typer.colors.GREEN, Verdict.NOT_MET: typer.colors.RED}
     return typer.style(str(verdict), fg=colours.get(verdict, typer.colors.YELLOW), bold=True)
+
+
+def load_plugins(plugins: list[Path] | None) -> None:
+    """Loads files with algorithms of the user's own; what they raise is told as theirs."""
+    for file in plugins or []:
+        try:
+            algorithms.load(file)
+        except SkybraidError:
+            raise
+        except Exception as error:  # noqa: BLE001 the file may raise anything
+            _blame(error)
+
+
+def _blame(error: Exception) -> NoReturn:
+    """Leaves with the error of an algorithm of the user's own, as Python tells it."""
+    typer.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+    raise typer.Exit(BAD_INPUT) from error
+
+
+@contextlib.contextmanager
+def blaming(plugins: list[Path] | None) -> Iterator[None]:
+    """Takes what an algorithm of the user's own raises for that algorithm's fault."""
+    try:
+        yield
+    except (SkybraidError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if plugins:
+            _blame(error)
+        raise
 
 
 @contextlib.contextmanager

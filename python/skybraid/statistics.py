@@ -8,7 +8,8 @@ All intervals are two-sided with equal tails at the stated confidence; the first
 - a mean over independent runs: Student's t.
 
 The first two count each message as an independent trial. Losses that come in bursts carry less information than
-their number suggests, so a claim near its limit deserves several seeds.
+their number suggests, so a claim near its limit deserves several seeds: `pooled_share` sets beside the interval of the
+messages one that takes whole flights as what is independent.
 
 A required share is a claim to one side, so it is judged by the one-sided bound at 95 %: `trials_needed(0.99999)` is
 299 572 loss-free trials (the "rule of three"). The interval that is printed beside it is the two-sided one, which is a
@@ -21,6 +22,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 CONFIDENCE = 0.95
 """Confidence of every interval that Skybraid prints."""
 
@@ -30,6 +33,34 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+class PooledShare(NamedTuple):
+    """A share over several flights, with both intervals.
+
+    Attributes:
+        met: messages that met it.
+        trials: messages whose fate is decided.
+        messages: Clopper and Pearson's interval, as if messages were independent.
+        flights: the interval that takes flights as independent, whatever happens within each.
+        method: how the latter was found: "bootstrap", "worst flight" or "flights".
+    """
+
+    met: int
+    trials: int
+    messages: Interval
+    flights: Interval
+    method: str
+
+    @property
+    def estimate(self) -> float:
+        """Share from 0 to 1; NaN without a trial."""
+        return self.met / self.trials if self.trials else math.nan
+
+    @property
+    def cautious(self) -> Interval:
+        """What holds both intervals: this one decides."""
+        return Interval(min(self.messages.low, self.flights.low), max(self.messages.high, self.flights.high))
 
 
 class Ranks(NamedTuple):
@@ -191,6 +222,75 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
     reach = float(special.stdtrit(count - 1, 1 - _tail(confidence))) * math.sqrt(variance / count)
     return Interval(mean - reach, mean + reach)
+
+
+BOOTSTRAP_FLIGHTS, BOOTSTRAP_MISSING = 10, 5
+"""Flights, and flights among them with a miss, from which on the bootstrap is trusted."""
+
+_REPLICATES = 2000
+_MOST_DRAWN = 2_000_000
+
+
+def pooled_share(
+    met: Sequence[int], trials: Sequence[int], confidence: float = CONFIDENCE, sides: Literal[1, 2] = 2
+) -> PooledShare:
+    """A share over several flights: one interval for independent messages, one for independent flights.
+
+    Misses come in bursts, and a burst stays within its flight. The interval over flights draws flights with
+    replacement and takes the percentiles of their pooled share (the cluster bootstrap: Davison and Hinkley, Bootstrap
+    Methods and their Application, section 3.8; Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13).
+
+    With fewer than ten flights, or fewer than five that miss anything, there is nothing to draw from. Then Clopper and
+    Pearson bound how many of the flights miss anything, and each of those is taken to miss as large a share as the
+    worst that was seen (for the upper end: as the best of them). Where no flight misses anything, nothing tells how much a
+    bad one would miss, so it is taken to miss everything: n flights without a miss show a share of about 1 - 3/n, by
+    flights, however many messages they carry. The same holds the other way where nothing arrives.
+
+    Args:
+        met: messages that met it, in each flight.
+        trials: messages whose fate is decided, in each flight; flights without any are left out.
+        confidence: of both intervals.
+        sides: 2 for intervals, 1 for two bounds that hold one at a time, by which shares are judged.
+
+    Raises:
+        ValueError: the sequences differ in length, or a number of successes is not one.
+    """
+    if len(met) != len(trials):
+        raise ValueError(f"met: found {len(met)} flights, expected {len(trials)}, as in trials")
+    pairs = [(good, all_) for good, all_ in zip(met, trials, strict=True) if all_]
+    tail = _tail(confidence, sides)
+    for good, all_ in pairs:
+        if not 0 <= good <= all_:
+            raise ValueError(f"successes: found {good}, expected 0 to {all_}, the number of trials")
+    successes, total = sum(good for good, _ in pairs), sum(all_ for _, all_ in pairs)
+    messages = _bounds(successes, total, tail)
+    missing = [(all_ - good) / all_ for good, all_ in pairs if good < all_]
+    if not pairs:
+        return PooledShare(0, 0, messages, Interval(0.0, 1.0), "flights")
+    if successes == 0:
+        return PooledShare(0, total, messages, _bounds(0, len(pairs), tail), "flights")
+    if not missing:
+        return PooledShare(successes, total, messages, _bounds(len(pairs), len(pairs), tail), "flights")
+    if len(pairs) >= BOOTSTRAP_FLIGHTS and len(missing) >= BOOTSTRAP_MISSING:
+        return PooledShare(successes, total, messages, _bootstrap(pairs, tail), "bootstrap")
+    bad = _bounds(len(missing), len(pairs), tail)
+    flights = Interval(1 - bad.high * max(missing), 1 - bad.low * min(missing))
+    return PooledShare(successes, total, messages, flights, "worst flight")
+
+
+def _bootstrap(pairs: Sequence[tuple[int, int]], tail: float) -> Interval:
+    """Percentiles of the pooled share over flights drawn with replacement; the same each time."""
+    kinds, counts = np.unique(np.array(pairs, dtype=np.int64), axis=0, return_counts=True)
+    chance = np.random.default_rng(0)
+    shares: list[float] = []
+    at_once = max(_MOST_DRAWN // len(kinds), 1)
+    while len(shares) < _REPLICATES:
+        size = min(at_once, _REPLICATES - len(shares))
+        drawn = chance.multinomial(len(pairs), counts / len(pairs), size=size)
+        sums = drawn @ kinds
+        shares.extend((sums[:, 0] / sums[:, 1]).tolist())
+    low, high = np.quantile(shares, [tail, 1 - tail])
+    return Interval(float(low), float(high))
 
 
 def _bounds(successes: int, trials: int, tail: float) -> Interval:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from skybraid.campaigns.until import Answer
     from skybraid.results import Results
     from skybraid.scenario import Scenario
 
@@ -120,11 +121,13 @@ class Campaign:
     Attributes:
         url: where it lies.
         manifest: what it consists of.
+        answers: to the question until which seeds were added, for each point; of a campaign that was just flown.
     """
 
     url: str
     manifest: Manifest = field(repr=False)
     _store: Store = field(repr=False)
+    answers: tuple[Answer, ...] = ()
 
     @classmethod
     def at(cls, store: Store) -> Campaign:
@@ -191,6 +194,12 @@ class Campaign:
         return frame.join(counted, on="point", how="left", maintain_order="left").with_columns(
             pl.col("done", "failed").fill_null(0)
         )
+
+    def summary(self) -> pl.DataFrame:
+        """What each flow did at each point over all seeds; the columns stand at `campaigns.summary.summary`."""
+        from skybraid.campaigns.summary import summary
+
+        return summary(self)
 
     def failed(self) -> pl.DataFrame:
         """The runs that failed: rows of `runs`, with the error and the command that flies each again."""

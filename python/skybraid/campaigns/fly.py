@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skybraid.campaigns.dataset import Campaign, Manifest, replay_line
@@ -13,7 +13,9 @@ from skybraid.campaigns.plan import Plan, grown, plan
 from skybraid.campaigns.rows import FAILED, RUNS, Buffer, key_of, schemas
 from skybraid.campaigns.runs import Executor, Pace, Threads
 from skybraid.campaigns.store import Lock, Store
-from skybraid.errors import ResultError
+from skybraid.campaigns.until import budget as budget_of
+from skybraid.campaigns.until import fly_until, question
+from skybraid.errors import ResultError, ScenarioError
 from skybraid.folder import campaign_folder
 
 if TYPE_CHECKING:
@@ -52,9 +54,6 @@ class Status:
     def share(self) -> float:
         """Share of the runs that are there, 0 to 1."""
         return (self.cached + self.done + self.failed) / self.total if self.total else 1.0
-
-
-Told = "Callable[[Status], None]"
 
 
 class Flight:
@@ -199,7 +198,10 @@ def sweep(
     on: str | None = None,
     plugins: Sequence[str | os.PathLike[str]] = (),
     retry: bool = False,
+    until: str | None = None,
+    budget: str | int | None = None,
     progress: Callable[[Status], None] | None = None,
+    note: Callable[[str], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Campaign:
     """Flies every point of a scenario's `[sweep]` with every seed; what the folder holds already is not flown again.
@@ -215,17 +217,31 @@ def sweep(
         on: machines that make the runs, `dask://HOST:PORT`; by default this one.
         plugins: Python files with algorithms of one's own.
         retry: whether runs that failed before are made again.
+        until: a question of each point, such as "control.share >= 99.999% ± shown", until which seeds are added
+            (`campaigns.until`); the campaign that is given back has its `answers`.
+        budget: at most so many runs of the campaign, or a time such as "30min"; 10 000 runs by default. Needs `until`.
         progress: told how far it is.
+        note: told what the user should know, such as what `all` leaves out.
         storage_options: what fsspec wants to know for `out`.
 
     Raises:
-        ScenarioError: the sweep or one of its points is wrong; nothing was flown.
+        ScenarioError: the sweep, one of its points or the question is wrong; nothing was flown.
         ResultError: the folder holds another campaign, another process works on it, or it cannot be written.
         KeyboardInterrupt: Ctrl-C; what is done stays, and the same call goes on from there.
     """
+    asked = None if until is None else question(until)
+    limit = budget_of(None if budget is None else str(budget))
+    if asked is None and budget is not None:
+        raise ScenarioError("--budget: found it without --until, expected both")
     planned = plan(scenario, seeds=seeds, vary=vary, overrides=overrides, plugins=plugins)
+    if asked is not None and asked.flow not in planned.flows:
+        raise ScenarioError(f"--until: found the flow {asked.flow}, expected one of {', '.join(planned.flows)}")
+    for words in planned.notes if note is not None else ():
+        note(words)  # type: ignore[misc]
     executor = executor_of(on, workers)
     with begun(planned, out, executor, retry=retry, progress=progress, options=storage_options) as flight:
+        if asked is not None:
+            return replace(flight.campaign, answers=tuple(fly_until(flight, asked, limit)))
         wanted, numbers = flight.plan.wanted, flight.plan.seeds
         flight.fly(lambda: ((point, seed) for point in wanted for seed in numbers))
         return flight.campaign

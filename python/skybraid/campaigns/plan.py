@@ -35,14 +35,14 @@ class Plan:
         seeds: of each point.
         wanted: positions of the points to fly, in `manifest.points`.
         notes: what the user should know.
-        duration_s: longest flight of a point, in s.
+        flows: names of the flows, over all points.
     """
 
     manifest: Manifest
     seeds: tuple[int, ...]
     wanted: tuple[int, ...]
     notes: tuple[str, ...]
-    duration_s: float
+    flows: tuple[str, ...]
 
 
 def plan(
@@ -66,9 +66,11 @@ def plan(
         algorithms.load(plugin)
     found = axes.read(text, file, list((vary or {}).items()), overrides)
     base = Base(text, file, tuple(overrides))
-    name, own_seed, longest_s = "", 1, 0.0
+    name, own_seed = "", 1
     digests: list[str] = []
     paths: dict[str, None] = {}
+    flows: dict[str, None] = {}
+    warnings: dict[str, None] = {}
     files: dict[str, None] = dict.fromkeys(os.fspath(plugin) for plugin in plugins)
     points = tuple(found.points())
     for place, point in enumerate(points):
@@ -82,7 +84,8 @@ def plan(
         digests.append(digest_of(one))
         paths |= dict.fromkeys(one.paths)
         files |= dict.fromkeys(name for name, _ in algorithms.inputs(one))
-        longest_s = max(longest_s, one.duration_s)
+        flows |= dict.fromkeys(one.flows)
+        warnings |= dict.fromkeys(one.warnings())
         name, own_seed = name or one.name, one.seed
     chosen = tuple(seeds) if seeds is not None else found.seeds or (own_seed,)
     if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= seed < 2**64 for seed in chosen):
@@ -92,7 +95,7 @@ def plan(
     base = replace(base, plugins=tuple((it, Path(it).read_text(encoding="utf-8")) for it in files))
     created = utc_now().isoformat(timespec="seconds")
     manifest = Manifest(name, base, _core.__version__, found.axes, points, tuple(digests), tuple(paths), created)
-    return Plan(manifest, chosen, tuple(range(len(points))), found.notes, longest_s)
+    return Plan(manifest, chosen, tuple(range(len(points))), (*found.notes, *warnings), tuple(flows))
 
 
 def grown(plan: Plan, there: Manifest, url: str) -> Plan:

@@ -1,0 +1,342 @@
+"""Seeds until a question is decided: `--until "control.share >= 99.999% ± shown"`.
+
+    FLOW.METRIC >= VALUE ± shown      until the interval lies on one side of the value (`<=` likewise)
+    FLOW.METRIC ± WIDTH               until the interval reaches at most so far to either side
+
+Metrics are `share` (within the flow's shortest deadline; of all messages where it requires none), `goodput`, and delays
+`p50`, `p95`, `p99`, `p99.9`, `p99.999`. `+-` and `+/-` stand for ±. A share is judged by the wider of two intervals, that of the
+messages and that of the flights (`statistics.pooled_share`); `± shown by messages` takes that of the messages alone.
+
+Each point is looked at after 10 flights, then after 20, 40, 80 …. To look often and stop at the first success would err
+more often than once in twenty, so a look decides by bounds of 99 %: over the first five looks the errors add up to at
+most 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skybraid.campaigns.ranges import quantity
+from skybraid.campaigns.rows import FLOWS
+from skybraid.errors import ScenarioError
+from skybraid.requirements import count, milliseconds, percent, percent_range, rate
+from skybraid.statistics import (
+    CONFIDENCE,
+    Interval,
+    PooledShare,
+    Verdict,
+    mean_interval,
+    median_interval,
+    pooled_share,
+    trials_needed,
+)
+from skybraid.summary import PERCENTILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skybraid.campaigns.fly import Flight
+    from skybraid.campaigns.runs import Job
+
+FIRST_LOOK = 10
+"""Flights of a point before the first look, unless more seeds are given."""
+
+DECIDING = 0.99
+"""Confidence of each bound that decides."""
+
+MOST_RUNS = 10_000
+"""Runs of a campaign unless a budget says otherwise."""
+
+_GRAMMAR = re.compile(
+    r"\s*(?P<flow>\S+?)\.(?P<metric>share|goodput|p\d+(?:\.\d+)?)\s*"
+    r"(?:(?P<sign>>=|<=|≥|≤)\s*(?P<target>[^±+\s]+(?:\s*[^±+\s\d]+)?)\s*)?"
+    r"(?:±|\+/?-)\s*(?P<reach>shown(?P<by>\s+by\s+messages)?|[^\s]+(?:\s*[^\s]+)?)\s*"
+)
+
+_EXPECTED = (
+    'expected FLOW.METRIC >= VALUE ± shown, or FLOW.METRIC ± WIDTH, such as "control.share >= 99.999% ± shown" or '
+    '"video.p99 ± 5ms"'
+)
+
+_UNITS = {"share": ("%", "99.9%"), "goodput": ("bit/s", "5Mbit/s"), "delay": ("s", "300ms")}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of each point.
+
+    Attributes:
+        text: as it was put.
+        flow: the flow's name.
+        metric: "share", "goodput", or a name of `summary.PERCENTILES`.
+        at_least: whether the target is to be reached (or else not exceeded); None without a target.
+        target: share from 0 to 1, bit/s, or ms; None where only precision is asked.
+        reach: how far the interval may reach to either side, in the same unit; None for "shown".
+        by_messages: whether a share is judged by its messages alone.
+    """
+
+    text: str
+    flow: str
+    metric: str
+    at_least: bool | None
+    target: float | None
+    reach: float | None
+    by_messages: bool
+
+    def told(self, value: float) -> str:
+        """A value of the metric in words."""
+        if math.isinf(value):
+            return "without end"
+        return {"share": percent, "goodput": rate}.get(self.metric, milliseconds)(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a point's flights say.
+
+    Attributes:
+        point: its number.
+        name: its values.
+        question: as it was put.
+        verdict: met, not met, or not shown within the budget.
+        flights: how many were flown.
+        estimate: share from 0 to 1, bit/s, or ms; None where there is none.
+        low: of the 95 % interval that counts.
+        high: of the same.
+        words: all this in a sentence.
+    """
+
+    point: int
+    name: str
+    question: str
+    verdict: Verdict
+    flights: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    words: str
+
+    @property
+    def good(self) -> bool:
+        """Whether what was asked holds."""
+        return self.verdict is Verdict.MET
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {
+            "point": self.point,
+            "name": self.name,
+            "question": self.question,
+            "verdict": str(self.verdict),
+            "flights": self.flights,
+            "estimate": self.estimate,
+            "low": self.low,
+            "high": self.high,
+            "words": self.words,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a campaign may cost.
+
+    Attributes:
+        runs: at most so many, with those that were there already.
+        time_s: no further one begins after this time, in s; None for no end.
+    """
+
+    runs: int = MOST_RUNS
+    time_s: float | None = None
+
+
+def question(text: str) -> Question:
+    """Reads what is asked.
+
+    Raises:
+        ScenarioError: it does not follow the grammar.
+    """
+    found = _GRAMMAR.fullmatch(text)
+    if found is None:
+        raise ScenarioError(f"--until: found {text}, {_EXPECTED}")
+    metric, reach = found["metric"], found["reach"]
+    if metric not in ("share", "goodput", *PERCENTILES):
+        raise ScenarioError(f"--until: found {metric}, expected one of share, goodput, {', '.join(PERCENTILES)}")
+    shown = reach.startswith("shown")
+    if shown and found["sign"] is None:
+        raise ScenarioError(f"--until: found {text} without a value, {_EXPECTED}")
+    if not shown and found["sign"] is not None:
+        raise ScenarioError(f"--until: found both a value and a width in {text}, {_EXPECTED}")
+    if found["by"] and metric != "share":
+        raise ScenarioError(f"--until: found `by messages` with {metric}, expected it with share")
+    return Question(
+        text.strip(),
+        found["flow"],
+        metric,
+        None if found["sign"] is None else found["sign"] in (">=", "≥"),
+        None if found["sign"] is None else _value(found["target"], metric),
+        None if shown else _value(reach, metric),
+        bool(found["by"]),
+    )
+
+
+def budget(text: str | None) -> Budget:
+    """Reads a budget: a number of runs, or a time.
+
+    Raises:
+        ScenarioError: it is neither.
+    """
+    if text is None:
+        return Budget()
+    found = quantity(text.strip())
+    if found is not None and found.unit == "" and found.number >= 1 and found.number == int(found.number):
+        return Budget(runs=int(found.number))
+    time_s = None if found is None else found.in_unit("s")
+    if time_s is None or time_s <= 0:
+        raise ScenarioError(f"--budget: found {text}, expected a number of runs such as 1000, or a time such as 30min")
+    return Budget(time_s=time_s)
+
+
+def fly_until(flight: Flight, asked: Question, limit: Budget) -> list[Answer]:
+    """Flies each point with more and more seeds until it has its answer, or the budget is used up.
+
+    Raises:
+        ScenarioError: the scenario has no such flow.
+        ResultError: a part cannot be written.
+    """
+    seeds = flight.plan.seeds
+    after = max(seeds) + 1
+
+    def seed(place: int) -> int:
+        return seeds[place] if place < len(seeds) else after + place - len(seeds)
+
+    end = None if limit.time_s is None else time.monotonic() + limit.time_s
+    answers: dict[int, Answer] = {}
+    open_ = list(flight.plan.wanted)
+    flown, goal = 0, max(FIRST_LOOK, len(seeds))
+    while open_:
+        allowed = (limit.runs - flight.status.total) // len(open_)
+        goal = min(goal, flown + allowed)
+        points, first = list(open_), flown
+
+        def jobs(points: list[int] = points, first: int = first, goal: int = goal) -> Iterator[Job]:
+            return ((point, seed(place)) for point in points for place in range(first, goal))
+
+        if goal > flown:
+            flight.fly(jobs, until=end)
+        for point in points:
+            answers[point] = _look(flight, asked, point, {seed(place) for place in range(goal)})
+        open_ = [point for point in points if answers[point].verdict is Verdict.NOT_SHOWN]
+        if goal <= flown or (end is not None and time.monotonic() >= end):
+            break
+        flown, goal = goal, 2 * goal
+    return [answers[point] for point in flight.plan.wanted]
+
+
+def _look(flight: Flight, asked: Question, point: int, seeds: set[int]) -> Answer:
+    """What the flights of a point say so far."""
+    import polars as pl
+
+    delay = f"delay_{asked.metric}_ms"
+    column = delay if asked.metric in PERCENTILES else "goodput_bps"
+    frame = (
+        flight.campaign.scan(FLOWS)
+        .filter((pl.col("point") == point) & (pl.col("flow") == asked.flow))
+        .select("seed", "met", "trials", value=column)
+        .sort("seed")
+        .collect()
+    )
+    frame = frame.filter(pl.col("seed").is_in(list(seeds)))
+    share: PooledShare | None = None
+    needed = ""
+    if asked.metric == "share":
+        met, trials = frame["met"].to_list(), frame["trials"].to_list()
+        share = pooled_share(met, trials)
+        shown: Interval | None = share.messages if asked.by_messages else share.cautious
+        bounds = pooled_share(met, trials, DECIDING, sides=1)
+        decides: Interval | None = bounds.messages if asked.by_messages else bounds.cautious
+        estimate = share.estimate if share.trials else None
+        if share.trials and share.met == share.trials and not asked.by_messages and asked.target not in (None, 0, 1):
+            needed = (
+                f"; by flights, {count(trials_needed(asked.target or 0.5, confidence=DECIDING))} without a miss would "
+                "show it"
+            )
+    else:
+        values = [math.inf if value is None else value for value in frame["value"].to_list()]
+        middle, reach = (
+            (statistics.fmean, mean_interval) if asked.metric == "goodput" else (statistics.median, median_interval)
+        )
+        estimate = middle(values) if values else None
+        shown = reach(values, CONFIDENCE)
+        decides = reach(values, 2 * DECIDING - 1)
+    verdict = _verdict(asked, shown, decides)
+    words = _words(flight, asked, point, frame.height, estimate, shown, share, verdict)
+    low, high = (None, None) if shown is None else (_finite(shown.low), _finite(shown.high))
+    name = flight.plan.manifest.points[point].words(flight.plan.manifest.columns)
+    if verdict is Verdict.NOT_SHOWN:
+        words += needed
+    return Answer(
+        point,
+        name,
+        asked.text,
+        verdict,
+        frame.height,
+        None if estimate is None else _finite(estimate),
+        low,
+        high,
+        words,
+    )
+
+
+def _verdict(asked: Question, shown: Interval | None, decides: Interval | None) -> Verdict:
+    if asked.reach is not None:
+        precise = shown is not None and (shown.high - shown.low) / 2 <= asked.reach
+        return Verdict.MET if precise else Verdict.NOT_SHOWN
+    if decides is None or asked.target is None:
+        return Verdict.NOT_SHOWN
+    if asked.at_least:
+        reached, missed = decides.low >= asked.target, decides.high < asked.target
+    else:
+        reached, missed = decides.high <= asked.target, decides.low > asked.target
+    return Verdict.MET if reached else Verdict.NOT_MET if missed else Verdict.NOT_SHOWN
+
+
+def _words(
+    flight: Flight,
+    asked: Question,
+    point: int,
+    flights: int,
+    estimate: float | None,
+    shown: Interval | None,
+    share: PooledShare | None,
+    verdict: Verdict,
+) -> str:
+    name = flight.plan.manifest.points[point].words(flight.plan.manifest.columns)
+    before = f"{name}: " if name else ""
+    seen = "nothing" if estimate is None else asked.told(estimate)
+    if share is not None and share.trials:
+        interval = (
+            f"95 % intervals {percent_range(*share.messages)} by messages, {percent_range(*share.flights)} by flights"
+        )
+    elif shown is None:
+        interval = "no interval"
+    else:
+        interval = f"95 % interval {asked.told(shown.low)} to {asked.told(shown.high)}"
+    return f"{before}{asked.text}: {verdict}. {seen} in {count(flights)} flights ({interval})"
+
+
+def _value(text: str, metric: str) -> float:
+    unit, example = _UNITS.get(metric, _UNITS["delay"])
+    found = quantity(text)
+    value = None if found is None or not found.unit else found.in_unit(unit)
+    if value is None or value < 0:
+        raise ScenarioError(f"--until: found {text}, expected a value of {metric} with its unit, such as {example}")
+    return round(value / 100, 12) if metric == "share" else value * (1000 if metric in PERCENTILES else 1)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
