@@ -1,19 +1,14 @@
 """The commands `report` and `plot`: a result or a campaign as a page, or as figures for print."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from skybraid.campaigns import open_
+from skybraid.campaigns import Campaign, open_
 from skybraid.errors import MissingTableError, ResultError
+from skybraid.options import Quiet
 from skybraid.results import Results
-
-if TYPE_CHECKING:
-    from skybraid.campaigns import Campaign
-    from skybraid.options import Quiet
 
 Source = Annotated[
     str, typer.Argument(help="Folder of a result, or folder or URL of a campaign.", metavar="RESULT|CAMPAIGN")

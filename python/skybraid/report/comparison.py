@@ -206,8 +206,8 @@ def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int],
             continue
         drawn = _interval_chart(cut, one, label)
         caption = (
-            "Line: 95 % interval of the messages (Clopper–Pearson). Bar behind it: 95 % interval by resampling the "
-            "runs, which counts that losses come together. Dashed: what is required."
+            "Line: 95 % interval of the messages (Clopper–Pearson). Bar behind it: 95 % interval of the runs, since "
+            "losses of one run come together. Dashed: what is required. A point without a miss stands at the end."
         )
         if len(own) > len(cut):
             caption += f" The best {len(cut)} of {len(own)} points."
