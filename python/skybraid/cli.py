@@ -19,6 +19,7 @@ from skybraid import (
     emulate_cli,
     orbit_cli,
     registry,
+    report_cli,
     reproduce_cli,
     sweep_cli,
 )
@@ -31,7 +32,7 @@ from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
 from skybraid.doctor import conclusions, examine
-from skybraid.errors import MissingTableError, ResultError, ScenarioError, SkybraidError
+from skybraid.errors import ResultError, ScenarioError, SkybraidError
 from skybraid.folder import RUNS, default_folder, left_over, write_whole
 from skybraid.options import (
     BAD_INPUT,
@@ -72,6 +73,7 @@ app.add_typer(traces_room.app, name="trace")
 app.add_typer(live_room.ctl, name="ctl")
 emulate_cli.register(app)
 orbit_cli.register(app)
+report_cli.register(app)
 reproduce_cli.register(app)
 sweep_cli.register(app)
 app.add_typer(probe_room.app, name="probe")
@@ -190,18 +192,6 @@ def compare(
 
 
 @app.command()
-def report(
-    result: ResultFolder,
-    out: Annotated[Path | None, typer.Option(help="The file; by default report.html in the result.")] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Write the report of a result, one HTML file."""
-    path = Results.open(result).report(result / "report.html" if out is None else out)
-    if not quiet:
-        typer.echo(path)
-
-
-@app.command()
 def explain(
     result: ResultFolder,
     flow: Annotated[str | None, typer.Option(help="Only this flow.", metavar="FLOW")] = None,
@@ -213,38 +203,6 @@ def explain(
         typer.echo(json.dumps([one.to_dict() for one in explained], ensure_ascii=False, allow_nan=False))
         return
     typer.echo("\n\n".join(explain_room.text(one) for one in explained))
-
-
-@app.command()
-def plot(
-    result: ResultFolder,
-    kind: Annotated[
-        str | None, typer.Option(help="delay, timeline, share, goodput, queue or window; by default all.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The file, .svg, .pdf or .png; by default one a kind in RESULT/plots.")
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Draw a result: delays, paths over time, queues and more."""
-    from skybraid import plots
-
-    results = Results.open(result)
-    if kind is not None and kind not in plots.KINDS:
-        raise ResultError(f"--kind: found {kind}, expected one of {', '.join(plots.KINDS)}")
-    if out is not None and kind is None:
-        raise ResultError(f"--out: names one file, expected --kind with it, one of {', '.join(plots.KINDS)}")
-    for name in plots.KINDS if kind is None else [kind]:
-        path = result / "plots" / f"{name}.svg" if out is None else out
-        try:
-            write_whole(path, _drawn(results, name, path))
-        except MissingTableError as error:
-            if kind is not None:
-                raise
-            typer.echo(f"{name}: not drawn: {error}", err=True)
-            continue
-        if not quiet:
-            typer.echo(path)
 
 
 @app.command(name="list")
@@ -406,20 +364,3 @@ def _entry(entry: dict[str, Any], *, whole: bool) -> str:
     if entry["linux"]:
         lines.append(f'    with compat = "linux": {entry["linux"]}')
     return "\n".join(lines)
-
-
-def _drawn(results: Results, kind: str, path: Path) -> bytes:
-    import io
-
-    import matplotlib as mpl
-
-    from skybraid import plots
-
-    file_format = path.suffix.removeprefix(".")
-    if file_format not in ("svg", "pdf", "png"):
-        raise ResultError(f"--out: found {path}, expected a name that ends in .svg, .pdf or .png")
-    file = io.BytesIO()
-    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format)
-    with mpl.rc_context(plots.STYLE | {"svg.hashsalt": kind}):
-        plots.KINDS[kind].draw(results).savefig(file, format=file_format, dpi=160, metadata=dated, facecolor="white")
-    return file.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -117,7 +116,9 @@ def orbit(
         if file is not None:
             write_whole(file, text().encode())
     if plot is not None:
-        write_whole(plot, _drawn(service, plot))
+        from skybraid.plots import save
+
+        save(room.plot(service), plot)
     if as_json:
         typer.echo(json.dumps(service.json(), ensure_ascii=False, allow_nan=False))
     elif not quiet:
@@ -174,16 +175,3 @@ def _told(service: room.Service) -> list[str]:
 
 def _clock(from_s: float, to_s: float) -> str:
     return f"{from_s:10.3f} s to {to_s:10.3f} s"
-
-
-def _drawn(service: room.Service, path: Path) -> bytes:
-    import matplotlib as mpl
-
-    from skybraid import plots
-
-    file_format = path.suffix.removeprefix(".")
-    file = io.BytesIO()
-    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format)
-    with mpl.rc_context(plots.STYLE | {"svg.hashsalt": "orbit"}):
-        room.plot(service).savefig(file, format=file_format, dpi=160, metadata=dated, facecolor="white")
-    return file.getvalue()

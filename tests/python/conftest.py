@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skybraid import Results, Scenario, _core, run
+from skybraid import Campaign, Results, Scenario, _core, run, sweep
 
 TWO_PATHS = """
 name = "Two plain paths"
@@ -73,6 +73,35 @@ def two_paths(tmp_path: Path) -> Path:
 def flown(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """The result of one flight, on disk."""
     return run(Scenario(TWO_PATHS), out=tmp_path_factory.mktemp("flown") / "result")
+
+
+MOODY = """
+import skybraid
+
+
+@skybraid.scheduler("moody")
+class Moody:
+    def choose(self, now_s, unit, paths):
+        if now_s > 0.5:
+            raise ValueError("not in the mood")
+        return [path.id for path in paths if path.usable][:1]
+"""
+"""A scheduler that makes its run fail."""
+
+SWEPT = {
+    "flow.video.transport.scheduler": ["single", "round_robin", "redundant", "python:moody"],
+    "path.far.uplink.delay": ["20ms", "60ms", "120ms"],
+}
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """A campaign over two axes and five seeds; the runs of one scheduler fail."""
+    folder = tmp_path_factory.mktemp("swept")
+    plugin = folder / "moody.py"
+    plugin.write_text(MOODY, encoding="utf-8")
+    scenario = Scenario(TWO_PATHS, "two-paths.toml").with_("duration", "5s")
+    return sweep(scenario, vary=SWEPT, seeds=range(1, 6), out=folder / "campaign", plugins=[plugin], workers=1)
 
 
 @pytest.fixture

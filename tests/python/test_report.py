@@ -10,8 +10,9 @@ import pytest
 from matplotlib.axes import Axes
 
 from conftest import TWO_PATHS
-from skybraid import MissingTableError, Results, Scenario, plots, run
-from skybraid.report import DARK_COLOURS, html, longest_gaps, path_stories
+from skybraid import Campaign, MissingTableError, Results, Scenario, plots, run
+from skybraid.plots import DARK_COLOURS, series
+from skybraid.report import html, longest_gaps, path_stories
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 
@@ -47,11 +48,16 @@ class Page(HTMLParser):
         self.text += data.replace("\u00a0", " ")
 
 
-def parsed(results: Results) -> tuple[str, Page]:
-    text, page = html(results), Page()
+def parsed(source: Results | Campaign) -> tuple[str, Page]:
+    text, page = html(source), Page()
     page.feed(text)
     assert page.open == []
     return text, page
+
+
+def told(text: str) -> str:
+    """The page without its scripts and drawings: what it tells in words and tables."""
+    return re.sub(r"<(script|noscript)\b.*?</\1>", "", text, flags=re.DOTALL)
 
 
 def test_the_report_is_one_page_that_loads_nothing(flown: Results, tmp_path: Path) -> None:
@@ -60,7 +66,8 @@ def test_the_report_is_one_page_that_loads_nothing(flown: Results, tmp_path: Pat
     text, page = parsed(flown)
     assert file.read_text(encoding="utf-8") == text
     assert all(address.startswith("#") for address in page.addresses)
-    assert not re.search(r"https?://|@import|<script", text)
+    assert not re.search(r"https?://|@import", told(text))
+    assert not re.search(r"<(script|link|img|iframe)\b[^>]*\b(src|href)=", text)
     assert all(reference[1:] in page.ids for reference in page.addresses)
     assert len(set(page.ids)) == len(page.ids)
     assert "prefers-color-scheme: dark" in text
@@ -76,6 +83,7 @@ def test_the_report_says_the_verdict_first_then_the_rest(flown: Results) -> None
         "Packets lost by cause",
         "Paths",
         "outages",
+        "Every flow of every flight",
         "skybraid run",
         "sha256",
         "[flow",
@@ -90,12 +98,15 @@ def test_the_report_says_the_verdict_first_then_the_rest(flown: Results) -> None
 
 def test_the_drawings_take_their_ink_from_the_page(flown: Results) -> None:
     text, _ = parsed(flown)
-    assert "currentColor" in text
-    assert plots.INK not in text
+    (unscripted,) = re.findall(r"<noscript>\n.*?</noscript>", text, flags=re.DOTALL)
+    assert unscripted.count("<svg") == 2
+    assert "currentColor" in unscripted
+    assert plots.INK not in unscripted
 
 
 def test_the_drawings_take_their_colours_from_the_page_which_has_others_in_the_dark(flown: Results) -> None:
     text, _ = parsed(flown)
+    text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     drawings = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
     assert "var(--series-0)" in drawings
     assert not any(colour.lower() in drawings.lower() for colour in (*plots.COLOURS, plots.SECOND_INK))
@@ -107,7 +118,8 @@ def test_the_drawings_take_their_colours_from_the_page_which_has_others_in_the_d
 def test_a_name_cannot_break_the_page() -> None:
     results = run(Scenario(TWO_PATHS.replace("Two plain paths", "<script>alert(1)</script> & co")), tables=[])
     text, page = parsed(results)
-    assert "<script" not in text
+    assert "<script>alert" not in text
+    assert "alert(1)" not in "".join(re.findall(r"<script>.*?</script>", text, re.DOTALL))
     assert "<script>alert(1)</script> & co" in page.text
 
 
@@ -142,11 +154,17 @@ def test_the_longest_gap_is_that_of_the_messages(flown: Results) -> None:
     assert 0.01 <= gaps["control"] < 1
 
 
-@pytest.mark.parametrize("kind", plots.KINDS)
-def test_every_kind_of_figure_is_drawn(flown: Results, kind: str, tmp_path: Path) -> None:
-    figure = plots.KINDS[kind].draw(flown)
-    assert figure.axes
-    figure.savefig(tmp_path / f"{kind}.svg")
+def test_a_run_of_several_has_the_command_that_flies_it_alone() -> None:
+    scenario = Scenario(TWO_PATHS, "two paths.toml").with_("duration", "1s")
+    _, page = parsed(run(scenario, seeds=[3, 5], tables=[]))
+    for seed in (3, 5):
+        assert f"skybraid run 'two paths.toml' --seed {seed} --set 'duration=\"1s\"'" in page.text
+
+
+def test_a_path_that_went_unused_is_explained() -> None:
+    scenario = Scenario(TWO_PATHS).with_all({"duration": "3s", "flow.video.transport.scheduler": "single"})
+    _, page = parsed(run(scenario, tables=["messages", "links"]))
+    assert "far is unused: the scheduler single sends everything on near" in page.text
 
 
 def test_a_path_keeps_its_colour_through_all_figures(flown: Results) -> None:
@@ -182,8 +200,8 @@ def test_outages_and_halts_are_told_apart() -> None:
             "rate_bps": [1_000, 0, 0, 1_000, 0, 1_000],
         }
     )
-    assert plots.outages(samples) == [pytest.approx((0.1, 0.3))]
-    assert plots.halts(samples) == [pytest.approx((0.4, 0.5))]
+    assert series.outages(samples) == [pytest.approx((0.1, 0.3))]
+    assert series.halts(samples) == [pytest.approx((0.4, 0.5))]
 
 
 def test_a_figure_without_its_table_and_a_path_that_is_not_there_are_told(flown: Results) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from skybraid.errors import ResultError
 from skybraid.plots import runs as _runs
 from skybraid.plots.result import box, ccdf, ecdf, goodput, queue, shares, timeline, window
-from skybraid.plots.runs import Runs
+from skybraid.plots.runs import NothingToDrawError, Runs
 from skybraid.plots.style import (
     COLOURS,
     DARK_COLOURS,
@@ -57,6 +57,7 @@ __all__ = [
     "WIDTH_IN",
     "Kind",
     "Look",
+    "NothingToDrawError",
     "Runs",
     "box",
     "ccdf",
@@ -64,6 +65,7 @@ __all__ = [
     "ecdf",
     "encode",
     "goodput",
+    "kinds_of",
     "looks",
     "queue",
     "save",
@@ -129,6 +131,17 @@ def draw(
                 raise ResultError(f"{option}: found {value}, but --kind {kind} of a single result has no such choice")
         return chosen.of_result(source, flow)
     if chosen.of_runs is None:
-        of_runs = ", ".join(name for name, one in KINDS.items() if one.of_runs is not None)
-        raise ResultError(f"--kind: found {kind}, expected one of {of_runs} for a campaign")
+        raise ResultError(f"--kind: found {kind}, expected one of {', '.join(kinds_of(source))}")
     return chosen.of_runs(Runs.of(source), _runs.Choice(flow, x, y, by))
+
+
+def kinds_of(source: Results | Campaign | Runs) -> list[str]:
+    """The kinds that can be drawn of a result or of a campaign; of a single flight nothing that compares runs."""
+    single = isinstance(source, Results)
+    several = not isinstance(source, Results) or len(source.seeds) > 1
+    return [
+        name
+        for name, kind in KINDS.items()
+        if (single and kind.of_result is not None)
+        or (several and kind.of_runs is not None and not (single and name == "heatmap"))
+    ]

@@ -38,6 +38,10 @@ _LONGEST_LABELLED = 144
 _WIDEST_LABELS = 60
 
 
+class NothingToDrawError(ResultError):
+    """A campaign has not what a kind of figure needs."""
+
+
 class Choice(NamedTuple):
     """What of many runs is drawn; None leaves the choice to the figure."""
 
@@ -285,7 +289,8 @@ def heatmap(runs: Runs, choice: Choice) -> Figure:
     """The median of a metric over the runs of each pair of values of two axes; other axes are pooled.
 
     Raises:
-        ResultError: the campaign has fewer than two axes.
+        NothingToDrawError: the campaign has fewer than two axes.
+        ResultError: there is no such axis.
     """
     rows = runs.of_flow(choice.flow)
     across, up = heat_axes(runs, choice)
@@ -318,10 +323,11 @@ def heat_axes(runs: Runs, choice: Choice) -> tuple[str, str]:
     """The two axes of a heat map: those chosen, else the two with the most values.
 
     Raises:
-        ResultError: the campaign has fewer than two axes.
+        NothingToDrawError: the campaign has fewer than two axes.
+        ResultError: there is no such axis.
     """
     if len(runs.axes) < 2:
-        raise ResultError(f"a heat map takes two axes, found {', '.join(runs.axes) or 'none'} in {runs.name}")
+        raise NothingToDrawError(f"a heat map takes two axes, found {', '.join(runs.axes) or 'none'} in {runs.name}")
     picked = [runs.axis("--x", name.strip()) for name in (choice.x or "").split(",") if name.strip()]
     if choice.by is not None:
         picked.append(runs.axis("--by", choice.by))

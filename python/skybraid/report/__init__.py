@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from skybraid.folder import write_whole
 from skybraid.report.campaign import campaign_html
-from skybraid.report.single import longest_gaps, path_stories, single_html
+from skybraid.report.points import Judged, Wanted, judged
+from skybraid.report.single import longest_gaps, path_stories, single_html, waits
 from skybraid.results import Results
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from skybraid.campaigns import Campaign
 
-__all__ = ["html", "longest_gaps", "path_stories", "write_report"]
+__all__ = ["Judged", "Wanted", "html", "judged", "longest_gaps", "path_stories", "waits", "write_report"]
 
 
 def write_report(source: Results | Campaign, path: Path) -> Path:

@@ -145,7 +145,7 @@ def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
     if meeting:
         return Verdict.MET
     lost = {one.point for one in seen.judged if one.verdict is Verdict.NOT_MET}
-    return Verdict.NOT_MET if len(lost) == len(seen.replays) else Verdict.NOT_SHOWN
+    return Verdict.NOT_SHOWN if {one.point for one in seen.judged} - lost else Verdict.NOT_MET
 
 
 def best(seen: Seen, wanted: Wanted) -> list[Judged]:
@@ -161,10 +161,12 @@ def table(seen: Seen) -> Table:
     numbers = [name for name in _COLUMNS if seen.runs.frame[name].count()]
     medians = seen.runs.frame.group_by("point", "flow").agg(pl.col(numbers).median())
     values = {(row["point"], row["flow"]): row for row in medians.to_dicts()}
+    meeting = set(seen.meeting())
     verdicts: dict[int, dict[Wanted, Judged]] = {}
     for one in seen.judged:
         verdicts.setdefault(one.point, {})[one.wanted] = one
     heads = ["point", *(names[column] for column in seen.columns), "seeds", "failed"]
+    heads += ["meets all"] if seen.judged else []
     heads += [wanted.words for wanted in seen.wanted]
     heads += [f"{flow}: {metric(name).label}" for flow in flows for name in numbers]
     rows = []
@@ -176,6 +178,8 @@ def table(seen: Seen) -> Table:
             Cell(seeds_text(own) if own else "–", len(own)),
             Cell.number(_whole(row["failed"]), str(row["failed"])),
         ]
+        if seen.judged:
+            cells.append(Cell("yes" if point in meeting else "no"))
         for wanted in seen.wanted:
             found = verdicts.get(point, {}).get(wanted)
             if found is None:

@@ -61,6 +61,7 @@ class Charts:
 
     def add(self, name: str, chart: Model) -> str:
         """Takes a chart and gives back its name."""
+        chart.name = name
         self.figures[name] = chart
         return name
 
@@ -227,6 +228,12 @@ def band(
         x="time_s", y=f"{name}_mean", source=data, line_color=colour, line_width=width, line_dash=dash, name=name
     )
     return [line, *parts]
+
+
+def steps(drawn: figure, data: ColumnDataSource, x: str, y: str, colour: str, name: str) -> tuple[Any, Any]:
+    """A series in steps, and the unseen line that answers to the pointer in its stead, since steps do not."""
+    shown = drawn.step(x=x, y=y, mode="after", source=data, line_color=colour, line_width=1.4)
+    return shown, drawn.line(x=x, y=y, source=data, line_color=colour, line_alpha=0, line_width=6, name=name)
 
 
 def nines(drawn: figure, shares: Sequence[float]) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from bokeh.core.property.vectorization import Field
-from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, LinearColorMapper
+from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, FixedTicker, LinearColorMapper, Range1d
 from bokeh.models.annotations import ColorBar, Span, Whisker
 from bokeh.palettes import Cividis256
 
-from skybraid.errors import ResultError
-from skybraid.plots.runs import Choice, Metric, Runs, heat_axes, heat_values, metric, short
+from skybraid.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
 from skybraid.plots.style import COLOURS, INK, SECOND_INK, Look, looks
 from skybraid.report.charts import SHAPES, Charts, chart, hover, legend, plain
 from skybraid.report.flight import Drawing
@@ -49,7 +48,7 @@ def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
     """A heat map of each flow and metric over the two axes with the most values."""
     try:
         across, up = heat_axes(runs, Choice())
-    except ResultError:
+    except NothingToDrawError:
         return []
     columns, lines = runs.values(across), runs.values(up)
     if len(columns) * len(lines) > _MOST_CELLS or min(len(columns), len(lines)) < 2:
@@ -207,8 +206,8 @@ def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int],
             continue
         drawn = _interval_chart(cut, one, label)
         caption = (
-            "Line: 95 % interval of the messages (Clopper–Pearson). Bar behind it: 95 % interval by resampling the "
-            "runs, which counts that losses come together. Dashed: what is required."
+            "Line: 95 % interval of the messages (Clopper–Pearson). Bar behind it: 95 % interval of the runs, since "
+            "losses of one run come together. Dashed: what is required. A point without a miss stands at the end."
         )
         if len(own) > len(cut):
             caption += f" The best {len(cut)} of {len(own)} points."
@@ -226,20 +225,30 @@ _MARKS = {
 
 def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str]) -> figure:
     names = [f"{it.point}: {label(it.point)}" for it in own]
+    ends = [it.interval.low for it in own if it.interval] + [it.estimate or 0.0 for it in own] + [one.target]
+    lowest = 10.0 ** math.floor(math.log10(min((1 - end for end in ends if end < 1), default=0.1)))
+
+    def missed(share: float | None) -> float:
+        """Where a share stands on an axis that shows nines: nothing missed stands at its end."""
+        return math.nan if share is None else max(1 - share, lowest)
+
     drawn = chart(
         x_label="within the deadline" if one.deadline_ms else "arrived",
         y_label="point",
         height=110 + 18 * len(own),
+        x_axis_type="log",
+        x_range=Range1d(start=1.2, end=lowest / 1.5),
         y_range=FactorRange(factors=names[::-1]),
     )
-    drawn.xaxis.formatter = plain("100 * tick", " %")
+    drawn.xaxis.ticker = FixedTicker(ticks=[10.0**power for power in range(round(math.log10(lowest)), 1)])
+    drawn.xaxis.formatter = plain("100 - 100 * tick", " %")
     data: dict[str, list[Any]] = {
         "name": names,
-        "share": [it.estimate for it in own],
-        "low": [it.interval.low if it.interval else math.nan for it in own],
-        "high": [it.interval.high if it.interval else math.nan for it in own],
-        "runs_low": [it.over_runs.low if it.over_runs else math.nan for it in own],
-        "runs_high": [it.over_runs.high if it.over_runs else math.nan for it in own],
+        "share": [missed(it.estimate) for it in own],
+        "low": [missed(it.interval.low if it.interval else None) for it in own],
+        "high": [missed(it.interval.high if it.interval else None) for it in own],
+        "runs_low": [missed(it.over_runs.low if it.over_runs else None) for it in own],
+        "runs_high": [missed(it.over_runs.high if it.over_runs else None) for it in own],
         "seen": [it.words for it in own],
         "resampled": [
             f"{percent(it.over_runs.low)} to {percent(it.over_runs.high)}" if it.over_runs else "–" for it in own
@@ -265,7 +274,7 @@ def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str])
         )
         marks.append(mark)
         entries.append((str(verdict), [mark]))
-    drawn.add_layout(Span(location=one.target, dimension="height", line_color=SECOND_INK, line_dash="dashed"))
+    drawn.add_layout(Span(location=missed(one.target), dimension="height", line_color=SECOND_INK, line_dash="dashed"))
     tips = [
         ("point", "@name"),
         ("seen", "@seen of @of"),

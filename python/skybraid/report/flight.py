@@ -39,6 +39,7 @@ from skybraid.report.charts import (
     plain,
     shade,
     source,
+    steps,
 )
 from skybraid.requirements import milliseconds, percent
 from skybraid.statistics import Verdict
@@ -174,17 +175,9 @@ def _goodput(
         series = whole.join(rates.filter(pl.col("flow") == name), on="bin", how="left").select(
             (pl.col("bin") * width_ns * 1e-9).alias("time_s"), pl.col("rate").fill_null(0.0)
         )
-        line = drawn.step(
-            x="time_s",
-            y="rate",
-            mode="after",
-            source=source(series),
-            line_color=flow_colour(index),
-            line_width=1.3,
-            name=name,
-        )
+        shown, line = steps(drawn, source(series), "time_s", "rate", flow_colour(index), name)
         lines.append(line)
-        entries.append((name, [line]))
+        entries.append((name, [shown]))
         for requirement in results.requirements:
             if requirement.flow == name and requirement.metric == "goodput":
                 drawn.add_layout(_limit(requirement.target / 1e6, flow_colour(index)))
@@ -376,11 +369,9 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
         data = ColumnDataSource(
             {"delay_ms": delays_ms, "missing": missing, "arrived": [percent(1 - share) for share in missing]}
         )
-        line = drawn.step(
-            x="delay_ms", y="missing", mode="after", source=data, line_color=colour, line_width=1.6, name=name
-        )
+        shown, line = steps(drawn, data, "delay_ms", "missing", colour, name)
         lines.append(line)
-        entries.append((name, [line]))
+        entries.append((name, [shown]))
         for deadline_ms, allowed, words, verdict in wanted(results, name):
             limit = Span(location=deadline_ms, dimension="height", line_color=colour, line_dash="dashed", line_width=1)
             drawn.add_layout(limit)

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from skybraid.requirements import count, milliseconds, percent, rate
-from skybraid.statistics import Interval, Verdict, clopper_pearson, mean_interval, share_verdict
+from skybraid.statistics import Interval, Verdict, mean_interval, pooled_share, share_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import polars as pl
-
-RESAMPLES = 2000
-"""Bootstrap samples behind an interval over runs."""
-
-_BOOTSTRAP_SEED = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,7 +58,7 @@ class Judged:
         verdict: met, not met or not shown.
         estimate: share of all messages (0 to 1), mean delay percentile in ms, or mean goodput in bit/s.
         interval: at 95 %, of messages (Clopper–Pearson) for a share, of the mean of the runs (Student's t) otherwise.
-        over_runs: of a share, the 95 % interval by resampling the runs; None with a single one.
+        over_runs: of a share, the 95 % interval that takes runs as independent, not messages; None with a single run.
         trials: messages, or runs.
         runs: how many.
     """
@@ -113,12 +104,13 @@ def judged(requirements: pl.DataFrame) -> list[Judged]:
 
 def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
     if wanted.metric == "share":
-        met, trials = rows["met"].fill_null(0).to_numpy(), rows["trials"].fill_null(0).to_numpy()
-        successes, total = int(met.sum()), int(trials.sum())
-        verdict = share_verdict(successes, total, wanted.target).verdict
-        estimate = successes / total if total else None
-        interval = clopper_pearson(successes, total) if total else None
-        return Judged(point, wanted, verdict, estimate, interval, bootstrap(met, trials), total, rows.height)
+        met, trials = ([int(number) for number in rows[name].fill_null(0)] for name in ("met", "trials"))
+        share = pooled_share(met, trials)
+        # As `skybraid run` with several seeds judges it, by the messages of all runs together.
+        verdict = share_verdict(share.met, share.trials, wanted.target).verdict
+        estimate, interval = (share.estimate, share.messages) if share.trials else (None, None)
+        flights = share.flights if len(met) > 1 and share.trials else None
+        return Judged(point, wanted, verdict, estimate, interval, flights, share.trials, rows.height)
     values = [float(value) for value in rows["estimate"].drop_nulls()]
     mean = sum(values) / len(values) if values else None
     interval = mean_interval(values)
@@ -131,27 +123,6 @@ def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
         elif max(good) < wanted.goodness(limit):
             verdict = Verdict.NOT_MET
     return Judged(point, wanted, verdict, mean, interval, None, len(values), rows.height)
-
-
-def bootstrap(
-    met: Sequence[int] | np.ndarray[Any, Any], trials: Sequence[int] | np.ndarray[Any, Any]
-) -> Interval | None:
-    """The 95 % percentile interval of a pooled share, by resampling whole runs (Efron and Tibshirani, 1993, ch. 13).
-
-    Messages of one run share its outages and are not independent; runs are.
-
-    Args:
-        met: messages in time of each run.
-        trials: messages of each run.
-    """
-    successes, messages = np.asarray(met, dtype=float), np.asarray(trials, dtype=float)
-    if len(messages) < 2 or messages.sum() == 0:
-        return None
-    drawn = np.random.default_rng(_BOOTSTRAP_SEED).integers(0, len(messages), size=(RESAMPLES, len(messages)))
-    totals = messages[drawn].sum(axis=1)
-    shares = successes[drawn].sum(axis=1)[totals > 0] / totals[totals > 0]
-    low, high = np.quantile(shares, [0.025, 0.975])
-    return Interval(float(low), float(high))
 
 
 def _number(value: object) -> float:
