@@ -251,11 +251,13 @@ def executor_of(on: str | None, workers: int | None) -> Executor:
     """What makes the runs.
 
     Raises:
-        ResultError: `on` is not `dask://HOST:PORT`.
+        ResultError: `on` is not `dask://HOST:PORT`, or nobody answers there.
     """
     if on is None:
         return Threads(workers)
-    raise ResultError(f"--on: found {on}, expected dask://HOST:PORT")
+    from skybraid.campaigns.dask import Dask
+
+    return Dask(on)
 
 
 def _default_url(planned: Plan) -> str:
