@@ -1,7 +1,7 @@
 """Runs on other machines, through a Dask scheduler: `--on dask://HOST:PORT`.
 
-A batch of runs goes out as text, keys and seeds, and comes back as rows; the dataset is written here alone. A batch that was
-lost with its worker is made again by another one, and its rows are written once, when they have come back.
+A batch of runs goes out as text, keys and seeds, and comes back as rows; the dataset is written here alone. A batch
+that was lost with its worker is made again by another one, and its rows are written once, when they have come back.
 """
 
 from __future__ import annotations
