@@ -71,7 +71,7 @@ def child(folder: Path, *, seeds: tuple[int, int], points: int, duration: str, w
 
 
 def killed(folder: Path) -> tuple[int, float]:
-    """Kills a campaign of 10 000 runs in the middle; gives how many runs were there, and how long the rest took, in s."""
+    """Kills a campaign of 10 000 runs in the middle; gives how many were there, and how long the rest took, in s."""
     out = folder / "killed"
     words = [sys.executable, "-m", "skybraid", "sweep", str(folder / "tiny.toml"), "--seeds", f"1..{RUNS}"]
     words += ["--set", "duration=5s", "--out", str(out), "--quiet"]
