@@ -51,7 +51,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "anything")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     s3fs.S3FileSystem.clear_instance_cache()
-    s3fs.S3FileSystem().mkdir("flights")
+    with contextlib.suppress(FileExistsError):
+        s3fs.S3FileSystem().mkdir("flights")
     yield "s3://flights"
     s3fs.S3FileSystem.clear_instance_cache()
     server.stop()

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -199,7 +200,7 @@ def budget(text: str | None) -> Budget:
     time_s = None if found is None else found.in_unit("s")
     if time_s is None or time_s <= 0:
         raise ScenarioError(f"--budget: found {text}, expected a number of runs such as 1000, or a time such as 30min")
-    return Budget(time_s=time_s)
+    return Budget(runs=sys.maxsize, time_s=time_s)
 
 
 def fly_until(flight: Flight, asked: Question, limit: Budget) -> list[Answer]:
