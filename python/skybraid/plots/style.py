@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999", "#56B4E9", "#CC79A7")
 """Okabe and Ito's palette; black is left to the text and yellow out, since it fades on white."""
 
-DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#7CC8F2", "#E39BC4")
+DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#8FD6FF", "#E08DBC")
 """`COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "*")
