@@ -69,8 +69,9 @@ class Charts:
     def embedded(self) -> tuple[str, dict[str, str]]:
         """What the page's script draws, as JSON, and the identifier of each chart's element; the same each time."""
         document = Document()
-        for chart_ in self.figures.values():
-            document.add_root(chart_)
+        with document.models.freeze():
+            for chart_ in self.figures.values():
+                document.add_root(chart_)
         told = document.to_json(deferred=False)
         # Identifiers count on over all charts of a process.
         numbers: dict[str, str] = {}
