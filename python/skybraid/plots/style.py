@@ -167,7 +167,9 @@ def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> N
     if height_mm is not None:
         height_in = height_mm / _MM_PER_IN
     figure.set_size_inches(width_in, height_in)
-    if width_in * _MM_PER_IN < _NARROW_MM:
+    if width_in * _MM_PER_IN >= _NARROW_MM:
+        return
+    with mpl.rc_context(STYLE | {"legend.fontsize": 7, "legend.handlelength": 1.4}):
         for axes in figure.axes:
             drawn = axes.get_legend()
             if drawn is not None and drawn.get_label() in _PLACES:
