@@ -56,6 +56,7 @@ bench: build
 	cargo run --release --locked --package skybraid-bench --bin emulated
 	$(VENV)/bin/python benches/flight.py
 	$(VENV)/bin/python benches/fleet.py
+	$(VENV)/bin/python benches/campaign.py
 	$(VENV)/bin/python benches/ns3/compare.py speed
 
 # Beside ns-3, where it is installed: goodput over 20 seeds takes it half an hour and more.

@@ -15,7 +15,7 @@ in a single call.
 from skybraid._core import Link, __version__, causes, read_trace, registry
 from skybraid.algorithms import Wait, congestion_control, scheduler
 from skybraid.campaign import run
-from skybraid.campaigns import Campaign, open_, sweep
+from skybraid.campaigns import Campaign, Paired, open_, paired, sweep
 from skybraid.emulation import emulate
 from skybraid.errors import EmulationError, Interrupted, MissingTableError, ResultError, ScenarioError, SkybraidError
 from skybraid.requirements import Requirement
@@ -31,6 +31,7 @@ __all__ = [
     "Interrupted",
     "Link",
     "MissingTableError",
+    "Paired",
     "Requirement",
     "ResultError",
     "Results",
@@ -44,6 +45,7 @@ __all__ = [
     "congestion_control",
     "emulate",
     "open",
+    "paired",
     "read_trace",
     "registry",
     "run",

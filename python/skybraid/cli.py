@@ -31,6 +31,7 @@ from skybraid import probe as probe_room
 from skybraid import tables as table_files
 from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
+from skybraid.campaigns import pairs as paired_room
 from skybraid.doctor import conclusions, examine
 from skybraid.errors import ResultError, ScenarioError, SkybraidError
 from skybraid.folder import RUNS, default_folder, left_over, write_whole
@@ -149,13 +150,21 @@ def run(
 
 @app.command()
 def compare(
-    scenario: Annotated[Path, typer.Argument(help="The scenario, a TOML file.", metavar="SCENARIO")],
+    scenario: Annotated[
+        str,
+        typer.Argument(help="The scenario; with B also a result's or campaign's folder or URL.", metavar="SCENARIO"),
+    ],
+    other: Annotated[
+        str | None, typer.Argument(help="Another one, to be compared with the first flight by flight.", metavar="B")
+    ] = None,
     flow: Annotated[
         str | None, typer.Option(help="Flows whose transport is replaced; by default all.", metavar="A,B")
     ] = None,
     schedulers: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
     congestion: Annotated[str | None, typer.Option(help="By default all.", metavar="A,B")] = None,
-    protocols: Annotated[str, typer.Option(metavar="A,B")] = ",".join(compare_room.PROTOCOLS),
+    protocols: Annotated[
+        str | None, typer.Option(help=f"By default {','.join(compare_room.PROTOCOLS)}.", metavar="A,B")
+    ] = None,
     seed: Seed = None,
     seeds: Annotated[
         str | None, typer.Option(help="Several seeds for each combination: 1..10 or 3,5,8.", metavar="A..B")
@@ -168,19 +177,44 @@ def compare(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fly a scenario with every scheduler and every congestion control, and print a line for each pair."""
+    """Fly a scenario with every scheduler and congestion control; or hold two against one another, flight by flight.
+
+    A second scenario, result or campaign B is compared with the first on the seeds and points that both have.
+    """
     load_plugins(plugin)
     if out is not None:
         compare_room.check_name(out)
+    numbers = None if seeds is None else seeds_from(seeds)
+    overrides = [assignment(text) for text in set_ or []]
+    if other is not None:
+        names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
+        paired_room.refuse_more(names)
+        with progress(shown=not quiet) as told, blaming(plugin):
+            found = paired_room.paired(
+                scenario,
+                other,
+                seeds=numbers if seed is None else [seed],
+                overrides=overrides,
+                progress=told,
+            )
+        if out is not None:
+            compare_room.write(found.frame(), out)
+        if as_json:
+            typer.echo(json.dumps(found.json(), ensure_ascii=False, allow_nan=False))
+        elif not quiet:
+            typer.echo(f"A: {found.a}\nB: {found.b}\nseeds: {seeds_text(found.seeds)}")
+            for words in (*(one.words for one in found.differences), *(f"note: {note}" for note in found.notes)):
+                typer.echo(f"  {words}")
+        return
     with progress(shown=not quiet) as told, blaming(plugin):
         frame = compare_room.compare(
-            Scenario.load(scenario, [assignment(text) for text in set_ or []]),
+            Scenario.load(scenario, overrides),
             flows=listed(flow),
-            protocols=listed(protocols) or [],
+            protocols=compare_room.PROTOCOLS if protocols is None else listed(protocols) or [],
             schedulers=listed(schedulers),
             congestion=listed(congestion),
             seed=seed,
-            seeds=None if seeds is None else seeds_from(seeds),
+            seeds=numbers,
             progress=told,
         )
     if out is not None:

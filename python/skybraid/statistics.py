@@ -242,9 +242,9 @@ def pooled_share(
 
     With fewer than ten flights, or fewer than five that miss anything, there is nothing to draw from. Then Clopper and
     Pearson bound how many of the flights miss anything, and each of those is taken to miss as large a share as the
-    worst that was seen (for the upper end: as the best of them). Where no flight misses anything, nothing tells how much a
-    bad one would miss, so it is taken to miss everything: n flights without a miss show a share of about 1 - 3/n, by
-    flights, however many messages they carry. The same holds the other way where nothing arrives.
+    worst that was seen (for the upper end: as the best of them). Where no flight misses anything, nothing tells how
+    much a bad one would miss, so it is taken to miss everything: n flights without a miss show a share of about
+    1 - 3/n, by flights, however many messages they carry. The same holds the other way where nothing arrives.
 
     Args:
         met: messages that met it, in each flight.

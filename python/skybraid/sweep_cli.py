@@ -18,6 +18,7 @@ from skybraid.campaigns.fly import Status, sweep
 from skybraid.campaigns.plan import plan
 from skybraid.errors import ScenarioError
 from skybraid.options import (
+    INTERRUPTED,
     MET,
     NOT_MET,
     AsJson,
@@ -103,21 +104,28 @@ def _sweep(
             last = status
             told(status)
 
-        campaign = sweep(
-            scenario,
-            seeds=numbers,
-            vary=varied,
-            overrides=overrides,
-            out=out,
-            workers=workers,
-            on=on,
-            plugins=plugin or (),
-            retry=retry,
-            until=until,
-            budget=budget,
-            progress=keep,
-            note=None if quiet else lambda words: typer.echo(f"note: {words}", err=True),
-        )
+        try:
+            campaign: Campaign | None = sweep(
+                scenario,
+                seeds=numbers,
+                vary=varied,
+                overrides=overrides,
+                out=out,
+                workers=workers,
+                on=on,
+                plugins=plugin or (),
+                retry=retry,
+                until=until,
+                budget=budget,
+                progress=keep,
+                note=None if quiet else lambda words: typer.echo(f"note: {words}", err=True),
+            )
+        except KeyboardInterrupt:
+            campaign = None
+    if campaign is None:
+        made = count(last.done + last.failed)
+        typer.echo(f"interrupted: the {made} runs made so far are kept; the same command goes on from there", err=True)
+        raise typer.Exit(INTERRUPTED)
     failed = campaign.failed()
     if as_json:
         typer.echo(json.dumps(_json(campaign, last), ensure_ascii=False, allow_nan=False))
@@ -200,7 +208,7 @@ def _line(status: Status) -> str:
     if status.cached:
         text += f" ({count(status.cached)} before)"
     text += f", {count(status.failed)} failed"
-    return text if status.left_s is None else f"{text}, {span(max(status.left_s, 0.0))} left"
+    return text if status.left_s is None else f"{text}, {span(float(f'{max(status.left_s, 0.0):.2g}'))} left"
 
 
 @contextlib.contextmanager

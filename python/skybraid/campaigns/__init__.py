@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from skybraid.campaigns.axes import Axis, Point
 from skybraid.campaigns.dataset import Campaign
 from skybraid.campaigns.fly import Status, sweep
+from skybraid.campaigns.pairs import Paired, paired
 from skybraid.campaigns.store import MANIFEST, Store
 from skybraid.errors import ResultError
 from skybraid.results import Results
@@ -18,7 +19,7 @@ from skybraid.results import Results
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Axis", "Campaign", "Point", "Status", "open_", "sweep"]
+__all__ = ["Axis", "Campaign", "Paired", "Point", "Status", "open_", "paired", "sweep"]
 
 
 def open_(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Campaign | Results:

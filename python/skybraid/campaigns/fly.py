@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skybraid.campaigns.dataset import Campaign, Manifest, replay_line
 from skybraid.campaigns.plan import Plan, grown, plan
 from skybraid.campaigns.rows import FAILED, RUNS, Buffer, key_of, schemas
@@ -21,7 +23,6 @@ from skybraid.folder import campaign_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from skybraid.campaigns.runs import Job
@@ -131,7 +132,7 @@ class Flight:
         seeds = self._there.get(point)
         if seeds is None:
             return False
-        place = int(seeds.searchsorted(seed))
+        place = int(seeds.searchsorted(np.uint64(seed)))
         return place < len(seeds) and int(seeds[place]) == seed
 
     def flush(self) -> None:
@@ -251,11 +252,13 @@ def executor_of(on: str | None, workers: int | None) -> Executor:
     """What makes the runs.
 
     Raises:
-        ResultError: `on` is not `dask://HOST:PORT`.
+        ResultError: `on` is not `dask://HOST:PORT`, or nobody answers there.
     """
     if on is None:
         return Threads(workers)
-    raise ResultError(f"--on: found {on}, expected dask://HOST:PORT")
+    from skybraid.campaigns.dask import Dask
+
+    return Dask(on)
 
 
 def _default_url(planned: Plan) -> str:

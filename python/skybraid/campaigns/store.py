@@ -37,6 +37,7 @@ TABLES = (FLOWS, REQUIREMENTS, RUNS)
 
 _LOCK = ".lock"
 _REMOTE_LOCK = "lock.json"
+_PARTIAL = ".partial"
 _STALE_S = 120.0
 _BEAT_S = 20.0
 
@@ -117,7 +118,7 @@ class Store:
                 return
             folder, _, file = place.rpartition("/")
             self._fs.makedirs(folder, exist_ok=True)
-            aside = f"{folder}/.{file}.{self._session}.partial"
+            aside = f"{folder}/.{file}.{self._session}{_PARTIAL}"
             try:
                 if self.local:
                     with open(aside, "wb") as opened:  # noqa: PTH123 the path is fsspec's
@@ -171,7 +172,7 @@ class Store:
 
     def is_empty(self) -> bool:
         """Whether nothing is there yet but what a lock leaves."""
-        return not set(self.names("")) - {_LOCK, _REMOTE_LOCK}
+        return all(name in (_LOCK, _REMOTE_LOCK) or name.endswith(_PARTIAL) for name in self.names(""))
 
     def parts(self) -> list[str]:
         """Names of the parts that count, in the order in which they were written."""
@@ -216,7 +217,7 @@ class Store:
                 if name not in counted:
                     self.remove(f"{table}/{name}")
         for name in self.names(""):
-            if name.endswith(".partial"):
+            if name.endswith(_PARTIAL):
                 self.remove(name)
 
     def scan(self, table: str, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:

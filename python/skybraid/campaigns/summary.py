@@ -28,11 +28,11 @@ def summary(campaign: Campaign) -> pl.DataFrame:
 
     Returns:
         A row for each point and flow: `point`, the axes' columns, `flow`, `runs`, `failed`; `deadline_ms`, `met`,
-        `trials`, `within_deadline` (0 to 1) with its 95 % intervals, by messages (`low`, `high`) and by flights (`flights_low`,
-        `flights_high`, null with one run; `method`, as of `statistics.pooled_share`); `goodput_bps`, the mean over
-        the runs, with Student's interval (`goodput_low`, `goodput_high`); `delay_p50_ms` and `delay_p99_ms`, the
-        medians over the runs of their percentiles, with distribution-free intervals (`delay_p50_low` …) from six
-        runs on. A point all of whose runs failed has one row with `flow` null.
+        `trials`, `within_deadline` (0 to 1) with its 95 % intervals, by messages (`low`, `high`) and by flights
+        (`flights_low`, `flights_high`, null with one run; `method`, as of `statistics.pooled_share`);
+        `goodput_bps`, the mean over the runs, with Student's interval (`goodput_low`, `goodput_high`);
+        `delay_p50_ms` and `delay_p99_ms`, the medians over the runs of their percentiles, with distribution-free
+        intervals (`delay_p50_low` …) from six runs on. A point all of whose runs failed has one row with `flow` null.
     """
     import polars as pl
 

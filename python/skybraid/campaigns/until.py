@@ -4,8 +4,9 @@
     FLOW.METRIC ± WIDTH               until the interval reaches at most so far to either side
 
 Metrics are `share` (within the flow's shortest deadline; of all messages where it requires none), `goodput`, and delays
-`p50`, `p95`, `p99`, `p99.9`, `p99.999`. `+-` and `+/-` stand for ±. A share is judged by the wider of two intervals, that of the
-messages and that of the flights (`statistics.pooled_share`); `± shown by messages` takes that of the messages alone.
+`p50`, `p95`, `p99`, `p99.9`, `p99.999`. `+-` and `+/-` stand for ±. A share is judged by the wider of two intervals,
+that of the messages and that of the flights (`statistics.pooled_share`); `± shown by messages` takes that of the
+messages alone.
 
 Each point is looked at after 10 flights, then after 20, 40, 80 …. To look often and stop at the first success would err
 more often than once in twenty, so a look decides by bounds of 99 %: over the first five looks the errors add up to at
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -198,7 +200,7 @@ def budget(text: str | None) -> Budget:
     time_s = None if found is None else found.in_unit("s")
     if time_s is None or time_s <= 0:
         raise ScenarioError(f"--budget: found {text}, expected a number of runs such as 1000, or a time such as 30min")
-    return Budget(time_s=time_s)
+    return Budget(runs=sys.maxsize, time_s=time_s)
 
 
 def fly_until(flight: Flight, asked: Question, limit: Budget) -> list[Answer]:

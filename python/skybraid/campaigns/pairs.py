@@ -1,0 +1,361 @@
+"""Two scenarios, results or campaigns held against one another, flight by flight.
+
+Flights with the same seed and point meet the same weather on their links, so that their difference tells more than two
+averages do: what both flights share drops out. The mean difference over the pairs has Student's t interval.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from skybraid.campaigns.dataset import Campaign
+from skybraid.campaigns.plan import plan
+from skybraid.campaigns.rows import FLOWS, Buffer, key_of, schemas
+from skybraid.campaigns.runs import Pace, Threads
+from skybraid.campaigns.store import MANIFEST, Store
+from skybraid.errors import ResultError, ScenarioError
+from skybraid.requirements import count, milliseconds, rate
+from skybraid.results import Results
+from skybraid.scenario import Scenario
+from skybraid.statistics import mean_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import polars as pl
+
+    from skybraid.campaign import Progress
+    from skybraid.campaigns.axes import Label
+    from skybraid.campaigns.rows import Outcome
+    from skybraid.scenario import Overrides
+
+Side = Scenario | Results | Campaign | str | os.PathLike[str]
+"""What can be compared; a text is the path of a scenario's file, or of a result's or campaign's folder, or its URL."""
+
+METRICS = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms")
+"""What is compared of each flow."""
+
+SEEDS = range(1, 21)
+"""Of two scenarios that name none."""
+
+_POINTS = " percentage points"
+
+_Key = tuple[tuple["Label", ...], str, int]
+"""A flight's flow: its point's labels, the flow, the seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far B lies above A, over the flights that they share.
+
+    Attributes:
+        point: the point's values, where several are compared; else empty.
+        flow: the flow's name.
+        metric: one of `METRICS`.
+        deadline_ms: of the share within the deadline, in A; None without one.
+        mean_a: mean over the pairs: share from 0 to 1, bit/s, or ms.
+        mean_b: the same of B.
+        difference: mean of B - A.
+        low: of its 95 % interval; None below two pairs.
+        high: of the same.
+        pairs: how many flights are compared.
+        left_out: pairs without a value on either side, as a delay where nothing arrived.
+        words: all this in a sentence.
+    """
+
+    point: str
+    flow: str
+    metric: str
+    deadline_ms: float | None
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float | None
+    high: float | None
+    pairs: int
+    left_out: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """What a comparison gave.
+
+    Attributes:
+        a: the name of the first.
+        b: the name of the second.
+        differences: one for each point, flow and metric.
+        seeds: the seeds that both have.
+        notes: what could not be compared.
+    """
+
+    a: str
+    b: str
+    differences: tuple[Difference, ...]
+    seeds: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+    def frame(self) -> pl.DataFrame:
+        """The differences as a frame, a row each."""
+        import polars as pl
+
+        real = ("deadline_ms", "mean_a", "mean_b", "difference", "low", "high")
+        return pl.DataFrame(
+            [asdict(one) for one in self.differences], schema_overrides=dict.fromkeys(real, pl.Float64())
+        )
+
+    def json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "seeds": list(self.seeds),
+            "differences": [asdict(one) for one in self.differences],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Flown:
+    name: str
+    columns: tuple[str, ...]
+    values: Mapping[_Key, Mapping[str, float | None]]
+
+
+def paired(
+    a: Side,
+    b: Side,
+    *,
+    seeds: Iterable[int] | None = None,
+    overrides: Overrides = (),
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Paired:
+    """Compares two scenarios, results or campaigns by the flights with the same seed and point.
+
+    Args:
+        a: the first; a scenario is flown.
+        b: the second, of which the first is taken away.
+        seeds: seeds to fly, or of those that were flown the ones to compare; of two scenarios by default 1 to 20, of
+            one scenario those of the other side.
+        overrides: keys that scenarios have replaced (key, TOML value).
+        workers: runs at a time; by default one a core.
+        progress: told how far the simulation is, 0 to 1.
+
+    Raises:
+        ScenarioError: a scenario is not correct.
+        ResultError: there is nothing to compare, or a run failed.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    chosen = None if seeds is None else list(seeds)
+    sides = [_opened(side) for side in (a, b)]
+    to_fly = sum(isinstance(side, _Unflown) for side in sides)
+    known = {seed for side in sides if isinstance(side, _Flown) for _, _, seed in side.values}
+    numbers = chosen or sorted(known) or list(SEEDS)
+    finished: list[_Flown] = []
+    for side in sides:
+        if isinstance(side, _Flown):
+            finished.append(side)
+            continue
+        at = sum(isinstance(earlier, _Unflown) for earlier in sides[: len(finished)])
+
+        def told(share: float, at: int = at) -> None:
+            if progress is not None:
+                progress((at + share) / to_fly)
+
+        finished.append(_fly(side, numbers, overrides, workers, told))
+    return _paired(finished[0], finished[1], chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unflown:
+    scenario: Scenario | str
+
+
+def _opened(side: Side) -> _Flown | _Unflown:
+    match side:
+        case Scenario():
+            return _Unflown(side)
+        case Results():
+            return _of_results(side)
+        case Campaign():
+            return _of_campaign(side)
+    text = os.fspath(side)
+    if "://" not in text and not os.path.isdir(text):  # noqa: PTH112 may be a URL
+        return _Unflown(text)
+    store = Store.at(text)
+    if store.read(MANIFEST) is not None:
+        return _of_campaign(Campaign.at(store))
+    if not store.local:
+        raise ResultError(f"{text}: found no {MANIFEST}, expected a campaign")
+    return _of_results(Results.open(text))
+
+
+def _fly(
+    side: _Unflown, seeds: list[int], overrides: Overrides, workers: int | None, progress: Callable[[float], None]
+) -> _Flown:
+    planned = plan(side.scenario, seeds=seeds, overrides=overrides)
+    manifest = planned.manifest
+    threads, pace = Threads(workers), Pace(Threads.target_s)
+    jobs = ((point, seed) for point in planned.wanted for seed in planned.seeds)
+    outcomes: list[Outcome] = []
+    total = len(planned.wanted) * len(planned.seeds)
+    for batch in threads.outcomes(manifest.base, pace.batches(jobs, manifest.points, manifest.digests)):
+        pace.saw(batch)
+        outcomes += batch
+        progress(len(outcomes) / total)
+    failed = next((outcome for outcome in outcomes if outcome.error is not None), None)
+    if failed is not None:
+        raise ResultError(f"{manifest.base.file}: seed {failed.seed}: the run failed: {failed.error}")
+    buffer = Buffer(schemas(manifest.columns, manifest.points[0].labels, manifest.paths), manifest.paths)
+    for outcome in outcomes:
+        key = key_of(manifest.digests[outcome.point], outcome.seed)
+        buffer.add(outcome, key, manifest.points[outcome.point], "")
+    return _of_frame(manifest.base.file, manifest.columns, buffer.take()[FLOWS])
+
+
+def _of_campaign(campaign: Campaign) -> _Flown:
+    names = ["flow", "seed", "deadline_ms", *campaign.columns, *METRICS]
+    return _of_frame(campaign.url, campaign.columns, campaign.scan(FLOWS).select(names).collect())
+
+
+def _of_frame(name: str, columns: tuple[str, ...], frame: pl.DataFrame) -> _Flown:
+    values = {}
+    for row in frame.iter_rows(named=True):
+        point = tuple(row[column] for column in columns)
+        values[point, str(row["flow"]), int(row["seed"])] = {it: row[it] for it in ("deadline_ms", *METRICS)}
+    return _Flown(name, columns, values)
+
+
+def _of_results(results: Results) -> _Flown:
+    values: dict[_Key, Mapping[str, float | None]] = {}
+    for flight in results.flights:
+        for flow, seen in flight.flows.items():
+            shares = [it for it in flight.requirements if it.flow == flow and it.metric == "share" and it.deadline_ms]
+            nearest = min(shares, key=lambda it: it.deadline_ms or math.inf, default=None)
+            decided = seen.delivered + seen.lost
+            arrived = seen.delivered / decided if decided else None
+            values[(), flow, flight.seed] = {
+                "deadline_ms": None if nearest is None else nearest.deadline_ms,
+                "within_deadline": arrived if nearest is None else nearest.estimate,
+                "goodput_bps": seen.goodput_bps,
+                "delay_p50_ms": seen.delay_ms["p50"],
+                "delay_p99_ms": seen.delay_ms["p99"],
+            }
+    name = results.name if results.folder is None else str(results.folder)
+    return _Flown(name, (), values)
+
+
+def _paired(a: _Flown, b: _Flown, seeds: list[int] | None) -> Paired:
+    one_point = len({point for point, _, _ in a.values}) == len({point for point, _, _ in b.values}) == 1
+    if not one_point and a.columns != b.columns:
+        told = [", ".join(side.columns) or "nothing" for side in (a, b)]
+        raise ResultError(f"{a.name} varies {told[0]}, {b.name} varies {told[1]}; expected the same of both")
+
+    def keyed(side: _Flown) -> dict[_Key, Mapping[str, float | None]]:
+        return {
+            (() if one_point else point, flow, seed): values
+            for (point, flow, seed), values in side.values.items()
+            if seeds is None or seed in seeds
+        }
+
+    left, right = keyed(a), keyed(b)
+    shared = [key for key in left if key in right]
+    if not shared:
+        raise ResultError(f"{a.name}, {b.name}: found no flight of the same seed, point and flow, expected some")
+    by_flow: dict[tuple[tuple[Label, ...], str], list[int]] = {}
+    for point, flow, seed in shared:
+        by_flow.setdefault((point, flow), []).append(seed)
+    differences = []
+    for (point, flow), numbers in by_flow.items():
+        words = " ".join(f"{column}={label}" for column, label in zip(a.columns, point, strict=False))
+        for metric in METRICS:
+            pairs = [(left[point, flow, seed], right[point, flow, seed]) for seed in sorted(numbers)]
+            found = _difference(words, flow, metric, pairs)
+            if found is not None:
+                differences.append(found)
+    alone = len(left) + len(right) - 2 * len(shared)
+    notes = [f"{count(alone)} rows of a flow and flight have no partner and are left out"] if alone else []
+    return Paired(a.name, b.name, tuple(differences), tuple(sorted({seed for _, _, seed in shared})), tuple(notes))
+
+
+def _difference(
+    point: str, flow: str, metric: str, pairs: list[tuple[Mapping[str, float | None], Mapping[str, float | None]]]
+) -> Difference | None:
+    known = [
+        (left, right)
+        for one, other in pairs
+        if (left := one[metric]) is not None and (right := other[metric]) is not None
+    ]
+    if not known:
+        return None
+    differences = [right - left for left, right in known]
+    mean = math.fsum(differences) / len(known)
+    interval = mean_interval(differences)
+    low, high = interval or (None, None)
+    deadline_ms, other_ms = pairs[0][0]["deadline_ms"], pairs[0][1]["deadline_ms"]
+    what = {
+        "within_deadline": "share that arrived" if deadline_ms is None else f"share within {milliseconds(deadline_ms)}",
+        "goodput_bps": "goodput",
+        "delay_p50_ms": "delay of half of the messages",
+        "delay_p99_ms": "delay of 99 % of the messages",
+    }[metric]
+    if metric == "within_deadline" and deadline_ms != other_ms:
+        what += f" (in B within {'no deadline' if other_ms is None else milliseconds(other_ms)})"
+    left_out = len(pairs) - len(known)
+    words = f"{point}: " if point else ""
+    words += f"{flow}, {what}: {_sentence(metric, differences, mean, low, high)}"
+    return Difference(
+        point,
+        flow,
+        metric,
+        deadline_ms,
+        math.fsum(left for left, _ in known) / len(known),
+        math.fsum(right for _, right in known) / len(known),
+        mean,
+        low,
+        high,
+        len(known),
+        left_out,
+        words,
+    )
+
+
+def _sentence(metric: str, differences: list[float], mean: float, low: float | None, high: float | None) -> str:
+    pairs = "1 pair" if len(differences) == 1 else f"{count(len(differences))} pairs"
+    if not any(differences):
+        return f"equal in all {pairs}" if len(differences) > 1 else "equal in the one pair"
+    how = f"{_told(metric, abs(mean))} {'higher' if mean > 0 else 'lower'} in B"
+    if low is None or high is None:
+        return f"{how} in one pair, which gives no interval"
+    ends = f"{_told(metric, low, signed=True)} to {_told(metric, high, signed=True)}"
+    interval = f"95 % interval {ends.replace(_POINTS, '', 1)}, {pairs}"
+    if low <= 0 <= high:
+        return f"no difference is shown: {how} on average ({interval})"
+    return f"{how} ({interval})"
+
+
+def _told(metric: str, value: float, *, signed: bool = False) -> str:
+    sign = ("+" if value > 0 else "−" if value < 0 else "") if signed else ""
+    size = abs(value)
+    match metric:
+        case "within_deadline":
+            return f"{sign}{size * 100:.3g}{_POINTS}"
+        case "goodput_bps":
+            return f"{sign}{rate(size)}"
+        case _:
+            return f"{sign}{milliseconds(size)}"
+
+
+def refuse_more(names: Mapping[str, object]) -> None:
+    """Refuses options of a comparison of schedulers beside a second thing to compare.
+
+    Raises:
+        ScenarioError: one is given.
+    """
+    for name, value in names.items():
+        if value is not None:
+            raise ScenarioError(f"--{name}: found it with two things to compare, expected it with one scenario alone")
