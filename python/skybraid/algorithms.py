@@ -189,7 +189,7 @@ def _source(class_: Callable[..., object]) -> Path | None:
     """The file that a class stands in; None for one that was typed in."""
     try:
         file = inspect.getsourcefile(class_)
-    except TypeError:
+    except (OSError, TypeError):
         return None
     return None if file is None else Path(file).resolve()
 

@@ -10,9 +10,10 @@ import pytest
 from matplotlib.axes import Axes
 
 from conftest import TWO_PATHS
-from skybraid import Campaign, MissingTableError, Results, Scenario, plots, run
+from skybraid import Campaign, MissingTableError, Results, Scenario, Verdict, plots, run
 from skybraid.plots import DARK_COLOURS, series
-from skybraid.report import html, longest_gaps, path_stories
+from skybraid.report import html, judged, longest_gaps, path_stories
+from skybraid.statistics import clopper_pearson
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 
@@ -155,14 +156,14 @@ def test_the_longest_gap_is_that_of_the_messages(flown: Results) -> None:
 
 
 def test_a_run_of_several_has_the_command_that_flies_it_alone() -> None:
-    scenario = Scenario(TWO_PATHS, "two paths.toml").with_("duration", "1s")
+    scenario = Scenario(TWO_PATHS, "two paths.toml").with_("duration", "5s")
     _, page = parsed(run(scenario, seeds=[3, 5], tables=[]))
     for seed in (3, 5):
-        assert f"skybraid run 'two paths.toml' --seed {seed} --set 'duration=\"1s\"'" in page.text
+        assert f"skybraid run 'two paths.toml' --seed {seed} --set 'duration=\"5s\"'" in page.text
 
 
 def test_a_path_that_went_unused_is_explained() -> None:
-    scenario = Scenario(TWO_PATHS).with_all({"duration": "3s", "flow.video.transport.scheduler": "single"})
+    scenario = Scenario(TWO_PATHS).with_all({"duration": "5s", "flow.video.transport.scheduler": "single"})
     _, page = parsed(run(scenario, tables=["messages", "links"]))
     assert "far is unused: the scheduler single sends everything on near" in page.text
 
@@ -231,3 +232,47 @@ def test_the_report_of_an_emulation_says_what_its_proxies_did_and_what_its_user_
     assert f"proxy sat-gp1 connection split, {toward}\n" in text
     assert "proxy idle-vp0 connections split\n" in text
     assert "noteflow `video` uses <MPTCP>" in text
+
+
+def test_the_report_of_a_campaign_says_how_many_points_hold_and_which_runs_failed(swept: Campaign) -> None:
+    text, page = parsed(swept)
+    assert "None of 12 points meets every requirement." in page.text
+    assert "12 points, 60 runs, 15 failed" in page.text
+    assert "not in the mood" in page.text
+    assert "video: 95 % within 100 ms" in page.text
+    assert page.text.count("skybraid run two-paths.toml --seed") == 12 + 15
+    assert not re.search(r"https?://|@import", told(text))
+    assert len(text) < 3_000_000
+
+
+def test_a_campaigns_requirement_is_judged_over_all_runs_of_a_point() -> None:
+    # Two runs of 1000 messages, one of which lost 4: 1996 of 2000 show 99 %, and 99.9 % is out of reach.
+    columns = {"point": 0, "flow": "control", "metric": "share", "deadline_ms": 100.0}
+    rows = [
+        columns | {"seed": seed, "target": target, "estimate": met / 1000, "met": met, "trials": 1000}
+        for target in (0.99, 0.999)
+        for seed, met in ((1, 996), (2, 1000))
+    ]
+    easy, hard = judged(pl.DataFrame(rows))
+    assert (easy.verdict, easy.estimate, easy.trials, easy.runs) == (Verdict.MET, 0.998, 2000, 2)
+    assert hard.verdict is Verdict.NOT_SHOWN
+    assert easy.interval == clopper_pearson(1996, 2000)
+    # One flight of two missed something: by flights nothing better than its own share is certain.
+    assert easy.over_runs is not None
+    assert easy.over_runs.low < 0.9965
+
+
+def test_a_delay_and_a_goodput_of_a_campaign_are_judged_by_the_means_of_their_runs() -> None:
+    columns = {"point": 0, "flow": "video", "met": None, "trials": 1}
+    delays = [("percentile", 90.0, 0.95, value) for value in (70.0, 72.0, 74.0)]
+    goodputs = [("goodput", None, 4e6, value) for value in (3.5e6, 3.6e6, 3.7e6)]
+    rows = [
+        columns | {"seed": seed, "metric": metric, "deadline_ms": limit, "target": target, "estimate": value}
+        for seed, (metric, limit, target, value) in enumerate([*goodputs, *delays])
+    ]
+    found = {one.wanted.metric: one for one in judged(pl.DataFrame(rows, infer_schema_length=None))}
+    assert (found["percentile"].verdict, found["percentile"].estimate) == (Verdict.MET, 72.0)
+    # Student's t with two degrees of freedom: 4.303; 3.6 ± 4.303 · 0.1 / √3 Mbit/s ends at 3.848.
+    assert found["goodput"].verdict is Verdict.NOT_MET
+    assert found["goodput"].interval is not None
+    assert found["goodput"].interval.high == pytest.approx(3.848e6, rel=1e-3)

@@ -134,7 +134,7 @@ def ccdf(results: Results, flow: str | None = None) -> Figure:
         axes.set(xscale="log", yscale="log", xlabel="one-way delay, ms", ylabel="share not yet arrived")
         _plain_ticks(axes)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+            legend(axes, "above left", 2)
         return figure
 
 
@@ -372,7 +372,7 @@ def _timeline_column(axes: Sequence[Axes], links: pl.LazyFrame, index: int) -> N
                 for part in axes[2:]:
                     part.axvspan(*span, color=shade, alpha=0.2, lw=_EDGE)
     for part in (axes[0], axes[1], delay_):
-        legend(part, columns=4)
+        legend(part, "above right", 4)
 
 
 def _series(table: pl.LazyFrame, value: pl.Expr) -> pl.DataFrame:
@@ -402,7 +402,7 @@ def _rows(rows: int, height: float) -> tuple[Figure, list[Axes]]:
 def _finish(grid: Sequence[Axes], results: Results, *, shown: bool) -> None:
     _time_axis(grid, results)
     if grid and shown and grid[0].get_legend_handles_labels()[0]:
-        legend(grid[0], columns=4)
+        legend(grid[0], "above right", 4)
 
 
 def _time_axis(column: Sequence[Axes], results: Results) -> None:

@@ -281,7 +281,7 @@ def shares(runs: Runs, choice: Choice) -> Figure:
         axes.invert_yaxis()
         axes.set(xlabel="packets, %", xlim=(0, 100))
         axes.grid(visible=False, axis="y")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+        legend(axes, "above left", 4)
         return figure
 
 
@@ -426,11 +426,11 @@ def _outside(figure: Figure, runs: Runs, choice: Choice) -> None:
     if number == 0:
         return
     if number <= 3:
-        legend(axes, columns=3)
+        legend(axes, "above right", 3)
         return
     axis = runs.main_axis() if choice.by is None else runs.axis("--by", choice.by)
     title = None if axis is None else short(runs.axes)[axis]
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), title=title, borderaxespad=0.2)
+    legend(axes, "beside", 1, title)
 
 
 def _seeds(results: Results) -> pl.DataFrame:

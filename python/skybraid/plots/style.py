@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999", "#56B4E9", "#CC79A7")
 """Okabe and Ito's palette; black is left to the text and yellow out, since it fades on white."""
 
-DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#7CC8F2", "#E39BC4")
+DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#8FD6FF", "#E08DBC")
 """`COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "*")
@@ -89,6 +89,12 @@ ALGORITHMS = {"scheduler": "schedulers", "congestion": "congestion"}
 _FLOW_ORDER = (3, 5, 6, 2, 1, 0, 4)
 _MM_PER_IN = 25.4
 _NARROW_MM = 120.0
+_LONG = 20
+_PLACES: dict[str, dict[str, Any]] = {
+    "above left": {"loc": "lower left", "bbox_to_anchor": (0, 1)},
+    "above right": {"loc": "lower right", "bbox_to_anchor": (1, 1)},
+    "beside": {"loc": "upper left", "bbox_to_anchor": (1, 1)},
+}
 _SHORTEST_MM, _LONGEST_MM = 20.0, 1000.0
 
 
@@ -161,11 +167,15 @@ def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> N
     if height_mm is not None:
         height_in = height_mm / _MM_PER_IN
     figure.set_size_inches(width_in, height_in)
-    if width_in * _MM_PER_IN < _NARROW_MM:
+    if width_in * _MM_PER_IN >= _NARROW_MM:
+        return
+    with mpl.rc_context(STYLE | {"legend.fontsize": 7, "legend.handlelength": 1.4}):
         for axes in figure.axes:
-            legend = axes.get_legend()
-            if legend is not None:
-                legend.set_ncols(min(2, len(legend.get_texts())))
+            drawn = axes.get_legend()
+            if drawn is not None and drawn.get_label() in _PLACES:
+                longest = max((len(text.get_text()) for text in drawn.get_texts()), default=0)
+                place = str(drawn.get_label())
+                legend(axes, place if place != "beside" else "above left", 1 if longest > _LONG else 2)
 
 
 def encode(figure: Figure, file_format: str, salt: str = "figure", dpi: float = 300) -> bytes:
@@ -209,6 +219,15 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: str | None = No
     return file
 
 
-def legend(axes: Axes, columns: int) -> None:
-    """A legend at the top right, on a line of its own where it can be."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=columns, borderaxespad=0.2)
+def legend(axes: Axes, place: str, columns: int, title: str | None = None) -> None:
+    """A legend that hides nothing.
+
+    Args:
+        axes: what it is of.
+        place: "above left", "above right" or "beside".
+        columns: how many entries stand beside one another.
+        title: above it.
+    """
+    drawn = axes.legend(**_PLACES[place], ncols=columns, borderaxespad=0.2, title=title)
+    # By its name a figure that is made narrow finds it again.
+    drawn.set_label(place)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from bokeh.embed import components
+from bokeh.core.json_encoder import serialize_json
+from bokeh.document import Document
 from bokeh.models import (
     BoxZoomTool,
     ColumnDataSource,
@@ -66,11 +67,34 @@ class Charts:
         return name
 
     def embedded(self) -> tuple[str, dict[str, str]]:
-        """The script that draws them all, and the element of each."""
-        if not self.figures:
-            return "", {}
-        script, elements = components(self.figures, wrap_script=False)
-        return str(script), {name: str(element) for name, element in elements.items()}
+        """What the page's script draws, as JSON, and the identifier of each chart's element; the same each time."""
+        document = Document()
+        with document.models.freeze():
+            for chart_ in self.figures.values():
+                document.add_root(chart_)
+        told = document.to_json(deferred=False)
+        # Identifiers count on over all charts of a process.
+        numbers: dict[str, str] = {}
+        _renumber(told, numbers)
+        elements = {name: f"chart-{name}" for name in self.figures}
+        roots = {numbers[one.id]: elements[name] for name, one in self.figures.items()}
+        items = [{"docid": "report", "roots": roots, "root_ids": list(roots)}]
+        text = serialize_json({"documents": {"report": told}, "items": items})
+        # Whatever a name holds, it does not end the script.
+        return text.replace("<", "\\u003c"), elements
+
+
+def _renumber(value: object, numbers: dict[str, str]) -> None:
+    """Gives models the numbers of their order, in place."""
+    match value:
+        case dict():
+            if isinstance(value.get("id"), str):
+                value["id"] = numbers.setdefault(value["id"], f"m{len(numbers)}")
+            for part in value.values():
+                _renumber(part, numbers)
+        case list():
+            for part in value:
+                _renumber(part, numbers)
 
 
 def library() -> str:

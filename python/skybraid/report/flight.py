@@ -181,7 +181,7 @@ def _goodput(
         for requirement in results.requirements:
             if requirement.flow == name and requirement.metric == "goodput":
                 drawn.add_layout(_limit(requirement.target / 1e6, flow_colour(index)))
-    hover(drawn, lines, [("$name", "@rate{0.000} Mbit/s"), ("time", "@time_s{0.0} s")])
+    hover(drawn, lines, [("", "$name: @rate{0.000} Mbit/s"), ("time", "@time_s{0.0} s")])
     legend(drawn, entries)
     return drawn
 
@@ -202,7 +202,7 @@ def _lateness(results: Results, clock: Clock, names: list[str], waited: pl.DataF
         for deadline_ms in sorted(deadlines):
             drawn.add_layout(_limit(deadline_ms, flow_colour(index)))
     tips = [
-        ("$name", "@delay_mean{0.0} ms in the median, @delay_low{0.0} to @delay_high{0.0} ms"),
+        ("", "$name: @delay_mean{0.0} ms in the median, @delay_low{0.0} to @delay_high{0.0} ms"),
         ("not arrived", "@open{0}"),
         ("time", "@time_s{0.0} s"),
     ]
@@ -263,7 +263,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
                 entries.append((f"{path} {direction}", parts))
                 lines.append(parts[0])
         seen = _range_of(data.values(), metric)
-        tips = [("$name", f"@{metric}_mean{{0.[00]}} {unit}{seen}"), ("time", "@time_s{0.0} s")]
+        tips = [("", f"$name: @{metric}_mean{{0.[00]}} {unit}{seen}"), ("time", "@time_s{0.0} s")]
         hover(drawn, lines, tips)
         legend(drawn, entries)
         shown = charts.add(metric, drawn)
@@ -334,7 +334,7 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
                 parts[0].name = name
                 entries.append((name, parts))
                 lines.append(parts[0])
-            tips = [("$name", f"@{metric}_mean{{0.0}} {unit}{_range_of(data.values(), metric)}")]
+            tips = [("", f"$name: @{metric}_mean{{0.0}} {unit}{_range_of(data.values(), metric)}")]
             hover(drawn, lines, [*tips, ("time", "@time_s{0.0} s")])
             legend(drawn, entries)
             shown = charts.add(f"{metric}-{len(drawings)}", drawn)
@@ -384,7 +384,7 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
                 fill_color=colour if verdict is Verdict.MET else None,
             )
             entries.append((f"{name}: {words}, {verdict}", [mark]))
-    hover(drawn, lines, [("$name", "@arrived arrived within @delay_ms{0.0} ms")], mode="mouse")
+    hover(drawn, lines, [("", "$name: @arrived arrived within @delay_ms{0.0} ms")], mode="mouse")
     legend(drawn, entries, columns=2)
     caption = (
         "Share of each flow's messages that have not arrived after a delay. A curve ends at the share that was "
@@ -423,7 +423,7 @@ def seeds(results: Results, charts: Charts) -> Drawing | None:
         dots.append(dot)
         entries.append((str(key[0]), [dot]))
     hover(
-        drawn, dots, [("$name", "seed @seed"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")],
+        drawn, dots, [("", "$name: seed @seed"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")],
         mode="mouse",
     )  # fmt: skip
     legend(drawn, entries)

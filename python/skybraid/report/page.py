@@ -92,7 +92,7 @@ def page(template: str, charts: Charts, **context: object) -> str:
         script=js,
         library=Markup(library()) if elements else "",
         drawing=Markup(script),
-        elements={name: Markup(element) for name, element in elements.items()},
+        elements=elements,
         dark=Markup(json.dumps(DARK)),
         colours=COLOURS,
         dark_colours=DARK_COLOURS,

@@ -160,8 +160,10 @@
     paint(dark.matches);
   }
 
-  function ready() {
-    if (!Bokeh.documents.length) return void setTimeout(ready, 50);
+  async function draw() {
+    Bokeh.set_log_level("warn");
+    const { documents, items } = JSON.parse(document.getElementById("charts").textContent);
+    await Bokeh.embed.embed_items(documents, items);
     // A finger scrolls the page; to zoom it takes a tool first.
     if (window.matchMedia("(pointer: coarse)").matches) {
       for (const model of Bokeh.documents.flatMap((drawn) => [...(drawn.all_models ?? drawn._all_models.values())])) {
@@ -174,5 +176,5 @@
     window.addEventListener("afterprint", back);
     document.documentElement.dataset.charts = "drawn";
   }
-  ready();
+  draw();
 })();
