@@ -1,5 +1,6 @@
 """Studies flown again: their files, the judgement of claims, and the command."""
 
+import csv
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import pytest
 
 from conftest import Command
 from skybraid import ScenarioError
-from skybraid.studies import Study, reproduce, scorecard
+from skybraid.studies import Study, beyond, reproduce, scorecard
 from skybraid.studies.claims import KINDS, Claim, Holds, Line
 from skybraid.studies.experiment import fill
 
@@ -415,7 +416,13 @@ def blocks(paper: str) -> dict[str, str]:
     cards = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     own = cards[0]["rows"]
     if paper == "beyond":
-        return {"conclusions": scorecard.conclusions(own), "explanations": scorecard.explanations(own)}
+        with (DOCS / "beyond-survey.csv").open(encoding="utf-8", newline="") as points:
+            survey = beyond.survey(list(csv.DictReader(points)))
+        return {
+            "conclusions": scorecard.conclusions(own),
+            "survey": survey,
+            "explanations": scorecard.explanations(own),
+        }
     return {
         "scorecard": scorecard.markdown(own),
         "readings": scorecard.readings(cards),

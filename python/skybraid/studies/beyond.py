@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from skybraid.studies.observe import MS_PER_NS, NS_PER_S, Seen, observation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def _in_time(seen: Seen, flow: str, limit_ms: float, from_s: float) -> tuple[int, int]:
@@ -53,3 +58,21 @@ def paid(seen: Seen, flow: str) -> float:
     given = seen.table("packets").filter(pl.col("flow") == flow)["bytes"].sum()
     arrived = seen.flows[flow].bytes_delivered
     return float(given) / arrived if arrived else math.nan
+
+
+def survey(points: Sequence[Mapping[str, str]]) -> str:
+    """The late shares of every configuration, rows of `beside.csv`, as a document's table with a line a scheduler."""
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for point in points:
+        name, _, kind = point["series"].partition(", ")
+        if kind == "late":
+            protocol, scheduler, _control, way = name.split()
+            found.setdefault((protocol, scheduler), {}).setdefault(way, []).append(float(point["ours"]))
+    lines = ["| protocol | scheduler | control down | control up |", "|---|---|---|---|"]
+    for (protocol, scheduler), ways in found.items():
+        cells = [
+            f"{min(shares):.2g} · {statistics.median(shares):.2g} · {max(shares):.2g}"
+            for shares in (ways["down"], ways["up"])
+        ]
+        lines.append(f"| {protocol} | `{scheduler}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
