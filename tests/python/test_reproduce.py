@@ -609,7 +609,13 @@ def test_what_no_emulator_can_fly_is_told(place: Path) -> None:
     )
     planned = plan([errand_of(Study(folder), ["NOB-E06"])], form=Form.EMULATED)
     (failure,) = planned.refused.values()
-    assert failure.words == "a calculation has no links to emulate"
+    assert failure.words == "A calculation has no links to emulate"
+
+
+def test_a_network_is_not_emulated() -> None:
+    planned = plan([errand_of(Study(STUDIES / "palazzi2007"), ["PAL-E02"])], form=Form.EMULATED)
+    assert planned.jobs == {}
+    assert "found a network of 5 nodes" in next(iter(planned.refused.values())).words
 
 
 def test_a_machine_without_an_emulator_says_what_it_lacks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
