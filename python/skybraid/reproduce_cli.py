@@ -22,6 +22,7 @@ from skybraid.requirements import span
 from skybraid.studies import Scorecard, Study, emulating, page, scorecard
 from skybraid.studies.claims import Holds
 from skybraid.studies.index import Entry, entries
+from skybraid.studies.points import Point
 from skybraid.studies.runner import Errand, Form, Plan, Tally, fly, plan
 from skybraid.studies.scorecard import number
 
@@ -221,7 +222,7 @@ def _plan(chosen: _Chosen, form: Form, out: Path, longest_s: float, *, quiet: bo
         return plan(chosen.errands, form=form, folder=out)
     planned = emulating.affordable(chosen.errands, longest_s, out)
     if not quiet:
-        runs = len(planned.missing)
+        runs = sum(isinstance(job, Point) for job in planned.missing)
         told = f"{runs} runs in real time, one at a time: about {span(emulating.estimate_s(planned))}"
         typer.echo(f"{told}; {len(planned.kept)} kept from before", err=True)
     return planned

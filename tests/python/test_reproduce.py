@@ -437,8 +437,8 @@ def test_a_line_has_the_means_its_band_and_the_published_points(place: Path) -> 
     by_name = {str(line.get_label()): line for line in axes.get_lines()}
     means = np.asarray(by_name["A"].get_ydata(), dtype=float)
     assert means == pytest.approx([98, 196, 294], rel=0.03)
-    hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
-    assert [list(line.get_ydata()) for line in hollow] == [[100, 200, 300]]
+    hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none" and np.size(line.get_xdata())]
+    assert [np.asarray(line.get_ydata()).tolist() for line in hollow] == [[100, 200, 300]]
     assert hollow[0].get_color() == by_name["P"].get_color()
     assert len(axes.collections) == 8
 
@@ -609,7 +609,13 @@ def test_what_no_emulator_can_fly_is_told(place: Path) -> None:
     )
     planned = plan([errand_of(Study(folder), ["NOB-E06"])], form=Form.EMULATED)
     (failure,) = planned.refused.values()
-    assert failure.words == "a calculation has no links to emulate"
+    assert failure.words == "A calculation has no links to emulate"
+
+
+def test_a_network_is_not_emulated() -> None:
+    planned = plan([errand_of(Study(STUDIES / "palazzi2007"), ["PAL-E02"])], form=Form.EMULATED)
+    assert planned.jobs == {}
+    assert "found a network of 5 nodes" in next(iter(planned.refused.values())).words
 
 
 def test_a_machine_without_an_emulator_says_what_it_lacks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from skybraid import _core
 from skybraid.requirements import span
+from skybraid.studies.points import Job, Point
 from skybraid.studies.runner import Errand, Failure, Form, Plan, plan, replay
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ def lacks() -> str:
 
 def estimate_s(planned: Plan) -> float:
     """How long the missing runs take, in s of wall time: one at a time."""
-    return sum(job.length_s + _AROUND_S for job in planned.missing)
+    return sum(map(_cost_s, planned.missing))
+
+
+def _cost_s(job: Job) -> float:
+    return job.length_s + _AROUND_S if isinstance(job, Point) else 0.0
 
 
 def affordable(errands: Sequence[Errand], longest_s: float, folder: Path | None) -> Plan:
@@ -53,7 +58,7 @@ def _leave_out(planned: Plan, longest_s: float) -> None:
     for errand in planned.errands:
         for experiment in errand.experiments:
             keys = planned.keys(errand.study, experiment)
-            cost_s = sum(planned.jobs[key].length_s + _AROUND_S for key in keys - chosen)
+            cost_s = sum(_cost_s(planned.jobs[key]) for key in keys - chosen)
             if spent_s + cost_s <= longest_s:
                 spent_s += cost_s
                 chosen |= keys

@@ -115,7 +115,7 @@ def _digest(experiment: Experiment, lines: Mapping[str, Line], remark: str) -> s
     ]
     sweep = experiment.sweep
     words = [experiment.id, experiment.figure, experiment.unit, sweep.label, sweep.log, form(experiment), remark]
-    code = [Path(file).read_text(encoding="utf-8") for file in (__file__, plots.__file__)]
+    code = [Path(__file__).read_text(encoding="utf-8"), plots.COLOURS, plots.MARKERS, str(plots.STYLE)]
     return hashlib.sha256(json.dumps([shown, words, code]).encode()).hexdigest()[:24]
 
 

@@ -198,8 +198,8 @@ def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) ->
     runs, at = found.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
     xs = _flown_xs(experiment, found.form)
     if series.measure is None:
-        if found.form is Form.EMULATED:
-            raise ScenarioError("a calculation has no links to emulate")
+        if found.form is Form.EMULATED and all(each.measure is None for each in experiment.series):
+            raise ScenarioError("A calculation has no links to emulate")
         name = series.compute or ""
         key = points.calculation_key(name, xs, runs.seeds)
         again = replay(errand, experiment, found.form)
