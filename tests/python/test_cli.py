@@ -260,3 +260,10 @@ def test_a_deadline_that_no_path_can_keep_is_noted_before_the_flight(skybraid: C
     done = skybraid("run", two_paths, "--summary")
     assert done.returncode == 1
     assert "note: flow.control.require: no message can arrive within 10ms" in done.stderr
+
+
+def test_a_command_that_draws_nothing_does_not_load_what_draws() -> None:
+    drawing = ("matplotlib", "bokeh", "scipy", "dask", "jinja2")
+    script = f"import sys, skybraid.cli; print([name for name in {drawing!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

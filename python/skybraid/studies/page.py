@@ -6,13 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from skybraid import __version__, plots
+from skybraid import __version__
 from skybraid.folder import write_whole
-from skybraid.plots.style import DARK_COLOURS
 from skybraid.provenance import utc_now
-from skybraid.report.page import inlined
 from skybraid.studies.claims import Holds
 from skybraid.studies.experiment import NEEDS
 from skybraid.studies.scorecard import number
@@ -51,6 +47,10 @@ def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
 
 def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
     """The page's text, with the figures that the rows name; links are from `folder`."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from skybraid.plots.style import COLOURS, DARK_COLOURS
+
     environment = Environment(
         loader=PackageLoader("skybraid"),
         autoescape=True,
@@ -77,7 +77,7 @@ def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
         ],
         figures={row.id: _drawing(row) for row in rows},
         links={row.id: os.path.relpath(row.figure_file, folder) if row.figure_file else "" for row in rows},
-        colours=plots.COLOURS,
+        colours=COLOURS,
         dark_colours=DARK_COLOURS,
         style=loader.get_source(environment, "scorecard.css")[0] if loader else "",
         script=loader.get_source(environment, "scorecard.js")[0] if loader else "",
@@ -94,5 +94,7 @@ def _drawing(row: Row) -> str:
         text = Path(row.figure_file).read_text(encoding="utf-8")
     except OSError:
         return ""
+    from skybraid.report.page import inlined
+
     # Identifiers are the figure's own; the page needs no paper behind it.
     return inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")
