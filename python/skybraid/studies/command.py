@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from skybraid.studies import Row
     from skybraid.studies.runner import Told
 
-PAGE, ROWS = "index.html", "rows.json"
-"""The scorecard in there, as a page and as a list."""
+ROWS = "rows.json"
+"""The scorecard as a list."""
 
 _COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
 _CLOSE = 3
@@ -98,7 +98,7 @@ def reproduce(asked: Asked) -> int:
         for each in planned.errands
     ]
     rows = _rows(chosen, cards, form)
-    page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / PAGE)
+    page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / page.PAGE)
     write_whole(asked.out / ROWS, studies.json_text([row.to_dict() for row in rows]))
     if asked.as_json:
         told_rows = [row.to_dict() for row in rows]
@@ -322,13 +322,13 @@ def _tell(card: Scorecard, form: Form) -> None:
 
 
 def _conclude(rows: Sequence[Row], planned: Plan, out: Path) -> None:
-    found = ", ".join(f"{verdict}: {count}" for verdict, count in scorecard.counts(rows).items() if count)
+    found = ", ".join(f"{verdict}: {count}" for verdict, count in page.counts(rows).items() if count)
     kept = f"{len(planned.kept)} of {len(planned.jobs)} runs and calculations kept from before"
     typer.echo(f"{_experiments(len(rows))}; {found}; {kept}")
     for row in rows:
         if row.failed and row.seeds == 0:
             typer.echo(f"{row.id}: {row.why}")
-    typer.echo(f"scorecard: {out / PAGE}")
+    typer.echo(f"scorecard: {out / page.PAGE}")
 
 
 def _coloured(verdict: str) -> str:

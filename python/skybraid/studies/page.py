@@ -12,12 +12,25 @@ from skybraid import __version__, plots
 from skybraid.folder import write_whole
 from skybraid.provenance import utc_now
 from skybraid.report import DARK_COLOURS, inlined
-from skybraid.studies.scorecard import counts, number
+from skybraid.studies.claims import Holds
+from skybraid.studies.experiment import NEEDS
+from skybraid.studies.scorecard import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from skybraid.studies.scorecard import Row
+
+PAGE = "index.html"
+"""The page's file."""
+
+VERDICTS = (*map(str, Holds), *(f"needs {each}" for each in reversed(NEEDS)))
+"""Every verdict, in the order of tables."""
+
+
+def counts(rows: Sequence[Row]) -> dict[str, int]:
+    """How many rows have which verdict."""
+    return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
 
 
 def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:

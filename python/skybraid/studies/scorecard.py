@@ -12,7 +12,6 @@ import numpy as np
 
 from skybraid.statistics import mean_interval
 from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
-from skybraid.studies.experiment import NEEDS
 from skybraid.studies.points import EMULATION, SIMULATION
 from skybraid.studies.runner import Form, replay
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from skybraid.studies.experiment import Experiment
     from skybraid.studies.index import Entry
     from skybraid.studies.runner import Errand, Flown
-
-VERDICTS = (*map(str, Holds), *(f"needs {each}" for each in reversed(NEEDS)))
-"""Every verdict, in the order of tables."""
 
 _APART = 0.05
 """From which relative difference on two ways of counting are told apart."""
@@ -221,11 +217,6 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
         failed=len(failures),
         notes=" ".join(notes),
     )
-
-
-def counts(rows: Sequence[Row]) -> dict[str, int]:
-    """How many rows have which verdict."""
-    return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
 
 
 def missing(entry: Entry, form: Form) -> Row:
