@@ -1,0 +1,339 @@
+"""What the command `reproduce` does: choosing experiments, flying them, telling what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from skybraid import studies
+from skybraid.emulate_cli import enter_sandbox
+from skybraid.errors import EmulationError, ScenarioError
+from skybraid.folder import write_whole
+from skybraid.options import MET, NOT_MET, seconds
+from skybraid.requirements import span
+from skybraid.studies import Scorecard, Study, emulating, page, scorecard
+from skybraid.studies.claims import Holds
+from skybraid.studies.index import Entry, entries
+from skybraid.studies.points import Point
+from skybraid.studies.runner import Errand, Form, Plan, Tally, fly, plan
+from skybraid.studies.scorecard import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from skybraid.studies import Row
+    from skybraid.studies.runner import Told
+
+ROWS = "rows.json"
+"""The scorecard as a list."""
+
+_COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
+_CLOSE = 3
+
+_TELLING = 0.01
+"""From this share on, what was flown tells how long the rest takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The command's words and options.
+
+    Attributes:
+        words: studies and experiments; none for all.
+        quick: fewer values and seeds, shorter runs.
+        emulate: in real time.
+        max_time: longest time of that, a text such as "30min".
+        reading: of what papers leave open; None for the studies' own.
+        out: keeps finished runs, scorecards and figures.
+        workers: runs at a time; None for one a core.
+        folder: where studies lie; None for where they usually do.
+        as_json: rows as JSON.
+        quiet: nothing but errors.
+    """
+
+    words: tuple[str, ...]
+    quick: bool
+    emulate: bool
+    max_time: str
+    reading: str | None
+    out: Path
+    workers: int | None
+    folder: Path | None
+    as_json: bool
+    quiet: bool
+
+
+def reproduce(asked: Asked) -> int:
+    """Flies what is asked for and gives the exit code.
+
+    Raises:
+        ScenarioError: a file or a word of the command is not correct.
+        EmulationError: this machine cannot emulate.
+        ResultError: the output cannot be written.
+        KeyboardInterrupt: Ctrl-C; finished runs are kept.
+    """
+    if asked.quick and asked.emulate:
+        raise ScenarioError("--emulate: found --quick too, expected one of them; emulated runs are short anyway")
+    form = Form.EMULATED if asked.emulate else Form.QUICK if asked.quick else Form.FULL
+    chosen = _chosen(asked)
+    if asked.emulate:
+        chosen = _emulated(chosen, named=bool(chosen.ids))
+        if lacking := emulating.lacks():
+            raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
+        enter_sandbox()
+    clock = time.perf_counter()
+    planned = _plan(chosen, form, asked)
+    with _told(shown=not asked.quiet, doing="emulating" if asked.emulate else "reproducing") as told:
+        fly(planned, folder=asked.out, workers=asked.workers, told=told)
+    cards = [
+        studies.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
+        for each in planned.errands
+    ]
+    rows = _rows(chosen, cards, form)
+    page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / page.PAGE)
+    write_whole(asked.out / ROWS, studies.json_text([row.to_dict() for row in rows]))
+    if asked.as_json:
+        told_rows = [row.to_dict() for row in rows]
+        typer.echo(json.dumps(told_rows, indent=1, ensure_ascii=False, allow_nan=False))
+    elif not asked.quiet:
+        for card in cards:
+            _tell(card, form)
+        _conclude(rows, planned, asked.out)
+    return NOT_MET if any(row.unexplained or row.failed for row in rows) else MET
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What the command's words name.
+
+    Attributes:
+        studies: every one that is there.
+        errands: what is to be flown.
+        missing: experiments of the index that have no file.
+        ids: experiments that were named.
+        index: all entries by id.
+    """
+
+    studies: Sequence[Study]
+    errands: Sequence[Errand]
+    missing: Sequence[Entry]
+    ids: Sequence[str]
+    index: Mapping[str, Entry]
+
+
+def _chosen(asked: Asked) -> _Chosen:
+    """Sorts out studies and experiments.
+
+    Raises:
+        ScenarioError: a word names neither, or no chosen study has the reading.
+    """
+    words, known, index = asked.words, studies.studies(asked.folder), entries(studies.place_of(asked.folder))
+    papers = [study.paper for study in known] + [paper for paper in _papers(index) if not _has(known, paper)]
+    named = [word for word in words if word in papers]
+    ids = list(dict.fromkeys(word.upper() for word in words if word not in papers))
+    wanted = [study for study in known if not named or study.paper in named]
+    chosen = _of_reading(wanted, asked.reading, every=bool(words))
+    experiments = {study.paper: study.experiments(name) for study, name in chosen}
+    present = {one: paper for paper, found in experiments.items() for one in found}
+    absent = [one for one in index.values() if one.id not in present and (not named or one.paper in named)]
+    for one in ids:
+        if one not in present and one not in {each.id for each in absent}:
+            _refuse(one, named, papers, [*present, *(each.id for each in absent)])
+    of_ids = {present[one] for one in ids if one in present}
+    errands = []
+    for study, name in chosen:
+        own = [one for one in ids if present.get(one) == study.paper]
+        if ids and study.paper not in of_ids:
+            continue
+        errands.append(studies.errand(study, own, name))
+    return _Chosen(known, errands, [one for one in absent if not ids or one.id in ids], ids, index)
+
+
+def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) -> list[tuple[Study, str]]:
+    """Studies with the reading that each is flown in: the one that is asked for, where it has it, else its own."""
+    if reading is not None:
+        having = [study for study in wanted if reading in study.readings]
+        if not having or (every and len(wanted) == 1 and having != list(wanted)):
+            names = dict.fromkeys(name for study in wanted for name in study.readings)
+            raise ScenarioError(f"--reading: found {reading}, expected one of {', '.join(names)}")
+    return [(study, reading if reading in study.readings else study.reading) for study in wanted]
+
+
+def _refuse(word: str, named: Sequence[str], papers: Sequence[str], ids: Sequence[str]) -> None:
+    if named:
+        raise ScenarioError(f"reproduce {' '.join(named)}: found {word}, expected some of {', '.join(ids)}")
+    close = difflib.get_close_matches(word, ids, _CLOSE)
+    hint = f" or an experiment such as {', '.join(close)}" if close else ", or an experiment of `--list`"
+    raise ScenarioError(f"reproduce: found {word.lower()}, expected one of {', '.join(papers)}{hint}")
+
+
+def _papers(index: Mapping[str, Entry]) -> list[str]:
+    return list(dict.fromkeys(one.paper for one in index.values()))
+
+
+def _has(known: Sequence[Study], paper: str) -> bool:
+    return any(study.paper == paper for study in known)
+
+
+def _emulated(chosen: _Chosen, *, named: bool) -> _Chosen:
+    """What is emulated: the experiments that are named, or else those that are emulations in their papers.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    if named:
+        return chosen
+    errands = []
+    for each in chosen.errands:
+        own = [one for one in each.experiments if one.id in chosen.index and chosen.index[one.id].type == "emulation"]
+        if own:
+            errands.append(replace(each, experiments=own))
+    if not errands:
+        papers = ", ".join(each.study.paper for each in chosen.errands)
+        raise ScenarioError(f"--emulate: found no emulation in {papers}; other experiments are emulated if named by id")
+    return replace(chosen, errands=errands, missing=[one for one in chosen.missing if one.type == "emulation"])
+
+
+def _plan(chosen: _Chosen, form: Form, asked: Asked) -> Plan:
+    if form is not Form.EMULATED:
+        return plan(chosen.errands, form=form, folder=asked.out)
+    planned = emulating.affordable(chosen.errands, seconds("--max-time", asked.max_time) or 0.0, asked.out)
+    if not asked.quiet:
+        runs = sum(isinstance(job, Point) for job in planned.missing)
+        told = f"{runs} runs in real time, one at a time: about {span(emulating.estimate_s(planned))}"
+        typer.echo(f"{told}; {len(planned.kept)} kept from before", err=True)
+    return planned
+
+
+def _rows(chosen: _Chosen, cards: Sequence[Scorecard], form: Form) -> list[Row]:
+    """All rows, in the order of the index; what it does not have stands behind its paper's."""
+    absent = [scorecard.missing(entry, form) for entry in chosen.missing]
+    rows = [row for card in cards for row in card.rows] + absent
+    places = {name: place for place, name in enumerate(chosen.index)}
+    papers = list(dict.fromkeys([*_papers(chosen.index), *(row.paper for row in rows)]))
+    return sorted(rows, key=lambda row: (papers.index(row.paper), places.get(row.id, len(places))))
+
+
+@contextlib.contextmanager
+def _told(*, shown: bool, doing: str) -> Iterator[Told | None]:
+    """Runs done, runs kept and time left: a bar on a terminal, a line every tenth elsewhere."""
+    if not shown:
+        yield None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[told]}"))
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(doing, total=1.0, told="")
+            yield lambda tally: bar.update(task, completed=tally.share, told=_words(tally))
+    else:
+        told = -1
+
+        def tell_tenths(tally: Tally) -> None:
+            nonlocal told
+            tenth = int(tally.share * 10)
+            if tenth > told:
+                told = tenth
+                typer.echo(f"{doing}: {tenth * 10} %, {_words(tally)}", err=True)
+
+        yield tell_tenths
+
+
+def _words(tally: Tally) -> str:
+    left = f", {span(round(tally.left_s, 0))} left" if _TELLING <= tally.share < 1 and tally.left_s >= 1 else ""
+    return f"{tally.done} of {tally.runs} runs and calculations done, {tally.kept} kept from before{left}"
+
+
+def list_experiments(asked: Asked) -> int:
+    """Prints what there is, experiments without a file included, and gives the exit code.
+
+    Raises:
+        ScenarioError: a file or a word of the command is not correct.
+    """
+    chosen = _chosen(asked)
+    rows: list[dict[str, Any]] = []
+    for each in chosen.errands:
+        for one in each.experiments:
+            entry = chosen.index.get(one.id)
+            told = {"id": one.id, "paper": each.study.paper, "type": entry.type if entry else "", "figure": one.figure}
+            rows.append(told | {"finding": one.finding, "missing": False})
+    for entry in chosen.missing:
+        told = {"id": entry.id, "paper": entry.paper, "type": entry.type, "figure": ""}
+        rows.append(told | {"finding": entry.line, "missing": True})
+    places = {name: place for place, name in enumerate(chosen.index)}
+    rows.sort(key=lambda row: (places.get(row["id"], len(places)), row["id"]))
+    if asked.as_json:
+        typer.echo(json.dumps(rows, ensure_ascii=False))
+        return MET
+    for paper in dict.fromkeys([*_papers(chosen.index), *(row["paper"] for row in rows)]):
+        own = [row for row in rows if row["paper"] == paper]
+        study = next((study for study in chosen.studies if study.paper == paper), None)
+        if not own:
+            continue
+        typer.echo(f"{paper}: {study.author}, {study.title}" if study else f"{paper}: no files")
+        for name, reading in study.readings.items() if study else ():
+            typer.echo(f"  reading {name}{' (default)' if study and name == study.reading else ''}: {reading.about}")
+        for row in own:
+            missing = "missing: " if row["missing"] else ""
+            typer.echo(f"  {row['id']}  {row['type']:<10}  {row['figure']:<10}  {missing}{row['finding']}")
+    absent = sum(row["missing"] for row in rows)
+    typer.echo(f"{_experiments(len(rows))}{f', {absent} without a file' if absent else ''}")
+    return MET
+
+
+def _tell(card: Scorecard, form: Form) -> None:
+    """Prints a scorecard."""
+    kind = {
+        Form.FULL: "",
+        Form.QUICK: ", QUICK LOOK: fewer values and seeds and shorter runs than the study's",
+        Form.EMULATED: ", EMULATED in real time: shorter runs and fewer seeds than the study's",
+    }[form]
+    typer.echo(f"{card.paper}: {card.title} (reading {card.reading}{kind})")
+    typer.echo(
+        f"  {'id':<8} {'verdict':<16} {'claims':<7} {'theirs':>8} {'ours':>8} {'low':>8} {'high':>8} {'ratio':>6}  "
+        "finding"
+    )
+    for row in card.rows:
+        numbers = " ".join(f"{number(value):>8}" for value in (row.theirs, row.ours, row.low, row.high))
+        typer.echo(
+            f"  {row.id:<8} {_coloured(row.verdict)} {f'{row.held}/{len(row.claims)}':<7} {numbers} "
+            f"{number(row.ratio):>6}  {row.figure}: {row.finding}"
+        )
+    for row in card.rows:
+        if row.why:
+            typer.echo(f"{row.id}: {row.why}")
+    for words, ratio in card.comparisons.items():
+        interval = f" ({number(ratio['low'])} to {number(ratio['high'])})" if "low" in ratio else ""
+        typer.echo(f"ours / published, {words}: median {number(ratio['median'])}{interval} of {ratio['points']} points")
+    claims = sum(len(row.claims) for row in card.rows)
+    held = sum(row.held for row in card.rows)
+    typer.echo(
+        f"{held} of {claims} claims hold. {card.runs} runs ({card.kept} kept from before) in {span(card.wall_s)}"
+    )
+
+
+def _conclude(rows: Sequence[Row], planned: Plan, out: Path) -> None:
+    found = ", ".join(f"{verdict}: {count}" for verdict, count in page.counts(rows).items() if count)
+    kept = f"{len(planned.kept)} of {len(planned.jobs)} runs and calculations kept from before"
+    typer.echo(f"{_experiments(len(rows))}; {found}; {kept}")
+    for row in rows:
+        if row.failed and row.seeds == 0:
+            typer.echo(f"{row.id}: {row.why}")
+    typer.echo(f"scorecard: {out / page.PAGE}")
+
+
+def _coloured(verdict: str) -> str:
+    return typer.style(f"{verdict:<16}", fg=_COLOURS.get(verdict, typer.colors.CYAN), bold=True)
+
+
+def _experiments(number: int) -> str:
+    return "1 experiment" if number == 1 else f"{number} experiments"
