@@ -188,7 +188,7 @@ def test_a_subflows_rate_of_sending_again_is_counted_by_seconds() -> None:
 
 
 def test_frames_are_shown_after_the_jitter_buffer_or_when_they_come() -> None:
-    # A frame each 100 ms, due 40 ms (the least delay) and 150 ms after capture. The third is late and holds up the next.
+    # A frame each 100 ms, due 40 ms (the least delay) and 150 ms after capture; the third holds up the next.
     seen = Made(messages=messages([40, 60, 500, 60, 60, 60]))
     shown_s, latencies = baltaci.playback_ms(seen, "data", 150)
     assert latencies == pytest.approx([190, 190, 500, 400, 300, 200])
