@@ -16,7 +16,6 @@ import pytest
 import skybraid
 from conftest import Command
 from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario, ScenarioError, registry
-from skybraid.campaigns import store as stores
 from skybraid.campaigns.axes import read, values_of
 from skybraid.campaigns.ranges import of_table
 from skybraid.campaigns.rows import FLOWS, REQUIREMENTS, RUNS
@@ -319,7 +318,7 @@ def test_a_full_disk_leaves_whole_runs_and_the_next_attempt_goes_on(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         synced(descriptor)
 
-    monkeypatch.setattr(stores.os, "fsync", full)
+    monkeypatch.setattr("skybraid.campaigns.store.os.fsync", full)
     with pytest.raises(ResultError, match="cannot write the campaign: No space left on device"):
         skybraid.sweep(tiny, out=tmp_path / "out", seeds=range(1, 11))
     opened = skybraid.open(tmp_path / "out")
