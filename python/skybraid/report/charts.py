@@ -75,26 +75,29 @@ class Charts:
         told = document.to_json(deferred=False)
         # Identifiers count on over all charts of a process.
         numbers: dict[str, str] = {}
-        _renumber(told, numbers)
+        told_anew = _renumbered(told, numbers)
         elements = {name: f"chart-{name}" for name in self.figures}
         roots = {numbers[one.id]: elements[name] for name, one in self.figures.items()}
         items = [{"docid": "report", "roots": roots, "root_ids": list(roots)}]
-        text = serialize_json({"documents": {"report": told}, "items": items})
+        text = serialize_json({"documents": {"report": told_anew}, "items": items})
         # Whatever a name holds, it does not end the script.
         return text.replace("<", "\\u003c"), elements
 
 
-def _renumber(value: object, numbers: dict[str, str]) -> None:
-    """Gives models the numbers of their order, in place."""
+def _renumbered(value: object, numbers: dict[str, str]) -> object:
+    """The same with models numbered in their order; what is told once may be named in several places."""
     match value:
         case dict():
-            if isinstance(value.get("id"), str):
-                value["id"] = numbers.setdefault(value["id"], f"m{len(numbers)}")
-            for part in value.values():
-                _renumber(part, numbers)
+            return {
+                key: numbers.setdefault(part, f"m{len(numbers)}")
+                if key == "id" and isinstance(part, str)
+                else _renumbered(part, numbers)
+                for key, part in value.items()
+            }
         case list():
-            for part in value:
-                _renumber(part, numbers)
+            return [_renumbered(part, numbers) for part in value]
+        case _:
+            return value
 
 
 def library() -> str:
