@@ -326,7 +326,7 @@ def aligned(emulated: Array, series: Array, most: int = 5) -> float:
 def _carried(direction: str, rates: Array, seed: int) -> Array:
     """Mbit/s in each second over a saturated LTE link with these rates."""
     link = Link(f'preset = "lte-aerial"\ndrx = "off"\n{direction}.rate = {_steps(rates, "Mbit/s")}\n', direction, seed)
-    sizes, every_s = 1400, 1400 * 8 / 60e6
+    sizes, every_s = 1400, 1400 * 8 / (1.2e6 * float(rates.max()))
     times = np.arange(round(rates.size / every_s)).astype(np.float64) * every_s
     arrivals, causes = link.admit(times, np.full(times.size, sizes, np.uint32))
     arrived = arrivals[(causes == 0) & np.isfinite(arrivals)]
