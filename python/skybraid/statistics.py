@@ -280,15 +280,13 @@ def pooled_share(
 
 def _bootstrap(pairs: Sequence[tuple[int, int]], tail: float) -> Interval:
     """Percentiles of the pooled share over flights drawn with replacement; the same each time."""
-    kinds, counts = np.unique(np.array(pairs, dtype=np.int64), axis=0, return_counts=True)
+    met, trials = np.array(pairs, dtype=np.float64).T
     chance = np.random.default_rng(0)
     shares: list[float] = []
-    at_once = max(_MOST_DRAWN // len(kinds), 1)
+    at_once = max(_MOST_DRAWN // len(pairs), 1)
     while len(shares) < _REPLICATES:
-        size = min(at_once, _REPLICATES - len(shares))
-        drawn = chance.multinomial(len(pairs), counts / len(pairs), size=size)
-        sums = drawn @ kinds
-        shares.extend((sums[:, 0] / sums[:, 1]).tolist())
+        drawn = chance.integers(0, len(pairs), size=(min(at_once, _REPLICATES - len(shares)), len(pairs)))
+        shares.extend((met[drawn].sum(axis=1) / trials[drawn].sum(axis=1)).tolist())
     low, high = np.quantile(shares, [tail, 1 - tail])
     return Interval(float(low), float(high))
 

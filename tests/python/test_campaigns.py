@@ -16,10 +16,10 @@ import pytest
 import skybraid
 from conftest import Command
 from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario, ScenarioError, registry
-from skybraid.campaigns import store as stores
 from skybraid.campaigns.axes import read, values_of
 from skybraid.campaigns.ranges import of_table
 from skybraid.campaigns.rows import FLOWS, REQUIREMENTS, RUNS
+from skybraid.requirements import count
 
 TINY = """
 name = "Tiny"
@@ -319,7 +319,7 @@ def test_a_full_disk_leaves_whole_runs_and_the_next_attempt_goes_on(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         synced(descriptor)
 
-    monkeypatch.setattr(stores.os, "fsync", full)
+    monkeypatch.setattr("skybraid.campaigns.store.os.fsync", full)
     with pytest.raises(ResultError, match="cannot write the campaign: No space left on device"):
         skybraid.sweep(tiny, out=tmp_path / "out", seeds=range(1, 11))
     opened = skybraid.open(tmp_path / "out")
@@ -362,6 +362,22 @@ def test_a_campaign_that_is_killed_goes_on_without_a_run_lost_or_made_twice(tiny
     assert (flows.height, set(flows["key"]) == set(after["key"])) == (300, True)
 
 
+def test_ctrl_c_keeps_the_runs_that_are_done(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "skybraid", "sweep", str(tiny), "--seeds", "1..3000", "--out", str(out)]
+    began = subprocess.Popen([*words, "--set", "duration=60s"], stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while not list(out.glob("runs/*.parquet")) and time.monotonic() < end:
+        time.sleep(0.02)
+    began.send_signal(signal.SIGINT)
+    _, told = began.communicate(timeout=60)
+    opened = skybraid.open(out)
+    assert isinstance(opened, Campaign)
+    assert began.returncode == 130
+    assert f"interrupted: the {count(runs(opened).height)} runs made so far are kept" in told
+    assert "nothing was written" not in told
+
+
 # The command.
 
 
@@ -390,6 +406,7 @@ def test_a_dry_run_prints_the_points_and_writes_nothing(skybraid: Command, tiny:
         (["--vary", "path.near.delay"], "--vary: found path.near.delay, expected KEY=V1,V2"),
         (["--budget", "10"], "--budget: found it without --until"),
         (["--until", "x.share >= 99% ± shown"], "--until: found the flow x, expected one of control"),
+        (["--on", "dask://127.0.0.1:9", "--workers", "2"], "expected it for this machine alone"),
         (["--on", "ray://here"], "--on: found ray://here, expected dask://HOST:PORT"),
         (["--out", "s4://bucket/x"], "s4://bucket/x: cannot open the campaign"),
     ],

@@ -11,12 +11,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from skybraid import Scenario, ScenarioError, emulate_cli, live, registry, run
+import skybraid
+from skybraid import Scenario, ScenarioError, emulate_cli, live, registry, run, sweep_cli
+from skybraid.campaigns import axes
+from test_campaigns import TINY
 
 DOCS = Path(__file__).parents[2] / "docs"
 TRANSPORT = DOCS / "transport.md"
 SCENARIO = DOCS / "scenario.md"
 EMULATE = DOCS / "emulate.md"
+CAMPAIGNS = DOCS / "campaigns.md"
 
 # Generated tables.
 
@@ -140,7 +144,7 @@ PLACES = [
     ("path.one.uplink", "`uplink.KEY` and `downlink.KEY`:", "key", set[str]()),
     ("flow.data", "## `[flow.NAME]`", "key", set[str]()),
     ("flow.data.transport", "### `transport`", "key", set[str]()),
-    ("", "## The run", "key", {"path", "flow", "event", "testbed", "outages"} | OF_NETWORKS),
+    ("", "## The run", "key", {"path", "flow", "event", "testbed", "outages", "sweep"} | OF_NETWORKS),
 ]
 
 
@@ -227,6 +231,49 @@ def test_the_emulators_guide_names_the_options_of_the_command() -> None:
     others = {"set_": "set", "limit": "for", "live_": "live", "as_json": "json"}
     told = EMULATE.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
     assert set(re.findall(r"`--(\w+)", told)) == {others.get(name, name) for name in parameters}
+
+
+# The guide to campaigns.
+
+
+def test_the_guide_to_campaigns_names_the_options_of_the_command() -> None:
+    parameters = inspect.signature(sweep_cli._sweep).parameters.keys() - {"scenario"}
+    told = CAMPAIGNS.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
+    first_cells = " ".join(line.split("|")[1] for line in told.splitlines())
+    others = {"set_": "set", "as_json": "json", "dry_run": "dry-run"}
+    assert set(re.findall(r"`--([\w-]+)", first_cells)) == {others.get(name, name) for name in parameters}
+
+
+@pytest.mark.parametrize("file", [SCENARIO, CAMPAIGNS], ids=lambda file: file.name)
+def test_documents_name_the_keys_of_a_sweep(file: Path) -> None:
+    section = file.read_text(encoding="utf-8").split("\n## `[sweep]`\n", 1)[1].split("\n## ", 1)[0]
+    with pytest.raises(ScenarioError) as caught:
+        axes.read("[sweep]\nno_such_key = 1", "x.toml")
+    taken = set(re.findall(r"`(\w+)`", str(caught.value))) - {"no_such_key"}
+    found = set(re.findall(r"^\| `(?:\[\[sweep\.)?(\w+)", section, re.MULTILINE))
+    assert found == taken
+    (sweep,) = re.findall(r"```toml\n(\[sweep\].*?)```", section, re.DOTALL) or ['[sweep]\nseeds = "1..20"']
+    assert axes.read(sweep, "x.toml").seeds == tuple(range(1, 21))
+
+
+def test_the_examples_of_the_guide_to_campaigns_read_a_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb")
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    flight = TINY.replace("path.near", "path.lte").replace(
+        'rate = "10Mbit/s"', 'uplink.rate = "9Mbit/s"\ndownlink.rate = "9Mbit/s"'
+    )
+    Path("flight.toml").write_text(flight, encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", CAMPAIGNS.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {"Path": Path, "skybraid": skybraid}
+    for block in [blocks[-1], *blocks[:-1]]:
+        exec(compile(block, "campaigns.md", "exec"), names)
+    assert names["frame"].height == 2
+    assert names["flows"].shape[0] == 2 * 10
+    assert names["results"].tables["messages"].height > 0
+    assert "p99_ms" in capsys.readouterr().out
 
 
 # Examples.

@@ -214,7 +214,7 @@ def sweep(
             they come to those of the sweep.
         overrides: keys that every point has replaced (key, TOML value).
         out: folder, or a URL of fsspec; by default one below `runs/`.
-        workers: runs at a time; by default one a core.
+        workers: runs at a time on this machine; by default one a core.
         on: machines that make the runs, `dask://HOST:PORT`; by default this one.
         plugins: Python files with algorithms of one's own.
         retry: whether runs that failed before are made again.
@@ -256,6 +256,8 @@ def executor_of(on: str | None, workers: int | None) -> Executor:
     """
     if on is None:
         return Threads(workers)
+    if workers is not None:
+        raise ResultError(f"--workers: found it with --on {on}, expected it for this machine alone")
     from skybraid.campaigns.dask import Dask
 
     return Dask(on)
