@@ -14,7 +14,7 @@ from skybraid import _core, algorithms
 from skybraid.errors import ScenarioError
 from skybraid.scenario import Scenario
 
-PACKAGES = ("jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
+PACKAGES = ("bokeh", "fsspec", "jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
 """Python packages that Skybraid stands on."""
 
 

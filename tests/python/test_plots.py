@@ -1,5 +1,6 @@
 """Figures for print: looks that can be told apart, sizes on paper, and what each kind shows."""
 
+import inspect
 import math
 import re
 from itertools import pairwise
@@ -11,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from conftest import TWO_PATHS, Command
-from skybraid import Campaign, ResultError, Results, Scenario, plots, registry, run
+from skybraid import Campaign, ResultError, Results, Scenario, plots, registry, report_cli, run
 from skybraid.plots.runs import Runs, ellipse, short
 from skybraid.plots.style import COLOURS, DARK_COLOURS, Look, look, looks, millimetres
 from skybraid.report.charts import DASHES, SHAPES
@@ -210,3 +211,18 @@ def test_the_command_lists_and_draws(skybraid: Command, swept: Campaign, tmp_pat
     assert "found queue, expected one of ecdf, ccdf, box, shares, heatmap, tradeoff" in refused.stderr
     page = skybraid("report", swept.url, "--out", "page.html")
     assert (page.returncode, page.stdout.strip()) == (0, "page.html")
+
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+
+
+def first_cells(head: str) -> set[str]:
+    """What a table of the guide names in its first column."""
+    rows = GUIDE.split(f"\n| {head} |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    return {name for row in rows for name in re.findall(r"`(?:--)?(\w+)`", row.split("|")[1])}
+
+
+def test_the_guide_names_the_kinds_and_the_options() -> None:
+    assert first_cells("kind") == set(plots.KINDS)
+    parameters = set(inspect.signature(report_cli.plot).parameters) - {"source"}
+    assert first_cells("option") == {name.rstrip("_") for name in parameters}
