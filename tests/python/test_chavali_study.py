@@ -11,8 +11,8 @@ import pytest
 from skybraid import Scenario, ScenarioError
 from skybraid.studies import Study, chavali2022, chavali2022links, chavali2022rules, reproduce, theory
 from skybraid.studies.claims import Holds
-from skybraid.studies.experiment import fill
 from skybraid.studies.observe import Seen, observations
+from skybraid.studies.places import fill
 
 if TYPE_CHECKING:
     from skybraid._core import Run

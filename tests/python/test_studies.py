@@ -15,7 +15,7 @@ from conftest import Command
 from skybraid import ScenarioError
 from skybraid.studies import Study, beyond, reproduce, scorecard
 from skybraid.studies.claims import KINDS, Claim, Holds, Line
-from skybraid.studies.experiment import fill
+from skybraid.studies.places import fill
 
 STUDIES = Path(__file__).parents[2] / "scenarios" / "studies"
 
