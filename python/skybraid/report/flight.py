@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from skybraid.results import Results
 
-MOST_FLOWS = 8
-"""Of more flows than these the first are drawn over time; the tables hold all."""
+MOST_FLOWS, MOST_PATHS = 8, 6
+"""Of more flows and paths than these the first are drawn over time; the tables hold all."""
 
 _POINTS, _FEWEST, _MOST = 8000, 240, 1000
 _ENVELOPE = "Lines are means, bands span least and greatest."
@@ -89,7 +89,7 @@ def over_time(results: Results, charts: Charts) -> list[Drawing]:
 def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     width_ns = bin_ns(results, _MOST // 2)
     messages = first_seed(results.tables.scan("messages")).with_columns(pl.col("flow", "path").cast(pl.String))
-    names = list(results.flows)[:MOST_FLOWS]
+    names = _drawn_flows(results, messages)
     of_flows = messages.filter(pl.col("flow").is_in(names))
     arrived = binned(of_flows.filter(pl.col("delivered_ns").is_not_null()), "delivered_ns", width_ns)
     brought = arrived.group_by("flow", "path", "bin").agg(pl.len(), pl.col("bytes").cast(pl.Int64).sum())
@@ -118,6 +118,13 @@ def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     )
     drawings.append(Drawing("Delay of the messages", caption, delay))
     return drawings
+
+
+def _drawn_flows(results: Results, table: pl.LazyFrame) -> list[str]:
+    """The flows to draw; the tables name the single flows that one of the scenario may stand for."""
+    found = table.select(pl.col("flow").unique()).collect(engine="streaming")["flow"].to_list()
+    members = [name for flown in results.flights[:1] for name in flown.members]
+    return [name for name in (*results.flows, *members) if name in found][:MOST_FLOWS]
 
 
 def _shares(results: Results, clock: Clock, carried: pl.DataFrame, every: pl.DataFrame, width_ns: int) -> figure:
@@ -217,7 +224,8 @@ def _limit(value: float, colour: str) -> Span:
 
 def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     links = first_seed(results.tables.scan("links")).with_columns(pl.col("path", "direction").cast(pl.String))
-    each = [(path, direction) for path in results.paths for direction in DIRECTIONS]
+    paths = results.paths[:MOST_PATHS]
+    each = [(path, direction) for path in paths for direction in DIRECTIONS]
     of_one = {key: links.filter((pl.col("path") == key[0]) & (pl.col("direction") == key[1])) for key in each}
     step_s = sample_step_s(of_one[each[0]]) if each else 0.1
     values = {
@@ -228,6 +236,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
         "loss": pl.col("loss") * 100,
     }
     columns = min(_MOST, max(_FEWEST, _POINTS // (len(each) * 2 or 1)))
+    links = links.filter(pl.col("path").is_in(paths))
     every = envelope(links, values, by=("path", "direction"), columns=columns)
     data = {
         key: source(
@@ -242,7 +251,9 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
         "a reconfiguration or a gap of the trace stopped it; those that fall between two samples, which are "
         f"{milliseconds(step_s * 1000)} apart, are not seen). So it is for each direction of each path."
     )
-    for number, path in enumerate(results.paths):
+    if len(paths) < len(results.paths):
+        caption += f" The first {len(paths)} of {len(results.paths)} links are drawn."
+    for number, path in enumerate(paths):
         for direction in DIRECTIONS:
             drawn = _rates(clock, data[path, direction], path_colour(number), direction, dark[path, direction])
             shown = charts.add(f"rate-{number}-{direction}", drawn)
@@ -256,7 +267,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
         from_zero(drawn)
         entries: list[tuple[str, list[Any]]] = []
         lines: list[Any] = []
-        for number, path in enumerate(results.paths):
+        for number, path in enumerate(paths):
             for direction, dash in zip(DIRECTIONS, ("solid", "dashed"), strict=True):
                 parts = band(drawn, data[path, direction], metric, path_colour(number), dash=dash)
                 parts[0].name = f"{path} {direction}"
@@ -305,7 +316,8 @@ def _rates(
 def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     keys = ("flow", "side", "path", "subflow")
     subflows = first_seed(results.tables.scan("subflows")).with_columns(pl.col(keys[:3]).cast(pl.String))
-    subflows = subflows.filter(pl.col("flow").is_in(list(results.flows)[:MOST_FLOWS]))
+    subflows = subflows.filter(pl.col("flow").is_in(_drawn_flows(results, subflows)))
+    subflows = subflows.filter(pl.col("path").is_in(results.paths[:MOST_PATHS]))
     values = {"window": pl.col("cwnd_bytes") / 1e3, "rtt": pl.col("srtt_ns") / 1e6}
     each = subflows.select(keys).unique().sort(keys).collect(engine="streaming").rows()
     columns = min(_MOST // 2, max(_FEWEST, _POINTS // (len(each) or 1)))
