@@ -79,7 +79,7 @@ def test_the_guides_tables_are_those_of_the_registry(name: str) -> None:
 FLIGHT: dict[str, Any] = {
     "duration": "1s",
     "path": {"one": {"uplink": {"rate": "1Mbit/s"}, "downlink": {"rate": "1Mbit/s"}}},
-    "flow": {"data": {"from": "vehicle", "traffic": {"kind": "bulk"}}},
+    "flow": {"data": {"from": "vehicle", "traffic": {"kind": "file", "size": "1kB"}}},
 }
 """What every scenario needs."""
 

@@ -71,7 +71,7 @@ def refused(kind: str, entry: dict[str, Any], parameters: dict[str, Any]) -> lis
     # A parameter of the algorithm's own name stands alone: `{ fixed = "50ms" }`.
     alone = entry["name"] in parameters
     value = parameters if alone else {"name": entry["name"]} | parameters
-    return refusals({KEYS[kind]: value if parameters else entry["name"]}, {"kind": "bulk"})
+    return refusals({KEYS[kind]: value if parameters else entry["name"]}, {"kind": "file", "size": "1kB"})
 
 
 @pytest.mark.parametrize(("kind", "entry"), ALGORITHMS, ids=map(named, ALGORITHMS))

@@ -2,6 +2,7 @@
 
 use skybraid_host::{Host, PathSetup, Route, Setup};
 use skybraid_link::{DelayConfig, Direction, Shape};
+use skybraid_traffic::TrafficConfig;
 use skybraid_transport::{PathSet, Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration};
 
@@ -66,6 +67,11 @@ pub(crate) fn use_of_paths(
         }
     }
     Ok(())
+}
+
+/// Whether an application would write for ever at one instant: it never finds its transport full.
+pub(crate) fn never_full(traffic: &TrafficConfig, protocol: Protocol) -> bool {
+    matches!(traffic, TrafficConfig::Bulk { .. }) && protocol == Protocol::Udp
 }
 
 /// What is allowed but probably not meant: nodes that nothing reaches, deadlines that no packet can

@@ -105,6 +105,11 @@ impl Flows<'_> {
         if let Err((keys, problem)) = checks::transport(&transport) {
             return wrong(&format!("transport.{keys}"), problem);
         }
+        if read.with.is_none() && checks::never_full(&read.traffic, transport.protocol) {
+            let problem = "`bulk` writes as much as the transport takes, and udp takes without end; \
+                           expected another kind of traffic, or a protocol with congestion control";
+            return wrong("traffic.kind", problem.to_string());
+        }
         let requirements = requirements(self.text, read.require, &key.key("require"))?;
         let deadlines = requirements.iter().filter_map(|requirement| match requirement {
             Requirement::Share { deadline, .. } => *deadline,

@@ -122,7 +122,9 @@ fn an_mp_dccp_transport_and_its_reordering_are_read_in_every_form() {
     let transport = |keys: &str| {
         let text = format!(
             "duration = '1s'\n[path.a]\nuplink.rate = '1Mbit/s'\ndownlink.rate = '1Mbit/s'\n\
-             [flow.x]\nfrom = 'ground'\ntraffic = {{ kind = 'bulk' }}\ntransport = {{ {keys} }}"
+             [flow.x]\nfrom = 'ground'\n\
+             traffic = {{ kind = 'cbr', rate = '1Mbit/s', packet = '1000B' }}\n\
+             transport = {{ {keys} }}"
         );
         parse(&text).flows[0].transport.clone()
     };
@@ -213,7 +215,7 @@ fn every_preset_gives_a_path_in_both_directions() {
 fn is_of_a_study(file: &Path) -> bool {
     let name = file.file_stem().unwrap().to_string_lossy();
     let experiment = name.starts_with(|first: char| first.is_ascii_uppercase());
-    name == "study" || experiment && file.with_file_name("study.toml").exists()
+    name == "study" || name == "index" || experiment && file.with_file_name("study.toml").exists()
 }
 
 #[test]
@@ -340,4 +342,21 @@ fn a_scenario_that_differs_in_its_sweep_alone_is_the_same_flight() {
     let swept =
         format!("{FLIGHT}\n[sweep]\nvary = {{ \"path.lte.uplink.rate\" = [\"1Mbit/s\"] }}\n");
     assert_eq!(parse(FLIGHT).toml().trim(), parse(&swept).toml().trim());
+}
+
+#[test]
+fn a_bulk_source_needs_a_transport_that_can_be_full() {
+    let flown = |protocol: &str| {
+        let transport = format!("{{ protocol = '{protocol}' }}");
+        let keys =
+            [("flow.video.traffic", "{ kind = 'bulk' }"), ("flow.video.transport", &transport)];
+        let overrides: Vec<(String, String)> =
+            keys.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        Scenario::parse(FLIGHT, Path::new("x.toml"), &overrides)
+    };
+    for protocol in ["mptcp", "mp_dccp"] {
+        assert!(flown(protocol).is_ok(), "{protocol}");
+    }
+    let refused = flown("udp").unwrap_err().to_string();
+    assert!(refused.contains("`bulk` writes as much as the transport takes"), "{refused}");
 }

@@ -31,7 +31,7 @@ impl Folder {
              {uplink}\n\
              [flow.data]\n\
              from = 'vehicle'\n\
-             traffic = {{ kind = 'bulk' }}\n"
+             traffic = {{ kind = 'bulk' }}\ntransport = {{ protocol = 'mp_dccp' }}\n"
         );
         let folder = format!("{}/", self.0.display());
         Scenario::parse(&text, &self.0.join("x.toml"), &[])
