@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import math
+import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from skybraid import plots
+from skybraid._core import registry
 from skybraid.folder import write_whole
+from skybraid.plots.style import ALGORITHMS, look, looks
 from skybraid.statistics import mean_interval
 from skybraid.studies.scorecard import number
 
@@ -119,20 +122,46 @@ def _digest(experiment: Experiment, lines: Mapping[str, Line], remark: str) -> s
     return hashlib.sha256(json.dumps([shown, words, code]).encode()).hexdigest()[:24]
 
 
-def _look(index: int) -> dict[str, Any]:
-    """Colour, marker and line of a series by its place."""
-    return {
-        "color": plots.COLOURS[index % len(plots.COLOURS)],
-        "marker": plots.MARKERS[index % len(plots.MARKERS)],
-        "linestyle": plots.LINE_STYLES[index // len(plots.COLOURS) % len(plots.LINE_STYLES)],
-    }
+_CALLED = {
+    "newreno": "reno",
+    "tcpnr": "reno",
+    "tcpw": "westwood",
+    "lrf": "low_rtt",
+    "lowrtt": "low_rtt",
+    "rr": "round_robin",
+    "cpf": "cheapest_path",
+}
+"""What papers call algorithms, in small letters, and their names here."""
 
 
-def _hollow(index: int) -> dict[str, Any]:
-    look = _look(index)
+def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Colour, marker and line of each series.
+
+    Where each is named by a scheduler, or each by a congestion control, they have the looks that these have everywhere,
+    and several of one differ in their lines. Else they go by their place.
+    """
+    heads = [re.split(r"[ ,]", line.name.lower(), maxsplit=1)[0] for line in lines]
+    names = [_CALLED.get(head, head) for head in heads]
+    for axis, kind in ALGORITHMS.items():
+        if set(names) <= {str(entry["name"]) for entry in registry(kind)}:
+            known = looks(axis, names)
+            turns = [names[:place].count(name) for place, name in enumerate(names)]
+            chosen = [(known[name].colour, known[name].marker, turn) for name, turn in zip(names, turns, strict=True)]
+            break
+    else:
+        placed = [look(place) for place in range(len(lines))]
+        turns = [place // len(plots.COLOURS) for place in range(len(lines))]
+        chosen = [(one.colour, one.marker, turn) for one, turn in zip(placed, turns, strict=True)]
+    return [
+        {"color": colour, "marker": marker, "linestyle": plots.LINE_STYLES[turn % len(plots.LINE_STYLES)]}
+        for colour, marker, turn in chosen
+    ]
+
+
+def _hollow(look_: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "color": look["color"],
-        "marker": look["marker"],
+        "color": look_["color"],
+        "marker": look_["marker"],
         "linestyle": "none",
         "markerfacecolor": "none",
         "markersize": 7,
@@ -162,13 +191,13 @@ def _published_key(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _lines(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
-    for index, line in enumerate(lines):
+    for line, own in zip(lines, _looks(lines), strict=True):
         mean, low, high = _bands(line)
-        look = _look(index) | ({"marker": None} if len(line.x) > _MANY else {"markersize": 4})
-        axes.plot(line.x, mean, label=line.name, **look)
-        axes.fill_between(line.x, low, high, color=look["color"], alpha=_BAND_ALPHA, linewidth=0)
+        drawn = own | ({"marker": None} if len(line.x) > _MANY else {"markersize": 4})
+        axes.plot(line.x, mean, label=line.name, **drawn)
+        axes.fill_between(line.x, low, high, color=own["color"], alpha=_BAND_ALPHA, linewidth=0)
         xs = sorted(line.published)
-        axes.plot(xs, [line.published[x][0] for x in xs], **_hollow(index))
+        axes.plot(xs, [line.published[x][0] for x in xs], **_hollow(own))
     _published_key(axes, lines)
     if experiment.sweep.log and not experiment.times_s:
         axes.set_xscale("log")
@@ -179,14 +208,14 @@ def _lines(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
 def _bars(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
     names, several = [], any(len(line.x) > 1 for line in lines)
     place = 0
-    for index, line in enumerate(lines):
+    for line, own in zip(lines, _looks(lines), strict=True):
         mean, low, high = _bands(line)
         for column, x in enumerate(line.x):
+            colours = {"color": own["color"], "ecolor": plots.INK}
             reach = np.array([[mean[column] - low[column]], [high[column] - mean[column]]])
-            look = {"color": _look(index)["color"], "ecolor": plots.INK}
-            axes.barh(place, mean[column], xerr=reach, height=0.65, capsize=2, error_kw={"linewidth": 0.9}, **look)
+            axes.barh(place, mean[column], xerr=reach, height=0.65, capsize=2, error_kw={"linewidth": 0.9}, **colours)
             if x in line.published:
-                axes.plot(line.published[x][0], place, **(_hollow(index) | {"color": plots.INK}))
+                axes.plot(line.published[x][0], place, **(_hollow(own) | {"color": plots.INK}))
             names.append(_wrapped(f"{line.name}, {x:g}" if several else line.name))
             place += 1
     _published_key(axes, lines)
@@ -197,13 +226,13 @@ def _bars(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
 
 
 def _cdf(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
-    for index, line in enumerate(lines):
+    for line, own in zip(lines, _looks(lines), strict=True):
         mean, low, high = _bands(line)
-        look = _look(index) | ({"marker": None} if len(line.x) > _MANY else {"markersize": 4})
-        axes.plot(mean, line.x, label=line.name, **look)
-        axes.fill_betweenx(line.x, low, high, color=look["color"], alpha=_BAND_ALPHA, linewidth=0)
+        drawn = own | ({"marker": None} if len(line.x) > _MANY else {"markersize": 4})
+        axes.plot(mean, line.x, label=line.name, **drawn)
+        axes.fill_betweenx(line.x, low, high, color=own["color"], alpha=_BAND_ALPHA, linewidth=0)
         xs = sorted(line.published)
-        axes.plot([line.published[x][0] for x in xs], xs, **_hollow(index))
+        axes.plot([line.published[x][0] for x in xs], xs, **_hollow(own))
     _published_key(axes, lines)
     axes.set_xlabel(experiment.unit)
     axes.set_ylabel(experiment.sweep.label or "share")
@@ -212,7 +241,7 @@ def _cdf(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
 def _boxes(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
     """A box from quartile to quartile and whiskers to the ends, of the distribution or of all values."""
     quantiles = _along_a_distribution(experiment)
-    for index, line in enumerate(lines):
+    for index, (line, own) in enumerate(zip(lines, _looks(lines), strict=True)):
         if quantiles:
             mean, *_ = _bands(line)
             known = np.isfinite(mean)
@@ -226,12 +255,12 @@ def _boxes(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
             if not values.size:
                 continue
             low, first, median, third, high = np.quantile(values, (0, *_QUARTILES, 1))
-        colour = _look(index)["color"]
+        colour = own["color"]
         axes.plot([low, high], [index, index], color=colour)
         axes.barh(index, third - first, left=first, height=0.6, facecolor="none", edgecolor=colour, linewidth=1.2)
         axes.plot([median, median], [index - 0.3, index + 0.3], color=colour, linewidth=2)
         for x in line.published if quantiles else ():
-            axes.plot(line.published[x][0], index, **_hollow(index))
+            axes.plot(line.published[x][0], index, **_hollow(own))
     _published_key(axes, lines if quantiles else ())
     axes.set_yticks(range(len(lines)), [_wrapped(line.name) for line in lines])
     axes.invert_yaxis()
