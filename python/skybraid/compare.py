@@ -95,7 +95,7 @@ def compare(
         )
         for number in numbers
     ]
-    deadlines_ms = _deadlines_ms(chosen)
+    deadlines_ms = chosen.deadlines_ms
     gauge = Gauge(len(jobs), chosen.duration_s)
 
     def fly(job: tuple[Combination, int]) -> list[dict[str, Any]]:
@@ -194,16 +194,6 @@ def _combinations(
 def _with(scenario: Scenario, flows: Sequence[str], combination: Combination) -> Scenario:
     values = {key: name for key, name in combination._asdict().items() if name is not None}
     return scenario.with_all({f"flow.{flow}.transport.{key}": name for flow in flows for key, name in values.items()})
-
-
-def _deadlines_ms(scenario: Scenario) -> dict[str, float]:
-    """The shortest deadline that each flow's requirements name, in ms."""
-    found: dict[str, float] = {}
-    for requirement in scenario.requirements:
-        flow, deadline_ms = requirement["flow"], requirement["deadline_ms"]
-        if requirement["metric"] == "share" and deadline_ms is not None:
-            found[flow] = min(deadline_ms, found.get(flow, deadline_ms))
-    return found
 
 
 def _row(stats: FlowStats, deadline_ms: float | None, paths: Sequence[str]) -> dict[str, Any]:

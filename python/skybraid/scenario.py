@@ -121,6 +121,16 @@ class Scenario:
         ]
 
     @property
+    def deadlines_ms(self) -> dict[str, float]:
+        """The shortest deadline that each flow's requirements of a share name, in ms."""
+        found: dict[str, float] = {}
+        for requirement in self.requirements:
+            flow, deadline_ms = requirement["flow"], requirement["deadline_ms"]
+            if requirement["metric"] == "share" and deadline_ms is not None:
+                found[flow] = min(deadline_ms, found.get(flow, deadline_ms))
+        return found
+
+    @property
     def overrides(self) -> tuple[tuple[str, str], ...]:
         """Keys replaced after the text was read, with their values as TOML."""
         return self._overrides

@@ -272,21 +272,32 @@ def pooled_share(
     if not missing:
         return PooledShare(successes, total, messages, _bounds(len(pairs), len(pairs), tail), "flights")
     if len(pairs) >= BOOTSTRAP_FLIGHTS and len(missing) >= BOOTSTRAP_MISSING:
-        return PooledShare(successes, total, messages, _bootstrap(pairs, tail), "bootstrap")
+        flights = bootstrap_share([good for good, _ in pairs], [all_ for _, all_ in pairs], confidence, sides)
+        return PooledShare(successes, total, messages, flights, "bootstrap")
     bad = _bounds(len(missing), len(pairs), tail)
     flights = Interval(1 - bad.high * max(missing), 1 - bad.low * min(missing))
     return PooledShare(successes, total, messages, flights, "worst flight")
 
 
-def _bootstrap(pairs: Sequence[tuple[int, int]], tail: float) -> Interval:
-    """Percentiles of the pooled share over flights drawn with replacement; the same each time."""
-    met, trials = np.array(pairs, dtype=np.float64).T
+def bootstrap_share(
+    met: Sequence[float], trials: Sequence[float], confidence: float = CONFIDENCE, sides: Literal[1, 2] = 2
+) -> Interval:
+    """Percentiles of the pooled share over flights drawn with replacement; the same each time.
+
+    Args:
+        met: messages that met it, in each flight.
+        trials: messages in each flight, at least one in all.
+        confidence: of the interval.
+        sides: 2 for an interval, 1 for two bounds that hold one at a time.
+    """
+    tail, flights = _tail(confidence, sides), len(met)
+    good, all_ = np.asarray(met, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     chance = np.random.default_rng(0)
     shares: list[float] = []
-    at_once = max(_MOST_DRAWN // len(pairs), 1)
+    at_once = max(_MOST_DRAWN // flights, 1)
     while len(shares) < _REPLICATES:
-        drawn = chance.integers(0, len(pairs), size=(min(at_once, _REPLICATES - len(shares)), len(pairs)))
-        shares.extend((met[drawn].sum(axis=1) / trials[drawn].sum(axis=1)).tolist())
+        drawn = chance.integers(0, flights, size=(min(at_once, _REPLICATES - len(shares)), flights))
+        shares.extend((good[drawn].sum(axis=1) / np.maximum(all_[drawn].sum(axis=1), 1)).tolist())
     low, high = np.quantile(shares, [tail, 1 - tail])
     return Interval(float(low), float(high))
 

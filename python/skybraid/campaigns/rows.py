@@ -70,16 +70,6 @@ def key_of(digest: str, seed: int) -> str:
     return hashlib.sha256(f"{digest} {seed}".encode()).hexdigest()[:24]
 
 
-def deadlines_of(scenario: Scenario) -> dict[str, float]:
-    """The shortest deadline that each flow's requirements of a share name, in ms."""
-    found: dict[str, float] = {}
-    for requirement in scenario.requirements:
-        flow, deadline_ms = requirement["flow"], requirement["deadline_ms"]
-        if requirement["metric"] == "share" and deadline_ms is not None:
-            found[flow] = min(deadline_ms, found.get(flow, deadline_ms))
-    return found
-
-
 def outcome_of(
     run: Run, point: int, wall_s: float, deadlines_ms: Mapping[str, float], requirements: Sequence[Mapping[str, Any]]
 ) -> Outcome:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from skybraid import algorithms
-from skybraid.campaigns.rows import Outcome, deadlines_of, digest_of, outcome_of
+from skybraid.campaigns.rows import Outcome, digest_of, outcome_of
 from skybraid.errors import Interrupted, ScenarioError
 from skybraid.scenario import Scenario
 
@@ -104,7 +104,7 @@ def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
         raise ScenarioError(
             f"{base.file}: its files, algorithms or version are others here and now than when the campaign was planned"
         )
-    made = _Prepared(scenario, deadlines_of(scenario), scenario.requirements)
+    made = _Prepared(scenario, scenario.deadlines_ms, scenario.requirements)
     with _preparing:
         _prepared[base.file, digest] = made
         while len(_prepared) > _KEPT_SCENARIOS:

@@ -56,6 +56,17 @@ class Table:
     replay: bool
 
 
+def templates() -> Environment:
+    """The package's templates; what is missing in them is an error."""
+    return Environment(
+        loader=PackageLoader("skybraid"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 def page(template: str, charts: Charts, **context: object) -> str:
     """Fills in a template; the page holds all that it needs.
 
@@ -64,13 +75,7 @@ def page(template: str, charts: Charts, **context: object) -> str:
         charts: what the page draws.
         context: what the template names.
     """
-    environment = Environment(
-        loader=PackageLoader("skybraid"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.filters |= {
         "count": count,
         "ended": ended,

@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skybraid.keys import Keys
-from skybraid.statistics import CONFIDENCE, clopper_pearson, mean_interval
+from skybraid.statistics import bootstrap_share, clopper_pearson, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -427,9 +427,6 @@ def _share_above(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
     return found
 
 
-_RESAMPLES = 2000
-
-
 def pooled(
     what: str, hits: NDArray[np.float64], trials: NDArray[np.float64], at_least: float, at_most: float
 ) -> Comparison:
@@ -437,14 +434,12 @@ def pooled(
     if hits.size < 2 or not (np.isfinite(hits).all() and np.isfinite(trials).all()) or trials.sum() == 0:
         return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
     exact = clopper_pearson(round(hits.sum()), round(trials.sum()))
-    flights = np.random.default_rng(0).integers(hits.size, size=(_RESAMPLES, hits.size))
-    drawn = hits[flights].sum(axis=1) / np.maximum(trials[flights].sum(axis=1), 1)
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    flights = bootstrap_share(hits.tolist(), trials.tolist())
     return Comparison(
         what,
         100 * float(hits.sum() / trials.sum()),
-        100 * min(exact.low, float(low)),
-        100 * max(exact.high, float(high)),
+        100 * min(exact.low, flights.low),
+        100 * max(exact.high, flights.high),
         at_least,
         at_most,
     )

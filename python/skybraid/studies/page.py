@@ -47,17 +47,10 @@ def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
 
 def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
     """The page's text, with the figures that the rows name; links are from `folder`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     from skybraid.plots.style import COLOURS, DARK_COLOURS
+    from skybraid.report.page import templates
 
-    environment = Environment(
-        loader=PackageLoader("skybraid"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.filters["number"] = number
     loader = environment.loader
     papers = list(dict.fromkeys(row.paper for row in rows))
