@@ -336,7 +336,8 @@ def test_a_full_disk_leaves_whole_runs_and_the_next_attempt_goes_on(
 def test_a_campaign_that_is_killed_goes_on_without_a_run_lost_or_made_twice(tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = [sys.executable, "-m", "skybraid", "sweep", str(tiny), "--seeds", "1..300", "--out", str(out), "--quiet"]
-    words += ["--set", "duration=60s"]
+    # Long enough for the first part to be written well before the last run.
+    words += ["--set", "duration=600s"]
     began = subprocess.Popen(words)
     try:
         end = time.monotonic() + 60

@@ -110,8 +110,8 @@ def test_a_result_that_is_there_already_stays_as_it_is(skybraid: Command, two_pa
         (["run", "two-paths.toml", "--tables", "frames"], ["frames", "messages"]),
         (["run", "two-paths.toml", "--out", "two-paths.toml/result"], ["Not a directory"]),
         (["run", "two-paths.toml", "--bogus"], ["--bogus"]),
-        (["report", "."], ["expected a result folder"]),
-        (["plot", "."], ["expected a result folder"]),
+        (["report", "."], ["found neither campaign.json nor summary.json", "expected a campaign or a result"]),
+        (["plot", "."], ["found neither campaign.json nor summary.json", "expected a campaign or a result"]),
         (["list", "planets"], ["found planets, expected one of schedulers"]),
         (["new", "two-paths"], ["two-paths.toml", "nothing was changed"]),
     ],
@@ -160,12 +160,13 @@ def test_report_and_plots_are_written_beside_the_tables(skybraid: Command, two_p
     assert skybraid("report", "result", "--out", "elsewhere.html").stdout == "elsewhere.html\n"
     drawn = skybraid("plot", "result")
     assert drawn.returncode == 0
-    assert len(drawn.stdout.splitlines()) == 6
+    kinds = ["ecdf", "ccdf", "box", "timeline", "shares", "goodput", "queue", "window"]
+    assert [Path(line).name for line in drawn.stdout.splitlines()] == [f"{kind}.svg" for kind in kinds]
     for suffix in ("svg", "pdf", "png"):
-        done = skybraid("plot", "result", "--kind", "delay", "--out", f"delay.{suffix}")
+        done = skybraid("plot", "result", "--kind", "ccdf", "--out", f"delay.{suffix}")
         assert done.returncode == 0
         assert (two_paths.parent / f"delay.{suffix}").stat().st_size > 1_000
-    assert skybraid("plot", "result", "--kind", "delay", "--out", "delay.bmp").returncode == 2
+    assert skybraid("plot", "result", "--kind", "ccdf", "--out", "delay.bmp").returncode == 2
     assert skybraid("plot", "result", "--kind", "moon").returncode == 2
 
 

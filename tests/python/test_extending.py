@@ -124,9 +124,8 @@ def test_a_datagram_leaves_when_its_scheduler_asked_to_be_asked_again() -> None:
             return Wait(until_s=0.25) if now_s < 0.25 else [1]
 
     transport = {"protocol": "udp", "scheduler": "python:late"}
-    scenario = (
-        bulk().with_("flow.data.transport", transport).with_("flow.data.traffic", {"kind": "file", "size": "1kB"})
-    )
+    one = {"kind": "file", "size": "1kB"}
+    scenario = bulk().with_all({"flow.data.traffic": one, "flow.data.transport": transport})
     (delivered_ns,) = run(scenario, tables=["messages"]).tables["messages"]["delivered_ns"].to_list()
     # 1000 B of payload and 28 B of headers (RFC 768, RFC 791) at 6 Mbit/s, then 60 ms on the way.
     assert delivered_ns == pytest.approx(1e9 * (0.25 + 1028 * 8 / 6e6 + 0.060), abs=2)

@@ -124,7 +124,7 @@ def paths(x: float, _seed: int) -> float:
             "duration": "1s",
             "node": {name: {"count": count} for name, count in layers.items()},
             "link": {f"{one}-{other}": {"from": one, "to": other, **link} for one, other in pairwise(layers)},
-            "flow": {"data": {"from": "host_a", "to": "host_b", "traffic": {"kind": "bulk"}}},
+            "flow": {"data": {"from": "host_a", "to": "host_b", "traffic": {"kind": "file", "size": "1kB"}}},
         }
     )
     return float(scenario.native.routes(1)[0]["ways"])
