@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skybraid import algorithms
 from skybraid._core import registry
-from skybraid.campaign import Gauge, on_all_cores, seeds_of
+from skybraid.campaign import Gauge, on_all_cores, seeds_of, simulation
 from skybraid.errors import ResultError, ScenarioError
 from skybraid.folder import write_whole
 from skybraid.scenario import Scenario
@@ -101,14 +101,8 @@ def compare(
     def fly(job: tuple[Combination, int]) -> list[dict[str, Any]]:
         gauge.go_on()
         combination, number = job
-        native = _with(chosen, replaced, combination).native.run(
-            number,
-            [],
-            gauge.reporter(job),
-            None,
-            algorithms.registered(algorithms.SCHEDULERS),
-            algorithms.registered(algorithms.CONGESTION),
-        )
+        driver = simulation(_with(chosen, replaced, combination))
+        native, _ = driver.make(number, [], gauge.reporter(job), None, None)
         key = {**combination._asdict(), "seed": number}
         return [key | _row(stats, deadlines_ms.get(stats.flow), chosen.paths) for stats in native.flow_stats()]
 

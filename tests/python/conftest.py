@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skybraid import Campaign, Results, Scenario, _core, run, sweep
+from skybraid import Campaign, Results, Scenario, run, sweep
 
 TWO_PATHS = """
 name = "Two plain paths"
@@ -52,10 +52,9 @@ path.far.down = "1s"
 
 def emulator_lacks() -> str:
     """What this machine lacks for the emulator, or nothing."""
-    if not sys.platform.startswith("linux"):
-        return "the emulator needs Linux"
-    lacks = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
-    return "; ".join(f"{one['name']}: {one['found']}" for one in lacks)
+    from skybraid.studies import emulating
+
+    return emulating.lacks()
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

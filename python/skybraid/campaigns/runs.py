@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from skybraid import algorithms
+from skybraid.campaign import simulation
 from skybraid.campaigns.rows import Outcome, digest_of, outcome_of
 from skybraid.errors import Interrupted, ScenarioError
 from skybraid.scenario import Scenario
@@ -126,14 +126,7 @@ def fly(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda _: Tru
         clock = time.perf_counter()
         try:
             prepared = _prepare(base, point, digest)
-            run = prepared.scenario.native.run(
-                seed,
-                [],
-                go_on,
-                None,
-                algorithms.registered(algorithms.SCHEDULERS),
-                algorithms.registered(algorithms.CONGESTION),
-            )
+            run, _ = simulation(prepared.scenario).make(seed, [], go_on, None, None)
             wall_s = time.perf_counter() - clock
             outcomes.append(outcome_of(run, place, wall_s, prepared.deadlines_ms, prepared.requirements))
         except (Interrupted, KeyboardInterrupt, SystemExit, GeneratorExit):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from skybraid.studies.observe import MS_PER_NS, NS_PER_S, delays_ms, observation, quantile, windows_bps
+from skybraid.studies.observe import MS_PER_NS, NS_PER_S, arrived_delays_ms, observation, quantile, windows_bps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,15 +132,13 @@ def good_enough(
 @observation("chavali.excess_delay", "messages")
 def excess_delay(seen: Seen, flow: str, ms: float) -> float:
     """Mean one-way delay in ms beyond `ms`; of a ping's answer, the round trip's."""
-    found = delays_ms(seen.messages(flow))
-    return float(found[np.isfinite(found)].mean()) - ms
+    return float(arrived_delays_ms(seen.messages(flow)).mean()) - ms
 
 
 @observation("chavali.delay_sd", "messages")
 def delay_sd(seen: Seen, flow: str) -> float:
     """Standard deviation of the one-way delay in ms; of a ping's answer, the round trip's."""
-    found = delays_ms(seen.messages(flow))
-    return float(found[np.isfinite(found)].std(ddof=1))
+    return float(arrived_delays_ms(seen.messages(flow)).std(ddof=1))
 
 
 @observation("chavali.window_blocked")

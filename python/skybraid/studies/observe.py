@@ -44,6 +44,7 @@ class Seen:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._frames: dict[str, pl.DataFrame] = {}
+        self._senders: dict[str, str] = {}
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of the run, see the page on scenarios for its columns."""
@@ -75,10 +76,11 @@ class Seen:
 
     def _sender(self, flow: str) -> str:
         """The side whose subflows carried the flow's data: more bytes of it were acknowledged than the other's."""
-        acked = (
-            self.table("subflows").filter(pl.col("flow") == flow).group_by("side").agg(pl.col("acked_bytes").sum())
-        ).sort("acked_bytes", descending=True)
-        return str(acked["side"][0]) if len(acked) else ""
+        if flow not in self._senders:
+            own = self.table("subflows").filter(pl.col("flow") == flow)
+            acked = own.group_by("side").agg(pl.col("acked_bytes").sum()).sort("acked_bytes", descending=True)
+            self._senders[flow] = str(acked["side"][0]) if len(acked) else ""
+        return self._senders[flow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,12 @@ def delays_ms(messages: pl.DataFrame) -> NDArray[np.float64]:
     return late.fill_null(math.inf).to_numpy()
 
 
+def arrived_delays_ms(messages: pl.DataFrame) -> NDArray[np.float64]:
+    """One-way delays in ms of the messages that arrived."""
+    found = delays_ms(messages)
+    return found[np.isfinite(found)]
+
+
 def windows_bps(seen: Seen, flow: str, window_s: float, path: str = "") -> NDArray[np.float64]:
     """A flow's goodput in bit/s in each whole window of the run, as its messages arrived; of one path if it is named.
 
@@ -177,8 +185,7 @@ def delay_quantile(seen: Seen, flow: str, q: float) -> float:
 @observation("delay_mean", "messages")
 def delay_mean(seen: Seen, flow: str) -> float:
     """Mean one-way delay in ms of the messages that arrived."""
-    found = delays_ms(seen.messages(flow))
-    found = found[np.isfinite(found)]
+    found = arrived_delays_ms(seen.messages(flow))
     return float(found.mean()) if found.size else math.nan
 
 
@@ -235,23 +242,20 @@ def arrival_gaps_s(seen: Seen, flow: str, from_s: float, to_s: float) -> NDArray
 @observation("delay_share", "messages")
 def delay_share(seen: Seen, flow: str, above_ms: float) -> float:
     """Share of the messages that arrived, in %, with a one-way delay above `above_ms`."""
-    found = delays_ms(seen.messages(flow))
-    found = found[np.isfinite(found)]
+    found = arrived_delays_ms(seen.messages(flow))
     return 100 * float(np.mean(found > above_ms)) if found.size else math.nan
 
 
 @observation("delay_count", "messages")
 def delay_count(seen: Seen, flow: str, above_ms: float) -> float:
     """How many messages arrived with a one-way delay above `above_ms`."""
-    found = delays_ms(seen.messages(flow))
-    return float(np.sum(found[np.isfinite(found)] > above_ms))
+    return float(np.sum(arrived_delays_ms(seen.messages(flow)) > above_ms))
 
 
 @observation("delay_peak", "messages")
 def delay_peak(seen: Seen, flow: str) -> float:
     """The largest one-way delay in ms of a message that arrived."""
-    found = delays_ms(seen.messages(flow))
-    found = found[np.isfinite(found)]
+    found = arrived_delays_ms(seen.messages(flow))
     return float(found.max()) if found.size else math.nan
 
 
