@@ -18,7 +18,7 @@ from skybraid.requirements import count, headline, microseconds, percent_range, 
 from skybraid.statistics import Verdict, pooled_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from skybraid.campaign import Progress
     from skybraid.requirements import Requirement
@@ -211,6 +211,13 @@ def blaming(plugins: list[Path] | None) -> Iterator[None]:
 @contextlib.contextmanager
 def progress(*, shown: bool, doing: str = "simulating") -> Iterator[Progress | None]:
     """A bar with the time left on a terminal, a line every tenth where standard error goes elsewhere."""
+    with tally(shown=shown, doing=doing, timed=True) as told:
+        yield None if told is None else lambda share: told(share, "")
+
+
+@contextlib.contextmanager
+def tally(*, shown: bool, doing: str, timed: bool = False) -> Iterator[Callable[[float, str], None] | None]:
+    """The same for those who tell words with each share; `timed` has the bar tell the time left in their place."""
     if not shown:
         yield None
     elif sys.stderr.isatty():
@@ -218,18 +225,19 @@ def progress(*, shown: bool, doing: str = "simulating") -> Iterator[Progress | N
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        last = TimeRemainingColumn() if timed else TextColumn("{task.fields[words]}")
+        columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), last)
         with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(doing, total=1.0)
-            yield lambda share: bar.update(task, completed=share)
+            task = bar.add_task(doing, total=1.0, words="")
+            yield lambda share, words: bar.update(task, completed=share, words=words)
     else:
         told = -1
 
-        def tell_tenths(share: float) -> None:
+        def tell_tenths(share: float, words: str) -> None:
             nonlocal told
             tenth = int(share * 10)
             if tenth > told:
                 told = tenth
-                typer.echo(f"{doing}: {tenth * 10} %", err=True)
+                typer.echo(f"{doing}: {tenth * 10} %{f', {words}' if words else ''}", err=True)
 
         yield tell_tenths

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import json
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from skybraid import studies
 from skybraid.emulate_cli import enter_sandbox
 from skybraid.errors import EmulationError, ScenarioError
 from skybraid.folder import write_whole
-from skybraid.options import MET, NOT_MET, seconds
+from skybraid.options import MET, NOT_MET, seconds, tally
 from skybraid.requirements import span
 from skybraid.studies import Scorecard, Study, emulating, page, scorecard
 from skybraid.studies.claims import Holds
@@ -26,7 +24,7 @@ from skybraid.studies.runner import Errand, Form, Plan, Tally, fly, plan
 from skybraid.studies.scorecard import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from skybraid.studies import Row
@@ -91,7 +89,8 @@ def reproduce(asked: Asked) -> int:
         enter_sandbox()
     clock = time.perf_counter()
     planned = _plan(chosen, form, asked)
-    with _told(shown=not asked.quiet, doing="emulating" if asked.emulate else "reproducing") as told:
+    with tally(shown=not asked.quiet, doing="emulating" if asked.emulate else "reproducing") as tell:
+        told: Told | None = None if tell is None else lambda now: tell(now.share, _words(now))
         fly(planned, folder=asked.out, workers=asked.workers, told=told)
     cards = [
         studies.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
@@ -222,35 +221,9 @@ def _rows(chosen: _Chosen, cards: Sequence[Scorecard], form: Form) -> list[Row]:
     return sorted(rows, key=lambda row: (papers.index(row.paper), places.get(row.id, len(places))))
 
 
-@contextlib.contextmanager
-def _told(*, shown: bool, doing: str) -> Iterator[Told | None]:
-    """Runs done, runs kept and time left: a bar on a terminal, a line every tenth elsewhere."""
-    if not shown:
-        yield None
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-        columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[told]}"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(doing, total=1.0, told="")
-            yield lambda tally: bar.update(task, completed=tally.share, told=_words(tally))
-    else:
-        told = -1
-
-        def tell_tenths(tally: Tally) -> None:
-            nonlocal told
-            tenth = int(tally.share * 10)
-            if tenth > told:
-                told = tenth
-                typer.echo(f"{doing}: {tenth * 10} %, {_words(tally)}", err=True)
-
-        yield tell_tenths
-
-
-def _words(tally: Tally) -> str:
-    left = f", {span(round(tally.left_s, 0))} left" if _TELLING <= tally.share < 1 and tally.left_s >= 1 else ""
-    return f"{tally.done} of {tally.runs} runs and calculations done, {tally.kept} kept from before{left}"
+def _words(now: Tally) -> str:
+    left = f", {span(round(now.left_s, 0))} left" if _TELLING <= now.share < 1 and now.left_s >= 1 else ""
+    return f"{now.done} of {now.runs} runs and calculations done, {now.kept} kept from before{left}"
 
 
 def list_experiments(asked: Asked) -> int:
