@@ -6,13 +6,21 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build fly test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
+.PHONY: build dev fly test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
 
 build: $(VENV)/.built
 
+dev: build $(VENV)/.dev
+
 # The native module is built in release mode: a flight of thirty minutes takes seconds only then.
 $(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
-	$(VENV)/bin/maturin develop --release --locked --extras dev
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked
+	touch $@
+
+# What tests and checks need besides, so that a first flight does not wait for it.
+$(VENV)/.dev: $(VENV)/.installed constraints.txt pyproject.toml
+	$(VENV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")' > $(VENV)/dev.txt
+	$(VENV)/bin/pip install --quiet --requirement $(VENV)/dev.txt
 	touch $@
 
 # Debian ships neither a linker nor venv with Rust and Python; as root they are installed.
@@ -31,20 +39,20 @@ test: lint test-rust test-python
 test-rust:
 	cargo test --workspace --locked
 
-test-python: build
+test-python: dev
 	$(VENV)/bin/pytest
 
 # The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.
-kernel: build
+kernel: dev
 	$(VENV)/bin/python tests/kernel/limits.py
 	$(VENV)/bin/python tests/kernel/replay.py
 	$(VENV)/bin/python tests/kernel/agreement.py
 
 # The tables of tests/golden, after a change that is meant.
-golden: build
+golden: dev
 	SKYBRAID_UPDATE_GOLDEN=1 $(VENV)/bin/pytest tests/python/test_golden.py
 
-lint: build docs
+lint: dev docs
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff check python tests traces benches
