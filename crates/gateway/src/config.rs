@@ -1,0 +1,399 @@
+//! What a gateway is told by its file.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::reordering::ReorderingConfig;
+use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::{Protocol, TransportConfig};
+use skybraid_units::{Bytes, Duration};
+
+use crate::{Class, PublicKey};
+
+/// The name of the channel that carries MAVLink.
+pub const MAVLINK: &str = "mavlink";
+/// The name of the channel that carries IP packets.
+pub const TUN: &str = "tun";
+
+/// Which end of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// It opens the session, and may sit behind address translation.
+    Aircraft,
+    /// It answers at fixed addresses.
+    Ground,
+}
+
+impl Side {
+    /// The name used in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aircraft => "aircraft",
+            Self::Ground => "ground",
+        }
+    }
+}
+
+/// What carries sealed datagrams over the networks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// UDP: a socket for each path.
+    #[default]
+    Udp,
+    /// For networks that block UDP: control over a TCP connection for each path, everything else over
+    /// one MPTCP connection of the kernel.
+    Tcp,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayConfig {
+    /// What it is called in the log, on its page and in metrics.
+    #[serde(default = "usual_name")]
+    pub name: String,
+    /// Which end it is.
+    pub side: Side,
+    /// File of its private key, relative to the configuration's.
+    pub key: String,
+    /// The public key of the other end.
+    pub peer: PublicKey,
+    /// What carries the datagrams. Default UDP.
+    #[serde(default)]
+    pub network: Network,
+    /// The paths by name: one name is the same network at both ends.
+    pub path: BTreeMap<String, PathConfig>,
+    /// Where MAVLink comes from and goes to.
+    #[serde(default)]
+    pub mavlink: Vec<MavlinkConfig>,
+    /// UDP ports by name, the same at both ends.
+    #[serde(default)]
+    pub udp: BTreeMap<String, PortConfig>,
+    /// A network interface for everything else.
+    #[serde(default)]
+    pub tun: Option<TunConfig>,
+    /// How each class is carried.
+    #[serde(default)]
+    pub class: ClassesConfig,
+    /// The classes of MAVLink messages, where they differ from the usual ones.
+    #[serde(default)]
+    pub messages: MessagesConfig,
+    /// The classes of IP packets; the first rule that fits decides.
+    #[serde(default)]
+    pub rule: Vec<RuleConfig>,
+    /// When a path is given up.
+    #[serde(default)]
+    pub health: HealthConfig,
+    /// Changes of keys.
+    #[serde(default)]
+    pub session: SessionConfig,
+    /// Where the state can be looked at.
+    #[serde(default)]
+    pub status: StatusConfig,
+    /// What is written down for later.
+    #[serde(default)]
+    pub log: Option<LogConfig>,
+}
+
+fn usual_name() -> String {
+    "gateway".to_string()
+}
+
+impl GatewayConfig {
+    /// The names of the channels in the order of their numbers: MAVLink, TUN, and the UDP ports.
+    pub fn channels(&self) -> Vec<String> {
+        let mavlink = (!self.mavlink.is_empty()).then(|| MAVLINK.to_string());
+        let tun = self.tun.as_ref().map(|_| TUN.to_string());
+        mavlink.into_iter().chain(tun).chain(self.udp.keys().cloned()).collect()
+    }
+}
+
+/// One path, seen from one end.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PathConfig {
+    /// The network interface that its packets leave by.
+    pub interface: Option<String>,
+    /// The local address, for several paths on one interface.
+    pub address: Option<String>,
+    /// Where the ground station answers: `host:port`. Of the aircraft.
+    pub remote: Option<String>,
+    /// Where the ground station listens: `address:port`. Several paths may share one.
+    pub listen: Option<String>,
+    /// Cost per byte in the user's own measure, for schedulers that heed it. Default 1.
+    pub cost: u32,
+    /// Priority of RFC 9897: 0 never, 1 standby, 2 secondary, 3 to 15 primary. Default 3.
+    pub priority: u8,
+    /// Used for anything but control only when no other path lives.
+    pub backup: bool,
+    /// Bytes, both ways together, after which it is used only when no other path lives.
+    pub data_cap: Option<Bytes>,
+    /// The largest IP packet that is tried; what goes through is found by probes. Default 1500 B.
+    pub mtu: Bytes,
+}
+
+impl Default for PathConfig {
+    fn default() -> Self {
+        Self {
+            interface: None,
+            address: None,
+            remote: None,
+            listen: None,
+            cost: 1,
+            priority: 3,
+            backup: false,
+            data_cap: None,
+            mtu: Bytes::new(1500),
+        }
+    }
+}
+
+/// A place that MAVLink comes from and goes to; exactly one of its kinds is set.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MavlinkConfig {
+    /// A serial device.
+    pub serial: Option<String>,
+    /// Its speed in bauds. Default 57600.
+    pub baud: Option<u32>,
+    /// An address on which datagrams are awaited; answers go to all that have sent some.
+    pub udp_listen: Option<String>,
+    /// An address to which datagrams are sent.
+    pub udp_connect: Option<String>,
+    /// An address on which TCP connections are accepted, any number of them.
+    pub tcp_listen: Option<String>,
+    /// An address to connect to over TCP, again and again until it answers.
+    pub tcp_connect: Option<String>,
+    /// It gets RADIO_STATUS messages about the paths. Default off: nothing is made up.
+    pub radio_status: bool,
+}
+
+/// A UDP port.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortConfig {
+    /// Where datagrams are awaited that are to be carried: `address:port`.
+    pub listen: Option<String>,
+    /// Where datagrams from the other end go; without it, to who has sent last.
+    pub send_to: Option<String>,
+    /// What they are for. Default video.
+    #[serde(default = "video")]
+    pub class: Class,
+}
+
+const fn video() -> Class {
+    Class::Video
+}
+
+/// The TUN interface.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunConfig {
+    /// The interface's name. Default `skybraid0`.
+    #[serde(default = "usual_tun")]
+    pub name: String,
+    /// Its address with the prefix: `10.77.0.1/24`.
+    pub address: String,
+    /// Its MTU. Default 1280 B.
+    #[serde(default = "usual_tun_mtu")]
+    pub mtu: Bytes,
+}
+
+fn usual_tun() -> String {
+    "skybraid0".to_string()
+}
+
+const fn usual_tun_mtu() -> Bytes {
+    Bytes::new(1280)
+}
+
+/// How each class is carried.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClassesConfig {
+    /// Control. Default: UDP, redundant, 1 s.
+    pub control: ClassConfig,
+    /// Telemetry. Default: MP-DCCP, lowest round-trip time, 1 s.
+    pub telemetry: ClassConfig,
+    /// Video. Default: MP-DCCP, lowest round-trip time, 500 ms.
+    pub video: ClassConfig,
+    /// Bulk. Default: MP-DCCP, lowest round-trip time, without a deadline.
+    pub bulk: ClassConfig,
+}
+
+/// How a class is carried; what is not given is as usual for the class.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClassConfig {
+    /// `udp` or `mp_dccp`.
+    pub protocol: Option<Protocol>,
+    /// On which paths a message leaves.
+    pub scheduler: Option<SchedulerConfig>,
+    /// How much may be in flight on a path (MP-DCCP).
+    pub congestion: Option<CongestionConfig>,
+    /// Whether order is restored.
+    pub reordering: Option<ReorderingConfig>,
+    /// Age at which a message is of no use any more; it is dropped and counted.
+    pub deadline: Option<Duration>,
+    /// Datagrams that may wait at the sender (MP-DCCP).
+    pub queue: Option<u32>,
+}
+
+impl ClassesConfig {
+    /// The configuration of a class.
+    pub const fn of(&self, class: Class) -> &ClassConfig {
+        match class {
+            Class::Control => &self.control,
+            Class::Telemetry => &self.telemetry,
+            Class::Video => &self.video,
+            Class::Bulk => &self.bulk,
+        }
+    }
+
+    /// The transport of a class, what is usual included.
+    pub fn transport(&self, class: Class) -> TransportConfig {
+        let given = self.of(class);
+        let (protocol, scheduler) = match class {
+            Class::Control => (Protocol::Udp, "redundant"),
+            _ => (Protocol::MpDccp, "low_rtt"),
+        };
+        let mut config = TransportConfig {
+            protocol: given.protocol.unwrap_or(protocol),
+            drop_expired: true,
+            ..TransportConfig::default()
+        };
+        let congestion = CongestionConfig::by_name("ccid5");
+        if let Some(scheduler) = given.scheduler.clone().or(SchedulerConfig::by_name(scheduler)) {
+            config.scheduler = scheduler;
+        }
+        if let Some(congestion) = given.congestion.clone().or(congestion) {
+            config.congestion = congestion;
+        }
+        if let Some(reordering) = &given.reordering {
+            config.reordering = reordering.clone();
+        }
+        config.tx_queue = given.queue.unwrap_or(match class {
+            Class::Control | Class::Telemetry => 100,
+            Class::Video | Class::Bulk => 400,
+        });
+        config
+    }
+
+    /// The age at which a message of a class is of no use any more.
+    pub fn deadline(&self, class: Class) -> Option<Duration> {
+        self.of(class).deadline.or(match class {
+            Class::Control | Class::Telemetry => Some(Duration::from_secs(1)),
+            Class::Video => Some(Duration::from_millis(500)),
+            Class::Bulk => None,
+        })
+    }
+}
+
+/// MAVLink messages, by name (of `common.xml`) or number, of other classes than usual.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MessagesConfig {
+    /// … that are control.
+    pub control: Vec<MessageName>,
+    /// … that are telemetry.
+    pub telemetry: Vec<MessageName>,
+    /// … that are bulk.
+    pub bulk: Vec<MessageName>,
+    /// … of which only the newest counts: one that arrives behind its successor is dropped.
+    pub latest: Vec<MessageName>,
+    /// … of which each counts.
+    pub every: Vec<MessageName>,
+}
+
+/// A MAVLink message as a file names it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(untagged)]
+pub enum MessageName {
+    /// By number.
+    Number(u32),
+    /// By name.
+    Name(String),
+}
+
+/// Which class IP packets are of.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleConfig {
+    /// The DSCP that they bear, 0 to 63.
+    pub dscp: Option<u8>,
+    /// The UDP or TCP port that they come from or go to.
+    pub port: Option<u16>,
+    /// What they are for.
+    pub class: Class,
+}
+
+/// When a path is suspected, given up and trusted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HealthConfig {
+    /// How often each end shows a sign of life on each path. Default 50 ms. A path that is silent for
+    /// three times as long is suspected.
+    pub probe: Duration,
+    /// A path that is silent for so long is given up. Default 250 ms.
+    pub give_up: Duration,
+    /// How long a path that came back must prove itself before data trust it. Default 1 s.
+    pub probation: Duration,
+}
+
+impl Default for HealthConfig {
+    fn default() -> Self {
+        Self {
+            probe: Duration::from_millis(50),
+            give_up: Duration::from_millis(250),
+            probation: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Changes of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionConfig {
+    /// Keys are changed so often. Default 2 min.
+    pub rekey: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self { rekey: Duration::from_secs(120) }
+    }
+}
+
+/// Where the state can be looked at.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StatusConfig {
+    /// Address of the page, the metrics and `skybraid-node status`; empty for none. Default
+    /// `127.0.0.1:9418`.
+    pub listen: String,
+}
+
+impl Default for StatusConfig {
+    fn default() -> Self {
+        Self { listen: "127.0.0.1:9418".to_string() }
+    }
+}
+
+/// What is written down for later.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// The file, relative to the configuration's. A new one is begun at each start: `NAME-TIME.jsonl`.
+    pub file: String,
+    /// How often the state is written. Default 1 s.
+    #[serde(default = "each_second")]
+    pub every: Duration,
+}
+
+const fn each_second() -> Duration {
+    Duration::from_secs(1)
+}

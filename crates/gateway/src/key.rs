@@ -1,0 +1,130 @@
+//! Static keys (X25519), as files and configurations write them: 32 bytes in Base64.
+
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+
+/// Why text is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a key: 44 characters of Base64")]
+pub struct NoKey;
+
+/// A public key. Its text is what the other side's file names as `peer`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PublicKey(pub [u8; 32]);
+
+/// A private key. It is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrivateKey(pub [u8; 32]);
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateKey(…)")
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_base64(&self.0))
+    }
+}
+
+impl PrivateKey {
+    /// The text of a key file.
+    pub fn to_text(&self) -> String {
+        to_base64(&self.0)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = NoKey;
+    fn from_str(text: &str) -> Result<Self, NoKey> {
+        from_base64(text).map(Self)
+    }
+}
+
+impl FromStr for PrivateKey {
+    type Err = NoKey;
+    fn from_str(text: &str) -> Result<Self, NoKey> {
+        from_base64(text).map(Self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for PublicKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// RFC 4648 §4.
+fn to_base64(bytes: &[u8; 32]) -> String {
+    let mut text = String::with_capacity(44);
+    for three in bytes.chunks(3) {
+        let octet = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = octet(0) << 16 | octet(1) << 8 | octet(2);
+        for place in 0..4 {
+            let six = (bits >> (18 - 6 * place) & 63) as usize;
+            let letter = ALPHABET.get(six).copied().unwrap_or(b'=');
+            text.push(if place <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+fn from_base64(text: &str) -> Result<[u8; 32], NoKey> {
+    let text = text.trim().as_bytes();
+    let [letters @ .., b'='] = text else { return Err(NoKey) };
+    if letters.len() != 43 {
+        return Err(NoKey);
+    }
+    let mut bytes = [0; 32];
+    let (mut bits, mut held, mut filled) = (0_u32, 0, 0);
+    for letter in letters {
+        let six = ALPHABET.iter().position(|known| known == letter).ok_or(NoKey)?;
+        bits = bits << 6 | six as u32;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            *bytes.get_mut(filled).ok_or(NoKey)? = (bits >> held) as u8;
+            filled += 1;
+        }
+    }
+    // What is left of the last letter must be zero, so that a key has one text.
+    if bits & ((1 << held) - 1) == 0 { Ok(bytes) } else { Err(NoKey) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    // Source: RFC 4648 §10 for the alphabet; the bytes 0 to 31 by coreutils' base64.
+    #[test]
+    fn a_key_is_written_as_base64_and_read_back() {
+        let key = PublicKey(core::array::from_fn(|at| at as u8));
+        let text = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+        assert_eq!(key.to_string(), text);
+        assert_eq!(text.parse(), Ok(key));
+    }
+
+    #[test]
+    fn text_that_is_no_key_is_refused() {
+        for text in ["", "AAEC", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9=", &"A".repeat(44)] {
+            assert_eq!(text.parse::<PublicKey>(), Err(NoKey), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_private_key_does_not_show_in_debug_output() {
+        assert_eq!(alloc::format!("{:?}", PrivateKey([7; 32])), "PrivateKey(…)");
+    }
+}
