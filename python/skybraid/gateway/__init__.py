@@ -1,6 +1,6 @@
 """Gateways under test: two daemons, and the emulator's links between them."""
 
 from skybraid.gateway.daemons import Daemon, binary, both
-from skybraid.gateway.field import Field, Node
+from skybraid.gateway.field import Field, Node, Shell
 
-__all__ = ["Daemon", "Field", "Node", "binary", "both"]
+__all__ = ["Daemon", "Field", "Node", "Shell", "binary", "both"]

@@ -60,12 +60,16 @@ class Daemon:
         node: where it runs.
         file: its configuration.
         status_port: where its state can be looked at, on the node's loopback.
+        wrapper: words before its command, for a program that runs it in its own place.
+        clock_ahead_s: how far its monotonic clock is ahead of the machine's.
     """
 
     program: Path
     node: Node
     file: Path
     status_port: int = STATUS_PORT
+    wrapper: tuple[str, ...] = ()
+    clock_ahead_s: int = 0
     process: subprocess.Popen[bytes] | None = None
     _errors: IO[bytes] | None = field(default=None, repr=False)
 
@@ -84,8 +88,13 @@ class Daemon:
         """Starts it; gives how long it took in s until it answered, or until the process was there without `wait`."""
         began = time.monotonic()
         self._errors = self.file.with_suffix(".err").open("ab")
-        command = [str(self.program), "gateway", str(self.file)]
-        self.process = self.node.start(command, stdout=self._errors, stderr=self._errors, cwd=self.file.parent)
+        self.process = self.node.start(
+            [*self.wrapper, str(self.program), "gateway", str(self.file)],
+            stdout=self._errors,
+            stderr=self._errors,
+            cwd=self.file.parent,
+            clock_ahead_s=self.clock_ahead_s,
+        )
         if wait:
             self.until(lambda _: True, _UP_S)
         return time.monotonic() - began

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skybraid import control
@@ -22,15 +23,15 @@ from skybraid.errors import EmulationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from types import TracebackType
     from typing import IO
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_NEW_NETWORK = 0x4000_0000
+_NEW_NETWORK, _NEW_TIME = 0x4000_0000, 0x80
 _DIE_WITH_PARENT = 1
 _LONGEST_START_S = 20.0
 _LONGEST = "8760h"
+_DONE = "is what it ended with"
 
 
 class Node:
@@ -80,8 +81,19 @@ class Node:
         stdout: int | IO[bytes] | None = subprocess.DEVNULL,
         stderr: int | IO[bytes] | None = subprocess.DEVNULL,
         cwd: Path | None = None,
+        clock_ahead_s: int = 0,
     ) -> subprocess.Popen[bytes]:
-        """Starts a program in the node; it dies with this process, and its number is that of the process."""
+        """Starts a program in the node; it dies with this process, and its number is that of the process.
+
+        Args:
+            command: the program and its arguments.
+            environment: what it finds beside what is in the node.
+            stdin: as of `subprocess`, and so the next three.
+            stdout: where it prints.
+            stderr: where it prints.
+            cwd: its folder.
+            clock_ahead_s: how far its monotonic clock is ahead of the machine's, as that of another machine is.
+        """
         return subprocess.Popen(
             command,
             env=os.environ | self.environment | dict(environment or {}),
@@ -89,7 +101,7 @@ class Node:
             stdout=stdout,
             stderr=stderr,
             cwd=cwd,
-            preexec_fn=self._before,
+            preexec_fn=lambda: self._before(clock_ahead_s),
         )
 
     def run(self, *command: str) -> str:
@@ -109,9 +121,60 @@ class Node:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    def _before(self) -> None:
+    def _before(self, clock_ahead_s: int) -> None:
         self._enter()
+        if clock_ahead_s:
+            _own_clock(clock_ahead_s)
         _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+
+
+class Shell:
+    """A shell that waits in a node: what it is told costs this process no fork, which would stop all its threads."""
+
+    def __init__(self, node: Node) -> None:
+        self._process = node.start(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def run(self, command: str) -> str:
+        """Runs a line and gives what it printed.
+
+        Raises:
+            EmulationError: it failed.
+        """
+        given, told = self._process.stdin, self._process.stdout
+        assert given is not None
+        assert told is not None
+        given.write(f'{command}\necho "$? {_DONE}"\n'.encode())
+        given.flush()
+        lines: list[str] = []
+        for line in told:
+            text = line.decode()
+            if text.rstrip().endswith(_DONE):
+                if text.split()[0] != "0":
+                    raise EmulationError(f"{command}: exit code {text.split()[0]}: {''.join(lines).strip()}")
+                return "".join(lines)
+            lines.append(text)
+        raise EmulationError(f"{command}: the shell has ended")
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.wait()
+        for end in (self._process.stdin, self._process.stdout):
+            if end is not None:
+                with contextlib.suppress(OSError):
+                    end.close()
+
+
+def _own_clock(ahead_s: int) -> None:
+    """Gives this process, which must have one thread, clocks of its own (time_namespaces(7))."""
+    if _LIBC.unshare(_NEW_TIME) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    Path("/proc/self/timens_offsets").write_text(f"monotonic {ahead_s} 0\nboottime {ahead_s} 0\n", encoding="ascii")
+    # Only children are there by themselves.
+    place = os.open("/proc/self/ns/time_for_children", os.O_RDONLY)
+    if _LIBC.setns(place, _NEW_TIME) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+    os.close(place)
 
 
 def lacks() -> str:
