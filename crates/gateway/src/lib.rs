@@ -10,15 +10,25 @@
 
 extern crate alloc;
 
+mod carrier;
 pub mod class;
 pub mod config;
 pub mod event;
+pub mod gateway;
+pub mod health;
+pub mod hello;
 pub mod key;
+pub mod message;
+pub mod order;
+pub mod policy;
+pub mod session;
 pub mod snapshot;
+mod stats;
 
 pub use class::Class;
 pub use config::{GatewayConfig, Side};
 pub use event::Event;
+pub use gateway::{BUNDLE, Gateway, Outgoing};
 pub use key::{PrivateKey, PublicKey};
 pub use snapshot::Snapshot;
 
