@@ -14,12 +14,14 @@ pub mod class;
 pub mod config;
 pub mod event;
 pub mod key;
+pub mod session;
 pub mod snapshot;
 
 pub use class::Class;
 pub use config::{GatewayConfig, Side};
 pub use event::Event;
 pub use key::{PrivateKey, PublicKey};
+pub use session::Sessions;
 pub use snapshot::Snapshot;
 
 /// Where secrets come from: keys of a handshake, cookies, numbers of sessions.
