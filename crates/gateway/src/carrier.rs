@@ -5,9 +5,7 @@ use alloc::vec::Vec;
 
 use skybraid_transport::segment::{Body, Datagram, Segment};
 use skybraid_transport::wire::datagram::{Decoded, Header, Payload, encode, excess};
-use skybraid_transport::{
-    Delivered, Endpoint, Message, PathId, PathInfo, Role, TransportConfig,
-};
+use skybraid_transport::{Delivered, Endpoint, Message, PathId, PathInfo, Role, TransportConfig};
 use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::Class;
@@ -87,7 +85,7 @@ impl Carrier {
     pub fn poll_send(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PathId> {
         loop {
             let transmit = self.endpoint.poll_send(now)?;
-            let header = Header { connection: self.class.index() as u16 };
+            let header = Header { connection: self.class.index() as u16, ..Header::default() };
             let bytes = match part_of(&transmit.segment) {
                 Some(part) => match self.leaving.get(part.message) {
                     Some(slot) => slot.bytes.as_slice(),

@@ -30,6 +30,7 @@ pub use config::{GatewayConfig, Side};
 pub use event::Event;
 pub use gateway::{BUNDLE, Gateway, Outgoing};
 pub use key::{PrivateKey, PublicKey};
+pub use session::Sessions;
 pub use snapshot::Snapshot;
 
 /// Where secrets come from: keys of a handshake, cookies, numbers of sessions.

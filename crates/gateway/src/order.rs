@@ -27,7 +27,14 @@ pub struct Order {
 impl Order {
     /// True when the frame, message `id` of its class, may be handed over. `latest`: only the newest of
     /// its kind counts.
-    pub fn admits(&mut self, class: u8, id: u32, header: &Header, frame: &[u8], latest: bool) -> bool {
+    pub fn admits(
+        &mut self,
+        class: u8,
+        id: u32,
+        header: &Header,
+        frame: &[u8],
+        latest: bool,
+    ) -> bool {
         let (system, component) = (header.system, header.component);
         if let Some((link, timestamp)) = signature(header, frame) {
             let newest = self.signed.entry((system, component, link)).or_default();
@@ -56,7 +63,7 @@ fn signature(header: &Header, frame: &[u8]) -> Option<(u8, u64)> {
 }
 
 /// Holds signed frames of a class until those before them have come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Waiting {
     /// Every message below this has come or is given up.
     done: u32,
@@ -80,15 +87,16 @@ pub enum Turn {
     Later,
 }
 
-impl Default for Waiting {
-    fn default() -> Self {
-        Self { done: 0, ahead: Vec::new(), started: false }
-    }
-}
-
 impl Waiting {
     /// Message `id` has come; if it is signed and one before it is missing, it waits for `patience`.
-    pub fn come(&mut self, now: Instant, id: u32, bytes: &[u8], signed: bool, patience: Duration) -> Turn {
+    pub fn come(
+        &mut self,
+        now: Instant,
+        id: u32,
+        bytes: &[u8],
+        signed: bool,
+        patience: Duration,
+    ) -> Turn {
         if !self.started {
             (self.started, self.done) = (true, id);
         }
@@ -120,7 +128,11 @@ impl Waiting {
                 let waits = self.ahead.iter().find_map(|(_, held)| held.as_ref());
                 waits.is_none_or(|held| held.until <= now)
             };
-            if *id != self.done && !due && !(held.is_none() && expired()) && self.ahead.len() < REMEMBERED {
+            if *id != self.done
+                && !due
+                && !(held.is_none() && expired())
+                && self.ahead.len() < REMEMBERED
+            {
                 return None;
             }
             let (id, held) = self.ahead.remove(0);

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use skybraid_transport::PathId;
 use skybraid_units::{Duration, Instant};
 
-use crate::snapshot::ClassSnapshot;
 use crate::Class;
+use crate::snapshot::ClassSnapshot;
 
 /// Delays of the newest messages that are kept for percentiles.
 const KEPT: usize = 1024;

@@ -24,6 +24,7 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 impl Gateway {
     /// A local application wrote a MAVLink frame, a datagram or an IP packet.
     pub fn write(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) {
+        let most = self.most_octets();
         let Some(known) = self.channels.get_mut(usize::from(channel.0)) else { return };
         known.written += 1;
         let class = match known.kind {
@@ -34,7 +35,6 @@ impl Gateway {
                 None => return,
             },
         };
-        let most = self.most_octets();
         let (Some(stats), Some(carrier), Some(cutter)) = (
             self.stats.get_mut(class.index()),
             self.carriers.get_mut(class.index()),
@@ -102,7 +102,14 @@ impl Gateway {
         while let Some(id) = self.waiting.poll(now, &mut whole) {
             // What was put in front of the bytes when it had to wait.
             if let Some(([channel, path], bytes)) = whole.split_first_chunk::<2>() {
-                self.admit(now, Class::Control, id, (ChannelId(*channel), PathId(*path)), None, bytes);
+                self.admit(
+                    now,
+                    Class::Control,
+                    id,
+                    (ChannelId(*channel), PathId(*path)),
+                    None,
+                    bytes,
+                );
             }
         }
         self.whole = whole;
@@ -110,7 +117,8 @@ impl Gateway {
 
     /// A message has arrived whole: it is handed over unless it is too late.
     fn judge(&mut self, now: Instant, class: Class, arrived: &Arrived, channel: u8, bytes: &[u8]) {
-        let Some(channel) = self.channels_by_wire.get(usize::from(channel)).copied().flatten() else {
+        let Some(channel) = self.channels_by_wire.get(usize::from(channel)).copied().flatten()
+        else {
             return;
         };
         let delay = self.clock.incoming_delay(nearest(now.since(arrived.sent_at)));

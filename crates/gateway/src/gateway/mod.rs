@@ -254,7 +254,8 @@ impl Gateway {
         };
         self.paths_by_wire = [None; PathSet::CAPACITY];
         for (here, path) in self.paths.iter().enumerate() {
-            let wire = number(here, &path.name, &peer.paths).and_then(|wire| u8::try_from(wire).ok());
+            let wire =
+                number(here, &path.name, &peer.paths).and_then(|wire| u8::try_from(wire).ok());
             let place = wire.and_then(|wire| self.paths_by_wire.get_mut(usize::from(wire)));
             if let Some(place) = place {
                 *place = Some(PathId(here as u8));
@@ -279,7 +280,8 @@ impl Gateway {
         let mut alarms = Vec::new();
         let mine: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
         let own: Vec<&str> = self.channels.iter().map(|channel| channel.name.as_str()).collect();
-        for (what, mine, theirs) in [("path", mine, &peer.paths), ("channel", own, &peer.channels)] {
+        for (what, mine, theirs) in [("path", mine, &peer.paths), ("channel", own, &peer.channels)]
+        {
             let here = mine.iter().copied().filter(|name| !theirs.iter().any(|it| it == name));
             let there = theirs.iter().map(String::as_str).filter(|name| !mine.contains(name));
             for (names, at_home) in [(here.collect::<Vec<_>>(), true), (there.collect(), false)] {

@@ -30,9 +30,7 @@ impl Gateway {
                 self.settle_session(now);
                 if path == BUNDLE {
                     self.receive_segment(now, PathId(0), &plain);
-                } else if let Some(path) =
-                    self.paths_by_wire.get(path.index()).copied().flatten()
-                {
+                } else if let Some(path) = self.paths_by_wire.get(path.index()).copied().flatten() {
                     self.arrived(now, path, bytes.len(), number);
                     if newest {
                         self.learn_address(now, path, from);
@@ -110,9 +108,9 @@ impl Gateway {
     /// A transport's segment arrived.
     fn receive_segment(&mut self, now: Instant, path: PathId, plain: &[u8]) {
         let decoded = decode(plain, now).ok();
-        let class = decoded.as_ref().and_then(|decoded| {
-            Class::ALL.get(usize::from(decoded.header.connection)).copied()
-        });
+        let class = decoded
+            .as_ref()
+            .and_then(|decoded| Class::ALL.get(usize::from(decoded.header.connection)).copied());
         let (Some(decoded), Some(class)) = (decoded, class) else {
             self.refused.unreadable += 1;
             return;

@@ -77,7 +77,8 @@ pub struct PeerClock {
 impl PeerClock {
     /// Compares the clocks by the least transit times of each path, in and out.
     pub fn compare(&mut self, least: impl Iterator<Item = (Duration, Duration)>) {
-        let round_trip = |(incoming, outgoing): &(Duration, Duration)| nearest(*incoming + *outgoing);
+        let round_trip =
+            |(incoming, outgoing): &(Duration, Duration)| nearest(*incoming + *outgoing);
         if let Some((incoming, outgoing)) = least.min_by_key(round_trip) {
             let half = Duration::from_nanos(nearest(incoming + outgoing).as_nanos() / 2);
             self.offset = Some(nearest(incoming - half));
@@ -146,6 +147,9 @@ mod tests {
         for delay in [20, 36, 20] {
             transit.sample(Instant::ZERO, ms(delay));
         }
-        assert_eq!(transit.jitter(), Duration::from_micros(1_000 + 15_000 / 16 + 0) + Duration::from_nanos(500));
+        assert_eq!(
+            transit.jitter(),
+            Duration::from_micros(1_000 + 15_000 / 16) + Duration::from_nanos(500)
+        );
     }
 }
