@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-PURE = ("units", "track", "orbit", "link", "transport", "traffic", "host", "sim")
+PURE = ("units", "track", "orbit", "link", "transport", "traffic", "host", "gateway", "sim")
 
 MAY_USE = {
     "units": set[str](),
@@ -22,9 +22,10 @@ MAY_USE = {
     "transport": {"units"},
     "traffic": {"units"},
     "host": {"units", "link", "transport", "traffic"},
+    "gateway": {"units", "transport"},
     "sim": {"host", "units", "link", "transport", "traffic"},
     "scenario": {"host", "units", "track", "orbit", "link", "transport", "traffic"},
-    "runtime": {"scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
+    "runtime": {"scenario", "gateway", "host", "units", "track", "orbit", "link", "transport", "traffic"},
     "python": {
         "scenario",
         "sim",
@@ -48,10 +49,11 @@ USES = {
     "transport": "units libm serde thiserror",
     "traffic": "units libm serde thiserror",
     "host": "units link transport traffic serde",
+    "gateway": "units transport serde snow thiserror",
     "sim": "units link transport host",
     "scenario": "units track orbit link transport traffic host serde serde_path_to_error sha2 strsim thiserror "
     "toml_edit",
-    "runtime": "units link transport traffic host scenario etherparse libc netlink-packet-core netlink-packet-generic "
+    "runtime": "units link transport traffic host gateway scenario etherparse libc netlink-packet-core netlink-packet-generic "
     "netlink-packet-route netlink-sys nix pcap-file serde serde_json socket2 thiserror",
     "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
 }

@@ -8,6 +8,7 @@ pub mod command;
 pub mod control;
 pub mod emulation;
 pub mod forward;
+pub mod gateway;
 pub mod hosts;
 pub mod proxy;
 pub mod sandbox;
