@@ -52,7 +52,7 @@ impl Gateway {
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id.index()) else { return };
         path.told = Some(*report);
-        if path.learn_size(now, report.largest) {
+        if path.learn_size(report.largest) {
             let what = What::Mtu { path: path.name.clone(), bytes: path.mtu };
             self.tell(now, what);
         }

@@ -16,7 +16,7 @@ use crate::event::PathState;
 pub const LEAST_MTU: u32 = 1280;
 /// Sizes of IP packets that are tried, ascending: what tunnels, mobile networks, PPPoE and Ethernet leave.
 const SIZES: [u32; 8] = [1360, 1400, 1428, 1452, 1472, 1492, 1500, 9000];
-/// How often a size is tried before it is taken for too large (RFC 8899 §5.1.2, MAX_PROBES).
+/// How often each size is tried before it is taken for too large (RFC 8899 §5.1.2, MAX_PROBES).
 const TRIES: u32 = 3;
 /// After so long sizes that failed are tried anew (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
 const TRY_AGAIN: Duration = Duration::from_secs(600);
@@ -60,6 +60,8 @@ pub struct Path {
     pub largest: u32,
     /// Largest IP packet that the peer has received.
     pub mtu: u32,
+    /// Size of the IP packet that leaves next, to try whether it goes through.
+    pub trying: Option<u32>,
     search: Search,
     /// Totals.
     pub totals: Totals,
@@ -87,9 +89,9 @@ pub struct Totals {
 /// The search for the largest packet (RFC 8899, much simplified: what arrived is told with each report).
 #[derive(Clone, Copy, Debug, Default)]
 struct Search {
-    tries: u32,
-    /// Size that is being tried.
-    size: u32,
+    /// Rounds over all sizes so far, and the size tried last in this one.
+    rounds: u32,
+    last: Option<u32>,
     /// Nothing is tried before.
     not_before: Instant,
 }
@@ -137,6 +139,7 @@ impl Path {
             probe_at: now,
             largest: 0,
             mtu: LEAST_MTU.min(config.mtu.get() as u32),
+            trying: None,
             search: Search::default(),
             totals: Totals::default(),
             numbers: Numbers::default(),
@@ -146,6 +149,8 @@ impl Path {
 
     /// The peer has been started anew: what was measured with it counts no more.
     pub fn forget_peer(&mut self) {
+        self.watch = Watch::default();
+        self.outgoing = PathState::Unheard;
         self.transit = Transit::default();
         self.told = None;
         self.echo = None;
@@ -270,32 +275,33 @@ impl Path {
         if self.outgoing != PathState::Up || now < self.search.not_before {
             return None;
         }
+        // The largest first: most paths carry all that their interface does.
         let most = self.config.mtu.get() as u32;
-        let next = SIZES.iter().copied().chain([most]).filter(|size| *size <= most);
-        let next = next.filter(|size| *size > self.mtu).min();
-        let Some(next) = next else {
-            self.search.not_before = Instant::FAR_FUTURE;
-            return None;
+        let open = |size: &u32| {
+            *size > self.mtu && *size <= most && self.search.last.is_none_or(|last| *size < last)
         };
-        if self.search.size != next {
-            self.search = Search { tries: 0, size: next, not_before: now };
+        let size = SIZES.iter().copied().chain([most]).filter(open).max();
+        let first = self.search.last.is_none();
+        self.search.last = size;
+        if size.is_some() {
+            return size;
         }
-        if self.search.tries == TRIES {
-            self.search = Search { tries: 0, size: 0, not_before: now + TRY_AGAIN };
-            return None;
+        self.search.rounds += 1;
+        // The next round waits for the peer's report on this one.
+        let patience = self.rtt.unwrap_or_default() + Duration::from_millis(200);
+        let over = first || self.search.rounds == TRIES;
+        self.search.not_before = now + if over { TRY_AGAIN } else { patience };
+        if over {
+            self.search.rounds = 0;
         }
-        self.search.tries += 1;
-        // The next try waits for the peer's report on this one.
-        self.search.not_before = now + self.rtt.unwrap_or_default() + Duration::from_millis(100);
-        Some(next)
+        None
     }
 
     /// The peer tells the largest packet that it has received. True when that is news.
-    pub fn learn_size(&mut self, now: Instant, largest: u16) -> bool {
+    pub fn learn_size(&mut self, largest: u16) -> bool {
         let grows = u32::from(largest) > self.mtu;
         if grows {
             self.mtu = u32::from(largest);
-            self.search.not_before = now;
         }
         grows
     }
@@ -342,7 +348,7 @@ mod tests {
         for ms in 0..20_000 {
             let now = Instant::from_millis(ms);
             if let Some(size) = path.try_size(now).filter(|size| *size <= limit) {
-                path.learn_size(now, size as u16);
+                path.learn_size(size as u16);
             }
         }
         path.mtu
