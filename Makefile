@@ -87,7 +87,7 @@ fuzz:
 	cargo +nightly fuzz run tracks -- -max_total_time=600
 	cargo +nightly fuzz run mutran -- -max_total_time=600
 	cargo +nightly fuzz run datagram -- -max_total_time=600
-	cargo +nightly fuzz run session -- -max_total_time=600
+	cargo +nightly fuzz run session -- -max_total_time=600 -max_len=600 -len_control=0
 
 clean:
 	rm -rf target $(VENV)

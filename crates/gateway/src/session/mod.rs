@@ -39,7 +39,7 @@ use keyed::Session;
 /// waits for its confirmation.
 const LINGER: Duration = Duration::from_secs(30);
 /// Most earlier sessions; more only where handshakes outrun their confirmation.
-const EARLIER: usize = 8;
+const EARLIER: usize = 16;
 /// Most pending sessions.
 const PENDING: usize = 128;
 /// Datagrams under one key, both ways together, after which the keys are changed.
