@@ -3,7 +3,9 @@
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
+use serde::de::{Error, Unexpected, Visitor};
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
@@ -310,13 +312,36 @@ pub struct MessagesConfig {
 }
 
 /// A MAVLink message as a file names it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageName {
     /// By number.
     Number(u32),
     /// By name.
     Name(String),
+}
+
+impl<'de> serde::Deserialize<'de> for MessageName {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = MessageName;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name or the number of a MAVLink message")
+            }
+            fn visit_i64<E: Error>(self, number: i64) -> Result<MessageName, E> {
+                let unfit = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                number.try_into().map(MessageName::Number).map_err(unfit)
+            }
+            fn visit_u64<E: Error>(self, number: u64) -> Result<MessageName, E> {
+                let unfit = |_| E::invalid_value(Unexpected::Unsigned(number), &self);
+                number.try_into().map(MessageName::Number).map_err(unfit)
+            }
+            fn visit_str<E: Error>(self, name: &str) -> Result<MessageName, E> {
+                Ok(MessageName::Name(name.to_string()))
+            }
+        }
+        from.deserialize_any(Either)
+    }
 }
 
 /// Which class IP packets are of.
