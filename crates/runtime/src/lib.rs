@@ -2,6 +2,7 @@
 //!
 //! `unsafe` is allowed where a system call has no safe wrapper; each use says why it is sound.
 
+mod batch;
 pub mod capture;
 pub mod clock;
 pub mod command;

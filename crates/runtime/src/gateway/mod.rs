@@ -4,12 +4,24 @@
 //! stays until it is told to end. All of it is one thread, which never waits for anything but the next
 //! datagram, byte or due time; names are resolved on a thread of their own.
 
+mod http;
+mod log;
+mod metrics;
+mod page;
+#[cfg(test)]
+mod sample;
+mod verdict;
+mod watch;
+
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skybraid_gateway::{Event, GatewayConfig, PrivateKey, Snapshot};
+
+pub use http::{AskError, ask};
+pub use watch::Watchers;
 
 /// Why a gateway cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +73,7 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
-    #[expect(dead_code, reason = "the loop that publishes comes next")]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the loop that publishes comes next"))]
     fn publish(&self, snapshot: Snapshot, edges: Edges) {
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
         *self.edges.lock().unwrap_or_else(PoisonError::into_inner) = edges;
