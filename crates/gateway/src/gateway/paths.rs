@@ -77,8 +77,7 @@ impl Gateway {
             Direction::Incoming | Direction::Both => path.watch.state(),
         };
         if to == PathState::Down {
-            path.totals.given_up += 1;
-            path.forget_size();
+            path.give_up();
         }
         let what = What::Path { path: path.name.clone(), from, to, direction };
         self.tell(now, what);

@@ -18,6 +18,9 @@ pub const LEAST_MTU: u32 = 1280;
 const SIZES: [u32; 8] = [1360, 1400, 1428, 1452, 1472, 1492, 1500, 9000];
 /// How often each size is tried before it is taken for too large (RFC 8899 §5.1.2, MAX_PROBES).
 const TRIES: u32 = 3;
+/// Datagrams larger than anything that the peer has received since the path came back, after which the
+/// path is taken to have become narrower (RFC 8899 §4.3, black hole detection).
+const SWALLOWED: u32 = 20;
 /// After so long sizes that failed are tried anew (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
 const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// Loss and rates are measured over windows of this length.
@@ -63,6 +66,7 @@ pub struct Path {
     /// Size of the IP packet that leaves next, to try whether it goes through.
     pub trying: Option<u32>,
     search: Search,
+    swallowed: u32,
     /// Totals.
     pub totals: Totals,
     numbers: Numbers,
@@ -141,6 +145,7 @@ impl Path {
             mtu: LEAST_MTU.min(config.mtu.get() as u32),
             trying: None,
             search: Search::default(),
+            swallowed: 0,
             totals: Totals::default(),
             numbers: Numbers::default(),
             window: Window { since: now, ..Window::default() },
@@ -163,6 +168,13 @@ impl Path {
         self.largest = 0;
         self.mtu = LEAST_MTU.min(self.config.mtu.get() as u32);
         self.search = Search::default();
+        self.swallowed = 0;
+    }
+
+    /// It has been given up: what arrives has to prove anew how large a packet may be.
+    pub fn give_up(&mut self) {
+        self.totals.given_up += 1;
+        self.largest = 0;
     }
 
     /// What transports are told of it.
@@ -195,8 +207,16 @@ impl Path {
 
     /// A datagram of so many octets leaves.
     pub fn leaves(&mut self, octets: usize) {
+        let bytes = octets as u32 + self.around();
         self.totals.outgoing += 1;
-        self.totals.outgoing_bytes += octets as u64 + u64::from(self.around());
+        self.totals.outgoing_bytes += u64::from(bytes);
+        let told = self.told.filter(|_| self.outgoing == PathState::Up);
+        if bytes > LEAST_MTU && told.is_some_and(|told| bytes > u32::from(told.largest)) {
+            self.swallowed += 1;
+            if self.swallowed > SWALLOWED && bytes <= self.mtu {
+                self.forget_size();
+            }
+        }
     }
 
     /// An authentic datagram with its number arrived. Returns what the state was if it changes.
@@ -299,6 +319,9 @@ impl Path {
 
     /// The peer tells the largest packet that it has received. True when that is news.
     pub fn learn_size(&mut self, largest: u16) -> bool {
+        if u32::from(largest) >= self.mtu {
+            self.swallowed = 0;
+        }
         let grows = u32::from(largest) > self.mtu;
         if grows {
             self.mtu = u32::from(largest);
@@ -361,6 +384,22 @@ mod tests {
         assert_eq!(found(1420, 1500), 1420);
         assert_eq!(found(1500, 1300), 1280);
         assert_eq!(found(1200, 1500), 1200);
+    }
+
+    #[test]
+    fn a_path_that_came_back_narrower_is_found_out_by_what_it_swallows() {
+        let mut path = path(1500);
+        path.learn_size(1500);
+        let report = |largest| Some(Report { largest, ..Report::default() });
+        path.told = report(1500);
+        (0..100).for_each(|_| path.leaves(1_400));
+        assert_eq!(path.mtu, 1500);
+        // It was given up meanwhile; small datagrams alone arrive since.
+        path.told = report(200);
+        (0..SWALLOWED).for_each(|_| path.leaves(1_400));
+        assert_eq!(path.mtu, 1500);
+        path.leaves(1_400);
+        assert_eq!(path.mtu, LEAST_MTU);
     }
 
     #[test]
