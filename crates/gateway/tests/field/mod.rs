@@ -210,7 +210,9 @@ impl Field {
 
     fn arrive(&mut self) {
         let Some(Reverse((_, number))) = self.on_the_way.pop() else { return };
-        let Some(Crossing { to, from, path, bytes }) = self.crossings.remove(&number) else { return };
+        let Some(Crossing { to, from, path, bytes }) = self.crossings.remove(&number) else {
+            return;
+        };
         self.ends[to].receive(clock(to, self.now), from, &bytes, path);
         self.pump(to);
     }
@@ -243,7 +245,8 @@ impl Field {
             for copy in 0..=i64::from(self.duplicates) {
                 let at = at + fault.slower + Duration::from_millis(3) * copy;
                 let (to, bytes) = (1 - side, out.clone());
-                self.crossings.insert(self.count, Crossing { to, from, path: outgoing.path, bytes });
+                self.crossings
+                    .insert(self.count, Crossing { to, from, path: outgoing.path, bytes });
                 self.on_the_way.push(Reverse((at, self.count)));
                 self.count += 1;
             }
@@ -263,7 +266,13 @@ fn clock(side: usize, at: Instant) -> Instant {
     if side == AIRCRAFT { at + APART } else { at }
 }
 
-fn gateway(side: usize, now: Instant, config: &GatewayConfig, key: &PrivateKey, seed: u64) -> Gateway {
+fn gateway(
+    side: usize,
+    now: Instant,
+    config: &GatewayConfig,
+    key: &PrivateKey,
+    seed: u64,
+) -> Gateway {
     assert_eq!(config.side == Side::Ground, side == GROUND);
     let random = Drawn(Seed(seed).stream(["aircraft", "ground"][side]));
     Gateway::new(clock(side, now), config, key.clone(), Box::new(random))

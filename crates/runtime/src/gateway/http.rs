@@ -226,8 +226,9 @@ pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
             match TcpStream::connect_timeout(&place, patience) {
                 Ok(mut stream) => {
                     stream.set_read_timeout(Some(patience))?;
-                    let request =
-                        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+                    let request = format!(
+                        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+                    );
                     stream.write_all(request.as_bytes())?;
                     let mut bytes = Vec::new();
                     stream.take(LONGEST).read_to_end(&mut bytes)?;
@@ -239,10 +240,8 @@ pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
         Err(last)
     };
     let bytes = get().map_err(silent)?;
-    let foreign = |found: &str| AskError::Foreign {
-        address: address.to_string(),
-        found: found.to_string(),
-    };
+    let foreign =
+        |found: &str| AskError::Foreign { address: address.to_string(), found: found.to_string() };
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(&bytes) {

@@ -103,7 +103,8 @@ impl Sync for File {
 
 /// Opens a file that was not there before: `flight.jsonl` becomes `flight-20261122T140500Z.jsonl`.
 fn begin(name: &Path, unix: f64) -> io::Result<File> {
-    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let part =
+        |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let (stem, ending) = (part(name.file_stem()), part(name.extension()));
     let ending = if ending.is_empty() { "jsonl".to_string() } else { ending };
     let folder = name.parent().unwrap_or(Path::new(""));
@@ -207,7 +208,8 @@ mod tests {
     use std::fs;
 
     fn folder(test: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("skybraid-log-{test}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("skybraid-log-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         folder
     }

@@ -81,7 +81,12 @@ pub(super) fn text(
     local(&mut text, edges);
     if let Some(log) = log {
         let lost = [(Vec::new(), count(log.lost))];
-        text.family("counter", "skybraid_log_lost_lines_total", "Lines that the event log lacks.", lost);
+        text.family(
+            "counter",
+            "skybraid_log_lost_lines_total",
+            "Lines that the event log lacks.",
+            lost,
+        );
     }
     text.0
 }

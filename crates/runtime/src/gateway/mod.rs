@@ -4,6 +4,7 @@
 //! stays until it is told to end. All of it is one thread, which never waits for anything but the next
 //! datagram, byte or due time; names are resolved on a thread of their own.
 
+mod capabilities;
 mod http;
 mod log;
 mod metrics;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use skybraid_gateway::{Event, GatewayConfig, PrivateKey, Snapshot};
 
+pub use capabilities::capabilities;
 pub use http::{AskError, ask};
 pub use watch::Watchers;
 

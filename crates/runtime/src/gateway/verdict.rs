@@ -79,7 +79,8 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
             },
         );
     }
-    let paths = if count == 1 { "the only path".to_string() } else { format!("{living} of {count} paths") };
+    let paths =
+        if count == 1 { "the only path".to_string() } else { format!("{living} of {count} paths") };
     let level = if living == count && alarms.is_empty() { Level::Good } else { Level::Limited };
     let delay = state.classes.iter().find(|class| class.name == "control");
     let text = match delay.and_then(|class| class.delay_p50_ms) {
@@ -139,7 +140,10 @@ mod tests {
         assert_eq!(text(&state).text, "No path to the aircraft carries both ways.");
         state.session = false;
         state.silent_ms = Some(3210.0);
-        assert_eq!(text(&state).text, "No connection to the aircraft: nothing has been heard for 3.2 s.");
+        assert_eq!(
+            text(&state).text,
+            "No connection to the aircraft: nothing has been heard for 3.2 s."
+        );
         assert_eq!(text(&state).level, Level::Bad);
         assert_eq!(judge(None, &[]).text, "Starting.");
     }

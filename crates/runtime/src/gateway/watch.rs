@@ -111,7 +111,10 @@ impl Books {
             side: config.side,
             paths: config.path.keys().cloned().collect(),
         };
-        let log = config.log.as_ref().map(|log| LogState { file: log.file.clone(), ..LogState::default() });
+        let log = config
+            .log
+            .as_ref()
+            .map(|log| LogState { file: log.file.clone(), ..LogState::default() });
         Self {
             shared,
             about,
@@ -376,7 +379,8 @@ mod tests {
             Watchers::start(&config(&address, ""), None, shared.clone()).unwrap();
         let get = |path: &str| http::ask(&address, path);
         let json = |path: &str| serde_json::from_slice(&get(path).unwrap()).unwrap();
-        let before: serde_json::Value = until(|| get("/status.json").ok().map(|_| json("/status.json")));
+        let before: serde_json::Value =
+            until(|| get("/status.json").ok().map(|_| json("/status.json")));
         assert_eq!(before["verdict"]["text"], "Starting.");
         assert_eq!(before["state"], serde_json::Value::Null);
         shared.publish(sample::snapshot(), Edges::default());
@@ -387,11 +391,14 @@ mod tests {
         for at in 0..250 {
             events.send(path_event(at)).unwrap();
         }
-        let told: serde_json::Value =
-            until(|| Some(json("/events.json")).filter(|it: &serde_json::Value| it[199]["t_ms"] == 249.0));
+        let told: serde_json::Value = until(|| {
+            Some(json("/events.json")).filter(|it: &serde_json::Value| it[199]["t_ms"] == 249.0)
+        });
         assert_eq!(told.as_array().unwrap().len(), 200);
         assert_eq!(told[0]["event"]["event"], "path");
-        until(|| Some(json("/history.json")).filter(|it: &serde_json::Value| it[0]["control_ms"] == 31.2));
+        until(|| {
+            Some(json("/history.json")).filter(|it: &serde_json::Value| it[0]["control_ms"] == 31.2)
+        });
         let text = String::from_utf8(get("/metrics").unwrap()).unwrap();
         assert!(text.contains("skybraid_path_rtt_seconds{path=\"lte\"} 0.06\n"));
         let html = String::from_utf8(get("/?from=phone").unwrap()).unwrap();
@@ -458,8 +465,7 @@ mod tests {
         let shared = Arc::new(Shared::default());
         shared.publish(sample::snapshot(), Edges::default());
         let text = "[log]\nfile = 'flight.jsonl'\nevery = '100ms'\n";
-        let (events, watchers) =
-            Watchers::start(&config("", text), Some(name), shared).unwrap();
+        let (events, watchers) = Watchers::start(&config("", text), Some(name), shared).unwrap();
         events.send(path_event(1500)).unwrap();
         thread::sleep(std::time::Duration::from_millis(300));
         drop(events);
@@ -495,7 +501,10 @@ mod tests {
             thread::spawn(move || log::keep(&books, "/proc/flight.jsonl".into(), every, &told))
         };
         let alarm = until(|| books.status().alarms.first().cloned());
-        assert!(alarm.starts_with("the event log cannot be written: /proc/flight.jsonl: "), "{alarm}");
+        assert!(
+            alarm.starts_with("the event log cannot be written: /proc/flight.jsonl: "),
+            "{alarm}"
+        );
         assert_eq!(books.status().verdict.level, verdict::Level::Limited);
         until(|| Some(()).filter(|()| books.metrics().contains("skybraid_log_lost_lines_total ")));
         assert!(books.events_json().contains("cannot be written"));
