@@ -4,6 +4,16 @@
 //! stays until it is told to end. All of it is one thread, which never waits for anything but the next
 //! datagram, byte or due time; names are resolved on a thread of their own.
 
+mod alarms;
+mod engine;
+mod interfaces;
+mod local;
+mod names;
+mod network;
+mod notify;
+mod poller;
+mod tools;
+
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -61,7 +71,6 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
-    #[expect(dead_code, reason = "the loop that publishes comes next")]
     fn publish(&self, snapshot: Snapshot, edges: Edges) {
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
         *self.edges.lock().unwrap_or_else(PoisonError::into_inner) = edges;
@@ -114,13 +123,16 @@ pub struct LocalEdge {
 /// A local port is taken, rights for the TUN interface are missing, or the system refuses timers and the
 /// like. Networks that are not there, and devices, are waited for.
 pub fn run(
-    _config: &GatewayConfig,
-    _private: PrivateKey,
-    _shared: Arc<Shared>,
-    _events: SyncSender<Event>,
+    config: &GatewayConfig,
+    private: PrivateKey,
+    shared: Arc<Shared>,
+    events: SyncSender<Event>,
 ) -> Result<(), GatewayError> {
-    let error = io::ErrorKind::Unsupported.into();
-    Err(GatewayError::System { what: "this build carries nothing yet", error })
+    let ended = Arc::clone(&shared);
+    let result = engine::Engine::new(config, private, shared, events)
+        .and_then(|mut engine| engine.run());
+    ended.end();
+    result
 }
 
 /// Holds SIGTERM and SIGINT back from the calling thread and those that it starts, so that

@@ -90,7 +90,7 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         let mut master = File::from(pty.master);
         master.write_all(&all).unwrap();
-        let mut got = Vec::new();
+        let mut got: Vec<u8> = Vec::new();
         while got.len() < 256 {
             let length = device.read(&mut bytes).unwrap_or(0);
             got.extend(&bytes[..length]);
