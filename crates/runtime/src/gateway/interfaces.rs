@@ -237,7 +237,7 @@ mod tests {
         }));
         // What has been lost is asked for anew.
         interfaces.table.clear();
-        interfaces.ask_anew().unwrap();
+        here.run(|| interfaces.ask_anew()).unwrap().unwrap();
         assert_eq!(interfaces.by_name("lte").map(|(now, _)| now), Some(again));
     }
 }
