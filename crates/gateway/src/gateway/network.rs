@@ -22,11 +22,20 @@ const ASKERS: usize = 64;
 const NOWHERE: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Gateway {
-    /// A datagram arrived `from` somebody by the socket of a path.
-    pub fn receive(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], socket: PathId) {
+    /// A datagram arrived `from` somebody by the socket of a path. True if it is the peer's and of the
+    /// session that stands.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: &[u8],
+        socket: PathId,
+    ) -> bool {
         let mut plain = core::mem::take(&mut self.plain);
+        let mut authentic = false;
         match self.sessions.open(now, from, bytes, &mut plain) {
             Opened::Message { path, number, newest } => {
+                authentic = true;
                 self.settle_session(now);
                 if path == BUNDLE {
                     self.receive_segment(now, PathId(0), &plain);
@@ -60,6 +69,7 @@ impl Gateway {
             }
         }
         self.plain = plain;
+        authentic
     }
 
     fn remember_asker(&mut self, from: SocketAddr, socket: PathId) {
