@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 
-use skybraid_gateway::{
-    ChannelId, Gateway, GatewayConfig, PrivateKey, PublicKey, Random, Side, Snapshot,
-};
+use skybraid_gateway::{ChannelId, Gateway, GatewayConfig, PrivateKey, Random, Side, Snapshot};
 use skybraid_link::{Fate, Link, LinkConfig, RateSource};
 use skybraid_transport::PathId;
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed, Stream};
@@ -91,7 +89,7 @@ impl Field {
         let mut random = Seed(seed).stream("field");
         let mut secret = || PrivateKey(core::array::from_fn(|_| random.below(256) as u8));
         let keys = [secret(), secret()];
-        let public = keys.clone().map(|key| public_of(&key));
+        let public = keys.clone().map(|key| key.public());
         let config = |side: usize| {
             let name = ["aircraft", "ground"][side];
             let peer = public[1 - side];
@@ -154,8 +152,7 @@ impl Field {
     /// The process of a side ends without a word and starts again.
     pub fn restart(&mut self, side: usize) {
         self.seed += 1;
-        let now = clock(side, self.now);
-        self.ends[side] = gateway(side, now, &self.configs[side], &self.keys[side], self.seed);
+        self.ends[side] = gateway(side, self.now, &self.configs[side], &self.keys[side], self.seed);
         if side == AIRCRAFT {
             self.tell_addresses();
         }
@@ -210,7 +207,9 @@ impl Field {
 
     fn arrive(&mut self) {
         let Some(Reverse((_, number))) = self.on_the_way.pop() else { return };
-        let Some(Crossing { to, from, path, bytes }) = self.crossings.remove(&number) else { return };
+        let Some(Crossing { to, from, path, bytes }) = self.crossings.remove(&number) else {
+            return;
+        };
         self.ends[to].receive(clock(to, self.now), from, &bytes, path);
         self.pump(to);
     }
@@ -243,7 +242,8 @@ impl Field {
             for copy in 0..=i64::from(self.duplicates) {
                 let at = at + fault.slower + Duration::from_millis(3) * copy;
                 let (to, bytes) = (1 - side, out.clone());
-                self.crossings.insert(self.count, Crossing { to, from, path: outgoing.path, bytes });
+                self.crossings
+                    .insert(self.count, Crossing { to, from, path: outgoing.path, bytes });
                 self.on_the_way.push(Reverse((at, self.count)));
                 self.count += 1;
             }
@@ -263,14 +263,16 @@ fn clock(side: usize, at: Instant) -> Instant {
     if side == AIRCRAFT { at + APART } else { at }
 }
 
-fn gateway(side: usize, now: Instant, config: &GatewayConfig, key: &PrivateKey, seed: u64) -> Gateway {
+fn gateway(
+    side: usize,
+    now: Instant,
+    config: &GatewayConfig,
+    key: &PrivateKey,
+    seed: u64,
+) -> Gateway {
     assert_eq!(config.side == Side::Ground, side == GROUND);
     let random = Drawn(Seed(seed).stream(["aircraft", "ground"][side]));
     Gateway::new(clock(side, now), config, key.clone(), Box::new(random))
-}
-
-fn public_of(key: &PrivateKey) -> PublicKey {
-    key.public()
 }
 
 /// A MAVLink 2 frame of a message from a system, with a number in its payload.

@@ -6,13 +6,21 @@
 
 mod alarms;
 mod engine;
+mod http;
 mod interfaces;
 mod local;
+mod log;
+mod metrics;
 mod names;
 mod network;
 mod notify;
+mod page;
 mod poller;
+#[cfg(test)]
+mod sample;
 mod tools;
+mod verdict;
+mod watch;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +28,9 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skybraid_gateway::{Event, GatewayConfig, PrivateKey, Snapshot};
+
+pub use http::{AskError, ask};
+pub use watch::Watchers;
 
 /// Why a gateway cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +82,10 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
+<<<<<<< HEAD
+=======
+    #[cfg_attr(not(test), expect(dead_code, reason = "the loop that publishes comes next"))]
+>>>>>>> gateway
     fn publish(&self, snapshot: Snapshot, edges: Edges) {
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
         *self.edges.lock().unwrap_or_else(PoisonError::into_inner) = edges;
