@@ -82,10 +82,6 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
-<<<<<<< HEAD
-=======
-    #[cfg_attr(not(test), expect(dead_code, reason = "the loop that publishes comes next"))]
->>>>>>> gateway
     fn publish(&self, snapshot: Snapshot, edges: Edges) {
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
         *self.edges.lock().unwrap_or_else(PoisonError::into_inner) = edges;
