@@ -85,7 +85,7 @@ impl Carrier {
     pub fn poll_send(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PathId> {
         loop {
             let transmit = self.endpoint.poll_send(now)?;
-            let header = Header { connection: self.class.index() as u16, ..Header::default() };
+            let header = Header { connection: self.class.index() as u16 };
             let bytes = match part_of(&transmit.segment) {
                 Some(part) => match self.leaving.get(part.message) {
                     Some(slot) => slot.bytes.as_slice(),

@@ -363,7 +363,7 @@ pub struct HealthConfig {
     /// How often each end shows a sign of life on each path. Default 50 ms. A path that is silent for
     /// three times as long is suspected.
     pub probe: Duration,
-    /// A path that is silent for so long is given up. Default 250 ms.
+    /// A path that is silent for so long is given up. Default 200 ms.
     pub give_up: Duration,
     /// How long a path that came back must prove itself before data trust it. Default 1 s.
     pub probation: Duration,
@@ -373,7 +373,7 @@ impl Default for HealthConfig {
     fn default() -> Self {
         Self {
             probe: Duration::from_millis(50),
-            give_up: Duration::from_millis(250),
+            give_up: Duration::from_millis(200),
             probation: Duration::from_secs(1),
         }
     }

@@ -167,19 +167,12 @@ pub(crate) struct Outbox {
 struct Slot {
     bytes: Vec<u8>,
     to: SockAddr,
+    /// It leaves as IPv4, perhaps to an address of IPv6 that stands for one of IPv4.
+    ipv4: bool,
+    /// The sender's own mark.
+    mark: u8,
     /// The octet with the DSCP in its upper six bits.
     traffic_class: u8,
-}
-
-/// What became of the datagrams of an [`Outbox`] that did not leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unsent {
-    /// How many.
-    pub datagrams: u64,
-    /// Of those, how many were larger than the interface takes.
-    pub too_large: u64,
-    /// The last error's number, other than of that.
-    pub errno: i32,
 }
 
 impl Outbox {
@@ -193,11 +186,12 @@ impl Outbox {
         self.slots.len() >= BATCH
     }
 
-    /// Puts a datagram in; `bytes` gets some other buffer in exchange, to be written over.
-    pub fn swap_in(&mut self, bytes: &mut Vec<u8>, to: SocketAddr, traffic_class: u8) {
+    /// Puts a datagram in; `bytes` gets some other buffer in exchange, to be written over. Who is told
+    /// that it could not leave gets the mark.
+    pub fn swap_in(&mut self, bytes: &mut Vec<u8>, to: SocketAddr, traffic_class: u8, mark: u8) {
         let mut room = self.spare.pop().unwrap_or_default();
         mem::swap(&mut room, bytes);
-        self.slots.push(Slot { bytes: room, to: to.into(), traffic_class });
+        self.put(room, to, traffic_class, mark);
     }
 
     /// Puts a copy of a datagram in.
@@ -205,7 +199,15 @@ impl Outbox {
         let mut room = self.spare.pop().unwrap_or_default();
         room.clear();
         room.extend_from_slice(bytes);
-        self.slots.push(Slot { bytes: room, to: to.into(), traffic_class: 0 });
+        self.put(room, to, 0, 0);
+    }
+
+    fn put(&mut self, bytes: Vec<u8>, to: SocketAddr, traffic_class: u8, mark: u8) {
+        let ipv4 = match to {
+            SocketAddr::V4(_) => true,
+            SocketAddr::V6(v6) => v6.ip().to_ipv4_mapped().is_some(),
+        };
+        self.slots.push(Slot { bytes, to: to.into(), ipv4, mark, traffic_class });
     }
 
     /// Forgets all that waits, and tells how many that were.
@@ -215,28 +217,29 @@ impl Outbox {
         waiting
     }
 
-    /// Sends all that waits, without waiting: what cannot leave now is lost, and is told of.
-    pub fn send(&mut self, socket: &impl AsFd) -> Unsent {
-        let mut unsent = Unsent::default();
+    /// Sends all that waits, without waiting. What cannot leave now is lost: `failed` gets its mark and
+    /// the error's number.
+    pub fn send(&mut self, socket: &impl AsFd, failed: &mut dyn FnMut(u8, i32)) {
         let mut rest = self.slots.as_mut_slice();
-        while !rest.is_empty() {
+        while let Some(mark) = rest.first().map(|slot| slot.mark) {
             match send_some(socket, rest) {
                 Ok(sent) => rest = rest.get_mut(sent.max(1)..).unwrap_or_default(),
                 Err(libc::EINTR) => {}
                 Err(errno) => {
                     // The first of them is at fault.
                     rest = rest.get_mut(1..).unwrap_or_default();
-                    unsent.datagrams += 1;
-                    if errno == libc::EMSGSIZE {
-                        unsent.too_large += 1;
-                    } else {
-                        unsent.errno = errno;
-                    }
+                    failed(mark, errno);
                 }
             }
         }
         self.clear();
-        unsent
+    }
+
+    /// Sends all that waits, and tells how many could not leave.
+    pub fn send_counting(&mut self, socket: &impl AsFd) -> u64 {
+        let mut failed = 0;
+        self.send(socket, &mut |_, _| failed += 1);
+        failed
     }
 }
 
@@ -261,7 +264,7 @@ fn send_some(socket: &impl AsFd, slots: &mut [Slot]) -> Result<usize, i32> {
         header.msg_name = slot.to.as_ptr().cast_mut().cast();
         header.msg_namelen = slot.to.len();
         if slot.traffic_class != 0 {
-            let (level, kind) = match slot.to.is_ipv4() {
+            let (level, kind) = match slot.ipv4 {
                 true => (libc::IPPROTO_IP, libc::IP_TOS),
                 false => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
             };
@@ -315,7 +318,7 @@ mod tests {
             for number in 0..100_u8 {
                 outbox.copy_in(&[number; 40], far.local_addr().unwrap());
             }
-            assert_eq!(outbox.send(&near), Unsent::default());
+            assert_eq!(outbox.send_counting(&near), 0);
             assert!(outbox.is_empty());
             let mut seen = 0..100_u8;
             while !seen.is_empty() {
@@ -332,15 +335,15 @@ mod tests {
     #[test]
     fn a_datagram_that_cannot_leave_stops_none_behind_it() {
         let [near, far] = pair(false);
-        let mut outbox = Outbox::default();
-        outbox.copy_in(b"first", far.local_addr().unwrap());
-        outbox.copy_in(&[0; 70_000], far.local_addr().unwrap());
+        let (mut outbox, to) = (Outbox::default(), far.local_addr().unwrap());
+        outbox.copy_in(b"first", to);
+        outbox.swap_in(&mut vec![0; 70_000], to, 0, 7);
         // An address of the other family.
-        outbox.copy_in(b"none", "[::1]:9".parse().unwrap());
-        outbox.copy_in(b"last", far.local_addr().unwrap());
-        let unsent = outbox.send(&near);
-        assert_eq!((unsent.datagrams, unsent.too_large), (2, 1));
-        assert_ne!(unsent.errno, 0);
+        outbox.swap_in(&mut b"none".to_vec(), "[::1]:9".parse().unwrap(), 0, 8);
+        outbox.copy_in(b"last", to);
+        let mut failed = Vec::new();
+        outbox.send(&near, &mut |mark, errno| failed.push((mark, errno)));
+        assert_eq!(failed, [(7, libc::EMSGSIZE), (8, libc::EAFNOSUPPORT)]);
         let mut inbox = Inbox::new();
         assert_eq!(inbox.take(&far).unwrap(), 2);
         let texts: Vec<Vec<u8>> = inbox.datagrams(2).map(|(bytes, _)| bytes.to_vec()).collect();
@@ -356,8 +359,8 @@ mod tests {
             let [near, far] = pair(v6);
             set_int(&far, level, ask, 1).unwrap();
             let mut outbox = Outbox::default();
-            outbox.swap_in(&mut vec![1, 2, 3], far.local_addr().unwrap(), 46 << 2);
-            assert_eq!(outbox.send(&near), Unsent::default());
+            outbox.swap_in(&mut vec![1, 2, 3], far.local_addr().unwrap(), 46 << 2, 0);
+            assert_eq!(outbox.send_counting(&near), 0);
             let mut bytes = [0_u8; 8];
             let mut control: Control = [0; 4];
             // SAFETY: all zeros are null pointers and lengths of zero; then they point to the arrays,

@@ -121,7 +121,7 @@ impl Gateway {
         else {
             return;
         };
-        let delay = self.clock.incoming_delay(nearest(now.since(arrived.sent_at)));
+        let delay = self.clock.incoming_delay(nearest(now - arrived.sent_at));
         let life = self.config.class.deadline(class);
         if let (Some(delay), Some(life)) = (delay, life)
             && delay > life

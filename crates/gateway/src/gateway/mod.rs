@@ -59,6 +59,8 @@ pub struct Gateway {
     order: Order,
     waiting: Waiting,
     clock: PeerClock,
+    /// When the newest probe had left whose reports were heeded, in microseconds modulo 2³².
+    newest_report: Option<u32>,
     /// The MPTCP connection has room (TCP mode).
     bundle_writable: bool,
     /// What the peer's silence has led to.
@@ -173,6 +175,7 @@ impl Gateway {
             order: Order::default(),
             waiting: Waiting::default(),
             clock: PeerClock::default(),
+            newest_report: None,
             bundle_writable: false,
             silence: Silence::default(),
             session_up: false,
@@ -223,6 +226,7 @@ impl Gateway {
         self.order = Order::default();
         self.waiting = Waiting::default();
         self.clock = PeerClock::default();
+        self.newest_report = None;
         self.paths.iter_mut().for_each(Path::forget_peer);
         self.refresh_usable();
     }

@@ -22,11 +22,20 @@ const ASKERS: usize = 64;
 const NOWHERE: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Gateway {
-    /// A datagram arrived `from` somebody by the socket of a path.
-    pub fn receive(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], socket: PathId) {
+    /// A datagram arrived `from` somebody by the socket of a path. True if it is the peer's and of the
+    /// session that stands.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: &[u8],
+        socket: PathId,
+    ) -> bool {
         let mut plain = core::mem::take(&mut self.plain);
+        let mut authentic = false;
         match self.sessions.open(now, from, bytes, &mut plain) {
             Opened::Message { path, number, newest } => {
+                authentic = true;
                 self.settle_session(now);
                 if path == BUNDLE {
                     self.receive_segment(now, PathId(0), &plain);
@@ -60,6 +69,7 @@ impl Gateway {
             }
         }
         self.plain = plain;
+        authentic
     }
 
     fn remember_asker(&mut self, from: SocketAddr, socket: PathId) {
@@ -133,6 +143,13 @@ impl Gateway {
                 path.probe_at = path.probe_at.min(now);
             }
         }
+        // A probe by a slower path may tell what was before.
+        let ahead =
+            self.newest_report.map(|newest| probe.sent_us.wrapping_sub(newest).cast_signed());
+        if ahead.is_some_and(|ahead| ahead < 0) {
+            return;
+        }
+        self.newest_report = Some(probe.sent_us);
         for report in &probe.reports {
             let wire = self.paths_by_wire.get(usize::from(report.path)).copied().flatten();
             if let Some(about) = wire {
@@ -201,19 +218,28 @@ impl Gateway {
 
     fn poll_probe(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
         for at in 0..self.paths.len() {
-            let path = self.paths.get(at).filter(|path| now >= path.probe_at)?;
-            let (to, wire) = (self.reach(path), self.wire.get(at).copied().flatten());
-            let (probe, every) = (self.probe(now, at), self.config.health.probe);
-            let Some(path) = self.paths.get_mut(at) else { continue };
-            path.probe_at = now + every;
-            let (Some(to), Some(wire)) = (to, wire) else { continue };
             let udp = self.config.network == Network::Udp;
-            let size = if udp { path.try_size(now) } else { None };
+            let Some(path) = self.paths.get_mut(at) else { continue };
+            // What tries a size may be lost, so it goes beside the sign of life and not in its place.
+            let (due, size) = (now >= path.probe_at, path.trying.take());
+            if !due && size.is_none() {
+                continue;
+            }
+            if due {
+                path.probe_at = now + self.config.health.probe;
+                path.trying = path.try_size(now).filter(|_| udp);
+            }
             let around = path.around() + OVERHEAD as u32;
-            let size = size.map_or(0, |size| size.saturating_sub(around));
-            probe.write(size as usize, &mut self.plain);
+            let size = size.filter(|_| !due).map_or(0, |size| size.saturating_sub(around));
+            let to = self.paths.get(at).and_then(|path| self.reach(path));
+            let (Some(to), Some(wire)) = (to, self.wire.get(at).copied().flatten()) else {
+                continue;
+            };
+            self.probe(now, at).write(size as usize, &mut self.plain);
             if self.sessions.seal(PathId(wire), &self.plain, out).is_ok() {
-                path.leaves(out.len());
+                if let Some(path) = self.paths.get_mut(at) {
+                    path.leaves(out.len());
+                }
                 return Some(Outgoing { path: PathId(at as u8), to, class: None });
             }
         }

@@ -52,7 +52,7 @@ impl Gateway {
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id.index()) else { return };
         path.told = Some(*report);
-        if path.learn_size(now, report.largest) {
+        if path.learn_size(report.largest) {
             let what = What::Mtu { path: path.name.clone(), bytes: path.mtu };
             self.tell(now, what);
         }
@@ -77,8 +77,7 @@ impl Gateway {
             Direction::Incoming | Direction::Both => path.watch.state(),
         };
         if to == PathState::Down {
-            path.totals.given_up += 1;
-            path.forget_size();
+            path.give_up();
         }
         let what = What::Path { path: path.name.clone(), from, to, direction };
         self.tell(now, what);

@@ -16,8 +16,11 @@ use crate::event::PathState;
 pub const LEAST_MTU: u32 = 1280;
 /// Sizes of IP packets that are tried, ascending: what tunnels, mobile networks, PPPoE and Ethernet leave.
 const SIZES: [u32; 8] = [1360, 1400, 1428, 1452, 1472, 1492, 1500, 9000];
-/// How often a size is tried before it is taken for too large (RFC 8899 §5.1.2, MAX_PROBES).
+/// How often each size is tried before it is taken for too large (RFC 8899 §5.1.2, MAX_PROBES).
 const TRIES: u32 = 3;
+/// Datagrams larger than anything that the peer has received since the path came back, after which the
+/// path is taken to have become narrower (RFC 8899 §4.3, black hole detection).
+const SWALLOWED: u32 = 20;
 /// After so long sizes that failed are tried anew (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
 const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// Loss and rates are measured over windows of this length.
@@ -60,7 +63,10 @@ pub struct Path {
     pub largest: u32,
     /// Largest IP packet that the peer has received.
     pub mtu: u32,
+    /// Size of the IP packet that leaves next, to try whether it goes through.
+    pub trying: Option<u32>,
     search: Search,
+    swallowed: u32,
     /// Totals.
     pub totals: Totals,
     numbers: Numbers,
@@ -87,9 +93,9 @@ pub struct Totals {
 /// The search for the largest packet (RFC 8899, much simplified: what arrived is told with each report).
 #[derive(Clone, Copy, Debug, Default)]
 struct Search {
-    tries: u32,
-    /// Size that is being tried.
-    size: u32,
+    /// Rounds over all sizes so far, and the size tried last in this one.
+    rounds: u32,
+    last: Option<u32>,
     /// Nothing is tried before.
     not_before: Instant,
 }
@@ -137,7 +143,9 @@ impl Path {
             probe_at: now,
             largest: 0,
             mtu: LEAST_MTU.min(config.mtu.get() as u32),
+            trying: None,
             search: Search::default(),
+            swallowed: 0,
             totals: Totals::default(),
             numbers: Numbers::default(),
             window: Window { since: now, ..Window::default() },
@@ -146,6 +154,8 @@ impl Path {
 
     /// The peer has been started anew: what was measured with it counts no more.
     pub fn forget_peer(&mut self) {
+        self.watch = Watch::default();
+        self.outgoing = PathState::Unheard;
         self.transit = Transit::default();
         self.told = None;
         self.echo = None;
@@ -158,6 +168,13 @@ impl Path {
         self.largest = 0;
         self.mtu = LEAST_MTU.min(self.config.mtu.get() as u32);
         self.search = Search::default();
+        self.swallowed = 0;
+    }
+
+    /// It has been given up: what arrives has to prove anew how large a packet may be.
+    pub fn give_up(&mut self) {
+        self.totals.given_up += 1;
+        self.largest = 0;
     }
 
     /// What transports are told of it.
@@ -190,8 +207,16 @@ impl Path {
 
     /// A datagram of so many octets leaves.
     pub fn leaves(&mut self, octets: usize) {
+        let bytes = octets as u32 + self.around();
         self.totals.outgoing += 1;
-        self.totals.outgoing_bytes += octets as u64 + u64::from(self.around());
+        self.totals.outgoing_bytes += u64::from(bytes);
+        let told = self.told.filter(|_| self.outgoing == PathState::Up);
+        if bytes > LEAST_MTU && told.is_some_and(|told| bytes > u32::from(told.largest)) {
+            self.swallowed += 1;
+            if self.swallowed > SWALLOWED && bytes <= self.mtu {
+                self.forget_size();
+            }
+        }
     }
 
     /// An authentic datagram with its number arrived. Returns what the state was if it changes.
@@ -270,32 +295,36 @@ impl Path {
         if self.outgoing != PathState::Up || now < self.search.not_before {
             return None;
         }
+        // The largest first: most paths carry all that their interface does.
         let most = self.config.mtu.get() as u32;
-        let next = SIZES.iter().copied().chain([most]).filter(|size| *size <= most);
-        let next = next.filter(|size| *size > self.mtu).min();
-        let Some(next) = next else {
-            self.search.not_before = Instant::FAR_FUTURE;
-            return None;
+        let open = |size: &u32| {
+            *size > self.mtu && *size <= most && self.search.last.is_none_or(|last| *size < last)
         };
-        if self.search.size != next {
-            self.search = Search { tries: 0, size: next, not_before: now };
+        let size = SIZES.iter().copied().chain([most]).filter(open).max();
+        let first = self.search.last.is_none();
+        self.search.last = size;
+        if size.is_some() {
+            return size;
         }
-        if self.search.tries == TRIES {
-            self.search = Search { tries: 0, size: 0, not_before: now + TRY_AGAIN };
-            return None;
+        self.search.rounds += 1;
+        // The next round waits for the peer's report on this one.
+        let patience = self.rtt.unwrap_or_default() + Duration::from_millis(200);
+        let over = first || self.search.rounds == TRIES;
+        self.search.not_before = now + if over { TRY_AGAIN } else { patience };
+        if over {
+            self.search.rounds = 0;
         }
-        self.search.tries += 1;
-        // The next try waits for the peer's report on this one.
-        self.search.not_before = now + self.rtt.unwrap_or_default() + Duration::from_millis(100);
-        Some(next)
+        None
     }
 
     /// The peer tells the largest packet that it has received. True when that is news.
-    pub fn learn_size(&mut self, now: Instant, largest: u16) -> bool {
+    pub fn learn_size(&mut self, largest: u16) -> bool {
+        if u32::from(largest) >= self.mtu {
+            self.swallowed = 0;
+        }
         let grows = u32::from(largest) > self.mtu;
         if grows {
             self.mtu = u32::from(largest);
-            self.search.not_before = now;
         }
         grows
     }
@@ -342,7 +371,7 @@ mod tests {
         for ms in 0..20_000 {
             let now = Instant::from_millis(ms);
             if let Some(size) = path.try_size(now).filter(|size| *size <= limit) {
-                path.learn_size(now, size as u16);
+                path.learn_size(size as u16);
             }
         }
         path.mtu
@@ -355,6 +384,22 @@ mod tests {
         assert_eq!(found(1420, 1500), 1420);
         assert_eq!(found(1500, 1300), 1280);
         assert_eq!(found(1200, 1500), 1200);
+    }
+
+    #[test]
+    fn a_path_that_came_back_narrower_is_found_out_by_what_it_swallows() {
+        let mut path = path(1500);
+        path.learn_size(1500);
+        let report = |largest| Some(Report { largest, ..Report::default() });
+        path.told = report(1500);
+        (0..100).for_each(|_| path.leaves(1_400));
+        assert_eq!(path.mtu, 1500);
+        // It was given up meanwhile; small datagrams alone arrive since.
+        path.told = report(200);
+        (0..SWALLOWED).for_each(|_| path.leaves(1_400));
+        assert_eq!(path.mtu, 1500);
+        path.leaves(1_400);
+        assert_eq!(path.mtu, LEAST_MTU);
     }
 
     #[test]

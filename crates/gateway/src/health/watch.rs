@@ -111,13 +111,13 @@ mod tests {
 
     #[test]
     fn a_silent_path_is_suspected_within_three_probes_and_given_up_within_300_ms() {
-        assert_eq!(states(&[0, 50, 100], 1_000), [(0, Up), (250, Suspected), (350, Down)]);
+        assert_eq!(states(&[0, 50, 100], 1_000), [(0, Up), (250, Suspected), (300, Down)]);
     }
 
     #[test]
     fn a_path_that_came_back_carries_data_only_after_its_probation() {
         let arrivals: Vec<i64> = [0].into_iter().chain((500..2_000).step_by(50)).collect();
-        let expected = [(0, Up), (150, Suspected), (250, Down), (500, Probation), (1_500, Up)];
+        let expected = [(0, Up), (150, Suspected), (200, Down), (500, Probation), (1_500, Up)];
         assert_eq!(states(&arrivals, 1_900), expected);
     }
 

@@ -197,3 +197,69 @@ fn place(from: SocketAddr) -> [u8; 18] {
 fn same(one: &Mac, other: &Mac) -> bool {
     one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1, 2, 3, …
+    struct Counting(u8);
+
+    impl Random for Counting {
+        fn fill(&mut self, bytes: &mut [u8]) {
+            self.0 += 1;
+            bytes.fill(self.0);
+        }
+    }
+
+    fn guard() -> Guard {
+        Guard::new(&PrivateKey([1; 32]), &PublicKey([9; 32]))
+    }
+
+    #[test]
+    fn a_cookie_is_good_at_one_address_until_the_secret_has_changed_twice() {
+        let (mut guard, mut random) = (guard(), Counting(0));
+        let from: SocketAddr = "192.0.2.7:5000".parse().unwrap();
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let first = guard.cookie(at(0), from, &mut random).unwrap();
+        assert_eq!(guard.cookie(at(119), from, &mut random), Some(first));
+        assert!(guard.is_cookie(at(119), from, &first));
+        for other in ["192.0.2.7:5001", "192.0.2.8:5000", "[2001:db8::1]:5000"] {
+            assert!(!guard.is_cookie(at(119), other.parse().unwrap(), &first), "{other}");
+        }
+        let second = guard.cookie(at(120), from, &mut random).unwrap();
+        assert_ne!(first, second);
+        assert!(guard.is_cookie(at(239), from, &first) && guard.is_cookie(at(239), from, &second));
+        guard.cookie(at(240), from, &mut random).unwrap();
+        assert!(!guard.is_cookie(at(240), from, &first) && guard.is_cookie(at(240), from, &second));
+        // After a long time without a flood even the last one is too old.
+        assert!(!guard.is_cookie(at(480), from, &second));
+    }
+
+    #[test]
+    fn a_bucket_gives_what_a_second_brings_and_then_one_by_one() {
+        let mut bucket = Bucket::per_second(20);
+        let mut taken = |millis, tries: usize| {
+            let now = Instant::from_millis(millis);
+            (0..tries).filter(|_| bucket.take(now)).count()
+        };
+        assert_eq!(taken(0, 100), 20);
+        assert_eq!(taken(49, 100), 0);
+        assert_eq!(taken(50, 100), 1);
+        assert_eq!(taken(150, 100), 2);
+        assert_eq!(taken(60_000, 100), 20);
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_source() {
+        let mut guard = guard();
+        let mut heard = |ip: &str| guard.source(Instant::ZERO, ip.parse().unwrap());
+        assert!(heard("2001:db8::1"));
+        assert!(!heard("2001:db8::2"));
+        assert!(heard("2001:db8:0:1::1"));
+        assert!(heard("192.0.2.1") && heard("::ffff:192.0.2.2"));
+        assert!(!heard("::ffff:192.0.2.1"));
+        let more = (0..100).filter(|at| heard(&alloc::format!("198.51.100.{at}"))).count();
+        assert_eq!(more, 40 - 4);
+    }
+}

@@ -163,10 +163,11 @@ impl Sessions {
 
     /// The aircraft reads the ground's answer and has a session.
     fn complete(&mut self, now: Instant, message: &[u8]) -> Result<(), Refusal> {
-        let attempt = self.attempt.as_mut();
-        let call = attempt.and_then(|attempt| attempt.call.as_mut()).ok_or(Refusal::Foreign)?;
-        let payload = noise::read(&mut call.noise, message).map_err(|_| Refusal::Forged)?;
-        let call = self.attempt.take().and_then(|attempt| attempt.call).ok_or(Refusal::Foreign)?;
+        let call =
+            self.attempt.as_mut().map(|attempt| &mut attempt.call).ok_or(Refusal::Foreign)?;
+        let noise = call.as_mut().map(|call| &mut call.noise).ok_or(Refusal::Foreign)?;
+        let payload = noise::read(noise, message).map_err(|_| Refusal::Forged)?;
+        let call = call.take().ok_or(Refusal::Foreign)?;
         let told = Told::read(&payload).ok_or(Refusal::Forged)?;
         let keys = noise::keys(call.noise).map_err(|_| Refusal::Forged)?;
         let start = Start {
@@ -178,6 +179,7 @@ impl Sessions {
             answer: Vec::new(),
             until: Instant::FAR_FUTURE,
         };
+        self.attempt = None;
         self.establish(now, Session::new(start, keys));
         Ok(())
     }

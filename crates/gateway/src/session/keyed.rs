@@ -117,3 +117,57 @@ impl Session {
 const fn nonce(path: PathId, number: u64) -> u64 {
     (path.0 as u64) << 48 | number
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::noise::{agree, ask, hear, keys, read, write};
+    use crate::{PrivateKey, PublicKey};
+
+    const PATH: PathId = PathId(5);
+
+    fn pair() -> [Session; 2] {
+        let privates = [1, 2].map(|byte| PrivateKey([byte; 32]));
+        let (public, _) = agree(&privates[1], &PublicKey([9; 32])).unwrap();
+        let (mut asking, init) = ask(&[], &privates[0], &public, [3; 32], &[]).unwrap();
+        let (mut answering, ..) = hear(&[], &privates[1], [4; 32], &init).unwrap();
+        read(&mut asking, &write(&mut answering, &[]).unwrap()).unwrap();
+        [(asking, 1, 2), (answering, 2, 1)].map(|(noise, number, peer_number)| {
+            let start = Start {
+                number,
+                peer_number,
+                instance: [0; 8],
+                hello: Vec::new(),
+                asked: Mac::default(),
+                answer: Vec::new(),
+                until: Instant::FAR_FUTURE,
+            };
+            Session::new(start, keys(noise).unwrap())
+        })
+    }
+
+    #[test]
+    fn no_number_is_used_twice_and_after_the_last_one_nothing_is_sealed() {
+        let [mut one, mut other] = pair();
+        one.sent[PATH.index()] = LAST_NUMBER - 1;
+        let (mut out, mut plain) = (Vec::new(), Vec::new());
+        assert_eq!(one.seal(PATH, b"the last", &mut out), Ok(LAST_NUMBER - 1));
+        assert_eq!(other.open(PATH, LAST_NUMBER - 1, &out[HEAD..], &mut plain), Ok(true));
+        assert_eq!(plain, b"the last");
+        assert_eq!(one.seal(PATH, b"one more", &mut out), Err(NoSession));
+        assert_eq!(one.seal(PathId(6), b"another path", &mut out), Ok(0));
+    }
+
+    // Source: the format of docs/wire.md, and snow's own reading of a message for the rest.
+    #[test]
+    fn the_nonce_is_made_of_path_and_number() {
+        let [mut one, other] = pair();
+        one.sent[PATH.index()] = 0x0102_0304_0506;
+        let (mut out, mut plain) = (Vec::new(), [0; 2]);
+        one.seal(PATH, b"hi", &mut out).unwrap();
+        assert_eq!(out[..10], [0x30, 0, 2, 5, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(out.len(), 2 + OVERHEAD);
+        let read = other.keys.read_message(0x0005_0102_0304_0506, &out[10..], &mut plain);
+        assert_eq!((read, &plain), (Ok(2), b"hi"));
+    }
+}

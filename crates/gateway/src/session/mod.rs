@@ -28,6 +28,7 @@ mod noise;
 mod window;
 
 pub use envelope::{LARGEST_HELLO, OVERHEAD, path_of};
+pub use noise::public_key;
 
 use envelope::Envelope;
 use guard::{Bucket, Guard};
@@ -38,7 +39,7 @@ use keyed::Session;
 /// waits for its confirmation.
 const LINGER: Duration = Duration::from_secs(30);
 /// Most earlier sessions; more only where handshakes outrun their confirmation.
-const EARLIER: usize = 8;
+const EARLIER: usize = 16;
 /// Most pending sessions.
 const PENDING: usize = 128;
 /// Datagrams under one key, both ways together, after which the keys are changed.
@@ -360,5 +361,46 @@ impl Sessions {
     /// Every session that is known.
     fn known(&self) -> impl Iterator<Item = &Session> {
         self.current.iter().chain(&self.earlier).chain(&self.pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sevens;
+
+    impl Random for Sevens {
+        fn fill(&mut self, bytes: &mut [u8]) {
+            bytes.fill(7);
+        }
+    }
+
+    #[test]
+    fn keys_are_changed_before_their_numbers_run_out() {
+        let keys = [PrivateKey([1; 32]), PrivateKey([2; 32])];
+        let publics = keys.each_ref().map(|key| public_key(key).unwrap());
+        let (now, from) = (Instant::ZERO, SocketAddr::from(([192, 0, 2, 1], 1)));
+        let [mut aircraft, mut ground] =
+            [(Side::Aircraft, 0), (Side::Ground, 1)].map(|(side, own)| {
+                let (private, peer) = (keys[own].clone(), publics[1 - own]);
+                let rekey = Duration::from_secs(120);
+                let setup = Setup { side, private, peer, hello: Vec::new(), rekey };
+                Sessions::new(now, setup, Box::new(Sevens))
+            });
+        let (mut out, mut plain) = (Vec::new(), Vec::new());
+        aircraft.poll_handshake(now, &mut out).unwrap();
+        assert_eq!(ground.open(now, from, &out, &mut plain), Opened::Handshake);
+        ground.poll_handshake(now, &mut out).unwrap();
+        assert_eq!(aircraft.open(now, from, &out, &mut plain), Opened::Handshake);
+        assert!(aircraft.is_up());
+        aircraft.current.as_mut().unwrap().count = MOST_DATAGRAMS - 2;
+        for due in [false, true] {
+            aircraft.seal(PathId(0), b"position", &mut out).unwrap();
+            assert_eq!(aircraft.next_wakeup() <= now, due);
+        }
+        let later = now + Duration::from_secs(1);
+        aircraft.wake(later);
+        assert_eq!(aircraft.poll_handshake(later, &mut out), Some(Handshake::OnEveryPath));
     }
 }

@@ -126,6 +126,11 @@ pub(super) fn agree(private: &PrivateKey, peer: &PublicKey) -> Option<(PublicKey
     Some((public, shared))
 }
 
+/// The public key of a private one. `None` never happens: it would mean a build without X25519.
+pub fn public_key(private: &PrivateKey) -> Option<PublicKey> {
+    agree(private, &PublicKey([0; 32])).map(|(public, _)| public)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,7 +175,8 @@ mod tests {
         );
         let (mut answering, who, heard) = hear(&prologue, &responder, secrets[1], &first).unwrap();
         assert_eq!(heard, payload);
-        assert_eq!(who, agree(&initiator, &public).map(|(public, _)| public));
+        assert_eq!(who, public_key(&initiator));
+        assert_eq!(public_key(&responder), Some(public));
 
         let payload = bytes("4d757272617920526f746862617264");
         let second = write(&mut answering, &payload).unwrap();

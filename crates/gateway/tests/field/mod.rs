@@ -4,9 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 
-use skybraid_gateway::{
-    ChannelId, Gateway, GatewayConfig, PrivateKey, PublicKey, Random, Side, Snapshot,
-};
+use skybraid_gateway::{ChannelId, Gateway, GatewayConfig, PrivateKey, Random, Side, Snapshot};
 use skybraid_link::{Fate, Link, LinkConfig, RateSource};
 use skybraid_transport::PathId;
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed, Stream};
@@ -91,7 +89,7 @@ impl Field {
         let mut random = Seed(seed).stream("field");
         let mut secret = || PrivateKey(core::array::from_fn(|_| random.below(256) as u8));
         let keys = [secret(), secret()];
-        let public = keys.clone().map(|key| public_of(&key));
+        let public = keys.clone().map(|key| key.public());
         let config = |side: usize| {
             let name = ["aircraft", "ground"][side];
             let peer = public[1 - side];
@@ -154,8 +152,7 @@ impl Field {
     /// The process of a side ends without a word and starts again.
     pub fn restart(&mut self, side: usize) {
         self.seed += 1;
-        let now = clock(side, self.now);
-        self.ends[side] = gateway(side, now, &self.configs[side], &self.keys[side], self.seed);
+        self.ends[side] = gateway(side, self.now, &self.configs[side], &self.keys[side], self.seed);
         if side == AIRCRAFT {
             self.tell_addresses();
         }
@@ -276,10 +273,6 @@ fn gateway(
     assert_eq!(config.side == Side::Ground, side == GROUND);
     let random = Drawn(Seed(seed).stream(["aircraft", "ground"][side]));
     Gateway::new(clock(side, now), config, key.clone(), Box::new(random))
-}
-
-fn public_of(key: &PrivateKey) -> PublicKey {
-    key.public()
 }
 
 /// A MAVLink 2 frame of a message from a system, with a number in its payload.

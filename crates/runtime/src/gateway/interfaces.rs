@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
@@ -20,7 +20,7 @@ const LINKS_AND_ADDRESSES: u32 =
 /// Bytes for a batch of messages; the kernel sends no more at once.
 const ROOM: usize = 1 << 16;
 /// Bytes of news that may wait.
-const BUFFER: usize = 1 << 20;
+const BUFFER: libc::c_int = 1 << 20;
 
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,9 +78,8 @@ impl Interfaces {
     /// Begins with an empty table.
     fn ask_anew(&mut self) -> io::Result<()> {
         let mut answers = Socket::new(NETLINK_ROUTE)?;
-        let address = answers.bind_auto()?;
+        answers.bind_auto()?;
         answers.connect(&SocketAddr::new(0, 0))?;
-        let _ = address;
         self.table.clear();
         for question in [
             RouteNetlinkMessage::GetLink(LinkMessage::default()),
@@ -164,17 +163,15 @@ impl Interfaces {
 }
 
 impl AsFd for Interfaces {
-    #[expect(unsafe_code, reason = "the socket's own type gives a bare number")]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket holds the descriptor open as long as it lives, and the borrow is of it.
-        unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }
+        self.socket.as_fd()
     }
 }
 
 fn listen() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.set_non_blocking(true)?;
-    socket.set_rx_buf_sz(BUFFER as u32).ok();
+    socket.set_rx_buf_sz(BUFFER).ok();
     socket.bind(&SocketAddr::new(0, LINKS_AND_ADDRESSES))?;
     Ok(socket)
 }
@@ -235,12 +232,12 @@ mod tests {
         netlink.delete_link(index).unwrap();
         seen(&mut interfaces, &|it| it.by_name("lte").is_none());
         let again = add(&mut netlink);
-        seen(&mut interfaces, &|it| it.by_name("lte").is_some_and(|(now, lte)| {
-            now == again && lte.up
-        }));
+        seen(&mut interfaces, &|it| {
+            it.by_name("lte").is_some_and(|(now, lte)| now == again && lte.up)
+        });
         // What has been lost is asked for anew.
         interfaces.table.clear();
-        interfaces.ask_anew().unwrap();
+        here.run(|| interfaces.ask_anew()).unwrap().unwrap();
         assert_eq!(interfaces.by_name("lte").map(|(now, _)| now), Some(again));
     }
 }

@@ -4,13 +4,22 @@
 //! stays until it is told to end. All of it is one thread, which never waits for anything but the next
 //! datagram, byte or due time; names are resolved on a thread of their own.
 
+mod alarms;
 mod capabilities;
+mod engine;
 mod http;
+mod interfaces;
+mod local;
 mod log;
 mod metrics;
+mod names;
+mod network;
+mod notify;
 mod page;
+mod poller;
 #[cfg(test)]
 mod sample;
+mod tools;
 mod verdict;
 mod watch;
 
@@ -75,7 +84,6 @@ impl Shared {
         self.ended.load(Ordering::Relaxed)
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "the loop that publishes comes next"))]
     fn publish(&self, snapshot: Snapshot, edges: Edges) {
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
         *self.edges.lock().unwrap_or_else(PoisonError::into_inner) = edges;
@@ -128,13 +136,16 @@ pub struct LocalEdge {
 /// A local port is taken, rights for the TUN interface are missing, or the system refuses timers and the
 /// like. Networks that are not there, and devices, are waited for.
 pub fn run(
-    _config: &GatewayConfig,
-    _private: PrivateKey,
-    _shared: Arc<Shared>,
-    _events: SyncSender<Event>,
+    config: &GatewayConfig,
+    private: PrivateKey,
+    shared: Arc<Shared>,
+    events: SyncSender<Event>,
 ) -> Result<(), GatewayError> {
-    let error = io::ErrorKind::Unsupported.into();
-    Err(GatewayError::System { what: "this build carries nothing yet", error })
+    let ended = Arc::clone(&shared);
+    let result =
+        engine::Engine::new(config, private, shared, events).and_then(|mut engine| engine.run());
+    ended.end();
+    result
 }
 
 /// Holds SIGTERM and SIGINT back from the calling thread and those that it starts, so that

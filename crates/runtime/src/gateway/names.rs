@@ -38,6 +38,8 @@ pub struct Names {
     questions: SyncSender<(Whose, String)>,
     answers: Receiver<Answer>,
     bell: Arc<EventFd>,
+    /// Who waits for an answer.
+    asking: Vec<Whose>,
 }
 
 impl Names {
@@ -59,18 +61,24 @@ impl Names {
                 ring.write(1).ok();
             }
         })?;
-        Ok(Self { questions, answers, bell })
+        Ok(Self { questions, answers, bell, asking: Vec::new() })
     }
 
-    /// Asks for `host:port`. A question too many is dropped; there will be another.
-    pub fn ask(&self, whose: Whose, name: &str) {
-        self.questions.try_send((whose, name.to_owned())).ok();
+    /// Asks for `host:port`, unless that has been asked and not answered yet.
+    pub fn ask(&mut self, whose: Whose, name: &str) {
+        if !self.asking.contains(&whose)
+            && self.questions.try_send((whose, name.to_owned())).is_ok()
+        {
+            self.asking.push(whose);
+        }
     }
 
     /// Takes the next answer.
-    pub fn answer(&self) -> Option<Answer> {
+    pub fn answer(&mut self) -> Option<Answer> {
         self.bell.read().ok();
-        self.answers.try_recv().ok()
+        let answer = self.answers.try_recv().ok()?;
+        self.asking.retain(|whose| *whose != answer.whose);
+        Some(answer)
     }
 }
 
@@ -87,7 +95,7 @@ mod tests {
 
     #[test]
     fn answers_come_with_their_askers() {
-        let names = Names::start().unwrap();
+        let mut names = Names::start().unwrap();
         names.ask(Whose::Path(3), "127.0.0.1:14600");
         names.ask(Whose::Port(1), "nothing");
         let mut answers = Vec::new();

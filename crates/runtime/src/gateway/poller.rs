@@ -110,6 +110,11 @@ impl Poller {
         Ok(poller)
     }
 
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
     /// Watches a descriptor for something to read. It is forgotten when it is closed.
     pub fn watch(&self, fd: &impl AsFd, source: Source) -> io::Result<()> {
         Ok(self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, source.token()))?)

@@ -125,7 +125,7 @@ impl PathSockets {
             let what = format!("path {} has no socket; there are {count} paths", path.0);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         };
-        let header = Header { connection, ..Header::default() };
+        let header = Header { connection };
         encode(segment, &header, Payload::Filler, &mut self.outbox).map_err(|error| {
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
             in_words(socket.local, socket.remote, "cannot send", &error)

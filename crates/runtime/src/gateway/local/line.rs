@@ -1,10 +1,9 @@
 //! A stream of MAVLink frames both ways: a TCP connection, a serial device.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsFd;
 
 use nix::sys::uio::writev;
-use skybraid_transport::mutran::{Classifier, Header};
 
 use super::Counts;
 use super::frames::Framer;
@@ -14,8 +13,8 @@ use super::queue::Queue;
 const MOST_READS: usize = 4;
 
 /// See the module. It never waits: what cannot be written stands in a bounded queue.
-pub struct Line<T> {
-    io: T,
+pub struct Line {
+    io: File,
     framer: Framer,
     queue: Queue,
     /// The poller watches for room to write.
@@ -31,14 +30,14 @@ pub enum Found {
     End,
 }
 
-impl<T: Read + AsFd> Line<T> {
+impl Line {
     /// A line over a descriptor that does not block, with a queue of so many bytes.
-    pub fn new(io: T, room: usize) -> Self {
+    pub fn new(io: File, room: usize) -> Self {
         Self { io, framer: Framer::new(), queue: Queue::new(room), watched: false }
     }
 
     /// The descriptor.
-    pub const fn io(&self) -> &T {
+    pub const fn io(&self) -> &File {
         &self.io
     }
 
@@ -68,9 +67,7 @@ impl<T: Read + AsFd> Line<T> {
     }
 
     /// Puts a frame into the queue.
-    pub fn push(&mut self, frame: &[u8], classifier: &Classifier, counts: &mut Counts) {
-        let class = Header::parse(frame).map(|header| classifier.class_of(&header));
-        let control = class == Ok(skybraid_transport::Class::Control);
+    pub fn push(&mut self, frame: &[u8], control: bool, counts: &mut Counts) {
         counts.dropped += self.queue.push(frame, control);
     }
 

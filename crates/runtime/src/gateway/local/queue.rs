@@ -31,7 +31,7 @@ struct Held {
 
 impl Queue {
     /// An empty queue for so many bytes.
-    pub const fn new(room: usize) -> Self {
+    pub fn new(room: usize) -> Self {
         let (control, other) = (VecDeque::new(), VecDeque::new());
         Self { control, other, bytes: 0, room, next: 0, gone: 0, spare: Vec::new() }
     }

@@ -44,7 +44,8 @@ pub fn speed(baud: u32) -> io::Result<BaudRate> {
     let found = BAUDS.iter().find(|(known, _)| *known == baud).map(|(_, speed)| *speed);
     found.ok_or_else(|| {
         let known: Vec<String> = BAUDS.iter().map(|(known, _)| known.to_string()).collect();
-        let text = format!("there is no speed of {baud} baud; expected one of {}", known.join(", "));
+        let text =
+            format!("there is no speed of {baud} baud; expected one of {}", known.join(", "));
         io::Error::new(io::ErrorKind::InvalidInput, text)
     })
 }
@@ -90,7 +91,7 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         let mut master = File::from(pty.master);
         master.write_all(&all).unwrap();
-        let mut got = Vec::new();
+        let mut got: Vec<u8> = Vec::new();
         while got.len() < 256 {
             let length = device.read(&mut bytes).unwrap_or(0);
             got.extend(&bytes[..length]);
