@@ -154,8 +154,8 @@ fn carried(classes: &ClassesConfig, class: Class) -> String {
     if protocol != Protocol::Udp {
         let _ = write!(text, ", congestion {}, queue {tx_queue}", congestion.name());
     }
-    if reordering.name() != "none" {
-        let _ = write!(text, ", reordering {}", reordering.name());
+    if reordering.0.name() != "none" {
+        let _ = write!(text, ", reordering {}", reordering.0.name());
     }
     match classes.deadline(class) {
         Some(deadline) => {
