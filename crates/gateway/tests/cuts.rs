@@ -101,10 +101,12 @@ fn apply(field: &mut Field, path: usize, kind: Kind, since_ms: Option<i64>) {
 fn fly(seed: u64, shapes: &[Shape], count: usize) {
     let mut random = Seed(seed).stream("cuts");
     let cuts = draw(&mut random, shapes.len(), count);
-    let mut delays: Vec<(&str, i64)> = shapes
-        .iter()
-        .map(|Shape(name, _, delay, _)| (*name, delay.as_nanos() / 1_000_000))
-        .collect();
+    // As control sees it, one full packet may be ahead that looks for the path's MTU.
+    let slowest = |Shape(name, rate, delay, _): &Shape| {
+        let packet = rate.time_for(Bytes::new(1_500));
+        (*name, (*delay + packet).as_nanos() / 1_000_000)
+    };
+    let mut delays: Vec<(&str, i64)> = shapes.iter().map(slowest).collect();
     delays.sort_unstable();
     let mut field = Field::new(seed, shapes, "[session]\nrekey = \"10s\"");
     let end = cuts.last().unwrap().until_ms + 3_000;

@@ -8,9 +8,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use daemons::{
-    ATTITUDE, COMMAND, Daemon, frame, free_ports, free_tcp_ports, prepare, program,
-};
+use daemons::{ATTITUDE, COMMAND, Daemon, frame, free_ports, free_tcp_ports, prepare, program};
 use nix::pty::openpty;
 
 /// Reads a stream until so many bytes have come.
@@ -29,9 +27,7 @@ fn receive(socket: &UdpSocket) -> Vec<u8> {
 /// Two paths over loopback, which share the ground's port.
 fn two_paths(port: u16) -> [String; 2] {
     let aircraft = |name: &str, last: u8| {
-        format!(
-            "[path.{name}]\naddress = \"127.0.0.{last}\"\nremote = \"127.0.0.1:{port}\"\n"
-        )
+        format!("[path.{name}]\naddress = \"127.0.0.{last}\"\nremote = \"127.0.0.1:{port}\"\n")
     };
     let ground = |name: &str| format!("[path.{name}]\nlisten = \"127.0.0.1:{port}\"\n");
     [aircraft("lte", 2) + &aircraft("sat", 3), ground("lte") + &ground("sat")]

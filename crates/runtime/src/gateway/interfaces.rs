@@ -232,9 +232,9 @@ mod tests {
         netlink.delete_link(index).unwrap();
         seen(&mut interfaces, &|it| it.by_name("lte").is_none());
         let again = add(&mut netlink);
-        seen(&mut interfaces, &|it| it.by_name("lte").is_some_and(|(now, lte)| {
-            now == again && lte.up
-        }));
+        seen(&mut interfaces, &|it| {
+            it.by_name("lte").is_some_and(|(now, lte)| now == again && lte.up)
+        });
         // What has been lost is asked for anew.
         interfaces.table.clear();
         here.run(|| interfaces.ask_anew()).unwrap().unwrap();

@@ -5,6 +5,7 @@
 //! datagram, byte or due time; names are resolved on a thread of their own.
 
 mod alarms;
+mod capabilities;
 mod engine;
 mod http;
 mod interfaces;
@@ -29,6 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use skybraid_gateway::{Event, GatewayConfig, PrivateKey, Snapshot};
 
+pub use capabilities::capabilities;
 pub use http::{AskError, ask};
 pub use watch::Watchers;
 
@@ -140,8 +142,8 @@ pub fn run(
     events: SyncSender<Event>,
 ) -> Result<(), GatewayError> {
     let ended = Arc::clone(&shared);
-    let result = engine::Engine::new(config, private, shared, events)
-        .and_then(|mut engine| engine.run());
+    let result =
+        engine::Engine::new(config, private, shared, events).and_then(|mut engine| engine.run());
     ended.end();
     result
 }

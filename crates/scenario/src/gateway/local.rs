@@ -15,9 +15,10 @@ use crate::wording;
 /// Message numbers of MAVLink 2 have 24 bits.
 const MOST_MESSAGE: u32 = 0x00ff_ffff;
 /// Speeds that Linux has names for, and so every serial driver knows.
-const BAUDS: [u32; 20] = [
+const BAUDS: [u32; 21] = [
     1200, 2400, 4800, 9600, 19200, 38400, 57600, 115_200, 230_400, 460_800, 500_000, 576_000,
-    921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 4_000_000,
+    921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_500_000,
+    4_000_000,
 ];
 
 /// Checks the local side.

@@ -179,12 +179,7 @@ impl Local {
     }
 
     /// Time has passed: what is not there is tried again, and radios are played.
-    pub fn wake(
-        &mut self,
-        now: Instant,
-        tools: &mut Tools,
-        snapshot: impl FnOnce() -> Snapshot,
-    ) {
+    pub fn wake(&mut self, now: Instant, tools: &mut Tools, snapshot: impl FnOnce() -> Snapshot) {
         if now >= self.retry {
             self.retry = now + RETRY;
             self.ends.iter_mut().for_each(|end| end.retry(now, tools));

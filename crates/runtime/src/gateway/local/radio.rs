@@ -38,9 +38,12 @@ pub fn frame(
 
 /// CRC-16/MCRF4XX.
 fn checksum(crc: u16, byte: u8) -> u16 {
-    (0..8).fold(crc ^ u16::from(byte), |crc, _| {
-        if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0x8408 }
-    })
+    (0..8).fold(
+        crc ^ u16::from(byte),
+        |crc, _| {
+            if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0x8408 }
+        },
+    )
 }
 
 /// The message of a state.

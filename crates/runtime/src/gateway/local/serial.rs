@@ -44,7 +44,8 @@ pub fn speed(baud: u32) -> io::Result<BaudRate> {
     let found = BAUDS.iter().find(|(known, _)| *known == baud).map(|(_, speed)| *speed);
     found.ok_or_else(|| {
         let known: Vec<String> = BAUDS.iter().map(|(known, _)| known.to_string()).collect();
-        let text = format!("there is no speed of {baud} baud; expected one of {}", known.join(", "));
+        let text =
+            format!("there is no speed of {baud} baud; expected one of {}", known.join(", "));
         io::Error::new(io::ErrorKind::InvalidInput, text)
     })
 }

@@ -88,9 +88,7 @@ fn make(config: &TunConfig) -> io::Result<File> {
     let (address, prefix) = config
         .address
         .split_once('/')
-        .and_then(|(address, prefix)| {
-            Some((address.parse::<IpAddr>().ok()?, prefix.parse().ok()?))
-        })
+        .and_then(|(address, prefix)| Some((address.parse::<IpAddr>().ok()?, prefix.parse().ok()?)))
         .ok_or_else(|| {
             let text = format!("`{}` is no address with a prefix", config.address);
             io::Error::new(io::ErrorKind::InvalidInput, text)

@@ -18,11 +18,7 @@ impl Unframer {
     ///
     /// # Errors
     /// A datagram of no octets: the peer does not speak this.
-    pub fn feed(
-        &mut self,
-        bytes: &[u8],
-        each: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), NotFramed> {
+    pub fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<(), NotFramed> {
         self.held.extend_from_slice(bytes);
         let mut rest = self.held.as_slice();
         while let Some((length, behind)) = rest.split_first_chunk::<LENGTH>() {

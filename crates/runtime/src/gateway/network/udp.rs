@@ -124,7 +124,10 @@ impl Sockets {
                 }
             };
             let is_open = binding.open.is_some();
-            if !was_open && is_open && let Some(remote) = binding.remote.as_mut() {
+            if !was_open
+                && is_open
+                && let Some(remote) = binding.remote.as_mut()
+            {
                 remote.ask_soon(now);
             }
             let numbered = (0..).zip(&self.paths).filter(|(_, path)| path.binding == number);
