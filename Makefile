@@ -17,10 +17,12 @@ $(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked
 	touch $@
 
-# What tests and checks need besides, so that a first flight does not wait for it.
+# What tests and checks need besides, so that a first flight does not wait for it. The packages that MAVProxy draws maps
+# with have 700 MB, and no test looks at a map.
 $(VENV)/.dev: $(VENV)/.installed constraints.txt pyproject.toml
 	$(VENV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")' > $(VENV)/dev.txt
 	$(VENV)/bin/pip install --quiet --requirement $(VENV)/dev.txt
+	$(VENV)/bin/pip install --quiet --no-deps MAVProxy
 	touch $@
 
 # Debian ships neither a linker nor venv with Rust and Python; as root they are installed.
