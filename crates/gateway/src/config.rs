@@ -223,7 +223,7 @@ pub struct ClassesConfig {
     pub telemetry: ClassConfig,
     /// Video. Default: MP-DCCP, lowest round-trip time, 500 ms.
     pub video: ClassConfig,
-    /// Bulk. Default: MP-DCCP, lowest round-trip time, without a deadline.
+    /// Bulk. Default: MP-DCCP over all paths but the fastest, without a deadline.
     pub bulk: ClassConfig,
 }
 
@@ -259,16 +259,18 @@ impl ClassesConfig {
     /// The transport of a class, what is usual included.
     pub fn transport(&self, class: Class) -> TransportConfig {
         let given = self.of(class);
-        let (protocol, scheduler) = match class {
-            Class::Control => (Protocol::Udp, "redundant"),
-            _ => (Protocol::MpDccp, "low_rtt"),
+        let (protocol, scheduler, congestion) = match class {
+            Class::Control => (Protocol::Udp, "redundant", "ccid5"),
+            Class::Telemetry | Class::Video => (Protocol::MpDccp, "low_rtt", "ccid5"),
+            // The path that control lives by stays free, and the queues of the others short.
+            Class::Bulk => (Protocol::MpDccp, "spare_fastest", "bbr3"),
         };
         let mut config = TransportConfig {
             protocol: given.protocol.unwrap_or(protocol),
             drop_expired: true,
             ..TransportConfig::default()
         };
-        let congestion = CongestionConfig::by_name("ccid5");
+        let congestion = CongestionConfig::by_name(congestion);
         if let Some(scheduler) = given.scheduler.clone().or(SchedulerConfig::by_name(scheduler)) {
             config.scheduler = scheduler;
         }

@@ -201,3 +201,148 @@ fn telemetry_moves_to_the_path_that_lives() {
     assert!((lost.len() as f64) < most, "{lost:?}");
     assert!(lost.iter().all(|number| (148..170).contains(number)), "{lost:?}");
 }
+
+/// The 99th percentile of the delays of commands to the aircraft, in milliseconds, and Mbit/s of a file
+/// that the aircraft sends meanwhile, if it does.
+fn beside_a_download(download: bool) -> (f64, f64) {
+    let files = "[[mavlink]]\nserial = \"-\"\n[udp.files]\nclass = \"bulk\"\n";
+    let mut field = Field::new(9, &[LTE(), LEO()], files);
+    field.run(ms(2_000));
+    for at in 2_000..12_000 {
+        field.run(ms(at));
+        if download {
+            // 58 Mbit/s: more than the slower path takes.
+            (0..6).for_each(|_| field.write(AIRCRAFT, 1, &[7; 1_200]));
+        }
+        if at % 20 == 0 {
+            field.write(GROUND, 0, &frame(255, COMMAND_LONG, at as u32));
+            field.write(AIRCRAFT, 0, &frame(1, COMMAND_LONG, at as u32));
+        }
+    }
+    field.run(ms(14_000));
+    let control = |side: usize| {
+        let commands = field.handed[side].iter().filter(|(_, channel, _)| channel.0 == 0);
+        let mut delays: Vec<f64> = commands
+            .map(|(at, _, it)| at.since(ms(i64::from(read(it).1))).as_millis_f64())
+            .collect();
+        assert_eq!(delays.len(), 500);
+        delays.sort_unstable_by(f64::total_cmp);
+        delays[delays.len() * 99 / 100]
+    };
+    let worst = control(AIRCRAFT).max(control(GROUND));
+    let files = field.handed[GROUND].iter().filter(|(_, channel, _)| channel.0 == 1);
+    let bytes: usize = files.map(|(_, _, it)| it.len()).sum();
+    (worst, 8.0 * bytes as f64 / 10e6)
+}
+
+#[test]
+fn a_download_at_full_rate_does_not_delay_control() {
+    let (alone, _) = beside_a_download(false);
+    let (beside, rate) = beside_a_download(true);
+    assert!(beside - alone < 10.0, "{alone} ms alone, {beside} ms beside {rate} Mbit/s");
+    assert!(rate > 35.0, "the download has the slower path for itself: {rate} Mbit/s of 50");
+}
+
+/// A signed frame: the link and the timestamp stand before the signature.
+fn signed(message: u32, number: u32) -> Vec<u8> {
+    let mut frame = frame(1, message, number);
+    frame[2] = 1;
+    frame.push(9);
+    frame.extend(&u64::from(number + 1).to_le_bytes()[..6]);
+    frame.extend([0; 6]);
+    frame
+}
+
+#[test]
+fn signed_frames_keep_their_order_when_the_faster_path_loses_some() {
+    let mut field = Field::new(10, &[LTE(), LEO()], "");
+    field.run(ms(1_000));
+    field.ways[1].faults[AIRCRAFT].loss = 0.3;
+    for number in 0..500 {
+        field.run(ms(1_000 + 5 * i64::from(number)));
+        field.write(AIRCRAFT, 0, &signed(COMMAND_LONG, number));
+    }
+    field.run(ms(5_000));
+    let seen: Vec<u32> = field.handed[GROUND].iter().map(|(_, _, it)| read(it).1).collect();
+    assert_eq!(seen, (0..500).collect::<Vec<_>>());
+    let whole =
+        field.handed[GROUND].iter().all(|(_, _, it)| *it == signed(COMMAND_LONG, read(it).1));
+    assert!(whole, "signed frames are not changed");
+    // The faster path's 30 ms, or the slower one's 45.
+    let late = field.handed[GROUND].iter().filter(|(at, _, it)| {
+        at.since(ms(1_000 + 5 * i64::from(read(it).1))).as_millis_f64() > 52.0
+    });
+    assert_eq!(late.count(), 0);
+}
+
+#[test]
+fn datagrams_that_are_copied_and_shuffled_on_their_way_arrive_once() {
+    let mut field = Field::new(11, &[LTE(), LEO()], "");
+    field.duplicates = true;
+    field.run(ms(1_000));
+    talk(&mut field, 3_000, |_, _| {});
+    field.run(ms(4_000));
+    for side in [AIRCRAFT, GROUND] {
+        let numbers: Vec<u32> = delays(&field, side).iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (1_000..3_000).step_by(20).collect::<Vec<_>>());
+        let refused = field.snapshot(side).refused;
+        assert!(refused.replayed > 300 && refused.forged == 0, "{refused:?}");
+    }
+}
+
+#[test]
+fn a_large_datagram_crosses_paths_of_small_packets_whole() {
+    let extra = "[[mavlink]]\nserial = \"-\"\n[udp.video]\nsend_to = \"127.0.0.1:1\"\n";
+    let mut field = Field::new(12, &[LTE(), GEO()], extra);
+    field.run(ms(3_000));
+    let large: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
+    field.write(AIRCRAFT, 1, &large);
+    field.run(ms(5_000));
+    let seen: Vec<&Vec<u8>> = field.handed[GROUND].iter().map(|(_, _, it)| it).collect();
+    assert_eq!(seen, [&large]);
+}
+
+#[test]
+fn a_path_whose_data_are_used_up_is_spared_until_nothing_else_lives() {
+    let extra = "[path.lte]\ndata_cap = \"200kB\"\n";
+    let mut field = Field::new(13, &[LTE(), LEO()], extra);
+    let spent = |field: &Field| field.snapshot(AIRCRAFT).paths[1].data_left == Some(0);
+    let mut number = 0;
+    while !spent(&field) {
+        number += 1;
+        assert!(number < 5_000);
+        field.run(ms(1_000 + 20 * number));
+        field.write(AIRCRAFT, 0, &frame(1, COMMAND_LONG, number as u32));
+    }
+    let start = 1_000 + 20 * number;
+    field.run(ms(start + 500));
+    let before = field.ways[1].bytes[AIRCRAFT];
+    talk(&mut field, start + 2_500, |_, _| {});
+    // Signs of life go on: 20 a second of about 140 bytes.
+    let per_second = (field.ways[1].bytes[AIRCRAFT] - before) as f64 / 2.0;
+    assert!(per_second < 4_000.0, "{per_second} bytes a second");
+    field.ways[0].faults = [Fault { silent: true, ..Fault::default() }; 2];
+    let cut = start + 2_500;
+    talk(&mut field, cut + 2_000, |_, _| {});
+    field.run(ms(cut + 3_000));
+    let later = delays(&field, GROUND);
+    let after = later.iter().filter(|(number, _)| i64::from(*number) > cut + 400).count();
+    assert_eq!(after, (cut + 420..cut + 2_000).step_by(20).count());
+}
+
+#[test]
+fn files_that_do_not_match_are_told_in_plain_words() {
+    let mut field = Field::new(14, &[LTE(), LEO()], "");
+    let mut other = Field::new(14, &[LTE(), GEO()], "");
+    // The same keys, another file: the ground of one against the aircraft of the other.
+    std::mem::swap(&mut field.ends[GROUND], &mut other.ends[GROUND]);
+    field.run(ms(4_000));
+    let texts: Vec<String> = std::iter::from_fn(|| field.ends[AIRCRAFT].poll_event())
+        .filter_map(|event| match event.what {
+            skybraid_gateway::event::What::Alarm { text } => Some(text),
+            _ => None,
+        })
+        .collect();
+    let said = "path `leo` is here and not at the peer: give it one name in both files";
+    assert!(texts.iter().any(|text| text == said), "{texts:?}");
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 use skybraid_gateway::{Event, PrivateKey};
 use skybraid_runtime::gateway::{GatewayError, Shared, hold_signals, run};
 use skybraid_runtime::testbed::Namespace;
-use skybraid_scenario::gateway::GatewayFile;
+use skybraid_scenario::GatewayFile;
 
 /// A gateway that runs until it is dropped.
 pub struct Daemon {

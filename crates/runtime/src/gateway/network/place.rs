@@ -156,6 +156,7 @@ impl Remote {
     }
 
     /// When it is to be asked for.
+    #[cfg(test)]
     pub const fn due(&self) -> Instant {
         self.ask_at
     }
