@@ -1,4 +1,4 @@
-# fly · test · kernel · golden · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · test · kernel · golden · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
+.PHONY: build dev fly node install-node test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
 
 build: $(VENV)/.built
 
@@ -17,10 +17,12 @@ $(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked
 	touch $@
 
-# What tests and checks need besides, so that a first flight does not wait for it.
+# What tests and checks need besides, so that a first flight does not wait for it. The packages that MAVProxy draws maps
+# with have 700 MB, and no test looks at a map.
 $(VENV)/.dev: $(VENV)/.installed constraints.txt pyproject.toml
 	$(VENV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")' > $(VENV)/dev.txt
 	$(VENV)/bin/pip install --quiet --requirement $(VENV)/dev.txt
+	$(VENV)/bin/pip install --quiet --no-deps MAVProxy
 	touch $@
 
 # Debian ships neither a linker nor venv with Rust and Python; as root they are installed.
@@ -33,6 +35,27 @@ $(VENV)/.installed: constraints.txt
 
 fly: build
 	@$(VENV)/bin/skybraid run $(SCENARIO) --report || [ $$? -eq 1 ]
+
+# The daemon of an aircraft or a ground station as one static binary, target/skybraid-node. Against musl, since
+# the GNU C library looks up host names with libraries that a static binary lacks.
+NODE_TARGET ?= $(shell uname -m)-unknown-linux-musl
+TARGETS := $(or $(CARGO_TARGET_DIR),target)
+# Programs for other machines are linked by Rust's own linker; nothing else needs to be installed.
+node: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER := rust-lld
+node: export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_MUSLEABIHF_LINKER := rust-lld
+node:
+	rustup target add $(NODE_TARGET)
+	cargo build --release --locked --package skybraid-node --target $(NODE_TARGET)
+	install -D $(TARGETS)/$(NODE_TARGET)/release/skybraid-node target/skybraid-node
+
+# What `make node` has built, its user, its unit and its examples; nothing in /etc/skybraid is written over.
+install-node:
+	install -D target/skybraid-node $(DESTDIR)/usr/local/bin/skybraid-node
+	install -D -m 644 packaging/skybraid.sysusers $(DESTDIR)/usr/lib/sysusers.d/skybraid.conf
+	install -D -m 644 packaging/skybraid-gateway@.service $(DESTDIR)/etc/systemd/system/skybraid-gateway@.service
+	install -d $(DESTDIR)/etc/skybraid
+	cp --no-clobber packaging/aircraft.toml packaging/ground.toml $(DESTDIR)/etc/skybraid/
+	@[ -n "$(DESTDIR)" ] || (systemd-sysusers && chown -R skybraid: /etc/skybraid && systemctl daemon-reload)
 
 test: lint test-rust test-python
 

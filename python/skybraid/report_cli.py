@@ -7,6 +7,7 @@ import typer
 
 from skybraid.campaigns import Campaign, open_
 from skybraid.errors import MissingTableError, ResultError
+from skybraid.folder import write_whole
 from skybraid.options import Quiet
 from skybraid.results import Results
 
@@ -22,16 +23,30 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    source: Source,
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            help="Folder of a result, folder or URL of a campaign, or event logs of gateways.",
+            metavar="RESULT|CAMPAIGN|LOG…",
+        ),
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="The file; by default report.html in the folder.", metavar="FILE")
+        Path | None,
+        typer.Option(help="The file; by default report.html in the folder, of logs beside the first.", metavar="FILE"),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result or of a campaign, one HTML file."""
-    from skybraid.report import write_report
+    """Write the report of a result, of a campaign or of a flight's gateways, one HTML file."""
+    from skybraid.report import gateway_html, is_log, write_report
 
-    opened = open_(source)
+    files = [Path(one) for one in source]
+    if len(files) > 1 or is_log(files[0]):
+        path = files[0].with_suffix(".html") if out is None else out
+        write_whole(path, gateway_html(files).encode())
+        if not quiet:
+            typer.echo(path)
+        return
+    opened = open_(source[0])
     path = write_report(opened, _place(opened, "report.html") if out is None else out)
     if not quiet:
         typer.echo(path)

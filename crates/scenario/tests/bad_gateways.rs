@@ -384,7 +384,7 @@ fn a_value_out_of_range_is_refused() {
     more("[health]\nprobe = \"1ms\"", "21: health.probe: found `1ms`, expected 5ms to 1s");
     more(
         "[health]\nprobe = \"100ms\"",
-        "20: health.give_up: found 250ms, expected at least three times `probe` (300ms), so that a single lost probe is no outage",
+        "20: health.give_up: found 200ms, expected at least three times `probe` (300ms), so that a single lost probe is no outage",
     );
     more("[health]\ngive_up = \"11s\"", "21: health.give_up: found `11s`, expected 150ms to 10s");
     more(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from skybraid.folder import write_whole
 from skybraid.report.campaign import campaign_html
+from skybraid.report.gateway import gateway_html
+from skybraid.report.logs import GatewayLog, is_log
 from skybraid.report.points import Judged, Wanted, judged
 from skybraid.report.single import longest_gaps, path_stories, single_html, waits
 from skybraid.results import Results
@@ -15,7 +17,19 @@ if TYPE_CHECKING:
 
     from skybraid.campaigns import Campaign
 
-__all__ = ["Judged", "Wanted", "html", "judged", "longest_gaps", "path_stories", "waits", "write_report"]
+__all__ = [
+    "GatewayLog",
+    "Judged",
+    "Wanted",
+    "gateway_html",
+    "html",
+    "is_log",
+    "judged",
+    "longest_gaps",
+    "path_stories",
+    "waits",
+    "write_report",
+]
 
 
 def write_report(source: Results | Campaign, path: Path) -> Path:

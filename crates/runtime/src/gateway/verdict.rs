@@ -60,24 +60,16 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
     let Some(state) = state else { return say(Level::Bad, "Starting.".to_string()) };
     let peer = peer(state.side);
     let silence = match state.silent_ms {
-        Some(ms) => format!("nothing has been heard for {}", span(ms)),
-        None => "nothing has been heard yet".to_string(),
+        Some(ms) => format!("Nothing has been heard from {peer} for {}.", span(ms)),
+        None => format!("Nothing has been heard from {peer} yet."),
     };
-    if !state.session {
-        return say(Level::Bad, format!("No connection to {peer}: {silence}."));
+    if !state.session || !state.paths.iter().any(|path| lives(path.incoming)) {
+        return say(Level::Bad, silence);
     }
     let count = state.paths.len();
     let living = state.paths.iter().filter(|path| path_lives(path)).count();
     if living == 0 {
-        let one_way = state.paths.iter().any(|path| lives(path.incoming) || lives(path.outgoing));
-        return say(
-            Level::Bad,
-            if one_way {
-                format!("No path to {peer} carries both ways.")
-            } else {
-                format!("No path to {peer} lives: {silence}.")
-            },
-        );
+        return say(Level::Bad, format!("No path carries both ways; {peer} is heard."));
     }
     let paths =
         if count == 1 { "the only path".to_string() } else { format!("{living} of {count} paths") };
@@ -137,13 +129,10 @@ mod tests {
         assert_eq!(text(&state).text, "Control arrives in 31 ms over 1 of 2 paths.");
         assert_eq!(text(&state).level, Level::Limited);
         state.paths[0].outgoing = PathState::Down;
-        assert_eq!(text(&state).text, "No path to the aircraft carries both ways.");
+        assert_eq!(text(&state).text, "No path carries both ways; the aircraft is heard.");
         state.session = false;
         state.silent_ms = Some(3210.0);
-        assert_eq!(
-            text(&state).text,
-            "No connection to the aircraft: nothing has been heard for 3.2 s."
-        );
+        assert_eq!(text(&state).text, "Nothing has been heard from the aircraft for 3.2 s.");
         assert_eq!(text(&state).level, Level::Bad);
         assert_eq!(judge(None, &[]).text, "Starting.");
     }

@@ -1,0 +1,258 @@
+"""Gateways as processes: their keys and files written, started, looked at, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from skybraid.errors import EmulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import IO
+
+    from skybraid.gateway.field import Node
+
+PROGRAM = "SKYBRAID_NODE"
+"""Environment: where the program `skybraid-node` is, if it is not where it is built."""
+
+PORT = 9417
+"""Where the ground station answers."""
+
+STATUS_PORT = 9418
+
+_UP_S, _DOWN_S, _ANSWER_S = 10.0, 5.0, 2.0
+_KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def binary() -> Path | None:
+    """The program `skybraid-node`: what `SKYBRAID_NODE` names, else the newest built here, else that of PATH."""
+    named = os.environ.get(PROGRAM)
+    if named and named not in ("vehicle", "ground"):
+        return Path(named) if Path(named).is_file() else None
+    target = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[3] / "target"))
+    built = [file for kind in ("release", "debug") if (file := target / kind / "skybraid-node").is_file()]
+    if built:
+        return max(built, key=lambda file: file.stat().st_mtime)
+    found = shutil.which("skybraid-node")
+    return None if found is None else Path(found)
+
+
+@dataclass(slots=True)
+class Daemon:
+    """A gateway's process.
+
+    Attributes:
+        program: `skybraid-node`.
+        node: where it runs.
+        file: its configuration.
+        status_port: where its state can be looked at, on the node's loopback.
+    """
+
+    program: Path
+    node: Node
+    file: Path
+    status_port: int = STATUS_PORT
+    process: subprocess.Popen[bytes] | None = None
+    _errors: IO[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def pid(self) -> int:
+        """The number of its process.
+
+        Raises:
+            EmulationError: it does not run.
+        """
+        if self.process is None or self.process.poll() is not None:
+            raise EmulationError(f"{self.file}: the gateway does not run: {self.said()}")
+        return self.process.pid
+
+    def start(self, *, wait: bool = True) -> float:
+        """Starts it; gives how long it took in s until it answered, or until the process was there without `wait`."""
+        began = time.monotonic()
+        self._errors = self.file.with_suffix(".err").open("ab")
+        command = [str(self.program), "gateway", str(self.file)]
+        self.process = self.node.start(command, stdout=self._errors, stderr=self._errors, cwd=self.file.parent)
+        if wait:
+            self.until(lambda _: True, _UP_S)
+        return time.monotonic() - began
+
+    def stop(self) -> int:
+        """Ends it as systemd does, and gives its exit code; what does not end in time is killed."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it without a word: `kill -9`."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> int:
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            code = self.process.wait(_DOWN_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        self.process = None
+        if self._errors is not None:
+            self._errors.close()
+        return code
+
+    def said(self) -> str:
+        """What it has written to its standard streams."""
+        with contextlib.suppress(OSError):
+            return self.file.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
+        return ""
+
+    def status(self) -> dict[str, Any]:
+        """Its state, as `skybraid-node status --json` tells it."""
+        told: dict[str, Any] = json.loads(self.get("/status.json"))
+        return told
+
+    def metrics(self) -> dict[str, float]:
+        """Its metrics by name and labels."""
+        found = {}
+        for line in self.get("/metrics").splitlines():
+            if line and not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                found[name] = float(value)
+        return found
+
+    def get(self, path: str) -> str:
+        """What its page answers at a path.
+
+        Raises:
+            EmulationError: it does not answer, or not with what was asked for.
+        """
+        try:
+            with self.node.socket(socket.SOCK_STREAM) as link:
+                link.settimeout(_ANSWER_S)
+                link.connect(("127.0.0.1", self.status_port))
+                link.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                answer = b"".join(iter(lambda: link.recv(65536), b""))
+        except OSError as error:
+            raise EmulationError(f"{self.file}: no answer: {error}") from error
+        head, _, body = answer.partition(b"\r\n\r\n")
+        line = head.partition(b"\r\n")[0].decode()
+        if " 200 " not in f"{line} ":
+            raise EmulationError(f"{self.file}: {path}: found {line}, expected 200")
+        return body.decode()
+
+    def until(self, holds: Callable[[dict[str, Any]], bool], longest_s: float) -> dict[str, Any]:
+        """Waits until something holds of its state, and gives that.
+
+        Raises:
+            EmulationError: it did not come true in time, or the process has ended.
+        """
+        deadline = time.monotonic() + longest_s
+        last: object = "no answer"
+        while time.monotonic() < deadline:
+            _ = self.pid
+            with contextlib.suppress(EmulationError):
+                last = state = self.status()
+                if holds(state):
+                    return state
+            time.sleep(0.02)
+        raise EmulationError(f"{self.file}: it did not come true within {longest_s} s: {last}; {self.said()}")
+
+    def until_linked(self, paths: int, longest_s: float = _UP_S) -> None:
+        """Waits until a session stands and so many paths are up, both ways."""
+        self.until(
+            lambda state: (
+                state["session"] and sum(one["incoming"] == one["outgoing"] == "up" for one in state["paths"]) >= paths
+            ),
+            longest_s,
+        )
+
+    def memory_bytes(self) -> int:
+        """Resident memory."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self) -> int:
+        """How many files it holds open."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def cpu_s(self) -> float:
+        """Time of a core that it has used."""
+        text = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+        return (int(text[11]) + int(text[12])) / _TICKS
+
+
+def key(program: Path, file: Path) -> str:
+    """Makes a private key in a file, and gives the public one.
+
+    Raises:
+        EmulationError: `skybraid-node keygen` failed.
+    """
+    done = subprocess.run([str(program), "keygen", str(file)], capture_output=True, text=True, timeout=10, check=False)
+    found = _KEY.findall(done.stdout + done.stderr)
+    if done.returncode != 0 or not found or not file.is_file():
+        raise EmulationError(f"skybraid-node keygen {file}: {done.stderr.strip() or done.stdout.strip()}")
+    return str(found[-1])
+
+
+def both(
+    program: Path,
+    folder: Path,
+    nodes: tuple[Node, Node],
+    paths: Mapping[str, Mapping[str, Any]],
+    *,
+    common: Mapping[str, Any] | None = None,
+    aircraft: Mapping[str, Any] | None = None,
+    ground: Mapping[str, Any] | None = None,
+    status_ports: tuple[int, int] = (STATUS_PORT, STATUS_PORT),
+) -> tuple[Daemon, Daemon]:
+    """Writes the keys and files of an aircraft and its ground station, which are not started yet.
+
+    Args:
+        program: `skybraid-node`.
+        folder: for keys, files and what the daemons say.
+        nodes: of the aircraft and of the ground.
+        paths: by name, what stands in the aircraft's file; `remote` is where the ground listens.
+        common: tables that are in both files.
+        aircraft: tables of the aircraft's.
+        ground: tables of the ground's; its paths, if any, are added to those of `paths`.
+        status_ports: of the aircraft and of the ground.
+    """
+    sides = ("aircraft", "ground")
+    public = {side: key(program, folder / f"{side}.key") for side in sides}
+    listening = {name: {"listen": path["remote"]} for name, path in paths.items()}
+    own = {"aircraft": {"path": {name: dict(path) for name, path in paths.items()}}, "ground": {"path": listening}}
+    more = {"aircraft": dict(aircraft or {}), "ground": dict(ground or {})}
+    daemons = []
+    for side, other, node, port in zip(sides, sides[::-1], nodes, status_ports, strict=True):
+        text: dict[str, Any] = {"name": side, "side": side, "key": f"{side}.key", "peer": public[other]}
+        text |= own[side] | {"status": {"listen": f"127.0.0.1:{port}"}}
+        for tables in (common or {}, more[side]):
+            for name, table in tables.items():
+                text[name] = text[name] | dict(table) if isinstance(text.get(name), dict) else table
+        file = folder / f"{side}.toml"
+        file.write_text(tomli_w.dumps(text), encoding="utf-8")
+        daemons.append(Daemon(program, node, file, port))
+    return daemons[0], daemons[1]
+
+
+def in_emulator(addresses: Mapping[str, str], port: int = PORT) -> dict[str, dict[str, str]]:
+    """The aircraft's paths over an emulator's links.
+
+    Args:
+        addresses: of the ground by path; the vehicle's interfaces are named like the paths.
+        port: where the ground listens, on each of its addresses.
+    """
+    return {path: {"interface": path, "remote": f"{address}:{port}"} for path, address in addresses.items()}

@@ -1,0 +1,251 @@
+"""A field to fly gateways in: an emulation that runs, with programs and sockets of ours in both of its nodes.
+
+The emulator is the command `skybraid emulate` in a process of its own; its links are steered through its control
+socket. It needs root, since a process goes in and out of the nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from skybraid import control
+from skybraid.errors import EmulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import IO
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NEW_NETWORK = 0x4000_0000
+_DIE_WITH_PARENT = 1
+_LONGEST_START_S = 20.0
+_LONGEST = "8760h"
+
+
+class Node:
+    """A place for programs and sockets: one end of the emulator's links, or the machine itself.
+
+    Args:
+        namespace: the file of its network, or None for this process's own.
+        environment: what programs there find beside ours.
+    """
+
+    def __init__(self, namespace: str | None = None, environment: Mapping[str, str] | None = None) -> None:
+        self.environment = dict(environment or {})
+        self._descriptor = None if namespace is None else os.open(namespace, os.O_RDONLY)
+
+    def close(self) -> None:
+        """Lets the network go."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def socket(self, kind: int = socket.SOCK_DGRAM, family: int = socket.AF_INET, protocol: int = 0) -> socket.socket:
+        """A socket that is in the node while this process stays where it is."""
+        made: list[socket.socket | BaseException] = []
+
+        def make() -> None:
+            try:
+                self._enter()
+                made.append(socket.socket(family, kind, protocol))
+            except OSError as error:
+                made.append(error)
+
+        # A thread has a network of its own, once it has gone somewhere else.
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        (found,) = made
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        stdin: int | None = subprocess.DEVNULL,
+        stdout: int | IO[bytes] | None = subprocess.DEVNULL,
+        stderr: int | IO[bytes] | None = subprocess.DEVNULL,
+        cwd: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Starts a program in the node; it dies with this process, and its number is that of the process."""
+        return subprocess.Popen(
+            command,
+            env=os.environ | self.environment | dict(environment or {}),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            preexec_fn=self._before,
+        )
+
+    def run(self, *command: str) -> str:
+        """Runs a program in the node to its end and gives what it printed.
+
+        Raises:
+            EmulationError: it failed; with what it said.
+        """
+        process = self.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = process.communicate(timeout=30)
+        if process.returncode != 0:
+            raise EmulationError(f"{' '.join(command)}: exit code {process.returncode}: {err.decode().strip()}")
+        return out.decode()
+
+    def _enter(self) -> None:
+        if self._descriptor is not None and _LIBC.setns(self._descriptor, _NEW_NETWORK) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def _before(self) -> None:
+        self._enter()
+        _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+
+
+def lacks() -> str:
+    """What this machine lacks for a field, or nothing."""
+    if not sys.platform.startswith("linux"):
+        return f"found {sys.platform}, expected Linux"
+    if os.geteuid() != 0:
+        return "found an ordinary user, expected root: programs go in and out of network namespaces"
+    from skybraid.studies import emulating
+
+    return emulating.lacks()
+
+
+class Field:
+    """A running emulation of a scenario's links.
+
+    Args:
+        scenario: the file.
+        folder: for its result and its control socket; must exist.
+        seed: of the links.
+        overrides: `KEY=VALUE` as `--set` takes them.
+
+    Raises:
+        EmulationError: it does not begin.
+    """
+
+    def __init__(
+        self,
+        scenario: Path,
+        folder: Path,
+        *,
+        seed: int | None = None,
+        overrides: Sequence[str] = (),
+        precise: bool = False,
+    ) -> None:
+        self._folder = folder
+        self._errors = folder / "emulator.err"
+        sockets = folder / "control"
+        command = [*control.command(), "emulate", str(scenario), "--out", str(folder / "emulation")]
+        command += ["--vehicle", "sleep infinity", "--for", _LONGEST, "--tables", "links"]
+        command += [] if seed is None else ["--seed", str(seed)]
+        command += ["--precise"] if precise else []
+        for override in overrides:
+            command += ["--set", override]
+        here = Node()
+        with self._errors.open("wb") as errors:
+            environment = {control.FOLDER: str(sockets)}
+            self._process = here.start(command, environment=environment, stderr=errors)
+        try:
+            running = self._await(sockets)
+            self._client = control.Client(running.socket)
+            self._lock = threading.Lock()
+            places = {node: control.place(running, node) for node in ("vehicle", "ground")}
+        except BaseException:
+            self._end()
+            raise
+        self.vehicle, self.ground = (Node(spaces[-1], around) for spaces, around in places.values())
+        self.paths = [str(path["path"]) for path in self.ask(do="status")["paths"]]
+
+    def addresses(self, node: str) -> dict[str, str]:
+        """The addresses of `vehicle` or `ground` by path."""
+        around = self.vehicle.environment
+        return {path: around[f"SKYBRAID_{node.upper()}_{path.upper().replace('-', '_')}"] for path in self.paths}
+
+    def ask(self, **request: object) -> dict[str, Any]:
+        """Asks the emulator for something, as `skybraid ctl` does.
+
+        Raises:
+            EmulationError: it refuses.
+        """
+        with self._lock:
+            return self._client.ask(**request)
+
+    def set(
+        self,
+        path: str,
+        direction: str | None = None,
+        *,
+        rate: str | None = None,
+        delay: str | None = None,
+        loss: str | None = None,
+    ) -> None:
+        """Other values for a path's packets from now on; both directions without `direction`."""
+        self.ask(do="set", path=path, direction=direction, rate=rate, delay=delay, loss=loss)
+
+    def cut(self, path: str) -> None:
+        """Takes a path down, both ways."""
+        self.ask(do="cut", path=path)
+
+    def restore(self, path: str) -> None:
+        """Ends a cut."""
+        self.ask(do="restore", path=path)
+
+    def reset(self, path: str) -> None:
+        """A path as the scenario says."""
+        self.ask(do="reset", path=path)
+
+    def close(self) -> None:
+        """Ends the emulation."""
+        with contextlib.suppress(EmulationError):
+            self.ask(do="stop")
+        self._client.close()
+        self._end()
+        for node in (self.vehicle, self.ground):
+            node.close()
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _await(self, sockets: Path) -> control.Running:
+        deadline = time.monotonic() + _LONGEST_START_S
+        while time.monotonic() < deadline and self._process.poll() is None:
+            for path in sockets.glob("*.sock") if sockets.is_dir() else ():
+                name, _, number = path.stem.rpartition("-")
+                running = control.Running(name, number, path)
+                with contextlib.suppress(EmulationError, OSError), control.Client(path) as client:
+                    if client.ask(do="status")["at_s"] > 0 and path.with_suffix(".json").exists():
+                        return running
+            time.sleep(0.02)
+        said = self._errors.read_text(encoding="utf-8", errors="replace").strip()
+        raise EmulationError(f"the emulator did not begin: {said or 'it said nothing'}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
