@@ -42,9 +42,7 @@ fn pair(paths: usize, more: &str) -> Pair {
     }
     let [air, ground] = files;
     let ends = |mavlink, video| {
-        format!(
-            "[[mavlink]]\nudp_listen = \"127.0.0.1:{mavlink}\"\n[udp.video]\n{video}\n{more}\n"
-        )
+        format!("[[mavlink]]\nudp_listen = \"127.0.0.1:{mavlink}\"\n[udp.video]\n{video}\n{more}\n")
     };
     let screen_end = format!("send_to = \"127.0.0.1:{screen}\"");
     let camera_end = format!("listen = \"127.0.0.1:{camera}\"");
@@ -56,12 +54,8 @@ fn pair(paths: usize, more: &str) -> Pair {
     let screen = UdpSocket::bind(("127.0.0.1", screen)).unwrap();
     for socket in [&pilot, &screen] {
         socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-        nix::sys::socket::setsockopt(
-            socket,
-            nix::sys::socket::sockopt::RcvBufForce,
-            &(64 << 20),
-        )
-        .ok();
+        nix::sys::socket::setsockopt(socket, nix::sys::socket::sockopt::RcvBufForce, &(64 << 20))
+            .ok();
     }
     pilot.send(&frame(COMMAND, 0)).unwrap();
     thread::sleep(Duration::from_millis(1500));
