@@ -8,7 +8,7 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use skybraid_gateway::session::{Handshake, Opened, Sessions, Setup};
 use skybraid_gateway::{ChannelId, Gateway, PrivateKey, Random};
-use skybraid_scenario::gateway::GatewayFile;
+use skybraid_scenario::GatewayFile;
 use skybraid_transport::PathId;
 use skybraid_units::{Duration, Instant, Seed, Stream};
 

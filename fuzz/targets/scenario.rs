@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use skybraid_scenario::Scenario;
-use skybraid_scenario::gateway::GatewayFile;
+use skybraid_scenario::GatewayFile;
 
 fuzz_target!(|input: &str| {
     let file = Path::new("absent/x.toml");
