@@ -31,6 +31,7 @@ listen = "127.0.0.1:2"
 [[mavlink]]
 serial = "/dev/ttyS0"
 [udp.video]
+listen = "127.0.0.1:5600"
 [tun]
 address = "10.0.0.1/24"
 [[rule]]
