@@ -24,7 +24,7 @@ MAY_USE = {
     "host": {"units", "link", "transport", "traffic"},
     "gateway": {"units", "transport"},
     "sim": {"host", "units", "link", "transport", "traffic"},
-    "scenario": {"host", "units", "track", "orbit", "link", "transport", "traffic"},
+    "scenario": {"host", "gateway", "units", "track", "orbit", "link", "transport", "traffic"},
     "runtime": {"scenario", "gateway", "host", "units", "track", "orbit", "link", "transport", "traffic"},
     "python": {
         "scenario",

@@ -317,7 +317,12 @@ impl Sender {
         // SAFETY: the first `count` headers point to vectors that were just set to slots, which stay as
         // they are during the call.
         let sent = unsafe {
-            libc::sendmmsg(port.fd(), self.arrays.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _)
+            libc::sendmmsg(
+                port.fd(),
+                self.arrays.headers.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT as _,
+            )
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
