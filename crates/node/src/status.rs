@@ -100,8 +100,8 @@ fn heads(names: &[&str]) -> Vec<String> {
 }
 
 fn table(status: &Value) -> String {
-    let (about, state) = (&status["about"], &status["state"]);
-    let runs = state["uptime_ms"].as_f64().unwrap_or(0.0) / 1e3;
+    let about = &status["about"];
+    let runs = status["uptime_ms"].as_f64().unwrap_or(0.0) / 1e3;
     let mut text = format!(
         "{}, {}, Skybraid {}, runs for {runs:.0} s\n{}\n",
         word(&about["name"]),
@@ -127,7 +127,7 @@ fn table(status: &Value) -> String {
         "first",
         "data left",
     ])];
-    for path in each(&state["paths"]) {
+    for path in each(&status["paths"]) {
         rows.push(vec![
             word(&path["name"]).to_string(),
             word(&path["outgoing"]).to_string(),
@@ -148,7 +148,7 @@ fn table(status: &Value) -> String {
         text.push('\n');
         columns(&mut text, &rows);
     }
-    let names: Vec<&str> = each(&state["paths"]).iter().map(|path| word(&path["name"])).collect();
+    let names: Vec<&str> = each(&status["paths"]).iter().map(|path| word(&path["name"])).collect();
     let mut first = heads(&[
         "class",
         "median",
@@ -162,7 +162,7 @@ fn table(status: &Value) -> String {
     ]);
     first.extend(names.iter().map(|name| format!("by {name}")));
     let mut rows = vec![first];
-    for class in each(&state["classes"]) {
+    for class in each(&status["classes"]) {
         let mut row = vec![
             word(&class["name"]).to_string(),
             ms(&class["delay_p50_ms"]),
@@ -192,20 +192,18 @@ mod tests {
             "about": {"name": "kite", "side": "ground", "version": "0.1.0"},
             "verdict": {"level": "limited", "text": "Control arrives in 31 ms over 1 of 2 paths."},
             "alarms": ["lte: nothing gets through"],
-            "state": {
-                "uptime_ms": 61_500.0,
-                "paths": [{
-                    "name": "dish", "outgoing": "up", "incoming": "suspected", "outgoing_delay_ms": 31.4,
-                    "incoming_delay_ms": null, "rtt_ms": 1234.0, "jitter_ms": 1.25, "outgoing_loss": 0.0,
-                    "incoming_loss": 0.015, "outgoing_bps": 999.0, "incoming_bps": 4.2e6,
-                    "control_won": 7, "data_left": 2.5e9,
-                }],
-                "classes": [{
-                    "name": "control", "delay_p50_ms": 31.2, "delay_p99_ms": 58.0,
-                    "longest_gap_ms": null, "written": 1, "refused": 0, "delivered": 9, "late": 0,
-                    "superseded": 2, "by_path": [9],
-                }],
-            },
+            "uptime_ms": 61_500.0,
+            "paths": [{
+                "name": "dish", "outgoing": "up", "incoming": "suspected", "outgoing_delay_ms": 31.4,
+                "incoming_delay_ms": null, "rtt_ms": 1234.0, "jitter_ms": 1.25, "outgoing_loss": 0.0,
+                "incoming_loss": 0.015, "outgoing_bps": 999.0, "incoming_bps": 4.2e6,
+                "control_won": 7, "data_left": 2.5e9,
+            }],
+            "classes": [{
+                "name": "control", "delay_p50_ms": 31.2, "delay_p99_ms": 58.0,
+                "longest_gap_ms": null, "written": 1, "refused": 0, "delivered": 9, "late": 0,
+                "superseded": 2, "by_path": [9],
+            }],
         });
         assert_eq!(
             table(&status),

@@ -86,7 +86,8 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
 pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
     let mut alarms = Vec::new();
     for edge in edges.paths.iter().filter(|edge| !edge.open) {
-        let why = edge.error.as_deref().unwrap_or("its interface or address is not there");
+        let why =
+            edge.error.as_deref().unwrap_or("the interface, the address or the name is not there");
         alarms.push(format!("{}: cannot be used here: {why}", edge.name));
     }
     let Some(state) = state else { return alarms };
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(
             alarms(Some(&state), &Edges { paths: vec![edge], local: Vec::new() }),
             [
-                "lte: cannot be used here: its interface or address is not there",
+                "lte: cannot be used here: the interface, the address or the name is not there",
                 "dish: nothing gets through from the other end",
                 "lte: its data are used up; it carries only what no other path can",
                 "video: the other end's file has no channel of this name",

@@ -76,16 +76,30 @@ struct Moment {
     control_ms: Option<f64>,
 }
 
-/// The whole of `/status.json`.
+/// The whole of `/status.json`: the state, and what is to be said of it.
 #[derive(serde::Serialize)]
 pub(super) struct Status {
+    #[serde(flatten)]
+    state: State,
     about: About,
     unix: f64,
     verdict: Verdict,
     alarms: Vec<String>,
-    state: Option<Snapshot>,
     edges: Edges,
     log: Option<LogState>,
+}
+
+/// What is known of the gateway.
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum State {
+    Known(Box<Snapshot>),
+    /// It has only just been started.
+    Starting {
+        session: bool,
+        paths: [(); 0],
+        classes: [(); 0],
+    },
 }
 
 /// What the threads share.
@@ -198,7 +212,11 @@ impl Books {
         }
         alarms.extend(locked(&self.page).clone());
         let verdict = verdict::judge(state.as_ref(), &alarms);
-        Status { about: self.about.clone(), unix: unix_s(), verdict, alarms, state, edges, log }
+        let state = match state {
+            Some(state) => State::Known(Box::new(state)),
+            None => State::Starting { session: false, paths: [], classes: [] },
+        };
+        Status { state, about: self.about.clone(), unix: unix_s(), verdict, alarms, edges, log }
     }
 
     pub fn events_json(&self) -> String {
@@ -382,11 +400,11 @@ mod tests {
         let before: serde_json::Value =
             until(|| get("/status.json").ok().map(|_| json("/status.json")));
         assert_eq!(before["verdict"]["text"], "Starting.");
-        assert_eq!(before["state"], serde_json::Value::Null);
+        assert_eq!((&before["session"], &before["paths"]), (&false.into(), &serde_json::json!([])));
         shared.publish(sample::snapshot(), Edges::default());
         let status: serde_json::Value = json("/status.json");
         assert_eq!(status["verdict"]["text"], "Control arrives in 31 ms over 2 of 2 paths.");
-        assert_eq!(status["state"]["paths"][1]["name"], "lte");
+        assert_eq!(status["paths"][1]["name"], "lte");
         assert_eq!(status["about"]["paths"][0], "dish");
         for at in 0..250 {
             events.send(path_event(at)).unwrap();
