@@ -1,4 +1,4 @@
-# fly · test · kernel · golden · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · test · kernel · golden · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
+.PHONY: build dev fly node install-node test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
 
 build: $(VENV)/.built
 
@@ -35,6 +35,28 @@ $(VENV)/.installed: constraints.txt
 
 fly: build
 	@$(VENV)/bin/skybraid run $(SCENARIO) --report || [ $$? -eq 1 ]
+
+# The daemon of an aircraft or a ground station as one static binary, target/skybraid-node. Against musl, since
+# the GNU C library looks up host names with libraries that a static binary lacks.
+NODE_TARGET ?= $(shell uname -m)-unknown-linux-musl
+TARGETS := $(or $(CARGO_TARGET_DIR),target)
+# Programs for other machines are linked by Rust's own linker; nothing else needs to be installed.
+node: export CARGO_PROFILE_RELEASE_STRIP := debuginfo
+node: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER := rust-lld
+node: export CARGO_TARGET_ARMV7_UNKNOWN_LINUX_MUSLEABIHF_LINKER := rust-lld
+node:
+	rustup target add $(NODE_TARGET)
+	cargo build --release --locked --package skybraid-node --target $(NODE_TARGET)
+	install -D $(TARGETS)/$(NODE_TARGET)/release/skybraid-node target/skybraid-node
+
+# What `make node` has built, its user, its unit and its examples; nothing in /etc/skybraid is written over.
+install-node:
+	install -D target/skybraid-node $(DESTDIR)/usr/local/bin/skybraid-node
+	install -D -m 644 packaging/skybraid.sysusers $(DESTDIR)/usr/lib/sysusers.d/skybraid.conf
+	install -D -m 644 packaging/skybraid-gateway@.service $(DESTDIR)/etc/systemd/system/skybraid-gateway@.service
+	install -d $(DESTDIR)/etc/skybraid
+	cp --no-clobber packaging/aircraft.toml packaging/ground.toml $(DESTDIR)/etc/skybraid/
+	@[ -n "$(DESTDIR)" ] || (systemd-sysusers && chown -R skybraid: /etc/skybraid && systemctl daemon-reload)
 
 test: lint test-rust test-python
 
@@ -83,12 +105,14 @@ docs:
 fuzz:
 	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/mutran fuzz/corpus/datagram
+	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/mutran fuzz/corpus/datagram fuzz/corpus/session fuzz/corpus/gateway
 	cargo +nightly fuzz run scenario -- -max_total_time=600
 	cargo +nightly fuzz run traces -- -max_total_time=600
 	cargo +nightly fuzz run tracks -- -max_total_time=600
 	cargo +nightly fuzz run mutran -- -max_total_time=600
 	cargo +nightly fuzz run datagram -- -max_total_time=600
+	cargo +nightly fuzz run session -- -max_total_time=600 -max_len=600 -len_control=0
+	cargo +nightly fuzz run gateway -- -max_total_time=600 -max_len=4000 -len_control=0
 
 clean:
 	rm -rf target $(VENV)

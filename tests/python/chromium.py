@@ -31,7 +31,7 @@ def browser() -> str | None:
 
 
 class Chromium:
-    """One page in a browser that has no network.
+    """One page in a browser that has no network but this machine.
 
     Attributes:
         requests: addresses that the page asked for.
@@ -51,7 +51,7 @@ class Chromium:
             "--disable-dev-shm-usage",
             "--disable-background-networking",
             "--no-first-run",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             "--force-device-scale-factor=1",
             f"--user-data-dir={profile}",
         ]

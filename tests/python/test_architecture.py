@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-PURE = ("units", "track", "orbit", "link", "transport", "traffic", "host", "sim")
+PURE = ("units", "track", "orbit", "link", "transport", "traffic", "host", "gateway", "sim")
 
 MAY_USE = {
     "units": set[str](),
@@ -22,9 +22,11 @@ MAY_USE = {
     "transport": {"units"},
     "traffic": {"units"},
     "host": {"units", "link", "transport", "traffic"},
+    "gateway": {"units", "transport", "link"},
     "sim": {"host", "units", "link", "transport", "traffic"},
-    "scenario": {"host", "units", "track", "orbit", "link", "transport", "traffic"},
-    "runtime": {"scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
+    "scenario": {"host", "gateway", "units", "track", "orbit", "link", "transport", "traffic"},
+    "runtime": {"scenario", "gateway", "host", "units", "track", "orbit", "link", "transport", "traffic"},
+    "node": {"runtime", "scenario", "gateway", "transport", "units"},
     "python": {
         "scenario",
         "sim",
@@ -48,11 +50,13 @@ USES = {
     "transport": "units libm serde thiserror",
     "traffic": "units libm serde thiserror",
     "host": "units link transport traffic serde",
+    "gateway": "units transport curve25519-dalek serde snow thiserror",
     "sim": "units link transport host",
-    "scenario": "units track orbit link transport traffic host serde serde_path_to_error sha2 strsim thiserror "
+    "scenario": "units track orbit link transport traffic host gateway serde serde_path_to_error sha2 strsim thiserror "
     "toml_edit",
-    "runtime": "units link transport traffic host scenario etherparse libc netlink-packet-core netlink-packet-generic "
-    "netlink-packet-route netlink-sys nix pcap-file serde serde_json socket2 thiserror",
+    "runtime": "units link transport traffic host gateway scenario etherparse httparse libc netlink-packet-core "
+    "netlink-packet-generic netlink-packet-route netlink-sys nix pcap-file serde serde_json socket2 thiserror",
+    "node": "gateway transport scenario runtime clap nix serde_json thiserror",
     "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
 }
 """What each room uses, word for word, so that none gains a dependency unnoticed."""

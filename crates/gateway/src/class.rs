@@ -30,6 +30,15 @@ impl Class {
         }
     }
 
+    /// What schedulers take it for.
+    pub const fn in_transports(self) -> skybraid_transport::Class {
+        match self {
+            Self::Control => skybraid_transport::Class::Control,
+            Self::Video => skybraid_transport::Class::Video,
+            Self::Telemetry | Self::Bulk => skybraid_transport::Class::Data,
+        }
+    }
+
     /// Its place in [`ALL`](Self::ALL).
     pub const fn index(self) -> usize {
         self as usize

@@ -3,7 +3,9 @@
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
+use serde::de::{Error, Unexpected, Visitor};
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::SchedulerConfig;
@@ -221,7 +223,7 @@ pub struct ClassesConfig {
     pub telemetry: ClassConfig,
     /// Video. Default: MP-DCCP, lowest round-trip time, 500 ms.
     pub video: ClassConfig,
-    /// Bulk. Default: MP-DCCP, lowest round-trip time, without a deadline.
+    /// Bulk. Default: MP-DCCP over all paths but the fastest, without a deadline.
     pub bulk: ClassConfig,
 }
 
@@ -257,16 +259,18 @@ impl ClassesConfig {
     /// The transport of a class, what is usual included.
     pub fn transport(&self, class: Class) -> TransportConfig {
         let given = self.of(class);
-        let (protocol, scheduler) = match class {
-            Class::Control => (Protocol::Udp, "redundant"),
-            _ => (Protocol::MpDccp, "low_rtt"),
+        let (protocol, scheduler, congestion) = match class {
+            Class::Control => (Protocol::Udp, "redundant", "ccid5"),
+            Class::Telemetry | Class::Video => (Protocol::MpDccp, "low_rtt", "ccid5"),
+            // The path that control lives by stays free, and the queues of the others short.
+            Class::Bulk => (Protocol::MpDccp, "spare_fastest", "bbr3"),
         };
         let mut config = TransportConfig {
             protocol: given.protocol.unwrap_or(protocol),
             drop_expired: true,
             ..TransportConfig::default()
         };
-        let congestion = CongestionConfig::by_name("ccid5");
+        let congestion = CongestionConfig::by_name(congestion);
         if let Some(scheduler) = given.scheduler.clone().or(SchedulerConfig::by_name(scheduler)) {
             config.scheduler = scheduler;
         }
@@ -310,13 +314,36 @@ pub struct MessagesConfig {
 }
 
 /// A MAVLink message as a file names it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageName {
     /// By number.
     Number(u32),
     /// By name.
     Name(String),
+}
+
+impl<'de> serde::Deserialize<'de> for MessageName {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = MessageName;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name or the number of a MAVLink message")
+            }
+            fn visit_i64<E: Error>(self, number: i64) -> Result<MessageName, E> {
+                let unfit = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                number.try_into().map(MessageName::Number).map_err(unfit)
+            }
+            fn visit_u64<E: Error>(self, number: u64) -> Result<MessageName, E> {
+                let unfit = |_| E::invalid_value(Unexpected::Unsigned(number), &self);
+                number.try_into().map(MessageName::Number).map_err(unfit)
+            }
+            fn visit_str<E: Error>(self, name: &str) -> Result<MessageName, E> {
+                Ok(MessageName::Name(name.to_string()))
+            }
+        }
+        from.deserialize_any(Either)
+    }
 }
 
 /// Which class IP packets are of.
@@ -338,7 +365,7 @@ pub struct HealthConfig {
     /// How often each end shows a sign of life on each path. Default 50 ms. A path that is silent for
     /// three times as long is suspected.
     pub probe: Duration,
-    /// A path that is silent for so long is given up. Default 250 ms.
+    /// A path that is silent for so long is given up. Default 200 ms.
     pub give_up: Duration,
     /// How long a path that came back must prove itself before data trust it. Default 1 s.
     pub probation: Duration,
@@ -348,7 +375,7 @@ impl Default for HealthConfig {
     fn default() -> Self {
         Self {
             probe: Duration::from_millis(50),
-            give_up: Duration::from_millis(250),
+            give_up: Duration::from_millis(200),
             probation: Duration::from_secs(1),
         }
     }

@@ -4,6 +4,8 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
+use curve25519_dalek::MontgomeryPoint;
+
 /// Why text is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a key: 44 characters of Base64")]
@@ -36,6 +38,11 @@ impl fmt::Display for PublicKey {
 }
 
 impl PrivateKey {
+    /// The public key that belongs to it (RFC 7748 §5: X25519 of the base point).
+    pub fn public(&self) -> PublicKey {
+        PublicKey(MontgomeryPoint::mul_base_clamped(self.0).to_bytes())
+    }
+
     /// The text of a key file.
     pub fn to_text(&self) -> String {
         to_base64(&self.0)
@@ -114,6 +121,14 @@ mod tests {
         let text = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
         assert_eq!(key.to_string(), text);
         assert_eq!(text.parse(), Ok(key));
+    }
+
+    // Source: RFC 7748 §6.1, Alice's keys.
+    #[test]
+    fn the_public_key_is_that_of_the_rfc() {
+        let private: PrivateKey = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=".parse().unwrap();
+        let public = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+        assert_eq!(private.public().to_string(), public);
     }
 
     #[test]

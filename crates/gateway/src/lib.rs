@@ -10,16 +10,27 @@
 
 extern crate alloc;
 
+mod carrier;
 pub mod class;
 pub mod config;
 pub mod event;
+pub mod gateway;
+pub mod health;
+pub mod hello;
 pub mod key;
+pub mod message;
+pub mod order;
+pub mod policy;
+pub mod session;
 pub mod snapshot;
+mod stats;
 
 pub use class::Class;
 pub use config::{GatewayConfig, Side};
 pub use event::Event;
+pub use gateway::{BUNDLE, Gateway, Outgoing};
 pub use key::{PrivateKey, PublicKey};
+pub use session::Sessions;
 pub use snapshot::Snapshot;
 
 /// Where secrets come from: keys of a handshake, cookies, numbers of sessions.

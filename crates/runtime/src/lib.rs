@@ -2,12 +2,14 @@
 //!
 //! `unsafe` is allowed where a system call has no safe wrapper; each use says why it is sound.
 
+mod batch;
 pub mod capture;
 pub mod clock;
 pub mod command;
 pub mod control;
 pub mod emulation;
 pub mod forward;
+pub mod gateway;
 pub mod hosts;
 pub mod proxy;
 pub mod sandbox;

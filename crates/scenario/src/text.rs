@@ -32,6 +32,14 @@ impl ScenarioText {
         file: &FilePath,
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
+        let mut scenario = Self::whole(text, file)?;
+        scenario.leave_out_sweep();
+        scenario.apply(overrides)?;
+        Ok(scenario)
+    }
+
+    /// Parses `text` as it stands.
+    pub fn whole(text: &str, file: &FilePath) -> Result<Self, ScenarioError> {
         let file = file.display().to_string();
         let written =
             Document::parse(text.to_string()).map_err(|error| ScenarioError::Invalid {
@@ -40,11 +48,7 @@ impl ScenarioText {
                 key: String::new(),
                 problem: format!("not TOML: {}", wording::plain(error.message(), None)),
             })?;
-        let mut scenario =
-            Self { file, effective: written.clone(), written, overrides: Vec::new() };
-        scenario.leave_out_sweep();
-        scenario.apply(overrides)?;
-        Ok(scenario)
+        Ok(Self { file, effective: written.clone(), written, overrides: Vec::new() })
     }
 
     /// A campaign's `[sweep]` is not of a single flight: scenarios that differ in it alone are the same.

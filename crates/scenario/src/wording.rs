@@ -5,15 +5,21 @@ pub(crate) const DATE: &str = "$__toml_private_datetime";
 
 /// A name that is not known: what it is, and what there is, with the likeliest one suggested.
 pub fn unknown(what: &str, found: &str, known: &[&str]) -> String {
-    let mut text = format!("unknown {what} `{found}`");
-    if let Some(likely) = likeliest(found, known) {
-        text.push_str(&format!("; did you mean `{likely}`?"));
-    }
+    let mut text = unknown_of_many(what, found, known);
     let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     match listed.as_slice() {
         [] => text.push_str(" (there is none to choose)"),
         [only] => text.push_str(&format!(" (expected {only})")),
         all => text.push_str(&format!(" (expected one of {})", all.join(", "))),
+    }
+    text
+}
+
+/// The same where there are too many to list.
+pub(crate) fn unknown_of_many(what: &str, found: &str, known: &[&str]) -> String {
+    let mut text = format!("unknown {what} `{found}`");
+    if let Some(likely) = likeliest(found, known) {
+        text.push_str(&format!("; did you mean `{likely}`?"));
     }
     text
 }
@@ -96,6 +102,7 @@ fn names<'a>(message: &'a str, start: &str) -> Option<(&'a str, Vec<&'a str>)> {
 fn toml_word(text: &str) -> &str {
     match text {
         "u8" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "u16" => "a whole number, 0 to 65535",
         "i64" => "a whole number",
         "f64" => "a number",
         "a sequence" => "a list",

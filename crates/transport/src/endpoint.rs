@@ -266,6 +266,16 @@ impl Endpoint {
         }
     }
 
+    /// Who watches the paths by other means says whether `path` may carry new messages; the rest of the
+    /// connection (acknowledgements, signs of life) goes on. Streams find out for themselves.
+    pub fn set_usable(&mut self, path: PathId, usable: bool) {
+        match self {
+            Self::Datagrams(datagrams) => datagrams.set_usable(path, usable),
+            Self::Stream(_) | Self::Parallel(_) => {}
+            Self::Dccp(connection) => connection.set_usable(path, usable),
+        }
+    }
+
     /// The connection ends at a proxy: what the peer acknowledges may still be lost on its way to the
     /// far end.
     pub const fn is_split(&self) -> bool {

@@ -8,7 +8,7 @@ use skybraid_transport::segment::{
     Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
 };
 use skybraid_transport::wire::datagram::{
-    AROUND, Decoded, Header, Payload, SEAL, TAG, WireError, decode, encode, excess,
+    AROUND, Decoded, Header, Payload, WireError, decode, encode, excess,
 };
 use skybraid_transport::{Body, Protocol, Segment};
 use skybraid_units::{Duration, Instant};
@@ -164,8 +164,7 @@ fn segments() -> impl Strategy<Value = Segment> {
 }
 
 fn headers() -> impl Strategy<Value = Header> {
-    (any::<u16>(), any::<bool>(), proptest::option::of(0u64..1 << 48))
-        .prop_map(|(connection, key_phase, sealed)| Header { connection, key_phase, sealed })
+    any::<u16>().prop_map(|connection| Header { connection })
 }
 
 fn rounded_up(at: Instant) -> Instant {
@@ -221,15 +220,14 @@ fn pass(segment: &Segment, header: &Header, filler: bool) -> (Vec<u8>, Decoded) 
         let (window, received) = (tcp.window_end - tcp.data_ack, read.window_end - read.data_ack);
         assert!(received <= window && window - received <= window / 1024, "{window} {received}");
     }
-    let (tag, seal) = if header.sealed.is_some() { (TAG, SEAL) } else { (0, 0) };
-    let wanted = (segment.size - AROUND) as usize + seal;
+    let wanted = (segment.size - AROUND) as usize;
     assert!(out.len() >= wanted);
-    assert_eq!(read.segment.size as usize, out.len() - seal + AROUND as usize);
+    assert_eq!(read.segment.size as usize, out.len() + AROUND as usize);
     if filler {
         assert!(out.len() == wanted || place.is_empty(), "only a header may be too large");
     } else {
         assert_eq!(out[place.clone()], bytes);
-        assert!(out.len() == wanted || place.end + tag == out.len(), "no padding in a larger one");
+        assert!(out.len() == wanted || place.end == out.len(), "no padding in a larger one");
     }
     (out, read)
 }
@@ -246,7 +244,7 @@ proptest! {
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), kind in 0u8..8) {
         let mut bytes = bytes;
         if let Some(first) = bytes.first_mut() {
-            *first = 1 << 5 | kind << 2 | *first & 3;
+            *first = 1 << 5 | kind << 2;
         }
         if let Ok(read) = decode(&bytes, NOW) {
             prop_assert!(read.payload.start <= read.payload.end && read.payload.end <= bytes.len());
@@ -279,7 +277,7 @@ proptest! {
 
     #[test]
     fn no_segment_panics(
-        segment in segments(), size in any::<u32>(), header in any::<(u16, u64)>(),
+        segment in segments(), size in any::<u32>(), connection in any::<u16>(),
         numbers in any::<[u64; 4]>(), len in any::<u32>(),
     ) {
         let mut segment = Segment { size, ..segment };
@@ -293,7 +291,7 @@ proptest! {
             }
             Body::Dccp(it) => (it.sequence, it.data.sequence, it.data.len) = (a, b, len),
         }
-        let header = Header { connection: header.0, key_phase: true, sealed: Some(header.1) };
+        let header = Header { connection };
         let mut out = Vec::new();
         let written = encode(&segment, &header, Payload::Filler, &mut out);
         prop_assert!(written.is_err() || decode(&out, NOW).is_ok());
@@ -375,8 +373,10 @@ fn what_is_no_datagram_is_told_apart() {
     let long = [0x2c, 2, 1, 0, 0, 0, 0x1e, 0x84, 0x7c, 0x73, 0xff, 0xff, 0xff, 0xff, 0xff, 0x73];
     let long = [&long[..], &[0xff; 8], &[0x1f, 0xff, 0xff, 0xbe, 0x6f, 0, 0]].concat();
     assert_eq!(at(&long), WireError::Field("elapsed time"));
-    // A sealed one is shorter than its tag.
-    assert_eq!(at(&[0x22; 20]), WireError::Truncated);
+    // The two low bits mean nothing yet.
+    for first in [0x21, 0x22, 0x23] {
+        assert_eq!(at(&[first; 40]), WireError::Field("flags"));
+    }
     // The length says 16 bytes more than there are.
     assert_eq!(at(&[0x20, 0, 0, 0, 0, 0, 0, 2, 1, 0, 17, 0]), WireError::Truncated);
     assert_eq!(

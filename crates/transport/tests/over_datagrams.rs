@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use skybraid_transport::congestion::{CongestionConfig, bbr, ccid2};
 use skybraid_transport::scheduler::{SchedulerConfig, low_rtt, redundant, round_robin};
-use skybraid_transport::wire::datagram::{AROUND, Header, Payload, SEAL, decode, encode, excess};
+use skybraid_transport::wire::datagram::{AROUND, Header, Payload, decode, encode, excess};
 use skybraid_transport::{
     Class, Delivered, Endpoint, Message, PathId, PathInfo, Protocol, Role, Segment, Transmit,
     TransportConfig,
@@ -20,7 +20,7 @@ enum Means {
     Records,
     /// As datagrams with filler for payload.
     Filler,
-    /// As sealed datagrams with all their payload.
+    /// As datagrams with all their payload.
     Whole,
 }
 
@@ -109,19 +109,14 @@ impl Run {
     /// Writes a segment as a datagram and checks its size.
     fn write(&mut self, segment: &Segment) -> Vec<u8> {
         let payload = vec![7; segment.body.payload_bytes() as usize];
-        let sealed = self.outcome.sent.iter().sum();
-        let (header, payload, most) = match self.means {
+        let (payload, most) = match self.means {
             Means::Records => return Vec::new(),
-            Means::Filler => (Header::default(), Payload::Filler, 0),
-            Means::Whole => {
-                let header = Header { sealed: Some(sealed), ..Header::default() };
-                (header, Payload::Bytes(&payload), excess(self.protocol))
-            }
+            Means::Filler => (Payload::Filler, 0),
+            Means::Whole => (Payload::Bytes(&payload), excess(self.protocol)),
         };
         let mut out = Vec::new();
-        let place = encode(segment, &header, payload, &mut out).unwrap();
-        let seal = if header.sealed.is_some() { SEAL } else { 0 };
-        let larger = (out.len() - seal) as u32 + AROUND - segment.size;
+        let place = encode(segment, &Header::default(), payload, &mut out).unwrap();
+        let larger = out.len() as u32 + AROUND - segment.size;
         if segment.body.payload_bytes() == 0 {
             self.most_excess = self.most_excess.max(larger);
         } else {

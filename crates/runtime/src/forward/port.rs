@@ -197,7 +197,7 @@ impl Arrays {
             header.msg_hdr.msg_iovlen = 1;
             if with_control {
                 header.msg_hdr.msg_control = from_mut(control).cast();
-                header.msg_hdr.msg_controllen = size_of::<Control>();
+                header.msg_hdr.msg_controllen = size_of::<Control>() as _;
             }
         }
         arrays
@@ -260,7 +260,7 @@ impl Receiver {
                 cut_off: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
                 stamp_ns: stamp(&header.msg_hdr),
             });
-            header.msg_hdr.msg_controllen = size_of::<Control>();
+            header.msg_hdr.msg_controllen = size_of::<Control>() as _;
             self.renew(index, frames);
         }
         count
@@ -317,7 +317,12 @@ impl Sender {
         // SAFETY: the first `count` headers point to vectors that were just set to slots, which stay as
         // they are during the call.
         let sent = unsafe {
-            libc::sendmmsg(port.fd(), self.arrays.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+            libc::sendmmsg(
+                port.fd(),
+                self.arrays.headers.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT as _,
+            )
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }

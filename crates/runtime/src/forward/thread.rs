@@ -71,9 +71,13 @@ fn become_real_time() -> bool {
 }
 
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: the parameters outlive the call.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+    // SAFETY: all bytes zero are valid parameters, of which some systems have more than the priority; they
+    // outlive the call.
+    unsafe {
+        let mut parameters: libc::sched_param = std::mem::zeroed();
+        parameters.sched_priority = priority;
+        libc::sched_setscheduler(0, policy, &raw const parameters) == 0
+    }
 }
 
 /// Lets the calling thread, which works for the hosts, come before ordinary ones as long as this lives,

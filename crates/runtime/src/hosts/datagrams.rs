@@ -1,28 +1,16 @@
 //! Segments over UDP sockets: one socket for each path on each side, in the format of `docs/wire.md`.
 
-#![allow(
-    unsafe_code,
-    reason = "recvmmsg works on arrays of pointers; IP_MTU_DISCOVER has no wrapper"
-)]
-
 use std::io;
-use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::sys::socket::{setsockopt, sockopt};
 use skybraid_transport::wire::datagram::{Decoded, Header, Payload, decode, encode};
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::Instant;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Bytes that a socket may hold in each direction: a second at 67 Mbit/s in packets of 1500 bytes,
-/// each of which the kernel counts with its overhead.
-const BUFFER: usize = 16 << 20;
-/// Datagrams that are taken from a socket in one system call.
-const BATCH: usize = 32;
-/// Bytes for each of them: no UDP datagram is larger.
-const SLOT: usize = 1 << 16;
+use crate::batch::{BATCH, Inbox, SLOT, set_int, widen};
+
 /// System calls in a row for one socket, so that a flood on one path does not starve the rest.
 const MOST_BATCHES: usize = 16;
 
@@ -99,43 +87,6 @@ impl PathSocket {
             };
         }
     }
-
-    /// Takes up to [`BATCH`] datagrams into the slots of `inbox` and tells their lengths.
-    fn take<'a>(
-        &self,
-        inbox: &mut [u8],
-        lengths: &'a mut [usize; BATCH],
-    ) -> io::Result<&'a [usize]> {
-        // SAFETY: all zeros are null pointers and lengths of zero, which are valid in both types.
-        let mut parts: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
-        // SAFETY: as above.
-        let mut heads: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        let slots = inbox.chunks_exact_mut(SLOT);
-        let mut count = 0;
-        for ((part, head), slot) in parts.iter_mut().zip(&mut heads).zip(slots) {
-            part.iov_base = slot.as_mut_ptr().cast();
-            part.iov_len = slot.len();
-            head.msg_hdr.msg_iov = part;
-            head.msg_hdr.msg_iovlen = 1;
-            count += 1;
-        }
-        // SAFETY: each of the `count` headers points to one element of `parts`, which points to a slot
-        // of its own in `inbox`; all of them outlive the call and nothing else uses them meanwhile.
-        let taken = unsafe {
-            libc::recvmmsg(
-                self.socket.as_raw_fd(),
-                heads.as_mut_ptr(),
-                count,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
-        let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
-        for (length, head) in lengths.iter_mut().zip(&heads) {
-            *length = head.msg_len as usize;
-        }
-        Ok(lengths.get(..taken).unwrap_or_default())
-    }
 }
 
 impl AsFd for PathSocket {
@@ -145,18 +96,16 @@ impl AsFd for PathSocket {
 }
 
 /// The sockets of one side, the n-th for path n.
-#[derive(Debug)]
 pub struct PathSockets {
     sockets: Vec<PathSocket>,
     outbox: Vec<u8>,
-    inbox: Vec<u8>,
+    inbox: Inbox,
 }
 
 impl PathSockets {
     /// The sockets of the paths in their order.
     pub fn new(sockets: Vec<PathSocket>) -> Self {
-        // The pages of the slots are taken from the kernel only as far as datagrams fill them.
-        Self { sockets, outbox: Vec::with_capacity(SLOT), inbox: vec![0; BATCH * SLOT] }
+        Self { sockets, outbox: Vec::with_capacity(SLOT), inbox: Inbox::new() }
     }
 
     /// The sockets, to wait for: one is ready while datagrams lie in it.
@@ -176,7 +125,7 @@ impl PathSockets {
             let what = format!("path {} has no socket; there are {count} paths", path.0);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         };
-        let header = Header { connection, ..Header::default() };
+        let header = Header { connection };
         encode(segment, &header, Payload::Filler, &mut self.outbox).map_err(|error| {
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
             in_words(socket.local, socket.remote, "cannot send", &error)
@@ -197,12 +146,11 @@ impl PathSockets {
         mut take: impl FnMut(PathId, u16, &Segment, &[u8]),
     ) -> io::Result<Received> {
         let mut received = Received::default();
-        let mut lengths = [0; BATCH];
         for (index, socket) in self.sockets.iter().enumerate() {
             let path = PathId(u8::try_from(index).unwrap_or(u8::MAX));
             for _ in 0..MOST_BATCHES {
-                let lengths = match socket.take(&mut self.inbox, &mut lengths) {
-                    Ok(lengths) => lengths,
+                let taken = match self.inbox.take(&socket.socket) {
+                    Ok(taken) => taken,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // A message of the network about what was sent; datagrams may lie behind it.
                     Err(error) if is_passing(&error) => continue,
@@ -215,8 +163,7 @@ impl PathSockets {
                         ));
                     }
                 };
-                for (slot, length) in self.inbox.chunks_exact(SLOT).zip(lengths) {
-                    let bytes = slot.get(..*length).unwrap_or_default();
+                for (bytes, _) in self.inbox.datagrams(taken) {
                     let Ok(Decoded { header, segment, payload }) = decode(bytes, now) else {
                         received.unreadable += 1;
                         continue;
@@ -225,7 +172,7 @@ impl PathSockets {
                     let payload = bytes.get(payload).unwrap_or_default();
                     take(path, header.connection, &segment, payload);
                 }
-                if lengths.len() < BATCH {
+                if taken < BATCH {
                     break;
                 }
             }
@@ -261,40 +208,19 @@ fn in_words(local: SocketAddr, remote: SocketAddr, what: &str, error: &io::Error
     io::Error::new(error.kind(), text)
 }
 
-/// Enlarges both buffers, beyond the system's limits where that is allowed.
-fn widen(socket: &Socket) -> io::Result<()> {
-    if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
-        socket.set_recv_buffer_size(BUFFER)?;
-    }
-    if setsockopt(socket, sockopt::SndBufForce, &BUFFER).is_err() {
-        socket.set_send_buffer_size(BUFFER)?;
-    }
-    Ok(())
-}
-
 /// Leaves the DF bit unset: a datagram that is larger than a link's MTU is fragmented, not refused.
 fn allow_fragments(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     let (level, name) = match local {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
         SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
     };
-    let never = libc::IP_PMTUDISC_DONT;
-    // SAFETY: the value is an int that lives through the call, and its size is told.
-    let answer = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const never).cast(),
-            mem::size_of_val(&never) as libc::socklen_t,
-        )
-    };
-    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_int(socket, level, name, libc::IP_PMTUDISC_DONT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::get_int;
     use crate::clock::Clock;
     use skybraid_transport::segment::{Body, Datagram};
     use skybraid_transport::{
@@ -450,18 +376,8 @@ mod tests {
             (true, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
         ] {
             let (socket, _) = pair(v6);
-            let (mut value, mut size) = (-1, 4);
-            // SAFETY: the value is an int of four bytes, as the size says; both outlive the call.
-            let answer = unsafe {
-                libc::getsockopt(
-                    socket.as_fd().as_raw_fd(),
-                    level,
-                    name,
-                    (&raw mut value).cast(),
-                    &raw mut size,
-                )
-            };
-            assert_eq!((answer, value), (0, libc::IP_PMTUDISC_DONT));
+            let value = get_int(&socket, level, name).unwrap();
+            assert_eq!(value, libc::IP_PMTUDISC_DONT);
         }
     }
 }

@@ -22,6 +22,7 @@ mod uapi {
     pub const VERSION: u8 = 1;
 
     pub const CMD_ADD_ADDR: u8 = 1;
+    pub const CMD_DEL_ADDR: u8 = 2;
     pub const CMD_GET_ADDR: u8 = 3;
     pub const CMD_FLUSH_ADDRS: u8 = 4;
     pub const CMD_SET_LIMITS: u8 = 5;
@@ -105,8 +106,21 @@ impl PathManager {
         Self::of_family(namespace, uapi::FAMILY)
     }
 
+    /// Connects to the path manager of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if the kernel has no MPTCP.
+    pub(crate) fn here() -> io::Result<Self> {
+        let connection = Connection::open(NETLINK_GENERIC)?;
+        Self::over(connection, "this machine", uapi::FAMILY)
+    }
+
     fn of_family(namespace: &Namespace, name: &str) -> io::Result<Self> {
-        let mut connection = namespace.run(|| Connection::open(NETLINK_GENERIC))??;
+        let connection = namespace.run(|| Connection::open(NETLINK_GENERIC))??;
+        Self::over(connection, namespace.name(), name)
+    }
+
+    fn over(mut connection: Connection, namespace: &str, name: &str) -> io::Result<Self> {
         let question = GenlCtrl {
             cmd: GenlCtrlCmd::GetFamily,
             nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())],
@@ -122,7 +136,7 @@ impl PathManager {
             }
         });
         let family = family.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))?;
-        Ok(Self { connection, family, namespace: namespace.name().to_owned() })
+        Ok(Self { connection, family, namespace: namespace.to_owned() })
     }
 
     /// Sets the limits of new connections.
@@ -181,6 +195,19 @@ impl PathManager {
         let nested = nest(uapi::ATTR_ADDR, &attributes);
         let what = format!("cannot add the MPTCP endpoint {address} ({flags:?})");
         self.request(uapi::CMD_ADD_ADDR, vec![nested], 0, &what)?;
+        Ok(())
+    }
+
+    /// Forgets an address.
+    ///
+    /// # Errors
+    /// Rights are missing, or it is not there any more.
+    pub(crate) fn remove(&mut self, address: IpAddr) -> io::Result<()> {
+        let known = self.endpoints()?.into_iter().find(|endpoint| endpoint.address == address);
+        let Some(Endpoint { id, .. }) = known else { return Ok(()) };
+        let nested = nest(uapi::ATTR_ADDR, &[DefaultNla::new(uapi::ADDR_ATTR_ID, vec![id])]);
+        let what = format!("cannot remove the MPTCP endpoint {address}");
+        self.request(uapi::CMD_DEL_ADDR, vec![nested], 0, &what)?;
         Ok(())
     }
 

@@ -145,6 +145,11 @@ impl Netlink {
         Ok(Self { connection, namespace: namespace.to_owned() })
     }
 
+    /// Opens a connection in the namespace of the calling thread, which needs no rights for it.
+    pub(crate) fn here() -> io::Result<Self> {
+        Self::open("this machine")
+    }
+
     /// Makes a pair of interfaces, each end in its namespace, both switched off.
     ///
     /// # Errors
@@ -197,6 +202,20 @@ impl Netlink {
     /// There is no such interface, or rights are missing.
     pub fn set_down(&mut self, interface: u32) -> io::Result<()> {
         self.set_flags(interface, LinkFlags::empty())
+    }
+
+    /// Sets the interface's largest IP packet, in bytes.
+    ///
+    /// # Errors
+    /// There is no such interface, it does not carry such packets, or rights are missing.
+    pub fn set_mtu(&mut self, interface: u32, mtu: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        message.attributes.push(LinkAttribute::Mtu(mtu));
+        let place = self.namespace.clone();
+        self.set(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("cannot give interface {place}:#{interface} the MTU {mtu}")
+        })
     }
 
     fn set_flags(&mut self, interface: u32, flags: LinkFlags) -> io::Result<()> {

@@ -68,6 +68,8 @@ fn view(index: usize, info: &PathInfo, payload: u32) -> PathView {
 
 #[derive(Debug)]
 struct Path {
+    /// The driver has not said otherwise.
+    allowed: bool,
     rtt: RttEstimator,
     last_sent: Instant,
     /// When the oldest datagram was sent that no report has answered.
@@ -93,6 +95,7 @@ impl Datagrams {
             paths: paths
                 .iter()
                 .map(|_| Path {
+                    allowed: true,
                     rtt: RttEstimator::new(
                         RtoRule::Linux,
                         Duration::from_millis(200),
@@ -143,6 +146,16 @@ impl Datagrams {
     /// The numbers of the messages of which a part waits to be sent.
     pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
         self.outbox.waiting()
+    }
+
+    /// Whether `path` may carry messages; all may until told otherwise.
+    pub fn set_usable(&mut self, path: PathId, usable: bool) {
+        if let Some(state) = self.paths.get_mut(path.index()) {
+            state.allowed = usable;
+        }
+        if let Some(view) = self.views.get_mut(path.index()) {
+            view.usable = usable;
+        }
     }
 
     /// The next message that has arrived whole.
@@ -291,9 +304,10 @@ impl Datagrams {
     fn refresh_views(&mut self, now: Instant) {
         let patience = self.report_every * MISSING_REPORTS;
         for (view, path) in self.views.iter_mut().zip(&self.paths) {
-            view.usable = path.unanswered_since.is_none_or(|since| {
+            let answers = path.unanswered_since.is_none_or(|since| {
                 now.since(since) <= patience + path.rtt.srtt().unwrap_or(patience)
             });
+            view.usable = path.allowed && answers;
             view.srtt = path.rtt.srtt();
             view.rtt_deviation = path.rtt.deviation();
             view.min_rtt = path.rtt.least();

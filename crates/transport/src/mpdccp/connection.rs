@@ -104,6 +104,13 @@ impl Connection {
         self.refused.drain(..)
     }
 
+    /// Whether `path` may carry new messages; all may until told otherwise.
+    pub fn set_usable(&mut self, path: PathId, usable: bool) {
+        if let Some(subflow) = self.subflows.get_mut(path.index()) {
+            subflow.set_allowed(usable);
+        }
+    }
+
     /// The next message that has arrived whole.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.inbox.poll_delivered()

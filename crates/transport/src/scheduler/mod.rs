@@ -27,6 +27,7 @@ pub mod otias;
 pub mod redundant;
 pub mod round_robin;
 pub mod single;
+pub mod spare_fastest;
 
 /// What is to be scheduled: a segment's worth of a stream, or a whole datagram.
 #[derive(Clone, Copy, Debug)]
@@ -294,6 +295,7 @@ algorithms! {
         ByClass => by_class,
         AdaptiveCheapestPath => adaptive_cheapest_path,
         Handover => handover,
+        SpareFastest => spare_fastest,
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Subflow {
     role: Role,
     multipath: bool,
     joins: bool,
+    /// The driver has not said that the path is gone.
+    allowed: bool,
     segment: u32,
     state: State,
     /// A packet of the handshake is to be sent.
@@ -127,6 +129,7 @@ impl Subflow {
             role,
             multipath,
             joins: false,
+            allowed: true,
             segment,
             state: State::Closed,
             handshake_due: false,
@@ -189,7 +192,12 @@ impl Subflow {
 
     /// Established and making progress.
     pub fn is_usable(&self) -> bool {
-        self.is_established() && self.timeouts == 0
+        self.is_established() && self.timeouts == 0 && self.allowed
+    }
+
+    /// Whether it may carry new messages, as far as the driver is concerned.
+    pub const fn set_allowed(&mut self, allowed: bool) {
+        self.allowed = allowed;
     }
 
     /// Another packet may leave at once.

@@ -21,19 +21,10 @@ use fields::{Reader, put_time};
 
 /// The version of the format.
 pub const VERSION: u8 = 1;
-/// Octets of the authentication tag at the end of a sealed datagram.
-pub const TAG: usize = 16;
-/// Octets by which a sealed datagram is larger than a plain one: its number and its tag.
-pub const SEAL: usize = NUMBER + TAG;
 /// Bytes of the headers around a datagram.
 pub const AROUND: u32 = IPV4_HEADER + UDP_HEADER;
 /// Most octets of a datagram in an IPv4 packet.
 pub const LARGEST: usize = u16::MAX as usize - AROUND as usize;
-
-/// Octets of a sealed datagram's number.
-const NUMBER: usize = 6;
-const SEALED: u8 = 2;
-const KEY_PHASE: u8 = 1;
 
 /// How the payload fills what lies behind the header: the low two bits of the form octet.
 mod form {
@@ -70,31 +61,18 @@ pub enum WireError {
 pub struct Header {
     /// The connection that it belongs to.
     pub connection: u16,
-    /// Which of two keys it is sealed with; changes with each change of keys.
-    pub key_phase: bool,
-    /// Its number under its key, below 2⁴⁸, where it ends in an authentication tag.
-    pub sealed: Option<u64>,
 }
 
 impl Header {
-    /// Reads the header alone, by which a datagram finds its connection and its key.
+    /// Reads the header alone, by which a datagram finds its connection.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         Self::take(&mut Reader::new(bytes, Instant::ZERO)).map(|(header, _)| header)
     }
 
     /// Writes the header of a segment of a kind.
-    fn put(&self, kind: u8, out: &mut Vec<u8>) -> Result<(), WireError> {
-        let sealed = if self.sealed.is_some() { SEALED } else { 0 };
-        let phase = if self.key_phase { KEY_PHASE } else { 0 };
-        out.push(VERSION << 5 | kind << 2 | sealed | phase);
+    fn put(&self, kind: u8, out: &mut Vec<u8>) {
+        out.push(VERSION << 5 | kind << 2);
         out.extend(self.connection.to_be_bytes());
-        if let Some(number) = self.sealed {
-            if number >> (8 * NUMBER) != 0 {
-                return Err(WireError::Field("datagram number"));
-            }
-            out.extend(number.to_be_bytes().iter().skip(8 - NUMBER));
-        }
-        Ok(())
     }
 
     /// Takes the header with the segment's kind.
@@ -103,14 +81,10 @@ impl Header {
         if first >> 5 != VERSION {
             return Err(WireError::Version(first >> 5));
         }
-        let connection = reader.u16()?;
-        let mut sealed = None;
-        if first & SEALED != 0 {
-            let [a, b, c, d, e, f] = reader.array::<NUMBER>()?;
-            sealed = Some(u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
+        if first & 3 != 0 {
+            return Err(WireError::Field("flags"));
         }
-        let header = Self { connection, key_phase: first & KEY_PHASE != 0, sealed };
-        Ok((header, first >> 2 & 7))
+        Ok((Self { connection: reader.u16()? }, first >> 2 & 7))
     }
 }
 
@@ -128,13 +102,13 @@ pub enum Payload<'a> {
 pub struct Decoded {
     /// What it says beside its segment.
     pub header: Header,
-    /// The segment. Its size is that of the IPv4 packet, without [`SEAL`].
+    /// The segment. Its size is that of the IPv4 packet.
     pub segment: Segment,
     /// Where the payload lies in the datagram; shorter than the segment says where it is filler.
     pub payload: Range<usize>,
 }
 
-/// By how many bytes a plain IPv4 packet with all the application's bytes may exceed [`Segment::size`]:
+/// By how many bytes an IPv4 packet with all the application's bytes may exceed [`Segment::size`]:
 /// so much less than its path's is the MTU that a gateway hands to an endpoint. Holds for streams of up
 /// to 32 GiB and 2²⁸ packets and messages.
 pub const fn excess(protocol: Protocol) -> u32 {
@@ -148,7 +122,7 @@ pub const fn excess(protocol: Protocol) -> u32 {
 }
 
 /// Writes a segment as a datagram into `out`, in place of what was there. Returns where the payload
-/// lies; what is behind it, up to the tag, is padding. The tag of a sealed one is left zero.
+/// lies; what is behind it is padding.
 pub fn encode(
     segment: &Segment,
     header: &Header,
@@ -164,11 +138,9 @@ pub fn encode(
     if len > LARGEST {
         return Err(WireError::Field("length"));
     }
-    let tag = if header.sealed.is_some() { TAG } else { 0 };
-    // Octets up to the tag that make the packet as large as the simulated one.
-    let number = if header.sealed.is_some() { NUMBER } else { 0 };
-    let target = segment.size.saturating_sub(AROUND) as usize + number;
-    if target + tag > LARGEST {
+    // Octets that make the packet as large as the simulated one.
+    let target = segment.size.saturating_sub(AROUND) as usize;
+    if target > LARGEST {
         return Err(WireError::Field("size"));
     }
     let least = bytes.map_or(0, <[u8]>::len);
@@ -197,7 +169,7 @@ pub fn encode(
         None => out.resize(start + carried, 0),
     }
     let end = out.len();
-    out.resize(end.max(target) + tag, 0);
+    out.resize(end.max(target), 0);
     if out.len() > LARGEST {
         return Err(WireError::Field("size"));
     }
@@ -218,7 +190,7 @@ fn put_head(
         Body::Tcp(_) => 2,
         Body::Dccp(_) => 3,
     };
-    header.put(kind, out)?;
+    header.put(kind, out);
     put_time(out, segment.sent_at);
     let form_at = out.len();
     match &segment.body {
@@ -241,12 +213,9 @@ struct Parts {
 
 /// Reads a datagram. Times are those nearest to `now`, the receiver's time.
 ///
-/// A sealed one has to be authenticated first: nothing here proves who sent it.
+/// Nothing here proves who sent it: what a network has carried sealed has to be opened first.
 pub fn decode(bytes: &[u8], now: Instant) -> Result<Decoded, WireError> {
-    let sealed = Header::read(bytes)?.sealed.is_some();
-    let tag = if sealed { TAG } else { 0 };
-    let end = bytes.len().checked_sub(tag).ok_or(WireError::Truncated)?;
-    let mut reader = Reader::new(bytes.get(..end).unwrap_or_default(), now);
+    let mut reader = Reader::new(bytes, now);
     let (header, kind) = Header::take(&mut reader)?;
     let sent_at = reader.time()?;
     let form = reader.octet()?;
@@ -268,7 +237,7 @@ pub fn decode(bytes: &[u8], now: Instant) -> Result<Decoded, WireError> {
     if let Body::Tcp(tcp) = &mut parts.body {
         tcp::complete(tcp);
     }
-    let size = u32::try_from(end - if sealed { NUMBER } else { 0 }).unwrap_or(u32::MAX);
+    let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let Parts { first_message, messages, stream, tail, body } = parts;
     let size = size.saturating_add(AROUND);
     let segment = Segment { size, sent_at, first_message, messages, stream, tail, body };

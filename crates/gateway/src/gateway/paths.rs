@@ -1,0 +1,156 @@
+//! What becomes of the paths: silence, reports, proof.
+
+use skybraid_transport::PathId;
+use skybraid_units::{Duration, Instant};
+
+use super::Gateway;
+use crate::config::Network;
+use crate::event::{Direction, PathState, What};
+use crate::health::{Path, Probe, Report};
+use crate::{Class, Side};
+
+/// After so long without a sign of the peer on any path it is taken for gone.
+const PEER_LOST: Duration = Duration::from_secs(1);
+/// The aircraft asks for a new session after so long, and again each time as long passes.
+const ASK_ANEW: Duration = Duration::from_millis(300);
+
+impl Gateway {
+    /// An interface has gone, or has come back.
+    pub fn set_path_up(&mut self, now: Instant, id: PathId, up: bool) {
+        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        if path.present == up {
+            return;
+        }
+        path.present = up;
+        path.forget_size();
+        path.probe_at = now;
+        let before = if up { None } else { path.watch.give_up() };
+        if let Some(before) = before {
+            self.note_state(now, id, before, Direction::Both);
+        }
+        self.refresh_usable();
+    }
+
+    /// Each path shows a sign of life at once.
+    pub(super) fn probe_at_once(&mut self, now: Instant) {
+        self.paths.iter_mut().for_each(|path| path.probe_at = path.probe_at.min(now));
+    }
+
+    /// What a probe says now.
+    pub(super) fn probe(&self, now: Instant, at: usize) -> Probe {
+        let path = self.paths.get(at);
+        let numbered = self.paths.iter().zip(&self.wire);
+        Probe {
+            sent_us: crate::health::clock::micros(now),
+            echo: path.and_then(|path| path.echo(now)),
+            asks: path.is_some_and(|path| path.rtt.is_none() && path.watch.heard().is_some()),
+            reports: numbered.filter_map(|(path, wire)| Some(path.report((*wire)?))).collect(),
+        }
+    }
+
+    /// The peer tells how a path stands that we send on.
+    pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
+        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        path.told = Some(*report);
+        if path.learn_size(report.largest) {
+            let what = What::Mtu { path: path.name.clone(), bytes: path.mtu };
+            self.tell(now, what);
+        }
+        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let before = core::mem::replace(&mut path.outgoing, report.state);
+        if before != report.state {
+            self.note_state(now, id, before, Direction::Outgoing);
+        }
+    }
+
+    /// A path's state has changed: everybody hears of it.
+    pub(super) fn note_state(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        from: PathState,
+        direction: Direction,
+    ) {
+        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let to = match direction {
+            Direction::Outgoing => path.outgoing,
+            Direction::Incoming | Direction::Both => path.watch.state(),
+        };
+        if to == PathState::Down {
+            path.give_up();
+        }
+        let what = What::Path { path: path.name.clone(), from, to, direction };
+        self.tell(now, what);
+        if direction != Direction::Outgoing {
+            self.probe_at_once(now);
+        }
+        self.refresh_usable();
+    }
+
+    /// Time has passed.
+    pub(super) fn wake_paths(&mut self, now: Instant) {
+        let health = self.config.health;
+        for at in 0..self.paths.len() {
+            // Silence may lead through two states at once where nobody called in between.
+            while let Some(path) = self.paths.get_mut(at)
+                && let Some(before) = path.watch.wake(now, &health)
+            {
+                self.note_state(now, PathId(at as u8), before, Direction::Incoming);
+            }
+            let spent = self.paths.get(at).is_some_and(|path| path.is_spent() && !path.told_spent);
+            if spent && let Some(path) = self.paths.get_mut(at) {
+                path.told_spent = true;
+                let what = What::DataCap { path: path.name.clone() };
+                self.tell(now, what);
+                self.refresh_usable();
+            }
+        }
+        self.wake_silence(now);
+    }
+
+    /// Nothing is heard on any path: the peer may have been started anew.
+    fn wake_silence(&mut self, now: Instant) {
+        let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
+        let Some(heard) = heard.filter(|_| self.session_up) else { return };
+        let silent = now.since(heard);
+        if silent >= PEER_LOST && !self.silence.told {
+            self.silence.told = true;
+            self.tell(now, What::PeerLost);
+        }
+        let asked = self.silence.renewed.unwrap_or(heard).max(heard);
+        if self.config.side == Side::Aircraft && now.since(asked) >= ASK_ANEW {
+            self.silence.renewed = Some(now);
+            self.sessions.renew(now);
+        }
+    }
+
+    /// Says to the transports which paths may carry what: data the paths that the peer hears, or as good
+    /// as there are; control every path that there is, but one whose data are used up only if it must.
+    pub(super) fn refresh_usable(&mut self) {
+        let worth = |path: &Path| {
+            let known = path.remote.is_some() || self.config.network == Network::Tcp;
+            let worth = match path.outgoing {
+                _ if !path.present || !known => 0,
+                PathState::Down => 1,
+                PathState::Unheard => 2,
+                PathState::Suspected | PathState::Probation => 3,
+                PathState::Up => 5,
+            };
+            if path.is_spent() { worth.min(4) } else { worth }
+        };
+        let best = self.paths.iter().map(worth).max().unwrap_or(0);
+        for (at, path) in self.paths.iter().enumerate() {
+            let (id, worth) = (PathId(at as u8), worth(path));
+            for class in Class::ALL {
+                let usable = match class {
+                    Class::Control => worth > 0 && (!path.is_spent() || best < 5),
+                    _ => worth > 0 && worth == best,
+                };
+                let bundled = self.config.network == Network::Tcp && class != Class::Control;
+                if let Some(carrier) = self.carriers.get_mut(class.index()).filter(|_| !bundled) {
+                    carrier.set_usable(id, usable);
+                }
+            }
+        }
+    }
+}

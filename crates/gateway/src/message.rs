@@ -1,0 +1,162 @@
+//! A message inside a class: which channel it is of, and which part of it.
+//!
+//! | octets | field |
+//! |---|---|
+//! | 1 | the channel's number; bit 7: it is a part of a larger one |
+//! | 4 | of a part: number of the message (2), which part, of how many |
+//! | any | the bytes |
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+const PART: u8 = 0x80;
+/// Octets in front of a part.
+const HEAD: usize = 5;
+/// Messages that may be incomplete at once; the oldest is given up beyond that.
+const INCOMPLETE: usize = 64;
+
+/// Cuts messages that are too large for a datagram.
+#[derive(Debug, Default)]
+pub struct Cutter {
+    number: u16,
+}
+
+impl Cutter {
+    /// Hands over the parts of a message of `channel`, each with what goes in front of it; none is
+    /// longer than `most` octets with that. False if the message is too large for that.
+    pub fn cut(
+        &mut self,
+        channel: u8,
+        bytes: &[u8],
+        most: usize,
+        take: &mut impl FnMut([&[u8]; 2]),
+    ) -> bool {
+        if bytes.len() < most {
+            take([&[channel], bytes]);
+            return true;
+        }
+        let size = most.saturating_sub(HEAD).max(1);
+        let Ok(count) = u8::try_from(bytes.len().div_ceil(size)) else { return false };
+        self.number = self.number.wrapping_add(1);
+        let [high, low] = self.number.to_be_bytes();
+        for (part, bytes) in (0..count).zip(bytes.chunks(size)) {
+            take([&[channel | PART, high, low, part, count], bytes]);
+        }
+        true
+    }
+}
+
+/// Puts parts together again.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    incomplete: BTreeMap<u16, Incomplete>,
+    /// Counts messages that began, so that the oldest is known.
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Incomplete {
+    order: u64,
+    missing: u8,
+    parts: Vec<Option<Vec<u8>>>,
+}
+
+impl Joiner {
+    /// Takes a message or a part of one. Once a message is whole, its channel; its bytes are in `out`.
+    pub fn join(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<u8> {
+        let (first, rest) = bytes.split_first()?;
+        out.clear();
+        if first & PART == 0 {
+            out.extend_from_slice(rest);
+            return Some(*first);
+        }
+        let (&[high, low, part, count], bytes) = rest.split_first_chunk::<4>()?;
+        let number = u16::from_be_bytes([high, low]);
+        let known = self.incomplete.get(&number);
+        if known.is_some_and(|known| known.parts.len() != usize::from(count)) {
+            self.incomplete.remove(&number);
+        }
+        if self.incomplete.len() >= INCOMPLETE && !self.incomplete.contains_key(&number) {
+            let oldest = self.incomplete.iter().min_by_key(|(_, message)| message.order);
+            if let Some(oldest) = oldest.map(|(number, _)| *number) {
+                self.incomplete.remove(&oldest);
+            }
+        }
+        self.begun += 1;
+        let order = self.begun;
+        let parts = || alloc::vec![None; usize::from(count)];
+        let message = self.incomplete.entry(number).or_insert_with(|| Incomplete {
+            order,
+            missing: count,
+            parts: parts(),
+        });
+        let place = message.parts.get_mut(usize::from(part))?;
+        if place.replace(bytes.to_vec()).is_none() {
+            message.missing -= 1;
+        }
+        if message.missing > 0 {
+            return None;
+        }
+        let message = self.incomplete.remove(&number)?;
+        message.parts.iter().flatten().for_each(|part| out.extend_from_slice(part));
+        Some(first & !PART)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cut(cutter: &mut Cutter, bytes: &[u8], most: usize) -> Vec<Vec<u8>> {
+        let mut parts = Vec::new();
+        assert!(cutter.cut(7, bytes, most, &mut |part| parts.push(part.concat())));
+        assert!(parts.iter().all(|part| part.len() <= most));
+        parts
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_is_put_together_from_its_parts_in_any_order(
+            bytes in proptest::collection::vec(any::<u8>(), 0..3_000),
+            most in 100_usize..1_500,
+            order in any::<u64>(),
+        ) {
+            let mut parts = cut(&mut Cutter::default(), &bytes, most);
+            let count = parts.len();
+            parts.rotate_left(order as usize % count);
+            parts.swap(0, order as usize / 7 % count);
+            let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+            for part in &parts[1..] {
+                prop_assert_eq!(joiner.join(part, &mut out), None);
+            }
+            prop_assert_eq!(joiner.join(&parts[0], &mut out), Some(7));
+            prop_assert_eq!(out, bytes);
+        }
+
+        #[test]
+        fn bytes_of_any_kind_never_panic(
+            pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..9), 0..40),
+        ) {
+            let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+            for piece in pieces {
+                joiner.join(&[&[0x87, 0], piece.as_slice()].concat(), &mut out);
+                joiner.join(&piece, &mut out);
+            }
+            prop_assert!(joiner.incomplete.len() <= INCOMPLETE);
+        }
+    }
+
+    #[test]
+    fn a_message_that_lost_a_part_makes_room_for_those_after_it() {
+        let (mut cutter, mut joiner, mut out) = (Cutter::default(), Joiner::default(), Vec::new());
+        for _ in 0..200 {
+            let parts = cut(&mut cutter, &[1; 250], 100);
+            assert_eq!(joiner.join(&parts[0], &mut out), None);
+        }
+        assert_eq!(joiner.incomplete.len(), INCOMPLETE);
+        let parts = cut(&mut cutter, &[2; 250], 100);
+        let whole: Vec<_> = parts.iter().filter_map(|part| joiner.join(part, &mut out)).collect();
+        assert_eq!((whole, out.len()), (alloc::vec![7], 250));
+    }
+}

@@ -1,0 +1,240 @@
+//! What may still be handed over: nothing behind its successor, and signed frames in their order.
+//!
+//! A receiver of signed frames refuses one whose timestamp is not above the last of its sender, component
+//! and link (MAVLink, message signing). So a signed control frame that arrives before an earlier one is
+//! held until that has come too, or can come no more; one that is behind all the same is dropped here.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use skybraid_transport::mutran::mavlink::Header;
+use skybraid_units::{Duration, Instant};
+
+/// Bytes of a signature: the link, a timestamp of 48 bits, and the signature proper.
+const SIGNATURE: usize = 13;
+/// Numbers of messages behind a gap that are remembered; an older gap is forgotten.
+const REMEMBERED: usize = 1024;
+
+/// Decides for each frame that has arrived.
+#[derive(Debug, Default)]
+pub struct Order {
+    /// The newest message of a kind: by class, sender, component and message.
+    newest: BTreeMap<(u8, u8, u8, u32), u32>,
+    /// The newest signature's timestamp by sender, component and link.
+    signed: BTreeMap<(u8, u8, u8), u64>,
+}
+
+impl Order {
+    /// True when the frame, message `id` of its class, may be handed over. `latest`: only the newest of
+    /// its kind counts.
+    pub fn admits(
+        &mut self,
+        class: u8,
+        id: u32,
+        header: &Header,
+        frame: &[u8],
+        latest: bool,
+    ) -> bool {
+        let (system, component) = (header.system, header.component);
+        if let Some((link, timestamp)) = signature(header, frame) {
+            let newest = self.signed.entry((system, component, link)).or_default();
+            if timestamp <= *newest && *newest > 0 {
+                return false;
+            }
+            *newest = timestamp;
+        }
+        if !latest {
+            return true;
+        }
+        let newest = self.newest.entry((class, system, component, header.message)).or_insert(id);
+        if id.wrapping_sub(*newest).cast_signed() < 0 {
+            return false;
+        }
+        *newest = id;
+        true
+    }
+}
+
+/// The link and the timestamp of a signed frame.
+fn signature(header: &Header, frame: &[u8]) -> Option<(u8, u64)> {
+    let at = frame.len().checked_sub(SIGNATURE).filter(|_| header.signed)?;
+    let &[link, a, b, c, d, e, f, ..] = frame.get(at..)? else { return None };
+    Some((link, u64::from_le_bytes([a, b, c, d, e, f, 0, 0])))
+}
+
+/// Holds signed frames of a class until those before them have come.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// Every message below this has come or is given up.
+    done: u32,
+    /// Messages from `done` on that have come, ascending: with what is held of them.
+    ahead: Vec<(u32, Option<Held>)>,
+    started: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    until: Instant,
+    bytes: Vec<u8>,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is handed over at once.
+    Now,
+    /// It waits.
+    Later,
+}
+
+impl Waiting {
+    /// Message `id` has come; if it is signed and one before it is missing, it waits for `patience`.
+    pub fn come(
+        &mut self,
+        now: Instant,
+        id: u32,
+        bytes: &[u8],
+        signed: bool,
+        patience: Duration,
+    ) -> Turn {
+        if !self.started {
+            (self.started, self.done) = (true, id);
+        }
+        let ahead = id.wrapping_sub(self.done).cast_signed();
+        if ahead < 0 {
+            return Turn::Now;
+        }
+        if ahead == 0 && self.ahead.is_empty() {
+            self.done = id.wrapping_add(1);
+            return Turn::Now;
+        }
+        let waits = signed && ahead > 0;
+        let held = waits.then(|| Held { until: now + patience, bytes: bytes.to_vec() });
+        let key = |other: u32| other.wrapping_sub(self.done);
+        let place = self.ahead.partition_point(|(other, _)| key(*other) < key(id));
+        if self.ahead.get(place).is_none_or(|(other, _)| *other != id) {
+            self.ahead.insert(place, (id, held));
+        }
+        if waits { Turn::Later } else { Turn::Now }
+    }
+
+    /// The next message whose turn has come; its bytes go to `out`.
+    pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<u32> {
+        loop {
+            let (id, held) = self.ahead.first()?;
+            let due = held.as_ref().is_some_and(|held| held.until <= now);
+            // What was not held needs nobody's patience, but those behind it do.
+            let expired = || {
+                let waits = self.ahead.iter().find_map(|(_, held)| held.as_ref());
+                waits.is_none_or(|held| held.until <= now)
+            };
+            if *id != self.done
+                && !due
+                && !(held.is_none() && expired())
+                && self.ahead.len() < REMEMBERED
+            {
+                return None;
+            }
+            let (id, held) = self.ahead.remove(0);
+            self.done = id.wrapping_add(1);
+            if let Some(held) = held {
+                out.clear();
+                out.extend_from_slice(&held.bytes);
+                return Some(id);
+            }
+        }
+    }
+
+    /// When somebody's patience ends.
+    pub fn next_wakeup(&self) -> Instant {
+        let held = self.ahead.iter().filter_map(|(_, held)| held.as_ref());
+        held.map(|held| held.until).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const PATIENCE: Duration = Duration::from_millis(40);
+
+    fn header(system: u8, message: u32, signed: bool) -> Header {
+        Header { version: 2, payload: 1, signed, sequence: 0, system, component: 1, message }
+    }
+
+    fn frame(link: u8, timestamp: u64) -> Vec<u8> {
+        let mut frame = vec![0; 13];
+        frame.push(link);
+        frame.extend(&timestamp.to_le_bytes()[..6]);
+        frame.extend([0; 6]);
+        frame
+    }
+
+    #[test]
+    fn an_older_set_point_behind_a_newer_one_is_dropped_and_a_command_is_not() {
+        let mut order = Order::default();
+        let (sticks, command) = (header(255, 69, false), header(255, 76, false));
+        assert!(order.admits(0, 10, &sticks, &[], true));
+        assert!(!order.admits(0, 9, &sticks, &[], true));
+        assert!(order.admits(0, 8, &command, &[], false));
+        // Another ground station's sticks are none of its business.
+        assert!(order.admits(0, 9, &header(254, 69, false), &[], true));
+        assert!(order.admits(0, 11, &sticks, &[], true));
+    }
+
+    #[test]
+    fn signed_frames_never_go_back_in_time_on_a_link_of_a_component() {
+        let mut order = Order::default();
+        let signed = header(1, 30, true);
+        assert!(order.admits(1, 0, &signed, &frame(3, 100), false));
+        assert!(!order.admits(1, 1, &signed, &frame(3, 100), false));
+        assert!(!order.admits(0, 0, &signed, &frame(3, 99), false));
+        assert!(order.admits(1, 2, &signed, &frame(4, 50), false));
+        assert!(order.admits(1, 3, &signed, &frame(3, 101), false));
+    }
+
+    fn drain(waiting: &mut Waiting, ms: i64) -> Vec<u32> {
+        let mut out = Vec::new();
+        core::iter::from_fn(|| waiting.poll(Instant::from_millis(ms), &mut out)).collect()
+    }
+
+    #[test]
+    fn a_signed_frame_waits_for_those_before_it_and_others_do_not() {
+        let mut waiting = Waiting::default();
+        let mut come = |ms, id, signed| {
+            let turn = waiting.come(Instant::from_millis(ms), id, &[id as u8], signed, PATIENCE);
+            (turn, drain(&mut waiting, ms))
+        };
+        assert_eq!(come(0, 0, true), (Turn::Now, vec![]));
+        assert_eq!(come(10, 2, true), (Turn::Later, vec![]));
+        assert_eq!(come(11, 3, false), (Turn::Now, vec![]));
+        assert_eq!(come(12, 4, true), (Turn::Later, vec![]));
+        assert_eq!(come(30, 1, true), (Turn::Now, vec![2, 4]));
+        assert_eq!(come(31, 5, true), (Turn::Now, vec![]));
+    }
+
+    #[test]
+    fn a_frame_that_never_comes_costs_those_behind_it_no_more_than_their_patience() {
+        let mut waiting = Waiting::default();
+        let at = Instant::from_millis;
+        waiting.come(at(0), 0, &[], true, PATIENCE);
+        assert_eq!(waiting.come(at(10), 2, &[2], true, PATIENCE), Turn::Later);
+        assert_eq!(waiting.come(at(15), 3, &[3], true, PATIENCE), Turn::Later);
+        assert_eq!(waiting.next_wakeup(), at(50));
+        assert_eq!(drain(&mut waiting, 49), vec![]);
+        // The third follows at once: nothing is missing between them.
+        assert_eq!(drain(&mut waiting, 50), vec![2, 3]);
+        assert_eq!(waiting.next_wakeup(), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn numbers_go_round() {
+        let mut waiting = Waiting::default();
+        let at = Instant::from_millis;
+        assert_eq!(waiting.come(at(0), u32::MAX, &[], true, PATIENCE), Turn::Now);
+        assert_eq!(waiting.come(at(0), 1, &[1], true, PATIENCE), Turn::Later);
+        assert_eq!(waiting.come(at(1), 0, &[0], true, PATIENCE), Turn::Now);
+        assert_eq!(drain(&mut waiting, 1), vec![1]);
+    }
+}

@@ -1,0 +1,129 @@
+//! The envelope of every datagram on a network; `docs/wire.md` writes it down.
+
+use alloc::vec::Vec;
+
+use skybraid_transport::{PathId, PathSet};
+
+/// Octets by which a sealed datagram is larger than what it carries.
+pub const OVERHEAD: usize = HEAD + TAG;
+/// Most octets of what each end tells the other in the handshake.
+pub const LARGEST_HELLO: usize = 1024;
+
+/// Octets in front of the ciphertext.
+pub(super) const HEAD: usize = 10;
+/// Octets of the tag of ChaCha20-Poly1305.
+pub(super) const TAG: usize = 16;
+/// The number that is never used: a path has 48 bits of them under one key.
+pub(super) const LAST_NUMBER: u64 = (1 << 48) - 1;
+
+/// Version 1 in the three top bits, the kind in the next three.
+const SEALED: u8 = 1 << 5 | 4 << 2;
+const HANDSHAKE: u8 = 1 << 5 | 5 << 2;
+const COOKIE: u8 = 1 << 5 | 6 << 2;
+const UNKNOWN: u8 = 1 << 5 | 7 << 2;
+/// Which message of a handshake.
+const INIT: u8 = 0;
+const RESPONSE: u8 = 1;
+
+/// What Noise adds to the payload of either message: two public keys and two tags at most.
+const NOISE_INIT: usize = 32 + 32 + TAG + TAG;
+const NOISE_RESPONSE: usize = 32 + TAG;
+/// What both payloads hold in front of the hello.
+const PREFIX: usize = 10;
+
+/// A keyed hash, or a cookie.
+pub(super) type Mac = [u8; 16];
+
+/// A datagram by its envelope.
+#[derive(Debug)]
+pub(super) enum Envelope<'a> {
+    /// A message under the receiver's session of this number.
+    Sealed { session: u16, path: PathId, number: u64, sealed: &'a [u8] },
+    /// The first message of a handshake. `mac` is over `covered`.
+    Init { noise: &'a [u8], covered: &'a [u8], mac: &'a Mac, cookie: &'a Mac },
+    /// The second one, which answers the init with the keyed hash `echo`. `mac` is over `covered`.
+    Response { echo: &'a Mac, noise: &'a [u8], covered: &'a [u8], mac: &'a Mac },
+    /// The init with the keyed hash `echo` has to be sent again with this cookie.
+    Cookie { echo: &'a Mac, cookie: &'a Mac },
+    /// A datagram for this session (and with this head) found nobody who knows it.
+    Unknown { session: u16 },
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an envelope; `None` where the bytes are not of the format.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        match bytes {
+            [SEALED, ..] => {
+                let (session, path, number) = read_head(bytes)?;
+                let sealed = bytes.get(HEAD..).filter(|sealed| sealed.len() >= TAG)?;
+                Some(Self::Sealed { session, path, number, sealed })
+            }
+            [HANDSHAKE, INIT, ..] => {
+                let (rest, cookie) = bytes.split_last_chunk()?;
+                let (covered, mac) = rest.split_last_chunk()?;
+                let noise = covered.get(2..)?;
+                let longest = NOISE_INIT + PREFIX + LARGEST_HELLO;
+                let fits = (NOISE_INIT + PREFIX..=longest).contains(&noise.len());
+                fits.then_some(Self::Init { noise, covered, mac, cookie })
+            }
+            [HANDSHAKE, RESPONSE, rest @ ..] => {
+                let (rest, mac) = rest.split_last_chunk()?;
+                let (echo, noise) = rest.split_first_chunk()?;
+                let covered = bytes.get(..bytes.len() - mac.len())?;
+                let longest = NOISE_RESPONSE + PREFIX + LARGEST_HELLO;
+                let fits = (NOISE_RESPONSE + PREFIX..=longest).contains(&noise.len());
+                fits.then_some(Self::Response { echo, noise, covered, mac })
+            }
+            [COOKIE, rest @ ..] => {
+                let (echo, rest) = rest.split_first_chunk()?;
+                let cookie = rest.try_into().ok()?;
+                Some(Self::Cookie { echo, cookie })
+            }
+            [UNKNOWN, head @ ..] if head.len() == HEAD => {
+                read_head(head).map(|(session, ..)| Self::Unknown { session })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The path that a sealed datagram says it has taken; proven only by opening it.
+pub fn path_of(bytes: &[u8]) -> Option<PathId> {
+    read_head(bytes).map(|(_, path, _)| path)
+}
+
+fn read_head(bytes: &[u8]) -> Option<(u16, PathId, u64)> {
+    let [SEALED, s, t, path, a, b, c, d, e, f, ..] = *bytes else { return None };
+    if usize::from(path) >= PathSet::CAPACITY {
+        return None;
+    }
+    let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    Some((u16::from_be_bytes([s, t]), PathId(path), number))
+}
+
+/// The head of a sealed datagram.
+pub(super) const fn head(session: u16, path: PathId, number: u64) -> [u8; HEAD] {
+    let [s, t] = session.to_be_bytes();
+    let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+    [SEALED, s, t, path.0, a, b, c, d, e, f]
+}
+
+/// An init without its keyed hash and cookie; `noise` writes its middle.
+pub(super) fn init(noise: &[u8]) -> Vec<u8> {
+    [&[HANDSHAKE, INIT], noise].concat()
+}
+
+/// A response without its keyed hash.
+pub(super) fn response(echo: &Mac, noise: &[u8]) -> Vec<u8> {
+    [&[HANDSHAKE, RESPONSE], &echo[..], noise].concat()
+}
+
+/// A cookie for who sent the init with this keyed hash.
+pub(super) fn cookie(echo: &Mac, cookie: &Mac) -> Vec<u8> {
+    [&[COOKIE], &echo[..], cookie].concat()
+}
+
+/// What answers a datagram of an unknown session.
+pub(super) fn unknown(session: u16, path: PathId, number: u64) -> Vec<u8> {
+    [&[UNKNOWN], &head(session, path, number)[..]].concat()
+}

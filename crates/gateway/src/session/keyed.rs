@@ -1,0 +1,173 @@
+//! One session: its keys, what has been sent and what has been seen.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use skybraid_transport::{PathId, PathSet};
+use skybraid_units::Instant;
+use snow::StatelessTransportState;
+
+use super::envelope::{HEAD, LAST_NUMBER, Mac, OVERHEAD, TAG, head};
+use super::window::Window;
+use super::{NoSession, Refusal};
+
+/// A session.
+pub(super) struct Session {
+    /// Our number of it, which the peer writes on what it sends.
+    pub number: u16,
+    /// The peer's number of it.
+    pub peer_number: u16,
+    /// The peer's instance.
+    pub instance: [u8; 8],
+    /// What the peer told.
+    pub hello: Vec<u8>,
+    /// The keyed hash of the init that led to it.
+    pub asked: Mac,
+    /// The response to that init; empty at the initiator.
+    pub answer: Vec<u8>,
+    /// Something authentic has arrived under it.
+    pub heard: bool,
+    /// When it is forgotten, unless it is the current one.
+    pub until: Instant,
+    /// Datagrams sealed and opened.
+    pub count: u64,
+    keys: StatelessTransportState,
+    sent: [u64; PathSet::CAPACITY],
+    seen: Vec<Option<Box<Window>>>,
+}
+
+/// What a session starts with.
+pub(super) struct Start {
+    pub number: u16,
+    pub peer_number: u16,
+    pub instance: [u8; 8],
+    pub hello: Vec<u8>,
+    pub asked: Mac,
+    pub answer: Vec<u8>,
+    pub until: Instant,
+}
+
+impl Session {
+    pub fn new(start: Start, keys: StatelessTransportState) -> Self {
+        let Start { number, peer_number, instance, hello, asked, answer, until } = start;
+        let (heard, count, sent, seen) = (false, 0, [0; PathSet::CAPACITY], Vec::new());
+        Self {
+            number,
+            peer_number,
+            instance,
+            hello,
+            asked,
+            answer,
+            heard,
+            until,
+            count,
+            keys,
+            sent,
+            seen,
+        }
+    }
+
+    /// Seals a message into `out`.
+    pub fn seal(
+        &mut self,
+        path: PathId,
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<u64, NoSession> {
+        let next = self.sent.get_mut(path.index()).ok_or(NoSession)?;
+        let number = *next;
+        if number >= LAST_NUMBER {
+            return Err(NoSession);
+        }
+        out.resize(OVERHEAD + plain.len(), 0);
+        let (start, sealed) = out.split_first_chunk_mut::<HEAD>().ok_or(NoSession)?;
+        *start = head(self.peer_number, path, number);
+        self.keys.write_message(nonce(path, number), plain, sealed).map_err(|_| NoSession)?;
+        *next += 1;
+        self.count += 1;
+        Ok(number)
+    }
+
+    /// Opens a datagram into `plain`. True where its number is the newest on its path.
+    pub fn open(
+        &mut self,
+        path: PathId,
+        number: u64,
+        sealed: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<bool, Refusal> {
+        let window = self.seen.get(path.index()).and_then(Option::as_ref);
+        if window.is_some_and(|window| !window.is_fresh(number)) {
+            return Err(Refusal::Replayed);
+        }
+        plain.resize(sealed.len().saturating_sub(TAG), 0);
+        let read = self.keys.read_message(nonce(path, number), sealed, plain);
+        read.map_err(|_| Refusal::Forged)?;
+        self.heard = true;
+        self.count += 1;
+        if self.seen.len() <= path.index() {
+            self.seen.resize_with(path.index() + 1, || None);
+        }
+        let window = self.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
+        Ok(window.get_or_insert_with(|| Box::new(Window::new())).note(number))
+    }
+}
+
+/// A number is used once on a path, and a path has its own nonces.
+const fn nonce(path: PathId, number: u64) -> u64 {
+    (path.0 as u64) << 48 | number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::noise::{agree, ask, hear, keys, read, write};
+    use crate::{PrivateKey, PublicKey};
+
+    const PATH: PathId = PathId(5);
+
+    fn pair() -> [Session; 2] {
+        let privates = [1, 2].map(|byte| PrivateKey([byte; 32]));
+        let (public, _) = agree(&privates[1], &PublicKey([9; 32])).unwrap();
+        let (mut asking, init) = ask(&[], &privates[0], &public, [3; 32], &[]).unwrap();
+        let (mut answering, ..) = hear(&[], &privates[1], [4; 32], &init).unwrap();
+        read(&mut asking, &write(&mut answering, &[]).unwrap()).unwrap();
+        [(asking, 1, 2), (answering, 2, 1)].map(|(noise, number, peer_number)| {
+            let start = Start {
+                number,
+                peer_number,
+                instance: [0; 8],
+                hello: Vec::new(),
+                asked: Mac::default(),
+                answer: Vec::new(),
+                until: Instant::FAR_FUTURE,
+            };
+            Session::new(start, keys(noise).unwrap())
+        })
+    }
+
+    #[test]
+    fn no_number_is_used_twice_and_after_the_last_one_nothing_is_sealed() {
+        let [mut one, mut other] = pair();
+        one.sent[PATH.index()] = LAST_NUMBER - 1;
+        let (mut out, mut plain) = (Vec::new(), Vec::new());
+        assert_eq!(one.seal(PATH, b"the last", &mut out), Ok(LAST_NUMBER - 1));
+        assert_eq!(other.open(PATH, LAST_NUMBER - 1, &out[HEAD..], &mut plain), Ok(true));
+        assert_eq!(plain, b"the last");
+        assert_eq!(one.seal(PATH, b"one more", &mut out), Err(NoSession));
+        assert_eq!(one.seal(PathId(6), b"another path", &mut out), Ok(0));
+    }
+
+    // Source: the format of docs/wire.md, and snow's own reading of a message for the rest.
+    #[test]
+    fn the_nonce_is_made_of_path_and_number() {
+        let [mut one, other] = pair();
+        one.sent[PATH.index()] = 0x0102_0304_0506;
+        let (mut out, mut plain) = (Vec::new(), [0; 2]);
+        one.seal(PATH, b"hi", &mut out).unwrap();
+        assert_eq!(out[..10], [0x30, 0, 2, 5, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(out.len(), 2 + OVERHEAD);
+        let read = other.keys.read_message(0x0005_0102_0304_0506, &out[10..], &mut plain);
+        assert_eq!((read, &plain), (Ok(2), b"hi"));
+    }
+}

@@ -1,0 +1,105 @@
+//! `skybraid-node`: the daemon of an aircraft or a ground station, and what goes with it.
+#![forbid(unsafe_code)]
+
+mod check;
+mod doctor;
+mod error;
+mod gateway;
+mod keys;
+mod status;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use error::NodeError;
+
+/// Carries MAVLink, video and IP traffic between an aircraft and its ground station over several
+/// networks at once.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Carry traffic as the file says, until SIGTERM or Ctrl-C.
+    Gateway {
+        /// The gateway's file.
+        file: PathBuf,
+    },
+    /// Say in plain words what the gateway will do, or what is wrong with its file (exit code 2).
+    Check {
+        /// The gateway's file.
+        file: PathBuf,
+    },
+    /// Make a private key, and print the public key and the line for the other end's file.
+    Keygen {
+        /// Where the private key goes; nothing is written over.
+        #[arg(default_value = "skybraid.key")]
+        file: PathBuf,
+    },
+    /// Print the public key that belongs to a private key.
+    Pubkey {
+        /// The file of the private key.
+        file: PathBuf,
+    },
+    /// Say how a running gateway does. Exit code 1: no session or no path; 2: no gateway answers.
+    Status {
+        /// The gateway's file, which says where it listens.
+        #[arg(conflicts_with = "url")]
+        file: Option<PathBuf>,
+        /// Where it listens: `http://HOST:PORT` or `HOST:PORT`.
+        #[arg(long, default_value = status::USUAL)]
+        url: String,
+        /// Everything, as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what this machine lets a gateway do, and what mends the rest.
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "skybraid-node: {error}");
+            error.code()
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<ExitCode, NodeError> {
+    match command {
+        Command::Gateway { file } => gateway::run(file),
+        Command::Check { file } => show(&check::check(file)?),
+        Command::Keygen { file } => show(&keys::keygen(file)?),
+        Command::Pubkey { file } => show(&format!("{}\n", keys::public(file)?)),
+        Command::Status { file, url, json } => {
+            let (text, up) = status::status(file.as_deref(), url, *json)?;
+            show(&text)?;
+            Ok(if up { ExitCode::SUCCESS } else { error::FAILED.into() })
+        }
+        Command::Doctor => {
+            let (text, sufficient) = doctor::doctor();
+            show(&text)?;
+            Ok(if sufficient { ExitCode::SUCCESS } else { error::FAILED.into() })
+        }
+    }
+}
+
+/// Prints `text`; whoever listens may have gone.
+fn show(text: &str) -> Result<ExitCode, NodeError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(NodeError::File { file: "standard output".to_string(), error })
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

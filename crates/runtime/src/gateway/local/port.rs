@@ -1,0 +1,132 @@
+//! A UDP port whose datagrams are carried as they are.
+
+use std::io;
+use std::net::SocketAddr;
+
+use skybraid_gateway::ChannelId;
+use skybraid_gateway::config::PortConfig;
+use socket2::Socket;
+
+use super::{Counts, Write, address, any_like, udp};
+use crate::batch::Outbox;
+use crate::gateway::GatewayError;
+use crate::gateway::names::Whose;
+use crate::gateway::poller::Source;
+use crate::gateway::tools::Tools;
+
+/// See the module.
+pub struct Port {
+    /// Its name and address.
+    pub name: String,
+    /// What it has counted.
+    pub counts: Counts,
+    channel: ChannelId,
+    place: u8,
+    socket: Option<Socket>,
+    outbox: Outbox,
+    /// Where datagrams go, if the file says so.
+    send_to: Option<String>,
+    /// Where datagrams go: there, or to who has sent last.
+    to: Option<SocketAddr>,
+}
+
+impl Port {
+    /// Opens a port.
+    pub fn open(
+        place: u8,
+        channel: ChannelId,
+        name: &str,
+        config: &PortConfig,
+        tools: &mut Tools,
+    ) -> Result<Self, GatewayError> {
+        let wrong = |error| {
+            let listen = config.listen.as_deref().unwrap_or_default();
+            GatewayError::Setup { what: format!("[udp.{name}] listen {listen}"), error }
+        };
+        let socket = config.listen.as_deref().map(|text| udp(address(text)?)).transpose();
+        let socket = socket.map_err(wrong)?;
+        if let Some(socket) = &socket {
+            tools.poller.watch(socket, Source::Port(place)).map_err(wrong)?;
+        }
+        let port = Self {
+            name: format!("udp {name}"),
+            counts: Counts::default(),
+            channel,
+            place,
+            socket,
+            outbox: Outbox::default(),
+            send_to: config.send_to.clone(),
+            to: None,
+        };
+        port.retry(tools);
+        Ok(port)
+    }
+
+    /// Somebody is known to whom datagrams go.
+    pub fn clients(&self) -> usize {
+        usize::from(self.to.is_some())
+    }
+
+    /// Takes what has arrived.
+    pub fn read(&mut self, tools: &mut Tools, write: &mut Write<'_>) {
+        let taken = self.socket.as_ref().map(|socket| tools.inbox.take(socket));
+        let Some(Ok(taken)) = taken else { return };
+        for (bytes, source) in tools.inbox.datagrams(taken) {
+            write(self.channel, bytes);
+            if self.send_to.is_none() {
+                self.to = source.or(self.to);
+            }
+        }
+    }
+
+    /// Hands a datagram over; `bytes` gets some other buffer in exchange.
+    pub fn deliver(&mut self, bytes: &mut Vec<u8>) {
+        let Some(to) = self.to else {
+            self.counts.dropped += 1;
+            return;
+        };
+        self.outbox.swap_in(bytes, to, 0, 0);
+        if self.outbox.is_full() {
+            self.flush();
+        }
+    }
+
+    /// Sends what has been handed over.
+    pub fn flush(&mut self) {
+        if let Some(socket) = &self.socket {
+            self.counts.dropped += self.outbox.send_counting(socket);
+        }
+    }
+
+    /// Asks for its program's address again while it is not known.
+    pub fn retry(&self, tools: &mut Tools) {
+        if let (Some(name), None) = (&self.send_to, self.to) {
+            tools.names.ask(Whose::Port(self.place), name);
+        }
+    }
+
+    /// Its program's name has been resolved.
+    pub fn resolved(&mut self, addresses: io::Result<Vec<SocketAddr>>, tools: &mut Tools) {
+        let result = addresses.and_then(|addresses| {
+            // A socket that listens has its kind of address already.
+            let bound = self.socket.as_ref().and_then(|socket| socket.local_addr().ok());
+            let bound = bound.and_then(|bound| bound.as_socket());
+            let fits = |to: &&SocketAddr| bound.is_none_or(|bound| bound.is_ipv4() == to.is_ipv4());
+            let Some(to) = addresses.iter().find(fits).copied() else {
+                let text = "its program's address is of another kind than the one it listens on";
+                return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
+            };
+            if self.socket.is_none() {
+                let socket = udp(any_like(to))?;
+                tools.poller.watch(&socket, Source::Port(self.place))?;
+                self.socket = Some(socket);
+            }
+            self.to = Some(to);
+            Ok(())
+        });
+        match result {
+            Ok(()) => tools.alarms.clear(&self.name),
+            Err(error) => tools.alarms.raise(&self.name, format!("{}: {error}", self.name)),
+        }
+    }
+}

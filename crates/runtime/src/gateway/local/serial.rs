@@ -1,0 +1,113 @@
+//! Serial devices: raw, 8 data bits, no parity, one stop bit, no flow control.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+
+use nix::fcntl::OFlag;
+use nix::sys::termios::{
+    BaudRate, ControlFlags, FlushArg, SetArg, cfmakeraw, cfsetspeed, tcflush, tcgetattr, tcsetattr,
+};
+
+/// The speed of telemetry radios, which autopilots expect.
+pub const USUAL_BAUD: u32 = 57_600;
+
+const BAUDS: &[(u32, BaudRate)] = &[
+    (1200, BaudRate::B1200),
+    (2400, BaudRate::B2400),
+    (4800, BaudRate::B4800),
+    (9600, BaudRate::B9600),
+    (19_200, BaudRate::B19200),
+    (38_400, BaudRate::B38400),
+    (57_600, BaudRate::B57600),
+    (115_200, BaudRate::B115200),
+    (230_400, BaudRate::B230400),
+    (460_800, BaudRate::B460800),
+    (500_000, BaudRate::B500000),
+    (576_000, BaudRate::B576000),
+    (921_600, BaudRate::B921600),
+    (1_000_000, BaudRate::B1000000),
+    (1_152_000, BaudRate::B1152000),
+    (1_500_000, BaudRate::B1500000),
+    (2_000_000, BaudRate::B2000000),
+    (2_500_000, BaudRate::B2500000),
+    (3_000_000, BaudRate::B3000000),
+    (3_500_000, BaudRate::B3500000),
+    (4_000_000, BaudRate::B4000000),
+];
+
+/// The constant of a speed.
+///
+/// # Errors
+/// Devices know no such speed; the message lists those that they know.
+pub fn speed(baud: u32) -> io::Result<BaudRate> {
+    let found = BAUDS.iter().find(|(known, _)| *known == baud).map(|(_, speed)| *speed);
+    found.ok_or_else(|| {
+        let known: Vec<String> = BAUDS.iter().map(|(known, _)| known.to_string()).collect();
+        let text =
+            format!("there is no speed of {baud} baud; expected one of {}", known.join(", "));
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })
+}
+
+/// Opens a device, which then never blocks.
+///
+/// # Errors
+/// It is not there, is no terminal, or rights are missing.
+pub fn open(path: &str, speed: BaudRate) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(path)?;
+    let mut settings = tcgetattr(&file)?;
+    cfmakeraw(&mut settings);
+    settings.control_flags.remove(
+        ControlFlags::CSIZE | ControlFlags::PARENB | ControlFlags::CSTOPB | ControlFlags::CRTSCTS,
+    );
+    settings.control_flags.insert(ControlFlags::CS8 | ControlFlags::CREAD | ControlFlags::CLOCAL);
+    cfsetspeed(&mut settings, speed)?;
+    tcsetattr(&file, SetArg::TCSANOW, &settings)?;
+    // What lay there was read at another speed.
+    tcflush(&file, FlushArg::TCIOFLUSH)?;
+    Ok(file)
+}
+
+/// Bytes that may wait for a device: a second's worth, since what is older is of no use to a pilot.
+pub fn room(baud: u32, most: usize) -> usize {
+    (baud as usize / 10).clamp(2048, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::pty::openpty;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn a_device_is_raw_and_does_not_block() {
+        let pty = openpty(None, None).unwrap();
+        let path = nix::unistd::ttyname(&pty.slave).unwrap();
+        let mut device = open(path.to_str().unwrap(), speed(57_600).unwrap()).unwrap();
+        let mut bytes = [0; 300];
+        assert_eq!(device.read(&mut bytes).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let all: Vec<u8> = (0..=255).collect();
+        let mut master = File::from(pty.master);
+        master.write_all(&all).unwrap();
+        let mut got: Vec<u8> = Vec::new();
+        while got.len() < 256 {
+            let length = device.read(&mut bytes).unwrap_or(0);
+            got.extend(&bytes[..length]);
+        }
+        assert_eq!(got, all);
+        device.write_all(&all).unwrap();
+        master.read_exact(&mut bytes[..256]).unwrap();
+        assert_eq!(bytes[..256], all);
+        let settings = tcgetattr(&device).unwrap();
+        assert_eq!(nix::sys::termios::cfgetospeed(&settings), BaudRate::B57600);
+    }
+
+    #[test]
+    fn speeds_that_no_device_knows_and_what_is_no_device_are_refused_in_words() {
+        assert!(speed(57_601).unwrap_err().to_string().contains("57600"));
+        let error = open("/dev/null", BaudRate::B57600).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+    }
+}

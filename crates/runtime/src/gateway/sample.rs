@@ -1,0 +1,74 @@
+//! A state for tests: a ground station with two paths, a dish and LTE.
+
+use skybraid_gateway::event::PathState;
+use skybraid_gateway::snapshot::{
+    ChannelSnapshot, ClassSnapshot, PathSnapshot, RefusedSnapshot, Snapshot,
+};
+use skybraid_gateway::{Class, Side};
+
+fn path(name: &str, rtt_ms: f64) -> PathSnapshot {
+    PathSnapshot {
+        name: name.to_string(),
+        outgoing: PathState::Up,
+        incoming: PathState::Up,
+        remote: Some("198.51.100.7:40000".to_string()),
+        rtt_ms: Some(rtt_ms),
+        min_rtt_ms: Some(rtt_ms - 10.0),
+        incoming_delay_ms: Some(rtt_ms / 2.0),
+        outgoing_delay_ms: Some(rtt_ms / 2.0),
+        jitter_ms: 1.5,
+        incoming_loss: 0.01,
+        outgoing_loss: 0.0,
+        outgoing_bps: 200_000.0,
+        incoming_bps: 4_000_000.0,
+        outgoing_bytes: 1000,
+        incoming_bytes: 2000,
+        outgoing_datagrams: 10,
+        incoming_datagrams: 20,
+        control_won: 7,
+        mtu: 1500,
+        data_left: None,
+        given_up: 1,
+    }
+}
+
+/// The state.
+pub(super) fn snapshot() -> Snapshot {
+    let class = |class: Class| ClassSnapshot {
+        name: class.name(),
+        written: 100,
+        written_bytes: 3000,
+        delivered: 90,
+        delivered_bytes: 2700,
+        late: 1,
+        superseded: 2,
+        duplicates: 80,
+        by_path: vec![30, 60],
+        ..ClassSnapshot::default()
+    };
+    let mut classes: Vec<ClassSnapshot> = Class::ALL.into_iter().map(class).collect();
+    if let Some(control) = classes.first_mut() {
+        control.delay_p50_ms = Some(31.2);
+        control.delay_p99_ms = Some(58.0);
+        control.longest_gap_ms = Some(25.0);
+    }
+    let channel = |name: &str| ChannelSnapshot {
+        name: name.to_string(),
+        written: 5,
+        delivered: 6,
+        shared: true,
+    };
+    Snapshot {
+        name: "kite".to_string(),
+        side: Side::Ground,
+        uptime_ms: 61_500.0,
+        session: true,
+        sessions: 2,
+        peer_restarts: 1,
+        silent_ms: Some(12.0),
+        paths: vec![path("dish", 80.0), path("lte", 60.0)],
+        classes,
+        channels: vec![channel("mavlink"), channel("video")],
+        refused: RefusedSnapshot { forged: 3, ..RefusedSnapshot::default() },
+    }
+}

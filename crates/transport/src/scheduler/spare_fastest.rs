@@ -1,0 +1,110 @@
+//! Every path but the one that urgent messages live by.
+
+use alloc::boxed::Box;
+
+use skybraid_units::{Duration, Instant};
+
+use super::{Choice, Reason, Scheduler, Unit, candidates, fastest, send_on, untried};
+use crate::registry::{About, Check};
+use crate::{PathId, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "spare_fastest",
+    summary: "For downloads beside control: as `low_rtt`, but the path of the least round-trip time is \
+              left free, so that its queue stays short for others; it is used only when no other regular \
+              path is usable. A path is displaced as the fastest by one that is a tenth faster.",
+    source: "Skybraid",
+    linux: "",
+    parameters: &[],
+};
+
+/// No parameters.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl Check for Config {}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(SpareFastest { spared: None })
+    }
+}
+
+#[derive(Debug)]
+struct SpareFastest {
+    spared: Option<PathId>,
+}
+
+impl SpareFastest {
+    /// The path that is left free. Its least round-trip time counts: the smoothed one of a path that
+    /// carries data tells of their own queue.
+    fn spare<'a>(&mut self, usable: impl Iterator<Item = &'a PathView> + Clone) -> Option<PathId> {
+        let least = |path: &PathView| path.min_rtt.unwrap_or(Duration::MAX);
+        let fastest = usable.clone().min_by_key(|path| least(path))?;
+        let spared = usable.clone().find(|path| Some(path.id) == self.spared);
+        let stays = spared.filter(|it| least(it) * 9 <= least(fastest) * 10);
+        self.spared = Some(stays.unwrap_or(fastest).id);
+        self.spared.filter(|_| usable.count() > 1)
+    }
+}
+
+impl Scheduler for SpareFastest {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let spared = self.spare(candidates(paths));
+        let others = candidates(paths).filter(|path| Some(path.id) != spared);
+        let free = untried(unit, others).filter(|path| path.has_room);
+        send_on(fastest(free), Reason::LowestRtt, paths)
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{chosen, paths};
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn the_fastest_path_is_left_free_while_another_is_usable() {
+        let mut scheduler = Config {}.build();
+        let mut three = paths(&[20, 100, 60]);
+        assert_eq!(chosen(&mut *scheduler, &three), Some(vec![2]));
+        three[2].has_room = false;
+        assert_eq!(chosen(&mut *scheduler, &three), Some(vec![1]));
+        three[1].has_room = false;
+        assert_eq!(chosen(&mut *scheduler, &three), None, "it waits rather than take the fastest");
+        three[1].usable = false;
+        three[2].usable = false;
+        assert_eq!(chosen(&mut *scheduler, &three), Some(vec![0]));
+    }
+
+    #[test]
+    fn its_own_queue_does_not_make_a_path_look_slow() {
+        let mut scheduler = Config {}.build();
+        let mut two = paths(&[20, 40]);
+        two[1].srtt = Some(Duration::from_millis(15));
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
+    }
+
+    #[test]
+    fn paths_that_are_nearly_alike_do_not_take_turns() {
+        let mut scheduler = Config {}.build();
+        assert_eq!(chosen(&mut *scheduler, &paths(&[40, 42])), Some(vec![1]));
+        assert_eq!(chosen(&mut *scheduler, &paths(&[42, 40])), Some(vec![1]));
+        assert_eq!(chosen(&mut *scheduler, &paths(&[46, 40])), Some(vec![0]));
+    }
+
+    #[test]
+    fn a_backup_path_is_no_other_path() {
+        let mut scheduler = Config {}.build();
+        let mut two = paths(&[20, 40]);
+        two[1].backup = true;
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+    }
+}
