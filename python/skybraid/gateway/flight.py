@@ -7,6 +7,7 @@ when it arrived, so that this program's own turns do not count.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import math
@@ -144,7 +145,7 @@ def fly(scenario: Scenario, seed: int, judged: str, report: Callable[[float], bo
                 process.kill()
             said = process.communicate()[1].decode(errors="replace").strip()
         if process.returncode != 0:
-            raise EmulationError(said.splitlines()[-1] if said else f"exit code {process.returncode}")
+            raise EmulationError(said or f"exit code {process.returncode}")
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         with np.load(folder / MESSAGES) as kept:
             sent = {name: kept[f"{name}_sent_ns"] for name in how.flows}
@@ -199,10 +200,8 @@ class _Ends:
                 return
             number = len(self.sent_ns)
             self.sent_ns.append(time.time_ns() - self.began_ns)
-            try:
+            with contextlib.suppress(OSError):
                 self.writer.sendto(struct.pack("!Q", number) + self._rest, self.to)
-            except OSError:
-                pass
             self._due_ns += step_ns
 
     def read(self) -> None:
@@ -245,7 +244,10 @@ def linked(daemon: Daemon, paths: int) -> None:
 
     def up(told: dict[str, Any]) -> bool:
         state = told["state"]
-        return state["session"] and sum(one["incoming"] == one["outgoing"] == "up" for one in state["paths"]) >= paths
+        if state is None:
+            return False
+        living = sum(one["incoming"] == one["outgoing"] == "up" for one in state["paths"])
+        return bool(state["session"]) and living >= paths
 
     daemon.until(up, _LINKED_S)
 
@@ -259,12 +261,15 @@ def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, 
     addresses = {path: to for path, to in field.addresses("ground").items() if path in how.paths}
     local = {name: f"127.0.0.1:{port}" for name, port in PORTS.items()}
     classes = {DATA: "bulk", CONTROL: "control"}
-    tables = {
-        "aircraft": {"udp": {name: {"listen": to, "class": classes[name]} for name, to in local.items()}},
-        "ground": {"udp": {name: {"send_to": to, "class": classes[name]} for name, to in local.items()}},
-    }
-    nodes = (field.vehicle, field.ground)
-    aircraft, ground = both(program, folder, nodes, in_emulator(addresses), common=how.tables, **tables)
+    aircraft, ground = both(
+        program,
+        folder,
+        (field.vehicle, field.ground),
+        in_emulator(addresses),
+        common=how.tables,
+        aircraft={"udp": {name: {"listen": to, "class": classes[name]} for name, to in local.items()}},
+        ground={"udp": {name: {"send_to": to, "class": classes[name]} for name, to in local.items()}},
+    )
     ends = {name: _Ends(field, name, how, began_ns) for name in how.flows}
     try:
         for daemon in (ground, aircraft):
@@ -280,7 +285,7 @@ def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, 
             daemon.stop()
         for one in ends.values():
             one.close()
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, one in ends.items():
         arrays[f"{name}_sent_ns"] = np.array(one.sent_ns, dtype=np.int64)
         arrays[f"{name}_delivered_ns"] = np.array(

@@ -1,17 +1,20 @@
-"""Scenarios as gateways play them: which of their flows' transports are a gateway's, and its files for these.
+"""Scenarios as gateways play them: what these have in place of the transports, and their files.
 
-A scenario of the two flows `data` and `control` from the vehicle to the ground becomes a UDP port of class `bulk` and
-one of class `control`. Data of MPTCP are carried by the gateway's MP-DCCP with the same scheduler, or in TCP mode by the
-MPTCP of Linux.
+A scenario of the flows `data` and `control`, from the vehicle to the ground, becomes a UDP port of class `bulk` and
+one of class `control`. Data of MPTCP are carried by the gateway's MP-DCCP with the same scheduler, or in TCP mode by
+the MPTCP of Linux.
 """
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from skybraid.errors import ScenarioError
+from skybraid.gateway.daemons import binary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,9 +111,17 @@ def play(scenario: Scenario, judged: str = CONTROL) -> Play:
             raise CannotPlayError("a gateway has one path or all of them for a class")
         for flow, name in ((DATA, "bulk"), (CONTROL, "control")):
             classes[name] = {"scheduler": {"name": "single", "path": paths.index(used[flow][0])}}
-        return Play(paths, offered, "data by MP-DCCP on one path alone, control by UDP on the other", _tables("udp", classes))
+        words = "data by MP-DCCP on one path alone, control by UDP on the other"
+        return Play(paths, offered, words, _tables("udp", classes))
     words = f"a copy of control on each path by UDP, data by MP-DCCP and the scheduler {kind}"
     return Play(paths, offered, words, _tables("udp", classes))
+
+
+@cache
+def program_digest() -> str:
+    """What names the program that flies: its bytes; nothing where there is none."""
+    program = binary()
+    return "" if program is None else hashlib.sha256(program.read_bytes()).hexdigest()[:24]
 
 
 def _tables(network: str, classes: Mapping[str, Any] | None = None) -> dict[str, Any]:

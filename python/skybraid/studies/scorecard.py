@@ -12,7 +12,6 @@ import numpy as np
 
 from skybraid.statistics import mean_interval
 from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
-from skybraid.studies.points import EMULATION, SIMULATION
 from skybraid.studies.runner import Form, replay
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Row:
         quick: whether it was a quick look.
         seeds: how many.
         wall_s: time that its runs took, added up, in s.
-        driver: "simulation" or "emulation".
+        driver: "simulation", "emulation" or "gateway".
         type: what the experiment is in its paper, one of `skybraid.studies.index.TYPES`, or nothing.
         replay: the command that flies it again.
         failed: how many of its series gave nothing, since a run failed.
@@ -188,10 +187,11 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
     deciding = next((one for one in checked if one.verdict == verdict), None)
     theirs = deciding.theirs if deciding else None
     ours = deciding.ours if deciding else None
+    teller = "By gateways" if form is Form.GATEWAY else "Emulated"
     notes = [
         *([errand.note] if errand.note else []),
         *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
-        *(f"Emulated: {note}." for note in flown.notes.get(experiment.id, ())),
+        *(f"{teller}: {note}." for note in flown.notes.get(experiment.id, ())),
     ]
     reasons = [*notes, *(_why(one) for one in checked if one.verdict != Holds.YES)]
     return Row(
@@ -212,7 +212,7 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
         quick=form.quick,
         seeds=len(form.runs(experiment).seeds),
         wall_s=round(flown.wall_s[experiment.id], 3),
-        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        driver=form.driver,
         type=entry.type if entry else "",
         replay=replay(errand, experiment, form),
         failed=len(failures),
@@ -241,7 +241,7 @@ def missing(entry: Entry, form: Form) -> Row:
         quick=form.quick,
         seeds=0,
         wall_s=0.0,
-        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        driver=form.driver,
         type=entry.type,
         replay=f"skybraid reproduce {entry.id}",
         failed=1,
