@@ -128,6 +128,7 @@ class Flown:
         failures: by experiment.
         wall_s: by experiment, the time that its runs took, in s; runs that experiments share count for each.
         notes: by experiment, what an emulation has to say of itself.
+        simulated: by experiment, the series that are simulated since gateways cannot fly them.
         runs: how many runs there were.
         kept: how many of them were taken from the folder.
     """
@@ -136,6 +137,7 @@ class Flown:
     failures: Mapping[str, tuple[Failure, ...]]
     wall_s: Mapping[str, float]
     notes: Mapping[str, tuple[str, ...]]
+    simulated: Mapping[str, tuple[str, ...]]
     runs: int
     kept: int
 
@@ -275,13 +277,13 @@ def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judg
     return points.GATEWAY, [json.dumps([how.words, how.tables, how.paths]), playing.program_digest()]
 
 
-def _simulated(planned: Plan, errand: Errand, experiment: Experiment) -> list[str]:
+def _simulated(planned: Plan, errand: Errand, experiment: Experiment) -> list[tuple[str, list[str]]]:
     """Which series of an experiment are simulated since gateways cannot fly them, by the reason."""
     of: dict[str, list[str]] = defaultdict(list)
     for (paper, one, series), reason in planned.simulated.items():
         if (paper, one) == (errand.study.paper, experiment.id):
             of[reason].append(series)
-    return [f"simulated, since {reason}: {'; '.join(names)}" for reason, names in of.items()]
+    return list(of.items())
 
 
 def fly(planned: Plan, *, folder: Path | None = None, workers: int | None = None, told: Told | None = None) -> None:
@@ -347,6 +349,7 @@ def collect(planned: Plan, errand: Errand) -> Flown:
     failures: dict[str, list[Failure]] = defaultdict(list)
     wall_s: dict[str, float] = {}
     notes: dict[str, tuple[str, ...]] = {}
+    simulated: dict[str, tuple[str, ...]] = {}
     own: set[str] = set()
     for experiment in errand.experiments:
         lines[experiment.id] = {}
@@ -365,11 +368,14 @@ def collect(planned: Plan, errand: Errand) -> Flown:
         wall_s[experiment.id] = sum(float(planned.done[key]["wall_s"]) for key in keys if key in planned.done)
         notes[experiment.id] = (
             *_notes([planned.done[key] for key in sorted(keys) if key in planned.done]),
-            *_simulated(planned, errand, experiment),
+            *(
+                f"simulated, since {reason}: {'; '.join(names)}"
+                for reason, names in _simulated(planned, errand, experiment)
+            ),
         )
-    return Flown(
-        lines, {name: tuple(each) for name, each in failures.items()}, wall_s, notes, len(own), len(own & planned.kept)
-    )
+        simulated[experiment.id] = tuple(name for _, names in _simulated(planned, errand, experiment) for name in names)
+    failed = {name: tuple(each) for name, each in failures.items()}
+    return Flown(lines, failed, wall_s, notes, simulated, len(own), len(own & planned.kept))
 
 
 def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:

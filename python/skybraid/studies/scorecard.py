@@ -96,6 +96,7 @@ class Row:
         failed: how many of its series gave nothing, since a run failed.
         notes: the part of `why` that is not about claims.
         figure_file: where its figure was drawn, or nothing.
+        simulated: series that are simulated, since gateways cannot fly them; none where nothing is flown by gateways.
     """
 
     id: str
@@ -121,6 +122,7 @@ class Row:
     failed: int = 0
     notes: str = ""
     figure_file: str = ""
+    simulated: tuple[str, ...] = ()
 
     @property
     def held(self) -> int:
@@ -217,6 +219,7 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
         replay=replay(errand, experiment, form),
         failed=len(failures),
         notes=" ".join(notes),
+        simulated=flown.simulated.get(experiment.id, ()),
     )
 
 
@@ -367,6 +370,35 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         )  # fmt: skip
         lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]) -> str:
+    """Rows that gateways flew beside those of the simulator, claim by claim, as a table of a document."""
+    lines = [
+        "| id | claim | wanted | published | simulated (95 %) | | by gateways (95 %) | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    others = {(row["id"], claim["words"]): claim for row in simulated for claim in row["claims"]}
+    for row in rows:
+        for claim in row["claims"]:
+            theirs = others.get((row["id"], claim["words"]))
+            ours = _of_table(claim)
+            sides = ["–", ""] if theirs is None else [_interval(_of_table(theirs)), theirs["verdict"]]
+            # What is compared is "SERIES at X" or "SERIES / SERIES at X".
+            unplayed = sorted((name for name in row["simulated"] if name in ours.compared), key=len)
+            played = [_interval(ours), ours.verdict]
+            if unplayed and all(part.partition(" at ")[0] in unplayed for part in ours.compared.split(" / ")):
+                played = ["not played", ""]
+            elif unplayed:
+                played[0] += f", with {unplayed[-1]} simulated"
+            cells = (row["id"], ours.words, _range(ours.wanted), number(ours.theirs), *sides, *played)
+            lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _of_table(claim: Mapping[str, Any]) -> Checked:
+    low, high = claim["wanted"]
+    return Checked(**(dict(claim) | {"wanted": (low, high)}))
 
 
 SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be judged"}
