@@ -35,8 +35,11 @@ def _reproduce(
         bool,
         typer.Option("--emulate", help="Fly emulations in real time under this machine's kernel: short, few seeds."),
     ] = False,
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="Fly in real time with two gateways, skybraid-node, over emulated links.")
+    ] = False,
     max_time: Annotated[
-        str, typer.Option(help="With --emulate: take no longer; fewer seeds, then fewer experiments.", metavar="TIME")
+        str, typer.Option(help="In real time: take no longer; fewer seeds, then fewer experiments.", metavar="TIME")
     ] = "30min",
     reading: Annotated[
         str | None, typer.Option(help="How to read what the paper leaves open: text, repo.", metavar="NAME")
@@ -68,6 +71,7 @@ def _reproduce(
         words=tuple(words or ()),
         quick=quick,
         emulate=emulate,
+        gateway=gateway,
         max_time=max_time,
         reading=reading,
         out=out,

@@ -423,11 +423,16 @@ def blocks(paper: str) -> dict[str, str]:
             "survey": survey,
             "explanations": scorecard.explanations(own),
         }
-    return {
+    told = {
         "scorecard": scorecard.markdown(own),
         "readings": scorecard.readings(cards),
         "explanations": scorecard.explanations(own),
     }
+    flown = DOCS / "gateways" / f"{paper}.json"
+    if flown.is_file():
+        rows = json.loads(flown.read_text(encoding="utf-8"))["rows"]
+        told["gateways"] = scorecard.by_gateways(rows, own)
+    return told
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)

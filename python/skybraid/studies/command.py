@@ -12,14 +12,15 @@ import typer
 
 from skybraid import studies
 from skybraid.emulate_cli import enter_sandbox
-from skybraid.errors import EmulationError, ScenarioError
+from skybraid.errors import EmulationError, ScenarioError, SkybraidError
 from skybraid.folder import write_whole
+from skybraid.gateway import flight, playing
 from skybraid.options import MET, NOT_MET, seconds, tally
 from skybraid.requirements import span
 from skybraid.studies import Scorecard, Study, emulating, page, scorecard
 from skybraid.studies.claims import Holds
 from skybraid.studies.index import Entry, entries
-from skybraid.studies.points import Point
+from skybraid.studies.points import SIMULATION, Point
 from skybraid.studies.runner import Errand, Form, Plan, Tally, fly, plan
 from skybraid.studies.scorecard import number
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skybraid.studies import Row
+    from skybraid.studies.experiment import Experiment
     from skybraid.studies.runner import Told
 
 ROWS = "rows.json"
@@ -48,6 +50,7 @@ class Asked:
         words: studies and experiments; none for all.
         quick: fewer values and seeds, shorter runs.
         emulate: in real time.
+        gateway: the same, with two gateways for the transports.
         max_time: longest time of that, a text such as "30min".
         reading: of what papers leave open; None for the studies' own.
         out: keeps finished runs, scorecards and figures.
@@ -60,6 +63,7 @@ class Asked:
     words: tuple[str, ...]
     quick: bool
     emulate: bool
+    gateway: bool
     max_time: str
     reading: str | None
     out: Path
@@ -80,16 +84,23 @@ def reproduce(asked: Asked) -> int:
     """
     if asked.quick and asked.emulate:
         raise ScenarioError("--emulate: found --quick too, expected one of them; emulated runs are short anyway")
-    form = Form.EMULATED if asked.emulate else Form.QUICK if asked.quick else Form.FULL
+    if asked.gateway and (asked.quick or asked.emulate):
+        other = "--quick" if asked.quick else "--emulate"
+        raise ScenarioError(f"--gateway: found {other} too, expected one of them")
+    form = _form(asked)
     chosen = _chosen(asked)
     if asked.emulate:
         chosen = _emulated(chosen, named=bool(chosen.ids))
         if lacking := emulating.lacks():
             raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
         enter_sandbox()
+    if asked.gateway:
+        chosen = _playable(_emulated(chosen, named=bool(chosen.ids)), named=bool(chosen.ids))
+        if lacking := flight.missing():
+            raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
     clock = time.perf_counter()
     planned = _plan(chosen, form, asked)
-    with tally(shown=not asked.quiet, doing="emulating" if asked.emulate else "reproducing") as tell:
+    with tally(shown=not asked.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
         told: Told | None = None if tell is None else lambda now: tell(now.share, _words(now))
         fly(planned, folder=asked.out, workers=asked.workers, told=told)
     cards = [
@@ -201,13 +212,52 @@ def _emulated(chosen: _Chosen, *, named: bool) -> _Chosen:
     return replace(chosen, errands=errands, missing=[one for one in chosen.missing if one.type == "emulation"])
 
 
+def _form(asked: Asked) -> Form:
+    if asked.gateway:
+        return Form.GATEWAY
+    return Form.EMULATED if asked.emulate else Form.QUICK if asked.quick else Form.FULL
+
+
+def _playable(chosen: _Chosen, *, named: bool) -> _Chosen:
+    """What gateways fly: the experiments that are named, or else those of which they can play something.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    if named:
+        return chosen
+    errands = []
+    for each in chosen.errands:
+        own = [one for one in each.experiments if _has_play(each, one)]
+        if own:
+            errands.append(replace(each, experiments=own))
+    if not errands:
+        papers = ", ".join(each.study.paper for each in chosen.errands)
+        raise ScenarioError(f"--gateway: found nothing in {papers} that gateways can play; try lee2021mutran")
+    return replace(chosen, errands=errands, missing=[])
+
+
+def _has_play(errand: Errand, experiment: Experiment) -> bool:
+    for series in experiment.series:
+        if series.measure is not None:
+            try:
+                scenario = errand.study.scenario(experiment, series, 0.0, errand.reading, quick=True)
+                playing.play(scenario, playing.DATA)
+            except SkybraidError:
+                continue
+            return True
+    return False
+
+
 def _plan(chosen: _Chosen, form: Form, asked: Asked) -> Plan:
-    if form is not Form.EMULATED:
+    if not form.real_time:
         return plan(chosen.errands, form=form, folder=asked.out)
-    planned = emulating.affordable(chosen.errands, seconds("--max-time", asked.max_time) or 0.0, asked.out)
+    planned = emulating.affordable(chosen.errands, seconds("--max-time", asked.max_time) or 0.0, asked.out, form)
     if not asked.quiet:
-        runs = sum(isinstance(job, Point) for job in planned.missing)
-        told = f"{runs} runs in real time, one at a time: about {span(emulating.estimate_s(planned))}"
+        runs = sum(isinstance(job, Point) and job.driver != SIMULATION for job in planned.missing)
+        at_once = (asked.workers or 1) if form is Form.GATEWAY else 1
+        how = "one at a time" if at_once == 1 else f"{at_once} at a time"
+        told = f"{runs} runs in real time, {how}: about {span(emulating.estimate_s(planned) / at_once)}"
         typer.echo(f"{told}; {len(planned.kept)} kept from before", err=True)
     return planned
 
@@ -269,6 +319,7 @@ def _tell(card: Scorecard, form: Form) -> None:
         Form.FULL: "",
         Form.QUICK: ", QUICK LOOK: fewer values and seeds and shorter runs than the study's",
         Form.EMULATED: ", EMULATED in real time: shorter runs and fewer seeds than the study's",
+        Form.GATEWAY: ", BY GATEWAYS in real time: fewer seeds than the study's",
     }[form]
     typer.echo(f"{card.paper}: {card.title} (reading {card.reading}{kind})")
     typer.echo(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from skybraid import _core
 from skybraid.requirements import span
-from skybraid.studies.points import Job, Point
+from skybraid.studies.points import SIMULATION, Job, Point
 from skybraid.studies.runner import Errand, Failure, Form, Plan, plan, replay
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def estimate_s(planned: Plan) -> float:
 
 
 def _cost_s(job: Job) -> float:
-    return job.length_s + _AROUND_S if isinstance(job, Point) else 0.0
+    return job.length_s + _AROUND_S if isinstance(job, Point) and job.driver != SIMULATION else 0.0
 
 
-def affordable(errands: Sequence[Errand], longest_s: float, folder: Path | None) -> Plan:
-    """A plan that takes `longest_s` at most: with fewer seeds if need be, then without the last experiments."""
+def affordable(errands: Sequence[Errand], longest_s: float, folder: Path | None, form: Form = Form.EMULATED) -> Plan:
+    """A plan in real time that takes `longest_s` at most: with fewer seeds, then without the last experiments."""
     most = max((len(one.emulate.seeds) for errand in errands for one in errand.experiments), default=1)
     for seeds in range(most, 0, -1):
-        planned = plan([_with_seeds(errand, seeds) for errand in errands], form=Form.EMULATED, folder=folder)
+        planned = plan([_with_seeds(errand, seeds) for errand in errands], form=form, folder=folder)
         if estimate_s(planned) <= longest_s:
             return planned
     _leave_out(planned, longest_s)

@@ -92,7 +92,13 @@ def keep(experiment: Experiment, lines: Mapping[str, Line], row: Row, folder: Pa
         ResultError: it cannot be written.
     """
     remark = ", ".join(
-        word for word, told in (("emulated", row.driver == "emulation"), ("quick look", row.quick)) if told
+        word
+        for word, told in (
+            ("emulated", row.driver == "emulation"),
+            ("by gateways", row.driver == "gateway"),
+            ("quick look", row.quick),
+        )
+        if told
     )
     svg, png = folder / f"{experiment.id}.svg", folder / f"{experiment.id}.png"
     mark = f"<!-- {_digest(experiment, lines, remark)} -->\n"

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from skybraid import _core
 from skybraid.campaign import simulation
@@ -27,10 +27,11 @@ from skybraid.studies.measure import Kept, Recording
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from skybraid._core import Run
     from skybraid.campaign import Report
     from skybraid.scenario import Scenario
 
-SIMULATION, EMULATION = "simulation", "emulation"
+SIMULATION, EMULATION, GATEWAY = "simulation", "emulation", "gateway"
 """What makes a run."""
 
 _CALCULATION_S = 20.0
@@ -53,8 +54,10 @@ class Point:
         key: names it.
         scenario: what is flown.
         seed: root of its random streams.
-        driver: `SIMULATION` or `EMULATION`.
+        driver: `SIMULATION`, `EMULATION` or `GATEWAY`.
         recording: what is read from it.
+        judged: the flow that is looked at, which a gateway has to carry as the scenario says.
+        again: the command that has gateways fly it again.
     """
 
     key: str
@@ -62,6 +65,8 @@ class Point:
     seed: int
     driver: str = SIMULATION
     recording: Recording = field(default_factory=Recording)
+    judged: str = ""
+    again: str = ""
 
     @property
     def length_s(self) -> float:
@@ -71,10 +76,14 @@ class Point:
     @property
     def replay(self) -> str:
         """The command that flies it again."""
+        if self.driver == GATEWAY:
+            return self.again
         return replay_command(self.scenario, [self.seed], "emulate" if self.driver == EMULATION else "run")
 
     def make(self, report: Report) -> Kept:
         """Flies it."""
+        if self.driver == GATEWAY:
+            return self._by_gateways(report)
         if self.driver == EMULATION:
             from skybraid.emulation import Options, flights
 
@@ -82,10 +91,22 @@ class Point:
         else:
             driver = simulation(self.scenario)
         run, emulation = driver.make(self.seed, self.recording.tables, report, None, None)
-        kept = self.recording.take(run) | {"recording": asdict(self.recording), "code": self._code()}
+        kept = self._keep(run)
         if emulation is not None:
             kept["emulation"] = {name: emulation.get(name) for name in ("stacks", "doubtful")}
         return kept
+
+    def _by_gateways(self, report: Report) -> Kept:
+        from skybraid.gateway.flight import fly
+
+        flown = fly(self.scenario, self.seed, self.judged, report)
+        doubtful = flown.facts["emulation"]["doubtful"]
+        # What gateways flew has what is read here of a finished run.
+        kept = self._keep(cast("Run", flown))
+        return kept | {"gateway": {"words": flown.facts["words"], "doubtful": doubtful, "cpu_s": flown.facts["cpu_s"]}}
+
+    def _keep(self, run: Run) -> Kept:
+        return self.recording.take(run) | {"recording": asdict(self.recording), "code": self._code()}
 
     def accepts(self, kept: Kept) -> bool:
         """Whether what was kept has all that is needed, read by the code that reads it now; takes its recording."""
@@ -142,9 +163,12 @@ class Calculation:
 Job = Point | Calculation
 
 
-def point_keys(scenario: Scenario, seeds: tuple[int, ...], driver: str) -> dict[int, str]:
-    """Names of a scenario's runs by seed: the same for what gives the same numbers."""
-    of = [engine(), scenario.toml(), scenario.inputs(), driver]
+def point_keys(scenario: Scenario, seeds: tuple[int, ...], driver: str, *more: str) -> dict[int, str]:
+    """Names of a scenario's runs by seed: the same for what gives the same numbers.
+
+    `more` is what else these depend on.
+    """
+    of = [engine(), scenario.toml(), scenario.inputs(), driver, *more]
     base = hashlib.sha256(json.dumps(of).encode()).hexdigest()
     return {seed: hashlib.sha256(f"{base} {seed}".encode()).hexdigest()[:24] for seed in seeds}
 

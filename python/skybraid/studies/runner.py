@@ -7,6 +7,7 @@ takes its series out of its experiment and leaves all others alone.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skybraid.scenario import Scenario
-    from skybraid.studies.experiment import Experiment, Runs, Series, Study
+    from skybraid.studies.experiment import Experiment, Measure, Runs, Series, Study
 
 POINTS = "points"
 """The folder of finished runs inside an output."""
@@ -43,15 +44,26 @@ class Form(StrEnum):
     FULL = "full"
     QUICK = "quick"
     EMULATED = "emulated"
+    GATEWAY = "gateway"
 
     def runs(self, experiment: Experiment) -> Runs:
         """How often and how long an experiment's scenarios are flown."""
-        return {Form.FULL: experiment.runs, Form.QUICK: experiment.quick, Form.EMULATED: experiment.emulate}[self]
+        return {Form.FULL: experiment.runs, Form.QUICK: experiment.quick}.get(self, experiment.emulate)
 
     @property
     def quick(self) -> bool:
         """Whether fewer values of a sweep are taken."""
         return self is not Form.FULL
+
+    @property
+    def real_time(self) -> bool:
+        """Whether runs take their own time."""
+        return self in (Form.EMULATED, Form.GATEWAY)
+
+    @property
+    def driver(self) -> str:
+        """What makes its runs."""
+        return {Form.EMULATED: points.EMULATION, Form.GATEWAY: points.GATEWAY}.get(self, points.SIMULATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,7 @@ class Flown:
         failures: by experiment.
         wall_s: by experiment, the time that its runs took, in s; runs that experiments share count for each.
         notes: by experiment, what an emulation has to say of itself.
+        simulated: by experiment, the series that are simulated since gateways cannot fly them.
         runs: how many runs there were.
         kept: how many of them were taken from the folder.
     """
@@ -124,6 +137,7 @@ class Flown:
     failures: Mapping[str, tuple[Failure, ...]]
     wall_s: Mapping[str, float]
     notes: Mapping[str, tuple[str, ...]]
+    simulated: Mapping[str, tuple[str, ...]]
     runs: int
     kept: int
 
@@ -138,6 +152,7 @@ class Plan:
         jobs: runs and calculations by key.
         of: keys by study, experiment, series, value of the sweep and seed; a calculation's has neither of the last.
         refused: by study, experiment and series, what cannot be flown at all.
+        simulated: by the same, why a series is simulated where gateways fly the others.
         done: what is there by key.
         kept: keys of what the folder had.
     """
@@ -147,6 +162,7 @@ class Plan:
     jobs: dict[str, Job] = field(default_factory=dict)
     of: dict[tuple[str, str, str, float | None, int | None], str] = field(default_factory=dict)
     refused: dict[tuple[str, str, str], Failure] = field(default_factory=dict)
+    simulated: dict[tuple[str, str, str], str] = field(default_factory=dict)
     done: dict[str, Kept] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
 
@@ -187,7 +203,7 @@ def _said(error: Exception) -> str:
 def replay(errand: Errand, experiment: Experiment, form: Form) -> str:
     """The command that flies an experiment again."""
     words = ["skybraid", "reproduce", experiment.id]
-    words += {Form.FULL: [], Form.QUICK: ["--quick"], Form.EMULATED: ["--emulate"]}[form]
+    words += {Form.QUICK: ["--quick"], Form.EMULATED: ["--emulate"], Form.GATEWAY: ["--gateway"]}.get(form, [])
     if errand.reading != errand.study.reading:
         words += ["--reading", errand.reading]
     return " ".join(words)
@@ -198,7 +214,7 @@ def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) ->
     runs, at = found.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
     xs = _flown_xs(experiment, found.form)
     if series.measure is None:
-        if found.form is Form.EMULATED and all(each.measure is None for each in experiment.series):
+        if found.form.real_time and all(each.measure is None for each in experiment.series):
             raise ScenarioError("A calculation has no links to emulate")
         name = series.compute or ""
         key = points.calculation_key(name, xs, runs.seeds)
@@ -206,15 +222,20 @@ def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) ->
         found.jobs.setdefault(key, Calculation(key, name, xs, runs.seeds, again))
         found.of[*at, None, None] = key
         return
-    driver = points.EMULATION if found.form is Form.EMULATED else points.SIMULATION
     for x in xs:
+        driver, judged = found.form.driver, ""
+        more: list[str] = []
         recording = needed(series.measure, x, runs.checkpoints_s, experiment.times_s, both=bool(series.published))
         scenario = errand.study.scenario(experiment, series, x, errand.reading, quick=found.form.quick)
-        if found.form is Form.EMULATED:
+        if found.form.real_time:
             scenario = _emulated(scenario, experiment, series)
-        keys = points.point_keys(scenario, runs.seeds, driver)
+        if found.form is Form.GATEWAY:
+            judged = _judged(series.measure, x)
+            driver, more = _by_gateways(found, at, scenario, judged)
+        keys = points.point_keys(scenario, runs.seeds, driver, *more)
         for seed, key in keys.items():
-            point = found.jobs.setdefault(key, Point(key, scenario, seed, driver))
+            again = replay(errand, experiment, found.form)
+            point = found.jobs.setdefault(key, Point(key, scenario, seed, driver, judged=judged, again=again))
             if isinstance(point, Point):
                 point.recording |= recording
             found.of[*at, x, seed] = key
@@ -234,6 +255,35 @@ def _emulated(scenario: Scenario, experiment: Experiment, series: Series) -> Sce
     transfer = series.measure is not None and series.measure.kind == "transfer_time"
     longest_s = max(EMULATED_TRANSFER_S if transfer else EMULATED_S, *experiment.times_s, 0.0)
     return scenario if scenario.duration_s <= longest_s else scenario.with_("duration", f"{longest_s:.12g}s")
+
+
+def _judged(measure: Measure, x: float) -> str:
+    """The flow that a measure looks at."""
+    if measure.is_observation:
+        _, keys = json.loads(measure.spec(x))
+        return str(keys.get("flow", ""))
+    return measure.flow
+
+
+def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judged: str) -> tuple[str, list[str]]:
+    """What makes a run where gateways fly: they, or the simulator if they cannot; and what else it depends on."""
+    from skybraid.gateway import playing
+
+    try:
+        how = playing.play(scenario, judged)
+    except playing.CannotPlayError as error:
+        found.simulated[at] = str(error)
+        return points.SIMULATION, []
+    return points.GATEWAY, [json.dumps([how.words, how.tables, how.paths]), playing.program_digest()]
+
+
+def _simulated(planned: Plan, errand: Errand, experiment: Experiment) -> list[tuple[str, list[str]]]:
+    """Which series of an experiment are simulated since gateways cannot fly them, by the reason."""
+    of: dict[str, list[str]] = defaultdict(list)
+    for (paper, one, series), reason in planned.simulated.items():
+        if (paper, one) == (errand.study.paper, experiment.id):
+            of[reason].append(series)
+    return list(of.items())
 
 
 def fly(planned: Plan, *, folder: Path | None = None, workers: int | None = None, told: Told | None = None) -> None:
@@ -279,7 +329,9 @@ def fly(planned: Plan, *, folder: Path | None = None, workers: int | None = None
 
     if not missing:
         return
-    results = on_all_cores(one, missing, gauge, tell, 1 if planned.form is Form.EMULATED else workers)
+    if planned.form.real_time:
+        workers = (workers or 1) if planned.form is Form.GATEWAY else 1
+    results = on_all_cores(one, missing, gauge, tell, workers)
     failed: dict[str, Failure] = {}
     for job, result in zip(missing, results, strict=True):
         if isinstance(result, Failure):
@@ -297,6 +349,7 @@ def collect(planned: Plan, errand: Errand) -> Flown:
     failures: dict[str, list[Failure]] = defaultdict(list)
     wall_s: dict[str, float] = {}
     notes: dict[str, tuple[str, ...]] = {}
+    simulated: dict[str, tuple[str, ...]] = {}
     own: set[str] = set()
     for experiment in errand.experiments:
         lines[experiment.id] = {}
@@ -313,21 +366,29 @@ def collect(planned: Plan, errand: Errand) -> Flown:
         keys = planned.keys(errand.study, experiment)
         own |= {key for key in keys if isinstance(planned.jobs[key], Point)}
         wall_s[experiment.id] = sum(float(planned.done[key]["wall_s"]) for key in keys if key in planned.done)
-        notes[experiment.id] = _notes([planned.done[key] for key in sorted(keys) if key in planned.done])
-    return Flown(
-        lines, {name: tuple(each) for name, each in failures.items()}, wall_s, notes, len(own), len(own & planned.kept)
-    )
+        notes[experiment.id] = (
+            *_notes([planned.done[key] for key in sorted(keys) if key in planned.done]),
+            *(
+                f"simulated, since {reason}: {'; '.join(names)}"
+                for reason, names in _simulated(planned, errand, experiment)
+            ),
+        )
+        simulated[experiment.id] = tuple(name for _, names in _simulated(planned, errand, experiment) for name in names)
+    failed = {name: tuple(each) for name, each in failures.items()}
+    return Flown(lines, failed, wall_s, notes, simulated, len(own), len(own & planned.kept))
 
 
 def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:
     """Whose code carried which flow of an emulation, and what makes its numbers doubtful."""
     told = [each["emulation"] for each in kept if "emulation" in each]
+    flown = [each["gateway"] for each in kept if "gateway" in each]
     stacks: dict[str, set[str]] = defaultdict(set)
     for one in told:
         for flow, stack in (one["stacks"] or {}).items():
             stacks[stack].add(flow)
     carried = [f"{', '.join(sorted(flows))} over {stack}" for stack, flows in sorted(stacks.items())]
-    doubts = sorted({str(one["doubtful"]) for one in told if one["doubtful"]})
+    carried += sorted({one["words"] for one in flown})
+    doubts = sorted({str(one["doubtful"]) for one in [*told, *flown] if one["doubtful"]})
     return (*carried, *(f"the numbers are doubtful: {doubt}" for doubt in doubts))
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from skybraid.statistics import mean_interval
 from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
-from skybraid.studies.points import EMULATION, SIMULATION
 from skybraid.studies.runner import Form, replay
 
 if TYPE_CHECKING:
@@ -91,12 +90,13 @@ class Row:
         quick: whether it was a quick look.
         seeds: how many.
         wall_s: time that its runs took, added up, in s.
-        driver: "simulation" or "emulation".
+        driver: "simulation", "emulation" or "gateway".
         type: what the experiment is in its paper, one of `skybraid.studies.index.TYPES`, or nothing.
         replay: the command that flies it again.
         failed: how many of its series gave nothing, since a run failed.
         notes: the part of `why` that is not about claims.
         figure_file: where its figure was drawn, or nothing.
+        simulated: series that are simulated, since gateways cannot fly them; none where nothing is flown by gateways.
     """
 
     id: str
@@ -122,6 +122,7 @@ class Row:
     failed: int = 0
     notes: str = ""
     figure_file: str = ""
+    simulated: tuple[str, ...] = ()
 
     @property
     def held(self) -> int:
@@ -188,10 +189,11 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
     deciding = next((one for one in checked if one.verdict == verdict), None)
     theirs = deciding.theirs if deciding else None
     ours = deciding.ours if deciding else None
+    teller = "By gateways" if form is Form.GATEWAY else "Emulated"
     notes = [
         *([errand.note] if errand.note else []),
         *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
-        *(f"Emulated: {note}." for note in flown.notes.get(experiment.id, ())),
+        *(f"{teller}: {note}." for note in flown.notes.get(experiment.id, ())),
     ]
     reasons = [*notes, *(_why(one) for one in checked if one.verdict != Holds.YES)]
     return Row(
@@ -212,11 +214,12 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
         quick=form.quick,
         seeds=len(form.runs(experiment).seeds),
         wall_s=round(flown.wall_s[experiment.id], 3),
-        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        driver=form.driver,
         type=entry.type if entry else "",
         replay=replay(errand, experiment, form),
         failed=len(failures),
         notes=" ".join(notes),
+        simulated=flown.simulated.get(experiment.id, ()),
     )
 
 
@@ -241,7 +244,7 @@ def missing(entry: Entry, form: Form) -> Row:
         quick=form.quick,
         seeds=0,
         wall_s=0.0,
-        driver=EMULATION if form is Form.EMULATED else SIMULATION,
+        driver=form.driver,
         type=entry.type,
         replay=f"skybraid reproduce {entry.id}",
         failed=1,
@@ -367,6 +370,35 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         )  # fmt: skip
         lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]) -> str:
+    """Rows that gateways flew beside those of the simulator, claim by claim, as a table of a document."""
+    lines = [
+        "| id | claim | wanted | published | simulated (95 %) | | by gateways (95 %) | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    others = {(row["id"], claim["words"]): claim for row in simulated for claim in row["claims"]}
+    for row in rows:
+        for claim in row["claims"]:
+            theirs = others.get((row["id"], claim["words"]))
+            ours = _of_table(claim)
+            sides = ["–", ""] if theirs is None else [_interval(_of_table(theirs)), theirs["verdict"]]
+            # What is compared is "SERIES at X" or "SERIES / SERIES at X".
+            unplayed = sorted((name for name in row["simulated"] if name in ours.compared), key=len)
+            played = [_interval(ours), ours.verdict]
+            if unplayed and all(part.partition(" at ")[0] in unplayed for part in ours.compared.split(" / ")):
+                played = ["not played", ""]
+            elif unplayed:
+                played[0] += f", with {unplayed[-1]} simulated"
+            cells = (row["id"], ours.words, _range(ours.wanted), number(ours.theirs), *sides, *played)
+            lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _of_table(claim: Mapping[str, Any]) -> Checked:
+    low, high = claim["wanted"]
+    return Checked(**(dict(claim) | {"wanted": (low, high)}))
 
 
 SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be judged"}
