@@ -1,4 +1,4 @@
-# fly · node · test · kernel · golden · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · test · kernel · field · golden · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node install-node test test-rust test-python kernel golden lint bench peers reproduce docs fuzz clean
+.PHONY: build dev fly node install-node test test-rust test-python kernel field golden lint bench peers reproduce docs fuzz clean
 
 build: $(VENV)/.built
 
@@ -72,6 +72,11 @@ kernel: dev
 	$(VENV)/bin/python tests/kernel/replay.py
 	$(VENV)/bin/python tests/kernel/agreement.py
 
+# The gateway in the emulator: a thousand cuts of its paths, and its delays beside the simulator's; an hour in real time.
+field: dev node
+	$(VENV)/bin/python tests/gateway/faults.py
+	$(VENV)/bin/python tests/gateway/agreement.py
+
 # The tables of tests/golden, after a change that is meant.
 golden: dev
 	SKYBRAID_UPDATE_GOLDEN=1 $(VENV)/bin/pytest tests/python/test_golden.py
@@ -83,13 +88,14 @@ lint: dev docs
 	$(VENV)/bin/ruff format --check python tests traces benches
 	$(VENV)/bin/mypy
 
-bench: build
+bench: build node
 	cargo run --release --locked --package skybraid-bench
 	cargo run --release --locked --package skybraid-bench --bin emulated
 	$(VENV)/bin/python benches/flight.py
 	$(VENV)/bin/python benches/fleet.py
 	$(VENV)/bin/python benches/campaign.py
 	$(VENV)/bin/python benches/ns3/compare.py speed
+	$(VENV)/bin/python benches/gateway.py
 
 # Beside ns-3, where it is installed: goodput over 20 seeds takes it half an hour and more.
 peers: build

@@ -44,7 +44,7 @@ def binary() -> Path | None:
     if named and named not in ("vehicle", "ground"):
         return Path(named) if Path(named).is_file() else None
     target = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[3] / "target"))
-    built = [file for kind in ("release", "debug") if (file := target / kind / "skybraid-node").is_file()]
+    built = [file for kind in (".", "release", "debug") if (file := target / kind / "skybraid-node").is_file()]
     if built:
         return max(built, key=lambda file: file.stat().st_mtime)
     found = shutil.which("skybraid-node")
