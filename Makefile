@@ -64,6 +64,7 @@ test-rust:
 	cargo test --workspace --locked
 
 test-python: dev
+	cargo build --locked --package skybraid-node
 	$(VENV)/bin/pytest
 
 # The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.
