@@ -76,7 +76,7 @@ kernel: dev
 # The gateway in the emulator: a thousand cuts of its paths, and its delays beside the simulator's; an hour in real time.
 field: dev node
 	$(VENV)/bin/python tests/gateway/faults.py
-	$(VENV)/bin/python tests/gateway/agreement.py
+	$(VENV)/bin/python tests/gateway/predicted.py
 
 # The tables of tests/golden, after a change that is meant.
 golden: dev

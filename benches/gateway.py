@@ -277,7 +277,8 @@ def measure(paths: int, seconds: float) -> None:
             goal = f" (goal: {GOALS['latency_us']:.0f} µs)" if name == "control" else ""
             print(
                 f"  {name} of 200 B, 500 a second: p50 {p50:.1f} µs, p99 {p99:.1f} µs; "
-                f"added p50 {p50 - bare_p50:.1f} µs{goal}, p99 {p99 - bare_p99:.1f} µs; {p50 / bare_p50:.1f} times a bare socket"
+                f"added p50 {p50 - bare_p50:.1f} µs{goal}, p99 {p99 - bare_p99:.1f} µs; "
+                f"{p50 / bare_p50:.1f} times a bare socket"
             )
         for name in ("control", "telemetry"):
             rate, _ = most(*ports[name], 200, message_rates, seconds, 1.0)

@@ -42,7 +42,7 @@ FULL_BYTES = 1200
 
 _BUFFER_BYTES = 8_000_000
 _PATIENCE_S = 1.5
-_WARM_SHARE = 0.25
+_WARM_SHARE = 0.5
 _MOST_KB_PER_H = 1024.0
 
 
@@ -406,19 +406,18 @@ def flooded(seconds: float, rounds: int, rate_per_s: float = 1e5, offered_hz: fl
 
 
 def slope(at_s: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """Growth an hour, and half of its 95 % interval, by least squares; samples in a row are taken to depend."""
-    x, y = np.array(at_s) / 3600, np.array(values, dtype=float)
-    if len(x) < 4:
+    """Growth an hour by least squares, and half of its 95 % interval from the slopes of four parts in a row.
+
+    The parts' slopes, not the samples, are taken to be independent: memory is what it was a moment ago.
+    """
+    if len(at_s) < 4 * 3:
         return float("nan"), float("nan")
-    x = x - x.mean()
-    found = float((x * (y - y.mean())).sum() / (x * x).sum())
-    left = y - y.mean() - found * x
-    # Neighbours are alike: as many samples count as there are independent ones, by their correlation.
-    spread = float((left * left).sum())
-    alike = float((left[1:] * left[:-1]).sum()) / spread if spread else 0.0
-    count = max(len(x) * (1 - alike) / (1 + alike), 3.0) if alike < 1 else 3.0
-    error = float(np.sqrt(spread / (count - 2 if count > 2 else 1) / (x * x).sum() * len(x) / count)) if spread else 0.0
-    return found, 2 * error
+    hours = np.array(at_s) / 3600
+    parts = np.array_split(np.arange(len(hours)), 4)
+    own = [float(np.polyfit(hours[part], np.array(values, dtype=float)[part], 1)[0]) for part in parts]
+    whole = float(np.polyfit(hours, np.array(values, dtype=float), 1)[0])
+    student_of_four = 3.182
+    return whole, student_of_four * float(np.std(own, ddof=1)) / 2
 
 
 def soak(minutes: float, every_s: float, out: Path | None) -> dict[str, Any]:
@@ -472,6 +471,13 @@ def _sample(pair: Pair, at_s: float) -> dict[str, Any]:
     }
 
 
+def _judged(kilobytes: float, half: float) -> str:
+    """Whether memory grows by more than 1 MB an hour."""
+    if kilobytes + half <= _MOST_KB_PER_H:
+        return "steady"
+    return "grows" if kilobytes - half > _MOST_KB_PER_H else "cannot be judged"
+
+
 def _verdict(samples: Sequence[dict[str, Any]], pair: Pair, cuts: int) -> dict[str, Any]:
     found: dict[str, Any] = {"minutes": samples[-1]["at_s"] / 60, "cuts": cuts}
     warm = samples[int(len(samples) * _WARM_SHARE) :]
@@ -487,10 +493,11 @@ def _verdict(samples: Sequence[dict[str, Any]], pair: Pair, cuts: int) -> dict[s
             "rss_kB_per_h": [round(kilobytes, 1), round(half, 1)],
             "descriptors": [min(descriptors), max(descriptors), descriptors[-1]],
             "cpu_percent": round(100 * used_s / past_s, 2) if past_s else None,
-            "grows": bool(kilobytes - half > 0 and kilobytes + half > _MOST_KB_PER_H)
-            or descriptors[-1] > descriptors[0],
+            "memory": _judged(kilobytes, half),
+            "descriptors_grow": descriptors[-1] > descriptors[0],
         }
-    found["grows"] = any(found[daemon.file.stem]["grows"] for daemon in pair.daemons)
+    ends = [found[daemon.file.stem] for daemon in pair.daemons]
+    found["grows"] = any(one["memory"] == "grows" or one["descriptors_grow"] for one in ends)
     found["streams"] = {name: stream.told() for name, stream in pair.streams.items()}
     found["samples"] = list(samples)
     return found

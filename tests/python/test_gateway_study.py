@@ -1,20 +1,24 @@
 """MuTran's measurements flown by two gateways in place of the simulator, in short."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import polars as pl
 import pytest
 
-from conftest import Command
 from skybraid import Scenario
-from skybraid._core import Run
 from skybraid.gateway import flight, playing
 from skybraid.studies import Study, emulating, errand
 from skybraid.studies.observe import Seen, arrival_gaps_s
 from skybraid.studies.points import GATEWAY, SIMULATION, Point
 from skybraid.studies.runner import Form
+
+if TYPE_CHECKING:
+    from conftest import Command
+    from skybraid._core import Run
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "studies" / "lee2021mutran"
 

@@ -95,7 +95,7 @@ def reproduce(asked: Asked) -> int:
             raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
         enter_sandbox()
     if asked.gateway:
-        chosen = _playable(_emulated(chosen, named=bool(chosen.ids)), named=bool(chosen.ids))
+        chosen = _playable(_emulated(chosen, named=bool(chosen.ids), option="--gateway"), named=bool(chosen.ids))
         if lacking := flight.missing():
             raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
     clock = time.perf_counter()
@@ -193,7 +193,7 @@ def _has(known: Sequence[Study], paper: str) -> bool:
     return any(study.paper == paper for study in known)
 
 
-def _emulated(chosen: _Chosen, *, named: bool) -> _Chosen:
+def _emulated(chosen: _Chosen, *, named: bool, option: str = "--emulate") -> _Chosen:
     """What is emulated: the experiments that are named, or else those that are emulations in their papers.
 
     Raises:
@@ -208,7 +208,7 @@ def _emulated(chosen: _Chosen, *, named: bool) -> _Chosen:
             errands.append(replace(each, experiments=own))
     if not errands:
         papers = ", ".join(each.study.paper for each in chosen.errands)
-        raise ScenarioError(f"--emulate: found no emulation in {papers}; other experiments are emulated if named by id")
+        raise ScenarioError(f"{option}: found no emulation in {papers}; other experiments are emulated if named by id")
     return replace(chosen, errands=errands, missing=[one for one in chosen.missing if one.type == "emulation"])
 
 

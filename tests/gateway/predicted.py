@@ -1,0 +1,326 @@
+"""Two gateways in the emulator against the simulator: the same links, seeds and policy.
+
+    python tests/gateway/predicted.py [--seeds 3] [--only constant]
+
+Control goes from the ground to the vehicle over both paths at once, video of 5 Mbit/s from the vehicle over MP-DCCP.
+Held are the median and the 99th percentile of the one-way delays, and the share that arrives within the deadline, by
+the 95 % intervals of both sides, which must have something in common.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import select
+import socket
+import struct
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+import skybraid
+from skybraid.gateway import Field, binary, both
+from skybraid.gateway.daemons import in_emulator
+from skybraid.statistics import clopper_pearson
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+WITHIN = 0.10
+"""Largest deviation of a percentile of the delays."""
+
+BEGIN_S = 3.0
+"""Messages before that do not count: gateways find one another first."""
+
+DEADLINES_MS = {"control": 300.0, "video": 300.0}
+
+FLOWS = """
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "200kbit/s", packet = "125B" }
+transport = { protocol = "udp", scheduler = "redundant" }
+require = { deadline = "300ms", share = "99%" }
+
+[flow.video]
+from = "vehicle"
+traffic = { kind = "cbr", rate = "5Mbit/s", packet = "1000B" }
+transport = { protocol = "mp_dccp", scheduler = "low_rtt", congestion = "ccid5" }
+require = { deadline = "300ms", share = "90%" }
+"""
+
+CONSTANT = """
+name = "Constant"
+duration = "@LENGTH@s"
+
+[path.lte]
+uplink.rate = "20Mbit/s"
+uplink.delay = "45ms"
+uplink.queue = { packets = 350 }
+uplink.loss = { uniform = "1%" }
+downlink.rate = "30Mbit/s"
+downlink.delay = "30ms"
+downlink.loss = { uniform = "5%" }
+
+[path.starlink]
+uplink.rate = "15Mbit/s"
+uplink.delay = "25ms"
+uplink.queue = { packets = 100 }
+uplink.loss = { uniform = "1%" }
+downlink.rate = "60Mbit/s"
+downlink.delay = "25ms"
+downlink.loss = { uniform = "5%" }
+"""
+
+_ROOT = Path(__file__).parents[2]
+_RATES = {"control": (125, 0.005), "video": (1000, 0.0016)}
+_PORTS = {"control": 5601, "video": 5600}
+_STAMPS = 35  # SO_TIMESTAMPNS
+
+
+@dataclass(slots=True)
+class Side:
+    """The messages of one flow.
+
+    Attributes:
+        delays_ms: of those that arrived.
+        sent: how many there were.
+    """
+
+    delays_ms: NDArray[np.float64]
+    sent: int
+
+    def within(self, deadline_ms: float) -> int:
+        """How many arrived in time."""
+        return int((self.delays_ms <= deadline_ms).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A flow under both, and whether they agree."""
+
+    case: str
+    flow: str
+    simulated: Side
+    flown: Side
+
+    def percentile(self, share: float) -> tuple[float, float]:
+        """Of the delays in ms: simulated, flown."""
+        return float(np.quantile(self.simulated.delays_ms, share)), float(np.quantile(self.flown.delays_ms, share))
+
+    @property
+    def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The intervals of the shares in time: simulated, flown."""
+        deadline_ms = DEADLINES_MS[self.flow]
+        intervals = [clopper_pearson(side.within(deadline_ms), side.sent) for side in (self.simulated, self.flown)]
+        return intervals[0], intervals[1]
+
+    @property
+    def wrong(self) -> list[str]:
+        """What does not agree, in sentences."""
+        found = []
+        for share in (0.5, 0.99):
+            simulated_ms, flown_ms = self.percentile(share)
+            if abs(flown_ms / simulated_ms - 1) > WITHIN:
+                found.append(
+                    f"{self.case} {self.flow}: p{100 * share:g} {flown_ms:.1f} ms, simulated {simulated_ms:.1f} ms"
+                )
+        (low, high), (own_low, own_high) = self.shares
+        if own_high < low or own_low > high:
+            found.append(
+                f"{self.case} {self.flow}: {own_low:.4%} to {own_high:.4%} in time, simulated {low:.4%} to {high:.4%}"
+            )
+        return found
+
+    def line(self) -> str:
+        """A line of the table."""
+        p50, p99 = self.percentile(0.5), self.percentile(0.99)
+        deadline_ms = DEADLINES_MS[self.flow]
+        shares = [side.within(deadline_ms) / side.sent for side in (self.simulated, self.flown)]
+        delays = "  ".join(f"{one[0]:7.1f} {one[1]:7.1f} {one[1] / one[0]:6.3f}" for one in (p50, p99))
+        verdict = "DO NOT AGREE" if self.wrong else "agree"
+        return f"{self.case:10} {self.flow:8} {delays}  {shares[0]:9.4%} {shares[1]:9.4%}  {verdict}"
+
+
+HEADING = (
+    f"{'case':10} {'flow':8} {'p50 sim':>7} {'flown':>7} {'ratio':>6}  {'p99 sim':>7} {'flown':>7} {'ratio':>6}  "
+    f"{'in time':>9} {'flown':>9}"
+)
+
+
+def cases(length_s: float) -> dict[str, str]:
+    """The scenarios by name."""
+    constant = CONSTANT.replace("@LENGTH@", f"{length_s:g}") + FLOWS
+    text = (_ROOT / "scenarios" / "remote-piloting.toml").read_text(encoding="utf-8")
+    measured = text.partition("[flow.video]")[0].replace('duration = "30min"', f'duration = "{length_s:g}s"')
+    return {"constant": constant, "measured": measured.replace("../traces/", f"{_ROOT}/traces/") + FLOWS}
+
+
+def simulate(file: Path, seed: int) -> dict[str, Side]:
+    """What the simulator says, without the beginning and what may be under way at the end."""
+    results = skybraid.run(file, seed=seed, tables=["messages"])
+    messages = results.tables["messages"].with_columns(pl.col("flow").cast(pl.String))
+    end_ns = (results.simulated_s - 1) * 1e9
+    found = {}
+    for name in _RATES:
+        own = messages.filter(pl.col("flow") == name, pl.col("sent_ns").is_between(BEGIN_S * 1e9, end_ns))
+        delays = own.select((pl.col("delivered_ns") - pl.col("sent_ns")) / 1e6).to_series()
+        found[name] = Side(delays.drop_nulls().to_numpy(), own.height)
+    return found
+
+
+@dataclass(slots=True)
+class Meter:
+    """A flow's sockets, and what went in and came out."""
+
+    out: socket.socket
+    into: socket.socket
+    to: tuple[str, int]
+    size: int
+    every_s: float
+    sent_ns: list[int] = field(default_factory=list)
+    came_ns: dict[int, int] = field(default_factory=dict)
+    due: float = 0.0
+
+    def write(self) -> None:
+        """Sends what is due, and not what was due long ago: this program may have been held up."""
+        now = time.monotonic()
+        if now - self.due > 0.05:
+            self.due = now
+        while self.due <= now:
+            data = struct.pack("!Q", len(self.sent_ns)).ljust(self.size, b"s")
+            self.sent_ns.append(time.time_ns())
+            with contextlib.suppress(OSError):
+                self.out.sendto(data, self.to)
+            self.due += self.every_s
+
+    def read(self) -> None:
+        """Takes what came; the kernel says when."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data, about, _, _ = self.into.recvmsg(2048, 64)
+                at_ns = time.time_ns()
+                for level, kind, value in about:
+                    if (level, kind) == (socket.SOL_SOCKET, _STAMPS):
+                        seconds, rest = struct.unpack("@ll", value[:16])
+                        at_ns = seconds * 1_000_000_000 + rest
+                self.came_ns.setdefault(struct.unpack_from("!Q", data)[0], at_ns)
+
+
+def fly(file: Path, folder: Path, seed: int, length_s: float) -> dict[str, Side]:
+    """What two gateways make of it."""
+    program = binary()
+    assert program is not None, "found no skybraid-node: make node, or name it by SKYBRAID_NODE"
+    local = {name: f"127.0.0.1:{port}" for name, port in _PORTS.items()}
+    with Field(file, folder, seed=seed) as links:
+        began_ns = time.time_ns() - round(links.ask(do="status")["at_s"] * 1e9)
+        aircraft, ground = both(
+            program,
+            folder,
+            (links.vehicle, links.ground),
+            in_emulator(links.addresses("ground")),
+            aircraft={
+                "udp": {
+                    "control": {"send_to": local["control"], "class": "control"},
+                    "video": {"listen": local["video"]},
+                }
+            },
+            ground={
+                "udp": {
+                    "control": {"listen": local["control"], "class": "control"},
+                    "video": {"send_to": local["video"]},
+                }
+            },
+        )
+        meters = {}
+        for name, (out, into) in {
+            "control": (links.ground, links.vehicle),
+            "video": (links.vehicle, links.ground),
+        }.items():
+            reader = into.socket()
+            reader.setsockopt(socket.SOL_SOCKET, _STAMPS, 1)
+            reader.bind(("127.0.0.1", _PORTS[name]))
+            reader.setblocking(False)
+            meters[name] = Meter(out.socket(), reader, ("127.0.0.1", _PORTS[name]), *_RATES[name])
+        try:
+            ground.start()
+            aircraft.start()
+            aircraft.until_linked(len(links.paths))
+            _pump(list(meters.values()), began_ns + round(length_s * 1e9))
+        finally:
+            for daemon in (aircraft, ground):
+                daemon.stop()
+            for one in meters.values():
+                one.out.close()
+                one.into.close()
+    found = {}
+    first_ns, last_ns = began_ns + BEGIN_S * 1e9, began_ns + (length_s - 1) * 1e9
+    for name, one in meters.items():
+        wanted = [number for number, at in enumerate(one.sent_ns) if first_ns <= at <= last_ns]
+        delays = [(one.came_ns[number] - one.sent_ns[number]) / 1e6 for number in wanted if number in one.came_ns]
+        found[name] = Side(np.array(delays), len(wanted))
+    return found
+
+
+def _pump(meters: Sequence[Meter], end_ns: int) -> None:
+    readers = [one.into for one in meters]
+    while time.time_ns() < end_ns:
+        for one in meters:
+            one.write()
+        rest_s = min(one.due for one in meters) - time.monotonic()
+        select.select(readers, [], [], max(rest_s, 0))
+        for one in meters:
+            one.read()
+    until = time.monotonic() + 1
+    while (left_s := until - time.monotonic()) > 0:
+        select.select(readers, [], [], left_s)
+        for one in meters:
+            one.read()
+
+
+def hold(case: str, text: str, folder: Path, seeds: Sequence[int], length_s: float) -> list[Held]:
+    """Simulates and flies a scenario with several seeds, and holds each flow of all of them together."""
+    file = folder / f"{case}.toml"
+    file.write_text(text, encoding="utf-8")
+    pairs = []
+    for seed in seeds:
+        place = folder / f"{case}-{seed}"
+        place.mkdir()
+        pairs.append((simulate(file, seed), fly(file, place, seed, length_s)))
+    return [Held(case, name, *(_together([one[side][name] for one in pairs]) for side in (0, 1))) for name in _RATES]
+
+
+def _together(sides: Sequence[Side]) -> Side:
+    return Side(np.concatenate([one.delays_ms for one in sides]), sum(one.sent for one in sides))
+
+
+def main() -> int:
+    """Prints a line a flow. Exit code: 0 all agree, 1 not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--length", type=float, default=60.0, help="of each flight in s")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    given = parser.parse_args()
+    print(HEADING)
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="agreement-") as name:
+        for case, text in cases(given.length).items():
+            if given.only in case:
+                for one in hold(case, text, Path(name), range(1, given.seeds + 1), given.length):
+                    print(one.line(), flush=True)
+                    wrong += one.wrong
+    for line in wrong:
+        print(f"WRONG: {line}")
+    return math.ceil(len(wrong) / max(len(wrong), 1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
