@@ -159,11 +159,14 @@ class Seen:
 def load(into: int, out: int, length: int, rate: float, seconds: float) -> Seen:
     """Sends to one port and receives at another, each in a process of its own."""
     here, program = Node(), [sys.executable, __file__]
-    receiver = here.start([*program, "--receive", str(out)], stdout=subprocess.PIPE, stderr=None)
+    receiver = here.start([*program, "--receive", str(out)], stdout=subprocess.PIPE, stderr=None, first=True)
     assert receiver.stdout is not None
     receiver.stdout.readline()
     sender = here.start(
-        [*program, "--send", str(into), str(length), str(rate), str(seconds)], stdout=subprocess.PIPE, stderr=None
+        [*program, "--send", str(into), str(length), str(rate), str(seconds)],
+        stdout=subprocess.PIPE,
+        stderr=None,
+        first=True,
     )
     told = json.loads(sender.communicate()[0])
     seen = json.loads(receiver.stdout.read())
@@ -302,10 +305,10 @@ def cpu(aircraft: Daemon, ground: Daemon, ports: dict[str, tuple[int, int]], sec
     """Share of a core that each gateway takes at 10 Mbit/s of video and 1 Mbit/s of control."""
     here, program = Node(), [sys.executable, __file__]
     loads = {"video": (1200, 10e6 / 9600), "control": (125, 1e6 / 1000)}
-    receivers = [here.start([*program, "--receive", str(ports[name][1])]) for name in loads]
+    receivers = [here.start([*program, "--receive", str(ports[name][1])], first=True) for name in loads]
     time.sleep(0.5)
     senders = [
-        here.start([*program, "--send", str(ports[name][0]), str(length), str(rate), str(seconds + 2)])
+        here.start([*program, "--send", str(ports[name][0]), str(length), str(rate), str(seconds + 2)], first=True)
         for name, (length, rate) in loads.items()
     ]
     time.sleep(1)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from pymavlink.dialects.v20 import ardupilotmega as mavlink
 
+from skybraid.gateway.field import go_first
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
@@ -30,6 +32,7 @@ INTERVAL_S = 0.02
 _SYSTEMS = {"aircraft": 1, "ground": 250}
 _OTHER = {"aircraft": "ground", "ground": "aircraft"}
 _PATIENCE_S = 1.5
+_LATE_S = 0.001
 _LOG_DATA = mavlink.MAVLINK_MSG_ID_LOG_DATA.to_bytes(3, "little")
 """Of a frame of MAVLink 2: thousands of these a second are counted, not read."""
 
@@ -246,7 +249,7 @@ class Loop:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._waiting: tuple[int, int, float] | None = None
         self._number = 0
-        self.late_ms = 0.0
+        self.late: list[tuple[int, float]] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -273,6 +276,10 @@ class Loop:
             time.sleep(0.005)
         return False
 
+    def late_ms(self, begin_ns: int, end_ns: int) -> float:
+        """How late this program itself was at most, in a time."""
+        return max((late for at, late in self.late if begin_ns <= at <= end_ns), default=0.0)
+
     def flows(self, since_ns: int) -> bool:
         """Whether every stream has brought a message that was sent after a moment."""
         return all(
@@ -280,13 +287,15 @@ class Loop:
         )
 
     def _run(self) -> None:
+        go_first()
         links = {end.link: side for side, end in self.ends.items()}
         due = command_due = time.monotonic()
         while not self._stopped.is_set():
             now = time.monotonic()
             if now >= due:
                 # How late this thread itself is, which is part of every gap.
-                self.late_ms = max(self.late_ms, (now - due) * 1000)
+                if now - due > _LATE_S:
+                    self.late.append((time.monotonic_ns(), (now - due) * 1000))
                 if not self._quiet.is_set():
                     self._send()
                 due = max(due + self._interval_s, now)
@@ -343,10 +352,14 @@ class Loop:
                         stream.arrivals.append((number_, at_ns))
 
 
+NAMED_VALUE_INT = 252
+"""Its number; gateways do not know its name."""
+
+
 def usual() -> list[Stream]:
     """Manual control and a numbered value from the ground, a numbered value from the aircraft."""
     return [Stream("manual", "manual", "ground"), Stream("up", "named", "ground"), Stream("down", "named", "aircraft")]
 
 
-MESSAGES = {"control": ["NAMED_VALUE_INT"], "every": ["NAMED_VALUE_INT"]}
+MESSAGES = {"control": [NAMED_VALUE_INT], "every": [NAMED_VALUE_INT]}
 """What both files say of messages, so that the numbered values are control and each counts."""

@@ -28,6 +28,7 @@ import polars as pl
 import skybraid
 from skybraid.gateway import Field, binary, both
 from skybraid.gateway.daemons import in_emulator
+from skybraid.gateway.field import go_first
 from skybraid.statistics import clopper_pearson
 
 if TYPE_CHECKING:
@@ -271,6 +272,7 @@ def fly(file: Path, folder: Path, seed: int, length_s: float) -> dict[str, Side]
 
 
 def _pump(meters: Sequence[Meter], end_ns: int) -> None:
+    go_first()
     readers = [one.into for one in meters]
     while time.time_ns() < end_ns:
         for one in meters:

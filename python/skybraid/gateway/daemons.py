@@ -94,6 +94,7 @@ class Daemon:
             stderr=self._errors,
             cwd=self.file.parent,
             clock_ahead_s=self.clock_ahead_s,
+            first=True,
         )
         if wait:
             self.until(lambda _: True, _UP_S)
