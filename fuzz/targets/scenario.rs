@@ -1,11 +1,12 @@
 //! Any text as a scenario, with an override after a NUL: `text NUL key NUL value`. What is accepted
-//! must read its own effective text again, as the same scenario.
+//! must read its own effective text again, as the same scenario. The same text is read as a gateway's file.
 #![no_main]
 
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use skybraid_scenario::Scenario;
+use skybraid_scenario::GatewayFile;
 
 fuzz_target!(|input: &str| {
     let file = Path::new("absent/x.toml");
@@ -15,6 +16,9 @@ fuzz_target!(|input: &str| {
         (Some(key), Some(value)) => vec![(key.to_string(), value.to_string())],
         _ => Vec::new(),
     };
+    if let Err(error) = GatewayFile::parse(text, file) {
+        assert!(!error.to_string().is_empty());
+    }
     match Scenario::parse(text, file, &overrides) {
         Ok(scenario) => match Scenario::parse(scenario.toml(), file, &[]) {
             Ok(again) => assert!(again == scenario, "reads differently: {}", scenario.toml()),

@@ -241,3 +241,39 @@ fn over_tcp_control_and_data_cross_both_ways_and_come_back_after_a_restart() {
     aircraft.wait_for_paths(2);
     talk(100..200);
 }
+
+#[test]
+fn after_a_flood_video_flows_as_before() {
+    prepare();
+    let [wan, camera, screen] = free_ports();
+    let [air, ground] = two_paths(wan);
+    let end = format!("[udp.video]\nsend_to = \"127.0.0.1:{screen}\"\n");
+    let ground = Daemon::start("ground", &(ground + &end), None);
+    let end = format!("[udp.video]\nlisten = \"127.0.0.1:{camera}\"\n");
+    let aircraft = Daemon::start("aircraft", &(air + &end), None);
+    aircraft.wait_for_paths(2);
+    ground.wait_for_paths(2);
+    let camera = program(camera);
+    let screen = UdpSocket::bind(("127.0.0.1", screen)).unwrap();
+    for flood in 0..3 {
+        for number in 0..60_000_u32 {
+            camera.send(&[number as u8; 1200]).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1000));
+        screen.set_nonblocking(true).unwrap();
+        while screen.recv(&mut [0; 2048]).is_ok() {}
+        screen.set_nonblocking(false).unwrap();
+        screen.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        for number in 0..20_u8 {
+            camera.send(&[number; 1200]).unwrap();
+            let mut bytes = [0; 2048];
+            let received = screen.recv(&mut bytes);
+            assert!(
+                received.is_ok(),
+                "flood {flood}, picture {number}: {:#?} {:#?}",
+                aircraft.shared.snapshot(),
+                ground.shared.snapshot()
+            );
+        }
+    }
+}

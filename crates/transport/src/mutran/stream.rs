@@ -219,14 +219,15 @@ mod tests {
         let found = spans(bytes.chunks(1_000));
         let control = found.iter().filter(|span| span.class == Class::Control).count() as f64;
         let senders = (255.0_f64 / 256.0).powi(2);
-        let rate = |messages: usize| {
-            let (messages, byte) = (messages as f64, 1.0 / 256.0_f64);
-            let first = byte * senders * messages * byte * byte;
-            let second = byte * senders * (255.0 / 256.0) * 2.0 * byte * messages * byte.powi(3);
+        let rate = |control: bool| {
+            let wanted = COMMON.iter().filter(|known| known.control || !control);
+            let (old, all) = (wanted.clone().filter(|known| known.message < 256), wanted);
+            let (old, all, byte) = (old.count() as f64, all.count() as f64, 1.0 / 256.0_f64);
+            let first = byte * senders * old * byte * byte;
+            let second = byte * senders * (255.0 / 256.0) * 2.0 * byte * all * byte.powi(3);
             (first + second) * bytes.len() as f64
         };
-        let all = rate(COMMON.len());
-        let of_control = rate(COMMON.iter().filter(|known| known.control).count());
+        let (all, of_control) = (rate(false), rate(true));
         assert!((found.len() as f64 - all).abs() < 4.0 * all.sqrt(), "{} of {all}", found.len());
         let within = 4.0 * of_control.sqrt();
         assert!((control - of_control).abs() < within, "{control} of {of_control}");

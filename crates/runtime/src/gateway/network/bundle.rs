@@ -19,10 +19,11 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Lets connections have further subflows, from these addresses and numbers of interfaces. Without
-    /// the right to say so the connection uses what the machine is set up for; that is said once.
-    pub fn prepare(&mut self, addresses: &[(IpAddr, u32)], tools: &mut Tools) {
-        if let Err(error) = self.set(addresses) {
+    /// Lets connections have further subflows: from these addresses and numbers of interfaces or, of who
+    /// is called, to these addresses. Without the right to say so the connection uses what the machine is
+    /// set up for; that is said once.
+    pub fn prepare(&mut self, addresses: &[(IpAddr, u32)], called: bool, tools: &mut Tools) {
+        if let Err(error) = self.set(addresses, called) {
             let text = format!(
                 "data use one path only, unless the machine's MPTCP endpoints are set up \
                  (`ip mptcp endpoint`): {error}; that takes root or the right CAP_NET_ADMIN"
@@ -31,7 +32,7 @@ impl Endpoints {
         }
     }
 
-    fn set(&mut self, addresses: &[(IpAddr, u32)]) -> io::Result<()> {
+    fn set(&mut self, addresses: &[(IpAddr, u32)], called: bool) -> io::Result<()> {
         if self.ready && addresses.iter().all(|(address, _)| self.added.contains(address)) {
             return Ok(());
         }
@@ -49,7 +50,8 @@ impl Endpoints {
             if there.iter().any(|endpoint| endpoint.address == address) {
                 continue;
             }
-            let flags = EndpointFlags { subflow: true, ..EndpointFlags::default() };
+            let flags =
+                EndpointFlags { signal: called, subflow: !called, ..EndpointFlags::default() };
             manager.add(&Endpoint { address, interface, flags, id: 0 })?;
             self.added.push(address);
         }

@@ -109,8 +109,8 @@ impl Stream {
 
     /// It takes nothing although something waits, or nobody answers.
     pub fn is_stalled(&self, now: Instant) -> bool {
-        let silent = now.since(self.moved);
-        (self.calling && silent >= RINGS) || (!self.rest.is_empty() && silent >= STALLED)
+        let patience = if self.calling { RINGS } else { STALLED };
+        !self.writable && now.since(self.moved) >= patience
     }
 
     /// Reads what is there, within bounds, and gives each datagram.

@@ -193,7 +193,9 @@ impl Streams {
                 Ok(socket) => {
                     listener.open = Some(socket);
                     tools.alarms.clear(&key);
-                    self.endpoints.prepare(&[], tools);
+                    if !near.ip().is_unspecified() && !near.ip().is_loopback() {
+                        self.endpoints.prepare(&[(near.ip(), 0)], true, tools);
+                    }
                 }
                 Err(error) => {
                     tools.alarms.raise(&key, format!("nobody can call {near}: {error}"));
@@ -232,7 +234,7 @@ impl Streams {
                 (!address.is_loopback()).then_some((address, footing.index))
             })
             .collect();
-        self.endpoints.prepare(&addresses, tools);
+        self.endpoints.prepare(&addresses, false, tools);
         self.bundle.failed(now);
         let stream = Stream::call(now, self.next, &path.place, to, true, &tools.poller);
         self.keep(now, BUNDLE, stream);
