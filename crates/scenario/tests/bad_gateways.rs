@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use skybraid_gateway::PrivateKey;
 use skybraid_scenario::{GatewayFile, read_private_key};
+use skybraid_transport::scheduler::SchedulerConfig;
 
 const AIRCRAFT: &str = r#"name = "kite"
 side = "aircraft"
@@ -101,9 +102,15 @@ fn an_unknown_key_or_name_is_named_with_the_likely_one() {
         "[class.video]\nprotocol = \"tcp\"",
         "21: class.video.protocol: found `tcp`, expected `udp`, `mp_dccp` or `dccp`",
     );
+    let schedulers: Vec<String> =
+        SchedulerConfig::ALL.iter().map(|it| format!("`{}`", it.name)).collect();
     more(
         "[class.video]\nscheduler = \"low-rtt\"",
-        "21: class.video.scheduler: unknown scheduler `low-rtt`; did you mean `low_rtt`? (expected one of `single`, `round_robin`, `low_rtt`, `cheapest_path`, `redundant`, `low_rtt_wait`, `blest`, `ecf`, `otias`, `linux`, `mutran`, `by_class`, `adaptive_cheapest_path`, `handover`)",
+        &format!(
+            "21: class.video.scheduler: unknown scheduler `low-rtt`; did you mean `low_rtt`? (expected \
+             one of {})",
+            schedulers.join(", ")
+        ),
     );
     more(
         "[class.vidio]\nscheduler = \"low_rtt\"",

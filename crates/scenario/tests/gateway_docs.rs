@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use skybraid_gateway::Class;
 use skybraid_scenario::GatewayFile;
+use skybraid_transport::Protocol;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -134,6 +136,28 @@ fn the_guides_defaults_are_those_of_the_code() {
         (rest, "log.every", config.log.as_ref().unwrap().every.to_string()),
     ] {
         assert_eq!(said(heading, key), value, "{heading} {key}");
+    }
+}
+
+#[test]
+fn the_guide_says_how_each_class_is_carried() {
+    let text =
+        format!("side = 'ground'\nkey = 'k'\npeer = '{KEY}'\n[path.one]\nlisten = '[::]:9417'\n");
+    let classes = GatewayFile::parse(&text, Path::new("g.toml")).unwrap().config.class;
+    let code = |name: &str| format!("`{name}`");
+    for class in Class::ALL {
+        let config = classes.transport(class);
+        let controlled = config.protocol != Protocol::Udp;
+        let row = [
+            code(class.name()),
+            code(config.protocol.name()),
+            code(config.scheduler.name()),
+            if controlled { code(config.congestion.name()) } else { "none".to_string() },
+            classes.deadline(class).map_or("none".to_string(), |time| code(&time.to_string())),
+            config.tx_queue.to_string(),
+        ];
+        let row = format!("| {} |", row.join(" | "));
+        assert!(guide().lines().any(|line| line == row), "{row}");
     }
 }
 
