@@ -30,7 +30,6 @@ import numpy as np
 import flood
 from relay import HOST, Relay, Way
 from skybraid.gateway import Daemon, Node, binary, both
-from skybraid.gateway.flight import linked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -250,7 +249,7 @@ class Pair:
         """Starts both and waits for all paths."""
         for one in (self.ground, self.aircraft):
             one.start()
-        linked(self.aircraft, self._paths)
+        self.aircraft.until_linked(self._paths)
         for stream in self.streams.values():
             stream.begin()
 
@@ -272,7 +271,7 @@ class Pair:
 
     def refused(self) -> dict[str, Counter[str]]:
         """Datagrams from outside that each end refused, by reason."""
-        return {one.file.stem: Counter(one.status()["state"]["refused"]) for one in self.daemons}
+        return {one.file.stem: Counter(one.status()["refused"]) for one in self.daemons}
 
     def __enter__(self) -> Self:
         return self
@@ -304,7 +303,7 @@ def attack(seconds: float, seed: int = 1) -> dict[str, Any]:
             relay.cut(range(len(ways)))
             time.sleep(0.3)
             streams = {name: stream.told() for name, stream in pair.streams.items()}
-            states = {one.file.stem: one.status()["state"] for one in pair.daemons}
+            states = {one.file.stem: one.status() for one in pair.daemons}
         did = relay.stop()
     found: dict[str, Any] = {"seconds": seconds, "streams": streams, "sessions": states["ground"]["sessions"]}
     for end, other, up in (("ground", "aircraft", True), ("aircraft", "ground", False)):

@@ -130,9 +130,15 @@ class Daemon:
         return ""
 
     def status(self) -> dict[str, Any]:
-        """Its state, as `skybraid-node status --json` tells it."""
-        told: dict[str, Any] = json.loads(self.get("/status.json"))
-        return told
+        """Its state, a snapshot.
+
+        Raises:
+            EmulationError: it does not answer, or has no state yet.
+        """
+        state: dict[str, Any] | None = json.loads(self.get("/status.json"))["state"]
+        if state is None:
+            raise EmulationError(f"{self.file}: it has no state yet")
+        return state
 
     def metrics(self) -> dict[str, float]:
         """Its metrics by name and labels."""

@@ -235,23 +235,6 @@ def _stamp_ns(about: list[tuple[int, int, bytes]]) -> int:
     return time.time_ns()
 
 
-def linked(daemon: Daemon, paths: int) -> None:
-    """Waits until a session stands and so many paths are up, both ways.
-
-    Raises:
-        EmulationError: that did not come true in time.
-    """
-
-    def up(told: dict[str, Any]) -> bool:
-        state = told["state"]
-        if state is None:
-            return False
-        living = sum(one["incoming"] == one["outgoing"] == "up" for one in state["paths"])
-        return bool(state["session"]) and living >= paths
-
-    daemon.until(up, _LINKED_S)
-
-
 def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, Any]:
     """Flies within a field whose links have just begun; gives the facts, and writes the messages."""
     program = binary()
@@ -274,11 +257,11 @@ def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, 
     try:
         for daemon in (ground, aircraft):
             daemon.start()
-        linked(aircraft, len(how.paths))
+        aircraft.until_linked(len(how.paths), _LINKED_S)
         for one in ends.values():
             one.late(time.time_ns())
         _pump(list(ends.values()), began_ns + round(length_s * NS_PER_S))
-        states = {daemon.file.stem: daemon.status()["state"] for daemon in (aircraft, ground)}
+        states = {daemon.file.stem: daemon.status() for daemon in (aircraft, ground)}
         spent = {daemon.file.stem: daemon.cpu_s() for daemon in (aircraft, ground)}
     finally:
         for daemon in (aircraft, ground):
