@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skybraid.errors import EmulationError, Interrupted
-from skybraid.gateway.daemons import Daemon, binary, both, in_emulator
+from skybraid.gateway.daemons import binary, both, in_emulator
 from skybraid.gateway.field import Field, Node, lacks
 from skybraid.gateway.playing import CONTROL, DATA, PORTS, Play, play
 from skybraid.scenario import Scenario
