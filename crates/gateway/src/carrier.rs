@@ -23,6 +23,8 @@ pub struct Carrier {
     arriving: Ring,
     next: u32,
     life: Option<Duration>,
+    /// Messages that were given up unsent since they were last asked for.
+    refused: u64,
     /// Copies of messages that arrived, and messages among them.
     copies: u64,
     messages: u64,
@@ -58,6 +60,7 @@ impl Carrier {
             arriving: Ring::default(),
             next: 0,
             life,
+            refused: 0,
             copies: 0,
             messages: 0,
         }
@@ -84,7 +87,9 @@ impl Carrier {
     /// The next datagram to leave, written to `out`, and its path.
     pub fn poll_send(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PathId> {
         loop {
-            let transmit = self.endpoint.poll_send(now)?;
+            let transmit = self.endpoint.poll_send(now);
+            self.note_refused();
+            let transmit = transmit?;
             let header = Header { connection: self.class.index() as u16 };
             let bytes = match part_of(&transmit.segment) {
                 Some(part) => match self.leaving.get(part.message) {
@@ -142,9 +147,20 @@ impl Carrier {
 
     /// How many messages have been given up unsent since the last call.
     pub fn take_refused(&mut self) -> u64 {
-        let mut refused = 0;
-        self.endpoint.take_refused(&mut |_| refused += 1);
-        refused
+        self.note_refused();
+        core::mem::take(&mut self.refused)
+    }
+
+    /// The newest messages, for which there was no room, give their numbers back: bytes are kept by
+    /// number, and a flood of refused ones must not take the places of those that wait.
+    fn note_refused(&mut self) {
+        let Self { endpoint, refused, next, .. } = self;
+        endpoint.take_refused(&mut |id| {
+            *refused += 1;
+            if id == next.wrapping_sub(1) {
+                *next = id;
+            }
+        });
     }
 
     /// Whether `path` may carry messages.
