@@ -243,37 +243,39 @@ fn over_tcp_control_and_data_cross_both_ways_and_come_back_after_a_restart() {
 }
 
 #[test]
-fn after_a_flood_video_flows_as_before() {
+fn a_flood_of_video_does_not_stop_video() {
     prepare();
     let [wan, camera, screen] = free_ports();
-    let [air, ground] = two_paths(wan);
+    let air = format!("[path.lte]\nremote = \"127.0.0.1:{wan}\"\n");
+    let ground = format!("[path.lte]\nlisten = \"127.0.0.1:{wan}\"\n");
     let end = format!("[udp.video]\nsend_to = \"127.0.0.1:{screen}\"\n");
     let ground = Daemon::start("ground", &(ground + &end), None);
     let end = format!("[udp.video]\nlisten = \"127.0.0.1:{camera}\"\n");
     let aircraft = Daemon::start("aircraft", &(air + &end), None);
-    aircraft.wait_for_paths(2);
-    ground.wait_for_paths(2);
+    aircraft.wait_for_paths(1);
+    ground.wait_for_paths(1);
     let camera = program(camera);
     let screen = UdpSocket::bind(("127.0.0.1", screen)).unwrap();
-    for flood in 0..3 {
-        for number in 0..60_000_u32 {
-            camera.send(&[number as u8; 1200]).unwrap();
+    screen.set_nonblocking(true).unwrap();
+    let seen = || std::iter::repeat_with(|| screen.recv(&mut [0; 2048])).take_while(Result::is_ok);
+    for _ in 0..3 {
+        let mut arrived = 0;
+        for _ in 0..2_000 {
+            for number in 0..10 {
+                camera.send(&[number; 1200]).unwrap();
+            }
+            std::thread::sleep(Duration::from_micros(130));
+            arrived += seen().count();
         }
-        std::thread::sleep(Duration::from_millis(1000));
-        screen.set_nonblocking(true).unwrap();
-        while screen.recv(&mut [0; 2048]).is_ok() {}
-        screen.set_nonblocking(false).unwrap();
-        screen.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        for number in 0..20_u8 {
-            camera.send(&[number; 1200]).unwrap();
-            let mut bytes = [0; 2048];
-            let received = screen.recv(&mut bytes);
-            assert!(
-                received.is_ok(),
-                "flood {flood}, picture {number}: {:#?} {:#?}",
-                aircraft.shared.snapshot(),
-                ground.shared.snapshot()
-            );
-        }
+        // Far more than fits into a second's queue: most are refused, and the others get through.
+        assert!(arrived > 500, "{arrived} {:#?}", aircraft.shared.snapshot());
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    seen().count();
+    screen.set_nonblocking(false).unwrap();
+    screen.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    for number in 0..20_u8 {
+        camera.send(&[number; 1200]).unwrap();
+        assert_eq!(receive(&screen), [number; 1200]);
     }
 }
