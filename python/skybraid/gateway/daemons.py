@@ -130,13 +130,13 @@ class Daemon:
         return ""
 
     def status(self) -> dict[str, Any]:
-        """Its state, a snapshot.
+        """Its state, a snapshot, and what is to be said of it: `verdict`, `alarms`, `edges`, `log`.
 
         Raises:
             EmulationError: it does not answer, or has no state yet.
         """
-        state: dict[str, Any] | None = json.loads(self.get("/status.json"))["state"]
-        if state is None:
+        state: dict[str, Any] = json.loads(self.get("/status.json"))
+        if "uptime_ms" not in state:
             raise EmulationError(f"{self.file}: it has no state yet")
         return state
 
