@@ -109,7 +109,8 @@ pub struct ClassSnapshot {
     pub delay_p99_ms: Option<f64>,
     /// Longest time between two deliveries in the last second or so.
     pub longest_gap_ms: Option<f64>,
-    /// Messages delivered by each path, in the order of the paths.
+    /// Messages delivered by each path, in the order of the paths; in TCP mode by the MPTCP connection
+    /// behind them.
     pub by_path: Vec<u64>,
 }
 

@@ -148,7 +148,11 @@ fn table(status: &Value) -> String {
         text.push('\n');
         columns(&mut text, &rows);
     }
-    let names: Vec<&str> = each(&status["paths"]).iter().map(|path| word(&path["name"])).collect();
+    // In TCP mode the MPTCP connection comes behind the paths.
+    let carriers =
+        each(&status["classes"]).first().map_or(0, |class| each(&class["by_path"]).len());
+    let names = each(&status["paths"]).iter().map(|path| word(&path["name"]));
+    let names: Vec<&str> = names.chain(["mptcp"]).take(carriers).collect();
     let mut first = heads(&[
         "class",
         "median",

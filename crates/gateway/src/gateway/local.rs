@@ -7,6 +7,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::{FETCHED, Gateway, Kind, frame_header};
 use crate::carrier::Arrived;
+use crate::config::Network;
 use crate::health::clock::nearest;
 use crate::health::path::LEAST_MTU;
 use crate::order::Turn;
@@ -71,9 +72,14 @@ impl Gateway {
 
     /// Hands over what has arrived of a class.
     pub(super) fn drain(&mut self, now: Instant, class: Class) {
-        while let Some(arrived) =
+        let bundled = self.config.network == Network::Tcp && class != Class::Control;
+        while let Some(mut arrived) =
             self.carriers.get_mut(class.index()).and_then(|carrier| carrier.poll_delivered())
         {
+            if bundled {
+                // The MPTCP connection comes behind the paths.
+                arrived.path = PathId(self.paths.len() as u8);
+            }
             let mut whole = core::mem::take(&mut self.whole);
             let carrier = self.carriers.get_mut(class.index());
             let joiner = self.joiners.get_mut(class.index());

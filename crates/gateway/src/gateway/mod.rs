@@ -161,6 +161,7 @@ impl Gateway {
             hello: hello.to_bytes(),
             rekey: config.session.rekey,
         };
+        let carriers = paths.len() + usize::from(config.network == Network::Tcp);
         let mut gateway = Self {
             started: now,
             sessions: Sessions::new(now, setup, random),
@@ -170,7 +171,7 @@ impl Gateway {
             carriers: Vec::new(),
             cutters: Vec::new(),
             joiners: Vec::new(),
-            stats: Class::ALL.map(|class| ClassStats::new(class, paths.len() + 1)).into(),
+            stats: Class::ALL.map(|class| ClassStats::new(class, carriers)).into(),
             policy: Policy::new(&config.messages, &config.rule),
             order: Order::default(),
             waiting: Waiting::default(),

@@ -207,7 +207,8 @@ fn classes(text: &mut Text, state: &Snapshot) {
         class => seconds(class.longest_gap_ms));
     let names = || state.paths.iter().map(|path| path.name.as_str());
     let by_path = each().flat_map(|(labels, class)| {
-        names().zip(&class.by_path).map(move |(path, number)| {
+        // In TCP mode the MPTCP connection comes behind the paths.
+        names().chain(["mptcp"]).zip(&class.by_path).map(move |(path, number)| {
             (labels.iter().copied().chain([("path", path)]).collect(), count(*number))
         })
     });
