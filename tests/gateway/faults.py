@@ -28,7 +28,7 @@ from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
 DELAYS_MS = {"dish": 45, "lte": 30, "modem": 60}
@@ -283,7 +283,7 @@ class Watch:
 
 def cuts(flight: Flight, number: int, seed: int, *, told: Callable[[str], None] = print) -> list[Cut]:
     """Makes random cuts, one after another."""
-    drawn = random.Random(seed)
+    drawn, kinds = random.Random(seed), _dealt(seed)
     well_since = dict.fromkeys(DELAYS_MS, time.monotonic() - WELL_S)
     made: list[Cut] = []
     for each in range(number):
@@ -295,8 +295,7 @@ def cuts(flight: Flight, number: int, seed: int, *, told: Callable[[str], None] 
         anchor = drawn.choice(sorted(steady))
         others = sorted(set(DELAYS_MS) - {anchor})
         chosen = drawn.sample(others, drawn.randint(1, len(others)))
-        # Every kind comes as often as any other, and so does every pair of kinds.
-        faults = {path: drawn.choice(KINDS) for path in chosen}
+        faults = {path: next(kinds) for path in chosen}
         length_s, pause_s = drawn.uniform(0.2, 1.6), drawn.uniform(0.05, 0.8)
         begin_ns = time.monotonic_ns()
         if made:
@@ -319,6 +318,13 @@ def cuts(flight: Flight, number: int, seed: int, *, told: Callable[[str], None] 
     if made:
         made[-1].end_ns = time.monotonic_ns() - 1_200_000_000
     return made
+
+
+def _dealt(seed: int) -> Iterator[str]:
+    """Kinds of faults, each as often as any other."""
+    drawn = random.Random(f"kinds {seed}")
+    while True:
+        yield from drawn.sample(KINDS, len(KINDS))
 
 
 def judge(flight: Flight, made: list[Cut]) -> Failing:
