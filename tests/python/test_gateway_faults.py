@@ -39,8 +39,9 @@ def test_while_one_path_lives_no_control_is_lost_or_stale_and_no_gap_is_longer_t
 
 def test_a_log_download_at_full_rate_adds_less_than_ten_milliseconds_to_control(flight: Flight) -> None:
     without, loaded, rate_bps = bulk(flight, 6)
-    # The three uplinks carry 9 Mbit/s; the fastest is left to control.
-    assert rate_bps > 3e6
+    # The fastest uplink is left to control. The other two carry 6 Mbit/s, of which frames of 109 bytes in packets
+    # of 184 leave 3.5: the download fills at least half of that.
+    assert rate_bps > 1.75e6
     added = {name: loaded[name] - p99_ms for name, p99_ms in without.items()}
     assert max(added.values()) < 10, added
 
