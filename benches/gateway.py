@@ -342,7 +342,8 @@ def measure(paths: int, seconds: float) -> bool:
             goal = f" (goal: {GOALS['latency_us']:.0f})" if name == "control" else ""
             print(
                 f"  {name} of 200 B every millisecond: one way p50 {p50 / 2:.1f}, p99 {p99 / 2:.1f} µs; "
-                f"both gateways add p50 {added[0]:.1f}{goal}, p99 {added[1]:.1f} µs; {p50 / bare_p50:.1f} times a bare socket"
+                f"both gateways add p50 {added[0]:.1f}{goal}, p99 {added[1]:.1f} µs; "
+                f"{p50 / bare_p50:.1f} times a bare socket"
             )
         for name in ("control", "telemetry"):
             # Windows of MP-DCCP grow from ten packets, and the queue does not hold what waits for that.
