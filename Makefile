@@ -73,10 +73,14 @@ kernel: dev
 	$(VENV)/bin/python tests/kernel/replay.py
 	$(VENV)/bin/python tests/kernel/agreement.py
 
-# The gateway in the emulator: a thousand cuts of its paths, and its delays beside the simulator's; an hour in real time.
+# The gateway in the emulator: a thousand cuts of its paths, its delays beside the simulator's, enemies, and an hour of
+# soak; two hours in real time.
 field: dev node
-	$(VENV)/bin/python tests/gateway/faults.py
+	$(VENV)/bin/python tests/gateway/faults.py --seed 1
 	$(VENV)/bin/python tests/gateway/predicted.py
+	$(VENV)/bin/python tests/gateway/enemies.py attack
+	$(VENV)/bin/python tests/gateway/enemies.py flood
+	$(VENV)/bin/python tests/gateway/enemies.py soak
 
 # The tables of tests/golden, after a change that is meant.
 golden: dev

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from chromium import Chromium, browser
 from skybraid.errors import ResultError
+from skybraid.gateway import Node, binary, both
 from skybraid.report import GatewayLog, gateway_html, is_log
+from test_gateway_page import ports
 from test_report import Page
 from test_report_browser import BLANK, VIEWS
 
@@ -182,6 +185,15 @@ def test_the_logs_of_both_sides_are_held_against_one_another(tmp_path: Path) -> 
     assert "22 s as the gateway's own log tells it, 2 logs together" in page.text
 
 
+def test_a_gateway_that_was_started_again_has_a_section_for_each_start(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    page = parsed(log_of(second, STARTED, begun=BEGUN + 60), log_of(first, STARTED))
+    assert "Aircraft, start 2: 1 000 control messages were handed over" in page.text
+    assert page.text.index("Aircraft, start 2: X500") < page.text.index("Aircraft, start 1: X500")
+
+
 @pytest.mark.parametrize("cut", [1, 40, 200])
 def test_a_last_line_that_was_cut_off_is_told_and_the_rest_is_read(tmp_path: Path, cut: int) -> None:
     file = log_of(tmp_path, STARTED)
@@ -299,3 +311,46 @@ def test_in_a_browser_events_are_filtered(window: Chromium, page_of_both: Path) 
     )
     assert len(rows) == 2
     assert all(re.search(r"lte, from the peer: (suspected → down|down → probation)", row) for row in rows)
+
+
+@pytest.mark.skipif(binary() is None, reason="found no skybraid-node: make node, or name it by SKYBRAID_NODE")
+def test_logs_of_two_gateways_that_flew_are_read_and_held_against_one_another(tmp_path: Path) -> None:
+    program = binary()
+    assert program is not None
+    wan, into, out, air_page, ground_page = ports(5)
+    here = Node()
+    paths = {name: {"remote": f"127.0.0.1:{wan}", "address": f"127.0.0.{at}"} for at, name in enumerate(PATHS, 2)}
+    aircraft, ground = both(
+        program,
+        tmp_path,
+        (here, here),
+        paths,
+        common={"log": {"file": "log.jsonl", "every": "100ms"}},
+        aircraft={"udp": {"sticks": {"listen": f"127.0.0.1:{into}", "class": "control"}}, "log": {"file": "air.jsonl"}},
+        ground={
+            "udp": {"sticks": {"send_to": f"127.0.0.1:{out}", "class": "control"}},
+            "log": {"file": "ground.jsonl"},
+        },
+        status_ports=(air_page, ground_page),
+    )
+    try:
+        for daemon in (ground, aircraft):
+            daemon.start()
+        aircraft.until_linked(2)
+        with here.socket() as sticks:
+            for number in range(50):
+                sticks.sendto(number.to_bytes(40, "big"), ("127.0.0.1", into))
+                time.sleep(0.01)
+        ground.until(lambda state: state["classes"][0]["delivered"] == 50, 5)
+        time.sleep(0.3)
+    finally:
+        for daemon in (aircraft, ground):
+            daemon.stop()
+    files = [next(tmp_path.glob(f"{side}-*.jsonl")) for side in ("air", "ground")]
+    logs = [GatewayLog.read(file) for file in files]
+    for log in logs:
+        assert log.notes == ()
+        assert log.path_names == PATHS
+        assert [log.spans(path, "incoming")[-1].state for path in PATHS] == ["up", "up"]
+    assert logs[0].counted("control", "written") == logs[1].counted("control", "delivered") == 50
+    assert "Control from the aircraft: 50 messages written, 50 handed over" in parsed(*files).text

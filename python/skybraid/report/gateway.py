@@ -87,8 +87,8 @@ def gateway_html(files: Sequence[Path]) -> str:
         findings=findings,
         length_s=length_s,
         sections=[
-            _section(log, offset, number, charts, clock)
-            for number, (log, offset) in enumerate(zip(logs, offsets, strict=True))
+            _section(log, f"{who}: {log.name}", offset, number, charts, clock)
+            for number, (log, who, offset) in enumerate(zip(logs, _names(logs), offsets, strict=True))
         ],
         notes=[(log.file.name, note) for log in logs for note in log.notes],
         table=events(logs, offsets),
@@ -110,17 +110,22 @@ def headline(findings: Sequence[Finding]) -> str:
 
 def verdict(logs: Sequence[GatewayLog]) -> list[Finding]:
     """What the logs say of the flight, the gravest first."""
-    found: list[Finding] = []
-    for log in logs:
-        found += _of_one(log)
+    found = [one for log, who in zip(logs, _names(logs), strict=True) for one in _of_one(log, who)]
     found += _of_both(logs)
     order = ("not-met", "not-shown", "met")
     return sorted(found, key=lambda one: order.index(one.kind))
 
 
-def _of_one(log: GatewayLog) -> list[Finding]:
+def _names(logs: Sequence[GatewayLog]) -> list[str]:
+    """The side of each log, and which of its starts it is where there are several."""
+    sides = [log.side.capitalize() for log in logs]
+    order = sorted(range(len(logs)), key=lambda at: logs[at].begun_unix)
+    starts = {at: sum(sides[other] == sides[at] for other in order[: place + 1]) for place, at in enumerate(order)}
+    return [side if sides.count(side) == 1 else f"{side}, start {starts[at]}" for at, side in enumerate(sides)]
+
+
+def _of_one(log: GatewayLog, who: str) -> list[Finding]:
     """What one log says by itself."""
-    who = f"{log.side.capitalize()}"
     found = [
         Finding("not-met", f"{who}: alarm at {event.time_s:.1f} s: {event.words}")
         for event in log.events
@@ -218,7 +223,7 @@ def events(logs: Sequence[GatewayLog], offsets: Sequence[float]) -> Table:
     )
 
 
-def _section(log: GatewayLog, offset_s: float, number: int, charts: Charts, clock: Clock) -> Section:
+def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: Charts, clock: Clock) -> Section:
     drawings: list[Drawing] = []
 
     def add(name: str, title: str, drawn: figure, caption: str = "") -> None:
@@ -252,7 +257,6 @@ def _section(log: GatewayLog, offset_s: float, number: int, charts: Charts, cloc
                 drawn = _shares(log, own, clock)
                 add(f"share-{name}", f"{name.capitalize()}: who brought it", drawn, "Which path brought each message.")
     begun = datetime.datetime.fromtimestamp(log.begun_unix, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    title = f"{log.side.capitalize()}: {log.name}"
     return Section(log, title, begun, drawings, _path_rows(log), _class_rows(log), _refused(log))
 
 
