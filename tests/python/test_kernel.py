@@ -38,7 +38,7 @@ def test_skybraids_own_transports_do_in_real_time_what_they_do_in_virtual_time(t
         'protocol = "mp_dccp", scheduler = "round_robin", congestion = "ccid5", reordering = "adaptive"',
         'kind = "cbr", rate = "8Mbit/s", packet = "1200B"',
     )
-    found = agreement(Case("mp_dccp", text, 0.05), (1, 2), tmp_path, parallel=2)
+    found = agreement(Case("mp_dccp", text, 0.05), (1, 2, 3), tmp_path)
     assert found.holds, (found.simulated_mbps, found.emulated_mbps)
     # The last percent of so few seconds is left to `make kernel`.
     assert found.times_ms[1][:2] == pytest.approx(found.times_ms[0][:2], rel=0.05)
