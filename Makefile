@@ -63,8 +63,9 @@ test: lint test-rust test-python
 test-rust:
 	cargo test --workspace --locked
 
+# The program is the one that the tests in Rust have built: with other features it would be built once more.
 test-python: dev
-	cargo build --locked --package skybraid-node
+	cargo test --no-run --locked --workspace --test commands
 	$(VENV)/bin/pytest
 
 # The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.

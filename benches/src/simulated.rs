@@ -37,6 +37,7 @@ pub fn flow(
         paths,
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
+        frames_within: Vec::new(),
         rides_with: None,
         copies: 1,
         proxies: Vec::new(),

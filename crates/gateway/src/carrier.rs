@@ -9,6 +9,7 @@ use skybraid_transport::{Delivered, Endpoint, Message, PathId, PathInfo, Role, T
 use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::Class;
+use crate::mend::Packet;
 use crate::session::OVERHEAD;
 
 /// Messages whose bytes are kept at each end: more than wait in any queue.
@@ -66,22 +67,32 @@ impl Carrier {
         }
     }
 
-    /// Writes a message made of `parts`.
-    pub fn write(&mut self, now: Instant, parts: [&[u8]; 2]) {
+    /// Writes a message made of `parts`. One that is `vital` is control to the scheduler: where the class
+    /// has messages duplicated, every path gets a copy.
+    pub fn write(&mut self, now: Instant, parts: [&[u8]; 2], vital: bool) {
         let id = self.next;
         self.next = id.wrapping_add(1);
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         self.leaving.put(id, now, parts);
+        let class = if vital { Class::Control } else { self.class };
         self.endpoint.write(
             now,
             Message {
                 stream: 0,
                 id,
-                class: self.class.in_transports(),
+                class: class.in_transports(),
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
                 deadline: self.life.map(|life| now + life),
             },
         );
+    }
+
+    /// Writes a packet of a class that has repair packets. Copies of these would be of little use.
+    pub fn write_packet(&mut self, now: Instant, packet: Packet<'_>, vital: bool) {
+        match packet {
+            Packet::Piece(parts) => self.write(now, parts, vital),
+            Packet::Repair(parts) => self.write(now, parts, false),
+        }
     }
 
     /// The next datagram to leave, written to `out`, and its path.

@@ -6,12 +6,15 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use serde::de::{Error, Unexpected, Visitor};
+use skybraid_traffic::video::Codec;
+use skybraid_traffic::video::protect::Duplicate;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::reordering::ReorderingConfig;
-use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::scheduler::{SchedulerConfig, mutran};
 use skybraid_transport::{Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration};
 
+use crate::mend::RepairConfig;
 use crate::{Class, PublicKey};
 
 /// The name of the channel that carries MAVLink.
@@ -185,6 +188,9 @@ pub struct PortConfig {
     /// What they are for. Default video.
     #[serde(default = "video")]
     pub class: Class,
+    /// How its pictures are coded, where it carries RTP: which datagrams are of key frames. Default H.264.
+    #[serde(default)]
+    pub codec: Codec,
 }
 
 const fn video() -> Class {
@@ -243,6 +249,11 @@ pub struct ClassConfig {
     pub deadline: Option<Duration>,
     /// Datagrams that may wait at the sender (MP-DCCP).
     pub queue: Option<u32>,
+    /// Which messages leave on every path, where no `scheduler` is given: none, those of key frames of
+    /// RTP ports, all.
+    pub duplicate: Option<Duplicate>,
+    /// Repair packets; none unless said. In TCP mode nothing but control is ever lost.
+    pub repair: Option<RepairConfig>,
 }
 
 impl ClassesConfig {
@@ -271,7 +282,16 @@ impl ClassesConfig {
             ..TransportConfig::default()
         };
         let congestion = CongestionConfig::by_name(congestion);
-        if let Some(scheduler) = given.scheduler.clone().or(SchedulerConfig::by_name(scheduler)) {
+        let scheduler = match given.duplicate.unwrap_or_default() {
+            Duplicate::None => SchedulerConfig::by_name(scheduler),
+            // Key frames are control to it.
+            Duplicate::Keys => {
+                let config = mutran::Config { wait: true, ..mutran::Config::default() };
+                Some(SchedulerConfig::Mutran(config))
+            }
+            Duplicate::All => SchedulerConfig::by_name("redundant"),
+        };
+        if let Some(scheduler) = given.scheduler.clone().or(scheduler) {
             config.scheduler = scheduler;
         }
         if let Some(congestion) = given.congestion.clone().or(congestion) {

@@ -18,6 +18,7 @@ pub mod gateway;
 pub mod health;
 pub mod hello;
 pub mod key;
+pub mod mend;
 pub mod message;
 pub mod order;
 pub mod policy;

@@ -103,6 +103,8 @@ pub struct ClassSnapshot {
     pub superseded: u64,
     /// Second copies.
     pub duplicates: u64,
+    /// Datagrams that were lost and made good by repair packets.
+    pub repaired: u64,
     /// Age at delivery, as far as clocks can be compared: median of the last messages.
     pub delay_p50_ms: Option<f64>,
     /// … and the 99th percentile.

@@ -16,6 +16,7 @@ use crate::population::{
     App, End, Population, Relay, Side, Stream, populate, write_copies, write_message,
 };
 use crate::record::{DecisionRow, Outcome, Record, SubflowRow};
+use crate::reports::Reports;
 use crate::setup::{AddressChange, Host, Setup};
 
 /// Carries what leaves the hosts and keeps their timers.
@@ -49,6 +50,8 @@ pub struct Hosts<'a> {
     sides: Vec<Side>,
     relays: Vec<Relay>,
     apps: Vec<App>,
+    /// By flow, of those that have any.
+    reports: Vec<Option<Reports>>,
     recording: Record,
     outcome: Outcome,
     end: Instant,
@@ -61,7 +64,8 @@ impl<'a> Hosts<'a> {
         let mut outcome = Outcome::default();
         let Population { sides, relays, apps } = populate(setup, &carried, &mut outcome);
         let end = Instant::ZERO + setup.duration;
-        Self { setup, sides, relays, apps, recording: setup.record, outcome, end }
+        let reports = setup.flows.iter().map(Reports::on).collect();
+        Self { setup, sides, relays, apps, reports, recording: setup.record, outcome, end }
     }
 
     /// How many sides there are, two per connection: that which opens it, the other.
@@ -96,14 +100,22 @@ impl<'a> Hosts<'a> {
 
     /// When to call [`wake`](Self::wake) for side number `side`.
     pub fn next_wakeup(&self, side: usize) -> Instant {
-        match self.sides.get(side).map(|side| &side.end) {
-            Some(End::Host(endpoint)) => endpoint.next_wakeup(),
-            Some(End::Proxy(relay, _)) => {
+        let Some(side) = self.sides.get(side) else { return Instant::FAR_FUTURE };
+        match &side.end {
+            End::Host(endpoint) => endpoint.next_wakeup().min(self.report_due(side)),
+            End::Proxy(relay, _) => {
                 let relay = self.relays.get(*relay);
                 relay.map_or(Instant::FAR_FUTURE, |relay| relay.proxy.next_wakeup())
             }
-            None => Instant::FAR_FUTURE,
         }
+    }
+
+    /// When a side next has to report what it gets.
+    fn report_due(&self, side: &Side) -> Instant {
+        let reporting = side.streams.iter().filter(|stream| stream.reports);
+        let due =
+            reporting.filter_map(|stream| Some(self.reports.get(stream.flow)?.as_ref()?.due()));
+        due.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// A segment arrived at side number `side` on `path`, by the connection's own numbering.
@@ -191,15 +203,15 @@ impl<'a> Hosts<'a> {
             && let Some(record) = self.outcome.flows.get_mut(stream.writes)
         {
             if let End::Host(endpoint) = &mut side.end {
-                while let Some(bytes) = app.source.write(now) {
-                    write_message(now, app, endpoint, record, bytes);
+                while let Some(written) = app.source.write(now) {
+                    write_message(now, app, endpoint, record, written);
                 }
             }
             next = app.source.next_write();
             if next == Instant::FAR_FUTURE {
                 side.writers -= 1;
                 if side.writers == 0
-                    && !side.streams.iter().any(|stream| stream.answers)
+                    && !side.streams.iter().any(|stream| stream.answers || stream.reports)
                     && let End::Host(endpoint) = &mut side.end
                 {
                     endpoint.close();
@@ -239,11 +251,36 @@ impl<'a> Hosts<'a> {
                     continue;
                 };
                 let sent = deliver(now, stream, message, outcome);
-                if stream.answers
-                    && let Some(sent) = sent
-                {
+                let Some(sent) = sent else { continue };
+                if stream.answers {
                     let number = message.stream;
                     wrote |= answer(now, endpoint, number, stream, sent, self.setup, outcome);
+                } else if let Some(Some(reports)) = self.reports.get_mut(stream.flow) {
+                    if stream.reports {
+                        reports.arrived(now, message.id);
+                    } else if let Some(app) = self.apps.get_mut(stream.flow)
+                        && let Some(record) = outcome.flows.get_mut(stream.writes)
+                    {
+                        reports.came_back(message.id, |it| app.source.feedback(now, it));
+                        while let Some(written) = app.source.write(now) {
+                            write_message(now, app, endpoint, record, written);
+                            wrote = true;
+                        }
+                    }
+                }
+            }
+            for (number, stream) in (0..).zip(&side.streams) {
+                let reports = stream.reports.then(|| self.reports.get_mut(stream.flow)).flatten();
+                if let Some(Some(reports)) = reports
+                    && let Some(record) = outcome.flows.get_mut(stream.writes)
+                    && let Some(flow) = self.setup.flows.get(stream.flow)
+                    && let Some(bytes) = reports.report(now, record.next_id())
+                {
+                    let (id, class, deadline) = (record.next_id(), flow.class, None);
+                    record.written(now, bytes);
+                    let message = Message { stream: number, id, class, bytes, deadline };
+                    write_copies(now, endpoint, message, flow.copies);
+                    wrote = true;
                 }
             }
             for filler in 0..side.fillers.len() {
@@ -251,9 +288,9 @@ impl<'a> Hosts<'a> {
                 let Some(app) = self.apps.get_mut(filler) else { continue };
                 let Some(record) = outcome.flows.get_mut(filler) else { continue };
                 while endpoint.unacknowledged() < app.ahead
-                    && let Some(bytes) = app.source.write(now)
+                    && let Some(written) = app.source.write(now)
                 {
-                    write_message(now, app, endpoint, record, bytes);
+                    write_message(now, app, endpoint, record, written);
                     wrote = true;
                 }
             }
@@ -261,7 +298,7 @@ impl<'a> Hosts<'a> {
                 break;
             }
         }
-        carrier.wake_at(index, endpoint.next_wakeup());
+        carrier.wake_at(index, self.next_wakeup(index));
     }
 
     /// Lets a proxy send all that it can, on either side.

@@ -11,6 +11,7 @@ extern crate alloc;
 mod hosts;
 mod population;
 pub mod record;
+mod reports;
 mod setup;
 
 pub use hosts::{Carrier, Hosts, Leaving};

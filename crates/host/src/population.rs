@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use skybraid_traffic::{Source, TrafficConfig};
+use skybraid_traffic::{Source, TrafficConfig, VideoConfig, Write};
 use skybraid_transport::{Endpoint, Message, PathInfo, Role, TransportConfig, split};
 use skybraid_units::{Bytes, Instant, Seed};
 
@@ -55,6 +55,8 @@ pub struct Stream {
     pub gets: usize,
     /// This side answers each message.
     pub answers: bool,
+    /// This side reports what it gets.
+    pub reports: bool,
     pub flow: usize,
 }
 
@@ -93,7 +95,9 @@ pub fn populate(
         let reliable = carrier.transport.protocol.is_reliable();
         let keep = setup.record.messages;
         let paths = carrier.paths.len();
-        FlowRecord::new(keep, reliable, end, paths, &flow.judged_by).with_copies(flow.copies)
+        FlowRecord::new(keep, reliable, end, paths, &flow.judged_by)
+            .with_copies(flow.copies)
+            .with_video(flow.traffic.video(), &flow.frames_within)
     };
     outcome.flows.extend(setup.flows.iter().map(record_of));
     let (mut sides, mut relays): (Vec<Side>, Vec<Relay>) = (Vec::new(), Vec::new());
@@ -114,7 +118,8 @@ pub fn populate(
         let ends = hosts.get(carrier).copied().unwrap_or([usize::MAX; 2]);
         let answer = flow.traffic.is_answered().then(|| {
             outcome.answers.push(index);
-            outcome.flows.push(record_of(flow));
+            // What comes back is no video.
+            outcome.flows.push(record_of(flow).with_video(None, &[]));
             outcome.flows.len() - 1
         });
         let mut stream = 0;
@@ -126,7 +131,8 @@ pub fn populate(
             side.streams.push(Stream {
                 writes: if sends { index } else { back },
                 gets: if sends { back } else { index },
-                answers: !sends && answer.is_some(),
+                answers: !sends && matches!(flow.traffic, TrafficConfig::Ping { .. }),
+                reports: !sends && flow.traffic.video().is_some_and(VideoConfig::is_reported),
                 flow: index,
             });
             if sends {
@@ -159,17 +165,19 @@ pub fn write_message(
     app: &App,
     endpoint: &mut Endpoint,
     record: &mut FlowRecord,
-    bytes: u32,
+    written: Write,
 ) {
+    let bytes = written.bytes;
     let id = record.next_id();
-    let deadline = app.deadline.map(|span| now + span);
-    record.written(now, bytes);
+    let deadline = written.deadline.or_else(|| app.deadline.map(|span| now + span));
+    let copies = app.copies.max(written.copies);
+    record.written(now, written);
     if app.refuses && endpoint.unacknowledged() + Bytes::new(u64::from(bytes)) > app.ahead {
-        (0..app.copies.max(1)).for_each(|_| record.refused(id));
+        (0..copies.max(1)).for_each(|_| record.refused(id));
         return;
     }
     let (stream, class) = (app.stream, app.class);
-    write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, app.copies);
+    write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, copies);
 }
 
 /// Writes `message` so many times, at least once.

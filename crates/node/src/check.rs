@@ -157,6 +157,9 @@ fn carried(classes: &ClassesConfig, class: Class) -> String {
     if reordering.0.name() != "none" {
         let _ = write!(text, ", reordering {}", reordering.0.name());
     }
+    if let Some(repair) = classes.of(class).repair {
+        let _ = write!(text, ", {repair}");
+    }
     match classes.deadline(class) {
         Some(deadline) => {
             let _ = write!(text, "; of no use after {deadline}");

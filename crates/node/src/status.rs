@@ -163,6 +163,7 @@ fn table(status: &Value) -> String {
         "delivered",
         "late",
         "superseded",
+        "repaired",
     ]);
     first.extend(names.iter().map(|name| format!("by {name}")));
     let mut rows = vec![first];
@@ -173,7 +174,7 @@ fn table(status: &Value) -> String {
             ms(&class["delay_p99_ms"]),
             ms(&class["longest_gap_ms"]),
         ];
-        let counts = ["written", "refused", "delivered", "late", "superseded"];
+        let counts = ["written", "refused", "delivered", "late", "superseded", "repaired"];
         row.extend(counts.map(|key| class[key].to_string()));
         row.extend(each(&class["by_path"]).iter().map(Value::to_string));
         rows.push(row);
@@ -206,7 +207,7 @@ mod tests {
             "classes": [{
                 "name": "control", "delay_p50_ms": 31.2, "delay_p99_ms": 58.0,
                 "longest_gap_ms": null, "written": 1, "refused": 0, "delivered": 9, "late": 0,
-                "superseded": 2, "by_path": [9],
+                "superseded": 2, "repaired": 4, "by_path": [9],
             }],
         });
         assert_eq!(
@@ -218,8 +219,8 @@ mod tests {
              path  to peer  from peer  delay to  from  round trip  jitter  loss to   from    rate to        from  first  data left\n\
              dish       up  suspected     31 ms     –       1.2 s  1.2 ms    0.0 %  1.5 %  999 bit/s  4.2 Mbit/s      7     2.5 GB\n\
              \n\
-             class    median   99 %  gap  written  refused  delivered  late  superseded  by dish\n\
-             control   31 ms  58 ms    –        1        0          9     0           2        9\n"
+             class    median   99 %  gap  written  refused  delivered  late  superseded  repaired  by dish\n\
+             control   31 ms  58 ms    –        1        0          9     0           2         4        9\n"
         );
     }
 }

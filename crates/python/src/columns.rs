@@ -7,9 +7,10 @@ use skybraid_host::record::{
     DecisionRow, FlowRecord, LinkRow, MessageRow, PacketKind, PacketRow, SubflowRow,
 };
 use skybraid_link::Cause;
+use skybraid_traffic::video::Frame;
 use skybraid_transport::Class;
 use skybraid_transport::scheduler::Reason;
-use skybraid_units::Instant;
+use skybraid_units::{Duration, Instant};
 
 use crate::run::{Names, rows_of};
 
@@ -46,6 +47,10 @@ impl<'py> Columns<'py> {
 
     fn numbers<T: Element>(&self, name: &str, values: impl Iterator<Item = T>) -> PyResult<()> {
         self.dict.set_item(name, values.collect::<Vec<T>>().into_pyarray(self.py))
+    }
+
+    fn texts(&self, name: &str, values: impl Iterator<Item = String>) -> PyResult<()> {
+        self.dict.set_item(name, values.collect::<Vec<String>>())
     }
 
     /// Positions in `names`; one beyond them stands for none.
@@ -197,6 +202,50 @@ pub fn decisions<'py>(
     columns.codes("waits_for", waits_for, &names.paths)?;
     let until = |row: &DecisionRow| row.until.map_or(f64::NAN, Instant::as_secs_f64);
     columns.numbers("until_s", rows.iter().map(until))?;
+    Ok(columns.dict)
+}
+
+/// Ascending numbers as text: `3 7-9`.
+fn ranges(numbers: &[u16]) -> String {
+    let of = |run: &[u16]| match run {
+        [only] => only.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    };
+    let runs = numbers.chunk_by(|one, next| one + 1 == *next);
+    runs.map(of).collect::<Vec<_>>().join(" ")
+}
+
+/// Rows of `frames` of these flows.
+pub fn frames<'py>(
+    py: Python<'py>,
+    names: &Names,
+    flows: &[(usize, impl AsRef<[Frame]>)],
+) -> PyResult<Bound<'py, PyDict>> {
+    let columns = Columns::new(py);
+    let rows: Vec<(usize, &Frame)> = flows
+        .iter()
+        .flat_map(|(flow, frames)| frames.as_ref().iter().map(|frame| (*flow, frame)))
+        .collect();
+    let time = |at: Option<Instant>| at.map_or(NEVER, |at| at.as_nanos());
+    let span = |span: Option<Duration>| span.map_or(NEVER, |span| span.as_nanos());
+    let frames = || rows.iter().map(|(_, frame)| frame);
+    columns.codes("flow", rows.iter().map(|(flow, _)| *flow), &names.flows)?;
+    columns.numbers("frame", frames().map(|it| it.number))?;
+    columns.numbers("key", frames().map(|it| it.key))?;
+    columns.numbers("bytes", frames().map(|it| it.bytes))?;
+    columns.numbers("packets", frames().map(|it| it.packets))?;
+    columns.numbers("arrived", frames().map(|it| it.arrived))?;
+    columns.numbers("repaired", frames().map(|it| it.repaired))?;
+    columns.texts("missing", frames().map(|it| ranges(&it.missing)))?;
+    columns.numbers("captured_ns", frames().map(|it| it.captured.as_nanos()))?;
+    columns.numbers("first_ns", frames().map(|it| time(it.first)))?;
+    columns.numbers("last_ns", frames().map(|it| time(it.last)))?;
+    columns.numbers("complete", frames().map(|it| it.complete))?;
+    columns.numbers("intact", frames().map(|it| it.intact))?;
+    columns.numbers("shown_ns", frames().map(|it| time(it.shown)))?;
+    columns.numbers("latency_ns", frames().map(|it| span(it.latency())))?;
+    columns.numbers("gap_ns", frames().map(|it| span(it.since_last)))?;
     Ok(columns.dict)
 }
 

@@ -12,6 +12,7 @@ mod run;
 mod scenario;
 mod statistics;
 mod trace;
+mod video;
 
 /// The native module `skybraid._core`.
 #[pyo3::pymodule]
@@ -46,6 +47,8 @@ mod _core {
     use crate::statistics::FlowStats;
     #[pymodule_export]
     use crate::trace::read_trace;
+    #[pymodule_export]
+    use crate::video::packets_of_units;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -55,8 +55,13 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
                 add(preset.name, preset.title, source, "", &[])?.set_item("text", preset.text)?;
             }
         }
-        "traffic" => {
-            for kind in skybraid_traffic::about::ALL {
+        "traffic" | "rate_control" => {
+            let kinds = if kind == "traffic" {
+                skybraid_traffic::about::ALL
+            } else {
+                skybraid_traffic::video::rate::ALL
+            };
+            for kind in kinds {
                 let parameters: Vec<_> = kind
                     .parameters
                     .iter()
@@ -68,7 +73,7 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
         _ => {
             return Err(bad_input(format!(
                 "kind: found `{kind}`, expected one of schedulers, congestion, protocols, \
-                 reordering, links, traffic"
+                 reordering, links, traffic, rate_control"
             )));
         }
     }

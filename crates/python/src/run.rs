@@ -193,11 +193,24 @@ impl Run {
                 let taken = columns::take(&mut outcome.packets, rows);
                 taken.map(|rows| columns::packets(py, &self.names, &rows)).transpose()
             }
-            other => Err(bad_input(format!(
-                "table: found `{other}`, expected messages, subflows, links, decisions or packets"
-            ))),
+            "frames" => {
+                for (flow, record) in outcome.flows.iter_mut().enumerate() {
+                    let frames = record.take_frames();
+                    if !frames.is_empty() {
+                        return columns::frames(py, &self.names, &[(flow, frames)]).map(Some);
+                    }
+                }
+                Ok(None)
+            }
+            other => Err(unknown_table("table", other)),
         }
     }
+}
+
+fn unknown_table(argument: &str, found: &str) -> PyErr {
+    bad_input(format!(
+        "{argument}: found `{found}`, expected messages, subflows, links, decisions, packets or frames"
+    ))
 }
 
 /// Which tables are to be kept, by name.
@@ -210,11 +223,9 @@ pub fn record(tables: &[String]) -> PyResult<Record> {
             "links" => record.links = true,
             "decisions" => record.decisions = true,
             "packets" => record.packets = true,
-            other => {
-                return Err(bad_input(format!(
-                    "tables: found `{other}`, expected messages, subflows, links, decisions or packets"
-                )));
-            }
+            // They are few, and kept in any case.
+            "frames" => {}
+            other => return Err(unknown_table("tables", other)),
         }
     }
     Ok(record)
@@ -286,9 +297,12 @@ impl Run {
             "links" => columns::links(py, &self.names, &outcome.links),
             "decisions" => columns::decisions(py, &self.names, &outcome.decisions),
             "packets" => columns::packets(py, &self.names, &outcome.packets),
-            other => Err(bad_input(format!(
-                "table: found `{other}`, expected messages, subflows, links, decisions or packets"
-            ))),
+            "frames" => {
+                let flows = outcome.flows.iter().enumerate();
+                let frames = flows.map(|(flow, record)| (flow, record.frames()));
+                columns::frames(py, &self.names, &frames.collect::<Vec<_>>())
+            }
+            other => Err(unknown_table("table", other)),
         }
     }
 

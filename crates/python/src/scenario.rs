@@ -1,6 +1,6 @@
 //! A scenario that has been read and checked, and its runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use skybraid_link::Fate;
 use skybraid_runtime::capture::{Captures, Entry};
 use skybraid_scenario::{Requirement, Route};
 use skybraid_sim::{Observer, PacketEvent};
+use skybraid_traffic::video::{EncodedClip, EncodedFrame};
 use skybraid_units::{Instant, Seed};
 
 use crate::algorithms::{self, Classes, Fault};
@@ -175,16 +176,59 @@ impl Scenario {
                         ("percentile", Some(delay.as_millis_f64()), percentile.ratio())
                     }
                     Requirement::Goodput { rate } => ("goodput", None, rate.as_bps() as f64),
+                    Requirement::Frames { share, within } => {
+                        ("frames", Some(within.as_millis_f64()), share.ratio())
+                    }
+                    Requirement::FrameRate { least, worst: false } => ("frame_rate", None, *least),
+                    Requirement::FrameRate { least, worst: true } => {
+                        ("worst_frame_rate", None, *least)
+                    }
+                    Requirement::Freezes { most } => ("freezes", None, *most),
+                    Requirement::Ssim { share, .. } => ("ssim", None, share.ratio()),
                 };
                 let entry = PyDict::new(py);
                 entry.set_item("flow", &flow.group)?;
                 entry.set_item("metric", metric)?;
                 entry.set_item("deadline_ms", deadline_ms)?;
                 entry.set_item("target", target)?;
+                if let Requirement::Ssim { least, .. } = requirement {
+                    entry.set_item("ssim", least)?;
+                }
                 list.append(entry)?;
             }
         }
         Ok(list)
+    }
+
+    /// The video flows of the file: name, and what is to be encoded. `clip` is `model` where nothing is.
+    fn videos<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<String, Bound<'py, PyDict>>> {
+        let mut videos = BTreeMap::new();
+        for flow in &self.scenario.flows {
+            let Some(video) = flow.traffic.video() else { continue };
+            let entry = PyDict::new(py);
+            entry.set_item("clip", &video.clip)?;
+            entry.set_item("codec", video.codec.name())?;
+            entry.set_item("rate_bps", video.rate.as_bps())?;
+            entry.set_item("fps", video.fps)?;
+            entry.set_item("key_every_s", video.key_every.as_secs_f64())?;
+            entry.set_item("intra_refresh", video.intra_refresh)?;
+            entry.set_item("slices", video.slices)?;
+            entry.set_item("packet_bytes", video.packet.get())?;
+            entry.set_item("jitter_buffer_ms", video.jitter_buffer.as_millis_f64())?;
+            entry.set_item("controlled", video.is_controlled())?;
+            videos.insert(flow.group.clone(), entry);
+        }
+        Ok(videos)
+    }
+
+    /// The same scenario with what an encoder made of a flow's clip: of each frame whether it is a key frame,
+    /// and the bytes of its NAL units.
+    fn with_clip(&self, flow: &str, frames: Vec<(bool, Vec<u32>)>) -> PyResult<Self> {
+        let frames = frames.into_iter().map(|(key, units)| EncodedFrame { key, units });
+        let clip = EncodedClip::new(frames.collect())
+            .map_err(|error| bad_input(format!("flow.{flow}.traffic.clip: {error}")))?;
+        let scenario = self.scenario.clone().with_clip(flow, clip);
+        Ok(Self { scenario, file: self.file.clone() })
     }
 
     /// The algorithms that the driver has to bring along: kind and name, each once.
@@ -216,6 +260,7 @@ impl Scenario {
         congestion: Classes,
     ) -> PyResult<Run> {
         self.scenario.needs_flows().map_err(bad_input)?;
+        self.scenario.needs_clips().map_err(bad_input)?;
         let mut setup = self.scenario.setup(Seed(seed), record(&tables)?);
         let fault = Fault::default();
         algorithms::bring(py, &mut setup, &self.file, &schedulers, &congestion, &fault)?;

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use skybraid_host::record::Summary;
 use skybraid_link::Cause;
+use skybraid_units::Duration;
 
 use crate::error::bad_input;
 
@@ -191,6 +193,51 @@ impl FlowStats {
                     "deadline_ms: found {wanted}, which no requirement of the flow names"
                 ))
             })
+    }
+
+    /// Of a video's frames, how many were shown undamaged within the time, and of how many that is decided.
+    fn frames_met(&self, within_ms: f64) -> PyResult<(u64, u64)> {
+        let video = self.summary.video.as_ref();
+        let deadlines = video.iter().flat_map(|video| &video.deadlines);
+        let close = |limit: Duration| (limit.as_millis_f64() - within_ms).abs() < 1e-6;
+        deadlines
+            .into_iter()
+            .find(|deadline| close(deadline.limit))
+            .map(|deadline| (deadline.met, deadline.trials))
+            .ok_or_else(|| {
+                let found = format!("within_ms: found {within_ms}");
+                bad_input(format!("{found}, which no requirement of the flow names"))
+            })
+    }
+
+    /// What the frames of a video came to; `None` of another flow.
+    fn video<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(video) = &self.summary.video else { return Ok(None) };
+        let latency = |share: f64| {
+            let rank = (share * video.latencies.total() as f64).ceil().max(1.0) as u64;
+            video.latencies.at_rank(rank).map(|latency| latency.as_millis_f64())
+        };
+        let dict = PyDict::new(py);
+        dict.set_item("frames", video.frames)?;
+        dict.set_item("complete", video.complete)?;
+        dict.set_item("intact", video.intact)?;
+        dict.set_item("shown", video.shown)?;
+        let percentiles = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+        let latencies = PyDict::new(py);
+        for (name, share) in percentiles {
+            latencies.set_item(name, latency(share))?;
+        }
+        latencies.set_item("max", latency(1.0))?;
+        dict.set_item("latency_ms", latencies)?;
+        let per_second =
+            |count: u64| (video.seconds > 0).then(|| count as f64 / video.seconds as f64);
+        dict.set_item("frame_rate", per_second(video.shown_in_seconds))?;
+        dict.set_item("worst_frame_rate", video.worst_second)?;
+        dict.set_item("freezes", video.freezes)?;
+        dict.set_item("freezes_per_minute", per_second(60 * video.freezes))?;
+        dict.set_item("frozen_s", video.frozen.as_secs_f64())?;
+        dict.set_item("longest_gap_s", video.longest_gap.as_secs_f64())?;
+        Ok(Some(dict))
     }
 
     /// The delay that a share of the messages that arrived did not exceed, in ms; NaN without any.

@@ -207,6 +207,13 @@ pub(crate) struct RequirementFile {
     pub delay: Option<Duration>,
     pub percentile: Option<Probability>,
     pub goodput: Option<Rate>,
+    pub frames: Option<Probability>,
+    pub within: Option<Duration>,
+    pub frame_rate: Option<f64>,
+    pub worst_frame_rate: Option<f64>,
+    pub freezes: Option<f64>,
+    pub ssim: Option<f64>,
+    pub ssim_share: Option<Probability>,
 }
 
 /// `[[event]]`.

@@ -1,7 +1,8 @@
 //! From the keys of `[flow.NAME]` to flows: groups into single flows, names into numbers.
 
 use skybraid_host::Host;
-use skybraid_traffic::TrafficError;
+use skybraid_traffic::video::rate::RateError;
+use skybraid_traffic::{TrafficError, VideoConfig};
 use skybraid_transport::{Class, PathSet, Protocol, TransportConfig};
 use skybraid_units::{Duration, Instant};
 
@@ -75,6 +76,20 @@ impl Flows<'_> {
             Err(TrafficError::TooLarge { key }) => {
                 return wrong(&format!("traffic.{key}"), "expected less than 4GB".into());
             }
+            Err(TrafficError::RateControl(error)) => {
+                let key = match error {
+                    RateError::Range { key, .. } if key.starts_with("repair.") => {
+                        format!("traffic.{key}")
+                    }
+                    RateError::Range { key, .. } => format!("traffic.rate_control.{key}"),
+                    RateError::Bounds { .. } => "traffic.rate_control".to_string(),
+                };
+                return wrong(&key, error.to_string());
+            }
+            Err(TrafficError::Outside { key, found, least, most }) => {
+                let problem = format!("found {found}, expected {least} to {most}");
+                return wrong(&format!("traffic.{key}"), problem);
+            }
         }
         if read.start >= self.duration {
             let (start, end) = (read.start, self.duration);
@@ -85,6 +100,16 @@ impl Flows<'_> {
         if stop <= read.start {
             let start = read.start;
             return wrong("stop", format!("found {stop}, expected later than `start` {start}"));
+        }
+        let protocol = read.transport.clone().unwrap_or_default().protocol;
+        let protected = read.traffic.video().is_some_and(VideoConfig::is_protected);
+        if read.with.is_none() && protected && protocol.is_reliable() {
+            let name = protocol.name();
+            let problem = format!(
+                "found {name}, which loses nothing that `duplicate` or `repair` could make good; \
+                 expected udp, dccp or mp_dccp"
+            );
+            return wrong("transport.protocol", problem);
         }
         let copies = read.copies.unwrap_or(1);
         let Some(copies) = u8::try_from(copies).ok().filter(|it| (1..=MOST_COPIES).contains(it))
@@ -111,6 +136,11 @@ impl Flows<'_> {
             return wrong("traffic.kind", problem.to_string());
         }
         let requirements = requirements(self.text, read.require, &key.key("require"))?;
+        let of_video = requirements.iter().any(Requirement::is_of_video);
+        if of_video && read.traffic.video().is_none() {
+            let problem = "found a requirement of a video, expected `traffic.kind = \"video\"`";
+            return wrong("require", problem.to_string());
+        }
         let deadlines = requirements.iter().filter_map(|requirement| match requirement {
             Requirement::Share { deadline, .. } => *deadline,
             _ => None,
@@ -394,9 +424,68 @@ fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'stati
         above_zero("goodput", rate.as_bps() > 0)?;
         found.push(Requirement::Goodput { rate });
     }
+    found.extend(requirements_of_video(table)?);
     if found.is_empty() {
-        let expected = "expected `deadline` and `share`, `delay` and `percentile`, or `goodput`";
+        let expected = "expected `deadline` and `share`, `delay` and `percentile`, or `goodput`; of a \
+                        video also `frames` and `within`, `frame_rate`, `worst_frame_rate`, `freezes`, or \
+                        `ssim` and `ssim_share`";
         return Err(("", expected.to_string()));
+    }
+    Ok(found)
+}
+
+/// What a table of `require` asks of a video.
+fn requirements_of_video(
+    table: &RequirementFile,
+) -> Result<Vec<Requirement>, (&'static str, String)> {
+    let mut found = Vec::new();
+    let sound = |key, sound: bool, expected: &str| {
+        if sound { Ok(()) } else { Err((key, format!("expected {expected}"))) }
+    };
+    match (table.frames, table.within) {
+        (Some(share), Some(within)) => {
+            sound("frames", share.ratio() > 0.0, "above zero")?;
+            sound("within", within.is_positive(), "above zero")?;
+            found.push(Requirement::Frames { share, within });
+        }
+        (Some(_), None) => {
+            return Err((
+                "frames",
+                "expected together with `within`, for example \"300ms\"".into(),
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(("within", "expected together with `frames`, for example \"95%\"".into()));
+        }
+        (None, None) => {}
+    }
+    let rates = [
+        ("frame_rate", table.frame_rate, false),
+        ("worst_frame_rate", table.worst_frame_rate, true),
+    ];
+    for (key, least, worst) in rates {
+        let Some(least) = least else { continue };
+        sound(key, least.is_finite() && least > 0.0, "frames a second, above zero")?;
+        found.push(Requirement::FrameRate { least, worst });
+    }
+    if let Some(most) = table.freezes {
+        sound("freezes", most.is_finite() && most >= 0.0, "times a minute, zero or more")?;
+        found.push(Requirement::Freezes { most });
+    }
+    match (table.ssim, table.ssim_share) {
+        (Some(least), share) => {
+            sound("ssim", least > 0.0 && least <= 1.0, "above 0, at most 1")?;
+            let Some(share) = share.filter(|share| share.ratio() > 0.0) else {
+                let problem =
+                    "expected together with `ssim_share`, for example \"95%\"".to_string();
+                return Err(("ssim", problem));
+            };
+            found.push(Requirement::Ssim { share, least });
+        }
+        (None, Some(_)) => {
+            return Err(("ssim_share", "expected together with `ssim`, for example 0.5".into()));
+        }
+        (None, None) => {}
     }
     Ok(found)
 }

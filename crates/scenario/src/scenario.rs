@@ -1,10 +1,12 @@
 //! A scenario that has been read and checked.
 
 use std::path::Path as FilePath;
+use std::sync::Arc;
 
 use skybraid_host::{AddressChange, Host};
 use skybraid_track::Track;
 use skybraid_traffic::TrafficConfig;
+use skybraid_traffic::video::EncodedClip;
 use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
@@ -33,6 +35,39 @@ pub enum Requirement {
         /// Above zero.
         rate: Rate,
     },
+    /// At least this share of a video's frames is shown undamaged within this time of being taken.
+    Frames {
+        /// Above zero.
+        share: Probability,
+        /// Above zero.
+        within: Duration,
+    },
+    /// At least so many frames of a video are shown a second.
+    FrameRate {
+        /// Frames a second, above zero.
+        least: f64,
+        /// In the worst second, not on average.
+        worst: bool,
+    },
+    /// The picture freezes at most so often.
+    Freezes {
+        /// Times a minute, zero or more.
+        most: f64,
+    },
+    /// At least this share of a video's decoded frames has at least this structural similarity.
+    Ssim {
+        /// Above zero.
+        share: Probability,
+        /// Above 0, at most 1.
+        least: f64,
+    },
+}
+
+impl Requirement {
+    /// Only a video has it.
+    pub const fn is_of_video(&self) -> bool {
+        !matches!(self, Self::Share { .. } | Self::Delay { .. } | Self::Goodput { .. })
+    }
 }
 
 /// A proxy that splits a flow's connection.
@@ -167,6 +202,38 @@ impl Scenario {
             line: None,
             key: "flow".to_string(),
             problem: "found no flow, expected at least one table `[flow.NAME]`".to_string(),
+        })
+    }
+
+    /// The same scenario, where the flows called `group` play `clip`, which is what an encoder made of theirs.
+    pub fn with_clip(mut self, group: &str, clip: EncodedClip) -> Self {
+        let clip = Arc::new(clip);
+        for flow in self.flows.iter_mut().filter(|flow| flow.group == group) {
+            if let TrafficConfig::Video(video) = &mut flow.traffic {
+                video.encoded = Some(Arc::clone(&clip));
+            }
+        }
+        self
+    }
+
+    /// Refuses a scenario with a clip that nobody has encoded.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn needs_clips(&self) -> Result<(), ScenarioError> {
+        let missing = self.flows.iter().find_map(|flow| {
+            let video = flow.traffic.video()?;
+            (!video.is_model() && video.encoded.is_none()).then_some((flow, video))
+        });
+        let Some((flow, video)) = missing else { return Ok(()) };
+        Err(ScenarioError::Invalid {
+            file: self.file.clone(),
+            line: None,
+            key: format!("flow.{}.traffic.clip", flow.group),
+            problem: format!(
+                "`{}` has not been encoded; expected `model`, or an encoder",
+                video.clip
+            ),
         })
     }
 

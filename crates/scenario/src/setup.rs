@@ -2,6 +2,7 @@
 
 use skybraid_host::record::Record;
 use skybraid_host::{FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup};
+use skybraid_traffic::TrafficConfig;
 use skybraid_transport::PathInfo;
 use skybraid_units::Seed;
 
@@ -156,8 +157,17 @@ impl Ways<'_> {
     fn flow(&mut self, flow: &Flow) -> FlowSetup {
         let judged_by = flow.requirements.iter().filter_map(|requirement| match requirement {
             Requirement::Share { deadline, .. } => *deadline,
-            Requirement::Delay { .. } | Requirement::Goodput { .. } => None,
+            _ => None,
         });
+        let frames_within = flow.requirements.iter().filter_map(|requirement| match requirement {
+            Requirement::Frames { within, .. } => Some(*within),
+            _ => None,
+        });
+        let (mut traffic, mut transport) = (flow.traffic.clone(), flow.transport.clone());
+        if let TrafficConfig::Video(video) = &mut traffic {
+            video.framed = flow.transport.protocol.is_reliable();
+            transport.drop_expired |= video.drop_after.is_some();
+        }
         let mut stretches = stretches(flow).into_iter();
         let paths = stretches.next().map(|first| self.stretch(flow, &first)).unwrap_or_default();
         let proxies = flow.proxies.iter().zip(stretches).map(|(proxy, stretch)| ProxySetup {
@@ -177,12 +187,13 @@ impl Ways<'_> {
             class: flow.class,
             start: flow.start,
             stop: flow.stop,
-            traffic: flow.traffic.clone(),
-            transport: flow.transport.clone(),
+            traffic,
+            transport,
             proxies: proxies.collect(),
             paths,
             deadline: flow.deadline,
             judged_by: judged_by.collect(),
+            frames_within: frames_within.collect(),
             rides_with: flow.rides_with,
             copies: flow.copies,
         }

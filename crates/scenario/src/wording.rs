@@ -62,7 +62,7 @@ pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
             // In an enum that is written as a table, the variant is a key.
             Some(key) if key == found => "key",
             Some("from") => "host",
-            Some("kind") => "kind of traffic",
+            Some("kind") if known.contains(&"cbr") => "kind of traffic",
             Some("congestion") => "congestion control",
             Some("reordering") => "reordering engine",
             other => other.unwrap_or("value"),

@@ -364,6 +364,26 @@ fn a_value_out_of_range_is_refused() {
         "21: class.bulk.scheduler.path: found path 2, expected a position from 0 to 1",
     );
     more(
+        "[class.video]\nrepair = { group = 101 }",
+        "21: class.video.repair.group: found `101`, expected 1 to 100",
+    );
+    more(
+        "[class.video]\nrepair = { share = \"20%\", fails = \"1%\" }",
+        "21: class.video.repair.fails: found `1%`, expected without `share`",
+    );
+    more(
+        "[class.video]\nduplicate = \"keys\"\nscheduler = \"redundant\"",
+        "21: class.video.duplicate: found with `scheduler`, which says itself what leaves on every path",
+    );
+    more(
+        "[class.control]\nduplicate = \"all\"",
+        "21: class.control.duplicate: found for control, which leaves on every path as it is",
+    );
+    more(
+        "[class.video]\nduplicate = \"key\"",
+        "21: class.video.duplicate: unknown duplicate `key`; did you mean `keys`? (expected one of `none`, `keys`, `all`)",
+    );
+    more(
         "[class.bulk]\nscheduler = \"python:mine\"",
         "21: class.bulk.scheduler: an algorithm in Python is for the simulator alone",
     );

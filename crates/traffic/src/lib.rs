@@ -8,12 +8,16 @@
 
 extern crate alloc;
 
+use alloc::boxed::Box;
+
 use skybraid_units::{Bytes, Duration, Rate};
 
 pub mod about;
 mod source;
+pub mod video;
 
-pub use source::Source;
+pub use source::{Source, Write};
+pub use video::VideoConfig;
 
 /// What an application sends, as the scenario says it.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
@@ -57,6 +61,8 @@ pub enum TrafficConfig {
         #[serde(default = "ping_packet")]
         packet: Bytes,
     },
+    /// A camera's frames as RTP packets, a message each.
+    Video(Box<VideoConfig>),
 }
 
 const fn bulk_packet() -> Bytes {
@@ -81,6 +87,21 @@ pub enum TrafficError {
     TooLarge {
         /// The key.
         key: &'static str,
+    },
+    /// A rate control is wrong.
+    #[error(transparent)]
+    RateControl(#[from] video::rate::RateError),
+    /// A number is outside of its range.
+    #[error("`{key}` is {found}, expected {least} to {most}")]
+    Outside {
+        /// The key.
+        key: &'static str,
+        /// What it is.
+        found: u64,
+        /// The least that it may be.
+        least: u64,
+        /// The most.
+        most: u64,
     },
 }
 
@@ -115,11 +136,24 @@ impl TrafficConfig {
                 above_zero("every", every.is_positive())?;
                 size("packet", *packet)
             }
+            Self::Video(video) => video.check(),
         }
     }
 
-    /// The other end answers each message with one of the same size.
-    pub const fn is_answered(&self) -> bool {
-        matches!(self, Self::Ping { .. })
+    /// What it says of a camera, if it is one.
+    pub fn video(&self) -> Option<&VideoConfig> {
+        match self {
+            Self::Video(video) => Some(video),
+            _ => None,
+        }
+    }
+
+    /// The other end sends something back: an answer to each message, or reports of what it gets.
+    pub fn is_answered(&self) -> bool {
+        match self {
+            Self::Ping { .. } => true,
+            Self::Video(video) => video.is_reported(),
+            _ => false,
+        }
     }
 }

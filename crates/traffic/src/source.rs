@@ -1,8 +1,31 @@
 //! The sources themselves.
 
+use alloc::boxed::Box;
+
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use crate::TrafficConfig;
+use crate::video::rate::Report;
+use crate::video::{Camera, Part};
+
+/// A message that an application writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Its size.
+    pub bytes: u32,
+    /// How many times it is written, at least once.
+    pub copies: u8,
+    /// When it is of no use any more, where the application says so for itself.
+    pub deadline: Option<Instant>,
+    /// What it is of a video.
+    pub part: Option<Part>,
+}
+
+impl From<u32> for Write {
+    fn from(bytes: u32) -> Self {
+        Self { bytes, copies: 1, deadline: None, part: None }
+    }
+}
 
 /// An application that writes messages from `start` until `stop`.
 #[derive(Clone, Debug)]
@@ -19,6 +42,7 @@ enum Shape {
     OnOff { period: Instant, pace: Pace, on: Duration, off: Duration },
     File { size: u32 },
     Ping { every: Duration, packet: u32 },
+    Video(Box<Camera>),
 }
 
 /// A steady pace. The time between messages is kept as nanoseconds and a remainder, so that rounding
@@ -79,6 +103,7 @@ impl Source {
             TrafficConfig::Ping { every, packet } => {
                 Shape::Ping { every: *every, packet: clamp(*packet) }
             }
+            TrafficConfig::Video(video) => Shape::Video(Box::new(Camera::new(video, start))),
         };
         Self { shape, next: start, stop }
     }
@@ -88,8 +113,16 @@ impl Source {
         if self.next < self.stop { self.next } else { Instant::FAR_FUTURE }
     }
 
-    /// Takes the message that is due: its size in bytes. `None` when none is due at `now`.
-    pub fn write(&mut self, now: Instant) -> Option<u32> {
+    /// A report on a video has come back: more may be due than was.
+    pub fn feedback(&mut self, now: Instant, report: &Report<'_>) {
+        if let Shape::Video(camera) = &mut self.shape {
+            camera.feedback(now, report);
+            self.next = camera.next_write();
+        }
+    }
+
+    /// Takes the message that is due. `None` when none is due at `now`.
+    pub fn write(&mut self, now: Instant) -> Option<Write> {
         if self.next_write() > now {
             return None;
         }
@@ -97,7 +130,7 @@ impl Source {
         match &mut self.shape {
             Shape::Cbr { pace } => {
                 self.next = pace.after(self.next);
-                Some(pace.packet)
+                Some(pace.packet.into())
             }
             Shape::Bulk { packet } => {
                 // It has no next time of its own that could lie behind the end.
@@ -105,7 +138,7 @@ impl Source {
                     self.next = never;
                     return None;
                 }
-                Some(*packet)
+                Some((*packet).into())
             }
             Shape::OnOff { period, pace, on, off } => {
                 self.next = pace.after(self.next);
@@ -114,15 +147,20 @@ impl Source {
                     pace.gathered = 0;
                     self.next = *period;
                 }
-                Some(pace.packet)
+                Some(pace.packet.into())
             }
             Shape::File { size } => {
                 self.next = never;
-                Some(*size)
+                Some((*size).into())
             }
             Shape::Ping { every, packet } => {
                 self.next += *every;
-                Some(*packet)
+                Some((*packet).into())
+            }
+            Shape::Video(camera) => {
+                let written = camera.write(now);
+                self.next = camera.next_write();
+                written
             }
         }
     }
@@ -137,7 +175,7 @@ mod tests {
         let mut source = Source::new(config, Instant::ZERO, stop);
         let (mut messages, mut bytes) = (0, 0);
         while source.next_write() != Instant::FAR_FUTURE {
-            bytes += u64::from(source.write(source.next_write()).unwrap());
+            bytes += u64::from(source.write(source.next_write()).unwrap().bytes);
             messages += 1;
         }
         (messages, bytes)
@@ -166,7 +204,8 @@ mod tests {
         let config = TrafficConfig::Bulk { packet: Bytes::new(16_384) };
         let (start, stop) = (Instant::from_millis(500), Instant::from_millis(2000));
         let mut source = Source::new(&config, start, stop);
-        let writes = [499, 500, 1999, 2000, 3000].map(|ms| source.write(Instant::from_millis(ms)));
+        let writes = [499, 500, 1999, 2000, 3000]
+            .map(|ms| source.write(Instant::from_millis(ms)).map(|it| it.bytes));
         assert_eq!(writes, [None, Some(16_384), Some(16_384), None, None]);
         assert_eq!(source.next_write(), Instant::FAR_FUTURE);
     }

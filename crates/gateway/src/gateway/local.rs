@@ -10,6 +10,7 @@ use crate::carrier::Arrived;
 use crate::config::Network;
 use crate::health::clock::nearest;
 use crate::health::path::LEAST_MTU;
+use crate::mend;
 use crate::order::Turn;
 use crate::session::OVERHEAD;
 use crate::stats::Dropped;
@@ -47,7 +48,19 @@ impl Gateway {
         // Without a session nobody knows what becomes of a message that waits.
         let wire = known.wire.filter(|_| self.session_up);
         let Some(wire) = wire else { return stats.refused(1) };
-        if !cutter.cut(wire, bytes, most, &mut |parts| carrier.write(now, parts)) {
+        let vital = known.keys.as_mut().is_some_and(|keys| keys.has(bytes));
+        let cut = match self.protectors.get_mut(class.index()) {
+            Some(Some(protector)) => {
+                let most = most.saturating_sub(mend::HEAD + mend::LENGTH);
+                cutter.cut(wire, bytes, most, &mut |parts| {
+                    protector.protect(now, parts, &mut |packet| {
+                        carrier.write_packet(now, packet, vital);
+                    });
+                })
+            }
+            _ => cutter.cut(wire, bytes, most, &mut |parts| carrier.write(now, parts, vital)),
+        };
+        if !cut {
             stats.refused(1);
         }
     }
@@ -84,10 +97,26 @@ impl Gateway {
             let carrier = self.carriers.get_mut(class.index());
             let joiner = self.joiners.get_mut(class.index());
             if let (Some(carrier), Some(joiner)) = (carrier, joiner) {
-                let channel = joiner.join(carrier.bytes(arrived.id), &mut whole);
-                carrier.free(arrived.id);
-                if let Some(channel) = channel {
-                    self.judge(now, class, &arrived, channel, &whole);
+                let bytes = carrier.bytes(arrived.id);
+                if bytes.first() == Some(&mend::MARK) {
+                    let mut pieces = Vec::new();
+                    if let Some(mender) = self.menders.get_mut(class.index()) {
+                        mender.arrived(bytes, &mut |piece| pieces.push(piece.to_vec()));
+                    }
+                    carrier.free(arrived.id);
+                    for piece in pieces {
+                        let joiner = self.joiners.get_mut(class.index());
+                        let channel = joiner.and_then(|joiner| joiner.join(&piece, &mut whole));
+                        if let Some(channel) = channel {
+                            self.judge(now, class, &arrived, channel, &whole);
+                        }
+                    }
+                } else {
+                    let channel = joiner.join(bytes, &mut whole);
+                    carrier.free(arrived.id);
+                    if let Some(channel) = channel {
+                        self.judge(now, class, &arrived, channel, &whole);
+                    }
                 }
             }
             self.whole = whole;

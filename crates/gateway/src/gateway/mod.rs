@@ -7,6 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use skybraid_traffic::video::keys::KeyFrames;
+use skybraid_traffic::video::protect::Duplicate;
 use skybraid_transport::mutran::mavlink::Header;
 use skybraid_transport::{PathId, PathInfo, PathSet, Role, TransportConfig};
 use skybraid_units::{Duration, Instant};
@@ -16,6 +18,7 @@ use crate::config::{GatewayConfig, MAVLINK, Network, TUN};
 use crate::event::{Event, What};
 use crate::health::{Path, PeerClock};
 use crate::hello::Hello;
+use crate::mend::{Mender, Protector};
 use crate::message::{Cutter, Joiner};
 use crate::order::{Order, Waiting};
 use crate::policy::Policy;
@@ -54,6 +57,9 @@ pub struct Gateway {
     carriers: Vec<Carrier>,
     cutters: Vec<Cutter>,
     joiners: Vec<Joiner>,
+    /// By class, of those that have repair packets.
+    protectors: Vec<Option<Protector>>,
+    menders: Vec<Mender>,
     stats: Vec<ClassStats>,
     policy: Policy,
     order: Order,
@@ -87,6 +93,8 @@ pub struct Gateway {
 struct Channel {
     name: String,
     kind: Kind,
+    /// Of a port of a class of which key frames leave on every path.
+    keys: Option<KeyFrames>,
     wire: Option<u8>,
     written: u64,
     delivered: u64,
@@ -144,11 +152,19 @@ impl Gateway {
             TUN => Kind::Packets,
             _ => Kind::Datagrams(config.udp.get(name).map_or(Class::Bulk, |port| port.class)),
         };
+        let keys = |name: &str| {
+            let port = config.udp.get(name)?;
+            let duplicate = config.class.of(port.class).duplicate;
+            (duplicate == Some(Duplicate::Keys)).then(|| KeyFrames::new(port.codec))
+        };
         let channels: Vec<Channel> = config
             .channels()
             .into_iter()
             .take(127)
-            .map(|name| Channel { kind: kind(&name), name, wire: None, written: 0, delivered: 0 })
+            .map(|name| {
+                let (kind, keys) = (kind(&name), keys(&name));
+                Channel { name, kind, keys, wire: None, written: 0, delivered: 0 }
+            })
             .collect();
         let hello = Hello {
             paths: paths.iter().map(|path| path.name.clone()).collect(),
@@ -171,6 +187,8 @@ impl Gateway {
             carriers: Vec::new(),
             cutters: Vec::new(),
             joiners: Vec::new(),
+            protectors: Vec::new(),
+            menders: Vec::new(),
             stats: Class::ALL.map(|class| ClassStats::new(class, carriers)).into(),
             policy: Policy::new(&config.messages, &config.rule),
             order: Order::default(),
@@ -224,6 +242,12 @@ impl Gateway {
         self.carriers = Class::ALL.map(carrier).into();
         self.cutters = Class::ALL.map(|_| Cutter::default()).into();
         self.joiners = Class::ALL.map(|_| Joiner::default()).into();
+        let repair = |class: Class| {
+            let repair = self.config.class.of(class).repair?;
+            (self.config.network == Network::Udp).then(|| Protector::new(repair))
+        };
+        self.protectors = Class::ALL.map(repair).into();
+        self.menders = Class::ALL.map(|_| Mender::default()).into();
         self.order = Order::default();
         self.waiting = Waiting::default();
         self.clock = PeerClock::default();
@@ -323,6 +347,8 @@ impl Gateway {
         });
         let first = self.sessions.next_wakeup().min(self.measure_at);
         let first = first.min(self.waiting.next_wakeup());
+        let protectors = self.protectors.iter().flatten().map(Protector::due);
+        let first = protectors.fold(first, Instant::min);
         carriers.chain(paths).fold(first, Instant::min)
     }
 
@@ -334,6 +360,9 @@ impl Gateway {
         for class in Class::ALL {
             if let Some(carrier) = self.carriers.get_mut(class.index()) {
                 carrier.wake(now);
+                if let Some(Some(protector)) = self.protectors.get_mut(class.index()) {
+                    protector.wake(now, &mut |packet| carrier.write_packet(now, packet, false));
+                }
             }
             self.drain(now, class);
         }
@@ -341,6 +370,9 @@ impl Gateway {
             self.measure_at = now + Duration::from_millis(200);
             self.paths.iter_mut().for_each(|path| path.measure(now));
             self.stats.iter_mut().for_each(|stats| stats.measure(now));
+            let loss_of =
+                |path: PathId| self.paths.get(path.index()).map_or(0.0, Path::outgoing_loss);
+            self.protectors.iter_mut().flatten().for_each(|protector| protector.heed(loss_of));
         }
     }
 }

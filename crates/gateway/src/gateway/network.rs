@@ -267,6 +267,9 @@ impl Gateway {
             if let Some(known) = self.paths.get_mut(path.index()) {
                 known.leaves(out.len());
             }
+            if let Some(Some(protector)) = self.protectors.get_mut(class.index()) {
+                protector.left_by(path);
+            }
             return Some(Outgoing { path, to, class: Some(class) });
         }
     }

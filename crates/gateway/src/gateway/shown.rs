@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
 use crate::health::Path;
-use crate::snapshot::{ChannelSnapshot, PathSnapshot, Snapshot};
+use crate::snapshot::{ChannelSnapshot, ClassSnapshot, PathSnapshot, Snapshot};
 
 impl Gateway {
     /// How everything stands.
@@ -29,7 +29,7 @@ impl Gateway {
                 outgoing_delay_ms: out.and_then(|it| self.clock.outgoing_delay(it)).map(ms),
                 jitter_ms: ms(path.transit.jitter()),
                 incoming_loss: window.loss,
-                outgoing_loss: told.map_or(0.0, |told| f64::from(told.loss) / 65_535.0),
+                outgoing_loss: path.outgoing_loss(),
                 outgoing_bps: window.outgoing_bps,
                 incoming_bps: window.incoming_bps,
                 outgoing_bytes: path.totals.outgoing_bytes,
@@ -52,7 +52,13 @@ impl Gateway {
             peer_restarts: self.peer_restarts,
             silent_ms: heard.map(|heard| ms(now.since(heard))),
             paths: self.paths.iter().map(path).collect(),
-            classes: classes.map(|(stats, it)| stats.snapshot(it.duplicates())).collect(),
+            classes: classes
+                .zip(&self.menders)
+                .map(|((stats, carrier), mender)| ClassSnapshot {
+                    repaired: mender.mended,
+                    ..stats.snapshot(carrier.duplicates())
+                })
+                .collect(),
             channels: self
                 .channels
                 .iter()

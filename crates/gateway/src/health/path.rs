@@ -283,6 +283,11 @@ impl Path {
         }
     }
 
+    /// The share of datagrams that does not get through, as the peer has told it.
+    pub fn outgoing_loss(&self) -> f64 {
+        self.told.map_or(0.0, |told| f64::from(told.loss) / 65_535.0)
+    }
+
     /// The least transit times in and out, where both are known.
     pub fn least_transits(&self) -> Option<(Duration, Duration)> {
         let told = self.told.filter(|told| told.state != PathState::Unheard)?;

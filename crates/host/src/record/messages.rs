@@ -4,10 +4,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
+use skybraid_traffic::video::Frame;
+use skybraid_traffic::{VideoConfig, Write};
 use skybraid_transport::{ConnectionTotals, Delivered};
 use skybraid_units::{Duration, Instant};
 
-use super::Histogram;
+use super::{Film, Histogram, VideoSummary};
 
 /// Marks a message that has not arrived.
 const NOT_DELIVERED: i64 = i64::MIN;
@@ -36,8 +38,8 @@ pub struct MessageRow {
     pub copies_sent: u8,
     /// Copies of its last part that arrived.
     pub copies_arrived: u8,
-    /// How many of those that the application wrote the sender has given up.
-    refused: u8,
+    /// How many of those that the application wrote the sender has not given up.
+    copies_left: u8,
 }
 
 impl MessageRow {
@@ -81,6 +83,8 @@ pub struct Summary {
     pub held: Held,
     /// What the connection came to, as this flow's sender and receiver saw it.
     pub connection: ConnectionTotals,
+    /// What the frames of a video came to.
+    pub video: Option<VideoSummary>,
 }
 
 /// Head-of-line blocking: messages that lay whole in the receiver's buffer behind something missing.
@@ -130,6 +134,9 @@ impl Summary {
         self.held.total += other.held.total;
         self.held.longest = self.held.longest.max(other.held.longest);
         self.connection += other.connection;
+        if let (Some(video), Some(more)) = (&mut self.video, &other.video) {
+            video.merge(more);
+        }
     }
 }
 
@@ -162,6 +169,7 @@ pub struct FlowRecord {
     /// How many times the application writes each message.
     copies: u8,
     end: Instant,
+    film: Option<Film>,
 }
 
 #[derive(Debug)]
@@ -200,12 +208,18 @@ impl FlowRecord {
             reliable,
             copies: 1,
             end,
+            film: None,
         }
     }
 
     /// The application writes each message so many times, at least once. It counts as one.
     pub fn with_copies(self, copies: u8) -> Self {
         Self { copies: copies.max(1), ..self }
+    }
+
+    /// The messages are packets of this video, whose frames are judged by `limits`.
+    pub fn with_video(self, video: Option<&VideoConfig>, limits: &[Duration]) -> Self {
+        Self { film: video.map(|video| Film::new(video, limits)), ..self }
     }
 
     /// Number of the next message.
@@ -215,7 +229,11 @@ impl FlowRecord {
 
     /// A message was written.
     #[inline]
-    pub fn written(&mut self, now: Instant, bytes: u32) {
+    pub fn written(&mut self, now: Instant, written: impl Into<Write>) {
+        let Write { bytes, part, copies, .. } = written.into();
+        if let (Some(film), Some(part)) = (&mut self.film, part) {
+            film.written(self.next, part, bytes);
+        }
         if self.blocks.back().is_none_or(|block| block.rows.len() == self.block()) {
             if !self.keep {
                 self.forget(now);
@@ -233,7 +251,7 @@ impl FlowRecord {
                 path: u8::MAX,
                 copies_sent: 0,
                 copies_arrived: 0,
-                refused: 0,
+                copies_left: self.copies.max(copies),
             });
         }
         self.next += 1;
@@ -286,6 +304,15 @@ impl FlowRecord {
         self.blocks.get_mut(block)?.rows.get_mut(place)
     }
 
+    /// How long a message is that has not been forgotten, in bytes; at least 1.
+    pub fn bytes_of(&self, id: u32) -> u32 {
+        let row = id.checked_sub(self.first).and_then(|offset| {
+            let (block, place) = self.place(offset as usize);
+            self.blocks.get(block)?.rows.get(place)
+        });
+        row.map_or(1, |row| row.bytes.max(1))
+    }
+
     /// A copy of the message's last part was sent.
     #[inline]
     pub fn copy_sent(&mut self, id: u32) {
@@ -309,8 +336,8 @@ impl FlowRecord {
         let (block, place) = self.place(offset as usize);
         let Some(block) = self.blocks.get_mut(block) else { return };
         let Some(row) = block.rows.get_mut(place) else { return };
-        row.refused = row.refused.saturating_add(1);
-        if row.delivered_ns == NOT_DELIVERED && row.refused >= self.copies {
+        row.copies_left = row.copies_left.saturating_sub(1);
+        if row.delivered_ns == NOT_DELIVERED && row.copies_left == 0 {
             row.delivered_ns = REFUSED;
             block.decided += 1;
             self.summary.lost += 1;
@@ -346,6 +373,9 @@ impl FlowRecord {
             let counts = sent + deadline.limit <= self.end && delay <= deadline.limit;
             deadline.met += u64::from(counts);
         }
+        if let Some(film) = &mut self.film {
+            film.arrived(now, id);
+        }
         Some(sent)
     }
 
@@ -367,6 +397,8 @@ impl FlowRecord {
     /// The run has ended. `on_the_way` holds the numbers of messages of which a part is on a link or
     /// waits to be sent, ascending.
     pub fn finish(&mut self, on_the_way: &[u32]) {
+        let end = self.end;
+        self.summary.video = self.film.as_mut().map(|film| film.finish(end));
         let mut number = self.first;
         for block in &self.blocks {
             for row in &block.rows {
@@ -384,6 +416,16 @@ impl FlowRecord {
                 number += 1;
             }
         }
+    }
+
+    /// The frames of a video, once the run has ended.
+    pub fn frames(&self) -> &[Frame] {
+        self.film.as_ref().map_or(&[], |film| &film.frames)
+    }
+
+    /// Takes the frames of a video out.
+    pub fn take_frames(&mut self) -> Vec<Frame> {
+        self.film.as_mut().map(|film| core::mem::take(&mut film.frames)).unwrap_or_default()
     }
 
     /// The rows that are kept, by blocks, in order of their numbers.

@@ -1,10 +1,12 @@
 //! What is kept of a run: tables by rows or columns, and statistics gathered as they come.
 
+pub mod film;
 pub mod histogram;
 pub mod messages;
 pub mod packets;
 pub mod samples;
 
+pub use film::{Film, VideoSummary};
 pub use histogram::Histogram;
 pub use messages::{FlowRecord, Held, MessageRow, Summary};
 pub use packets::{DecisionRow, PacketKind, PacketRow};

@@ -198,6 +198,9 @@ fn classes(text: &mut Text, state: &Snapshot) {
         class => count(class.superseded));
     each_class!("counter", "skybraid_class_duplicate_messages_total", "Second copies.",
         class => count(class.duplicates));
+    each_class!("counter", "skybraid_class_repaired_datagrams_total",
+        "Datagrams that were lost and made good by repair packets.",
+        class => count(class.repaired));
     each_class!("gauge", "skybraid_class_delay_p50_seconds", "Median age of the last messages.",
         class => seconds(class.delay_p50_ms));
     each_class!("gauge", "skybraid_class_delay_p99_seconds",

@@ -43,6 +43,7 @@ pub(super) fn snapshot() -> Snapshot {
         late: 1,
         superseded: 2,
         duplicates: 80,
+        repaired: 5,
         by_path: vec![30, 60],
         ..ClassSnapshot::default()
     };

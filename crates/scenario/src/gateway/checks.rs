@@ -1,8 +1,9 @@
 //! What a gateway's file must not say.
 
 use skybraid_gateway::class::Class;
-use skybraid_gateway::config::{MAVLINK, PathConfig, TUN};
+use skybraid_gateway::config::{MAVLINK, Network, PathConfig, TUN};
 use skybraid_gateway::{GatewayConfig, Side};
+use skybraid_traffic::video::protect::Duplicate;
 use skybraid_transport::Protocol;
 use skybraid_units::{Bytes, Duration};
 
@@ -202,6 +203,25 @@ impl Check<'_> {
             let deadline = given.deadline.is_none_or(Duration::is_positive);
             self.hold(deadline, &key.key("deadline"), "expected above zero")?;
             self.hold(given.queue != Some(0), &key.key("queue"), "expected above zero")?;
+            let copies = given.duplicate.is_some_and(|it| it != Duplicate::None);
+            let problem = "found with `scheduler`, which says itself what leaves on every path";
+            let key_of = key.key("duplicate");
+            self.hold(!copies || given.scheduler.is_none(), &key_of, problem)?;
+            let problem =
+                "found with `network = \"tcp\"`, where one connection carries all of the class";
+            self.hold(!copies || self.config.network == Network::Udp, &key_of, problem)?;
+            let problem = "found for control, which leaves on every path as it is";
+            self.hold(!copies || class != Class::Control, &key_of, problem)?;
+            if let Some(repair) = &given.repair {
+                let key = key.key("repair");
+                if let Err((below, expected)) = repair.check() {
+                    self.hold(false, &key.key(below), format!("expected {expected}"))?;
+                }
+                let tcp = self.config.network == Network::Tcp;
+                let problem =
+                    "found with `network = \"tcp\"`, where nothing that it could make good is lost";
+                self.hold(!tcp, &key, problem)?;
+            }
             let config = self.config.class.transport(class);
             for (place, position) in config.scheduler.positions() {
                 let last = paths.len().saturating_sub(1);

@@ -51,6 +51,7 @@ pub fn flow(
         paths: (0..paths).collect(),
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
+        frames_within: Vec::new(),
         rides_with: None,
         copies: 1,
         proxies: vec![],

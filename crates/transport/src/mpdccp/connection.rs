@@ -9,7 +9,7 @@ use super::subflow::{Event, Subflow};
 use crate::congestion::{Sibling, Siblings};
 use crate::datagram::{Inbox, Outbox};
 use crate::endpoint::{Decision, Role, SubflowSample, Transmit};
-use crate::scheduler::{Choice, Scheduler, Unit};
+use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{Datagram, Dccp};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, Protocol, TransportConfig};
 
@@ -208,7 +208,8 @@ impl Connection {
         true
     }
 
-    /// The paths that carry `datagram`: of those that the scheduler names, the ones with room.
+    /// The paths that carry `datagram`: of those that the scheduler names, the ones with room, or
+    /// those whose copies wait for it.
     fn choose(&mut self, now: Instant, message: &Message, datagram: &Datagram) -> Option<PathSet> {
         if let [only] = self.subflows.as_mut_slice() {
             if only.is_established() && only.has_room() {
@@ -242,18 +243,19 @@ impl Connection {
             decisions.push(Decision { at: now, first_message: message.id, choice });
         }
         match choice {
-            Choice::Send(paths, _) => {
+            Choice::Send(paths, reason) => {
                 let chosen =
                     || self.views.iter().filter(|view| view.usable && paths.contains(view.id));
                 let with_room: PathSet =
                     chosen().filter(|view| view.has_room).map(|view| view.id).collect();
-                if !with_room.is_empty() {
+                if !with_room.is_empty() && reason != Reason::WaitingCopies {
                     return Some(with_room);
                 }
                 // A scheduler that names full paths alone means to queue there, as far as a queue goes.
-
                 let queue: PathSet = chosen()
-                    .filter(|view| view.queued.get() < self.tx_queue * view.segment.get())
+                    .filter(|view| {
+                        view.has_room || view.queued.get() < self.tx_queue * view.segment.get()
+                    })
                     .map(|view| view.id)
                     .collect();
                 (!queue.is_empty()).then_some(queue)

@@ -83,6 +83,8 @@ pub enum Reason {
     Burst,
     /// Copies of a control message on every interface.
     ControlCopies,
+    /// The same, and none is left out for want of room.
+    WaitingCopies,
     /// The path that is kept for the message's class.
     ByClass,
     /// The highest priority among the paths with room.
@@ -101,7 +103,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::OnlyPath,
         Self::LowestRtt,
         Self::Turn,
@@ -116,6 +118,7 @@ impl Reason {
         Self::ShortestQueue,
         Self::Burst,
         Self::ControlCopies,
+        Self::WaitingCopies,
         Self::ByClass,
         Self::Priority,
         Self::Patience,
@@ -142,6 +145,7 @@ impl Reason {
             Self::ShortestQueue => "shortest queue",
             Self::Burst => "burst goes on",
             Self::ControlCopies => "control copies",
+            Self::WaitingCopies => "copies that wait",
             Self::ByClass => "path of the class",
             Self::Priority => "highest priority",
             Self::Patience => "fastest path full",
@@ -157,7 +161,8 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Send on these paths. On a path without room the copy waits for room, and is dropped if the
-    /// peer has the data by then.
+    /// peer has the data by then; over MP-DCCP, which never learns of that, it is left out while
+    /// another path has room, but for [`Reason::WaitingCopies`].
     Send(PathSet, Reason),
     /// Send nothing. Asked again when an acknowledgement arrives or a path changes, and at the
     /// instant given, if one is.

@@ -15,7 +15,8 @@ pub const ABOUT: About = About {
     name: "mutran",
     summary: "MuTran: a control message leaves on the path that the scheduler of data would take, with \
               a copy on every other path, and the first to arrive counts; everything else goes by \
-              that scheduler alone. A copy on a path without room waits there.",
+              that scheduler alone. A copy on a path without room waits there; over MP-DCCP it is left \
+              out unless `wait` says otherwise.",
     source: "lee2021mutran §1.1",
     linux: "",
     parameters: &[
@@ -30,6 +31,12 @@ pub const ABOUT: About = About {
             unit: "list of classes",
             default: "[\"control\"]",
             summary: "the classes of which every path gets a copy: control, video, data",
+        },
+        Parameter {
+            name: "wait",
+            unit: "true or false",
+            default: "false",
+            summary: "over MP-DCCP, too, a copy waits on a path without room",
         },
     ],
 };
@@ -53,11 +60,13 @@ pub struct Config {
     pub data: Data,
     /// The classes of which every path gets a copy.
     pub duplicate: Vec<Class>,
+    /// A copy waits on a path without room over MP-DCCP, too.
+    pub wait: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { data: Data::LowRtt, duplicate: vec![Class::Control] }
+        Self { data: Data::LowRtt, duplicate: vec![Class::Control], wait: false }
     }
 }
 
@@ -70,7 +79,8 @@ impl Config {
             Data::LowRtt => low_rtt::Config::default().build(),
             Data::RoundRobin => round_robin::Config::default().build(),
         };
-        Box::new(Mutran { data, duplicate: self.duplicate.clone() })
+        let reason = if self.wait { Reason::WaitingCopies } else { Reason::ControlCopies };
+        Box::new(Mutran { data, duplicate: self.duplicate.clone(), reason })
     }
 }
 
@@ -78,6 +88,8 @@ impl Config {
 struct Mutran {
     data: Box<dyn Scheduler>,
     duplicate: Vec<Class>,
+    /// Why a message gets copies.
+    reason: Reason,
 }
 
 impl Scheduler for Mutran {
@@ -88,7 +100,7 @@ impl Scheduler for Mutran {
         match original {
             Choice::Send(..) if copies => {
                 let every = candidates(paths).map(|path| path.id).collect();
-                Choice::Send(every, Reason::ControlCopies)
+                Choice::Send(every, self.reason)
             }
             answer => answer,
         }
@@ -141,7 +153,7 @@ mod tests {
 
     #[test]
     fn data_may_go_in_turns_and_other_classes_may_be_duplicated() {
-        let config = Config { data: Data::RoundRobin, duplicate: vec![Class::Video] };
+        let config = Config { data: Data::RoundRobin, duplicate: vec![Class::Video], wait: true };
         let mut scheduler = config.build();
         let two = paths(&[50, 20]);
         assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
@@ -151,6 +163,6 @@ mod tests {
         let video = Unit { class: Class::Video, ..UNIT };
         let every = two.iter().map(|path| path.id).collect();
         let video = scheduler.choose(Instant::ZERO, &video, &two);
-        assert_eq!(video, Choice::Send(every, Reason::ControlCopies));
+        assert_eq!(video, Choice::Send(every, Reason::WaitingCopies));
     }
 }

@@ -5,11 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::poll::{PollFd, PollFlags};
 use skybraid_host::Outcome;
+use skybraid_traffic::Write;
 use skybraid_transport::{Delivered, PathId};
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
-use super::framing::{FramingError, Incoming, Outgoing};
+use super::framing::{Application, Arrived, FramingError, Incoming, Outgoing};
 use super::sampling::Subflows;
 
 /// The most bytes that one step writes, and reads, at an end, so that no flow holds up the others.
@@ -60,7 +61,7 @@ pub struct End {
     gets: Option<usize>,
     /// It answers each message.
     answers: bool,
-    /// Bytes and copies of every message.
+    /// Bytes of every answer, and copies of every message.
     bytes: u32,
     copies: u8,
     /// The path that all messages take, or 255 where it is not known.
@@ -86,7 +87,7 @@ pub struct Part {
     pub gets: Option<usize>,
     /// It answers each message.
     pub answers: bool,
-    /// Bytes of every message.
+    /// Bytes of every answer.
     pub bytes: u32,
     /// How many times each message is written.
     pub copies: u8,
@@ -101,7 +102,7 @@ impl End {
         Self {
             socket: None,
             outgoing: Outgoing::default(),
-            incoming: Incoming::new(bytes, copies),
+            incoming: Incoming::new(copies),
             writes,
             gets,
             answers,
@@ -118,11 +119,11 @@ impl End {
     }
 
     /// The application writes a message, at `sent` by its own account.
-    pub fn write(&mut self, sent: Instant, outcome: &mut Outcome) {
+    pub fn write(&mut self, sent: Instant, written: Write, outcome: &mut Outcome) {
         let record = self.writes.and_then(|writes| outcome.flows.get_mut(writes));
         let Some(record) = record else { return };
-        self.outgoing.push(record.next_id(), self.bytes, sent, self.copies);
-        record.written(sent, self.bytes);
+        self.outgoing.push(record.next_id(), written.bytes, sent, self.copies);
+        record.written(sent, written);
     }
 
     /// Hands the socket what it takes; shuts its writing side down behind the last message. Answers how
@@ -194,19 +195,11 @@ impl End {
         outcome: &mut Outcome,
     ) -> Result<(), FramingError> {
         let Self { incoming, outgoing, gets, writes, path, bytes, copies, answers, .. } = self;
-        incoming.read(data, |message| {
-            let id = message.number;
-            let Some(record) = gets.and_then(|gets| outcome.flows.get_mut(gets)) else { return };
-            record.copy_arrived(id);
-            let arrived = Delivered { stream: 0, id, held: Duration::ZERO, path: *path };
-            let Some(sent) = record.delivered(now, arrived) else { return };
-            let record = writes.and_then(|writes| outcome.flows.get_mut(writes));
-            if *answers && let Some(record) = record {
-                // The answer carries the question's time, so that its delay is the round trip.
-                outgoing.push(record.next_id(), *bytes, sent, *copies);
-                record.written(sent, *bytes);
-            }
-        })
+        let Some(gets) = *gets else { return Ok(()) };
+        let answers = answers.then_some(writes.as_ref().copied()).flatten();
+        let (bytes, copies, path) = (*bytes, *copies, *path);
+        incoming
+            .read(data, &mut Getting { outcome, gets, answers, outgoing, bytes, copies, path, now })
     }
 
     /// Gives its connection up.
@@ -227,6 +220,40 @@ impl End {
         let writable = !self.shut && (fills || !self.outgoing.is_empty());
         let readable = !self.ended;
         (readable || writable).then_some(Interest { socket, readable, writable })
+    }
+}
+
+/// What an end has got goes into the record, and may be answered.
+struct Getting<'a> {
+    outcome: &'a mut Outcome,
+    gets: usize,
+    /// The record of the answers, if there are any.
+    answers: Option<usize>,
+    outgoing: &'a mut Outgoing,
+    /// Of each answer.
+    bytes: u32,
+    copies: u8,
+    path: PathId,
+    now: Instant,
+}
+
+impl Application for Getting<'_> {
+    fn bytes_of(&self, number: u32) -> u32 {
+        self.outcome.flows.get(self.gets).map_or(1, |record| record.bytes_of(number))
+    }
+
+    fn arrived(&mut self, message: Arrived) {
+        let id = message.number;
+        let Some(record) = self.outcome.flows.get_mut(self.gets) else { return };
+        record.copy_arrived(id);
+        let arrived = Delivered { stream: 0, id, held: Duration::ZERO, path: self.path };
+        let Some(sent) = record.delivered(self.now, arrived) else { return };
+        let answers = self.answers.and_then(|answers| self.outcome.flows.get_mut(answers));
+        if let Some(record) = answers {
+            // The answer carries the question's time, so that its delay is the round trip.
+            self.outgoing.push(record.next_id(), self.bytes, sent, self.copies);
+            record.written(sent, self.bytes);
+        }
     }
 }
 

@@ -96,6 +96,11 @@ impl KernelFlow {
             let reason = "it rides in another flow's connection, which is for simulation only";
             return Err(unsupported(reason.to_owned()));
         }
+        if flow.traffic.video().is_some_and(|video| video.is_reported()) {
+            let reason = "its reports for `rate_control` come back through Skybraid's own transports; \
+                          expected `stack = \"skybraid\"`";
+            return Err(unsupported(reason.to_owned()));
+        }
         let options = Options::new(&flow.name, &flow.transport)?;
         let (listener, ground) = options.ground(ends)?;
         let socket = options.vehicle(ends)?;
@@ -216,9 +221,9 @@ impl KernelFlow {
     fn refuse(&mut self, now: Instant, outcome: &mut Outcome) {
         let record = self.sender.writes.and_then(|writes| outcome.flows.get_mut(writes));
         let Some(record) = record.filter(|_| !self.bulk) else { return };
-        while self.source.write(now).is_some() {
+        while let Some(written) = self.source.write(now) {
             let id = record.next_id();
-            record.written(now, self.bytes);
+            record.written(now, written);
             (0..self.sender.copies()).for_each(|_| record.refused(id));
         }
     }
@@ -234,8 +239,8 @@ impl KernelFlow {
             self.await_established(now, since)?;
         }
         if !self.bulk {
-            while self.source.write(now).is_some() {
-                self.sender.write(now, outcome);
+            while let Some(written) = self.source.write(now) {
+                self.sender.write(now, written, outcome);
             }
             self.sender.finished = self.source.next_write() == Instant::FAR_FUTURE;
         } else {
@@ -254,7 +259,7 @@ impl KernelFlow {
         loop {
             if self.fills && sender.outgoing.is_empty() {
                 for _ in 0..STAGE.div_ceil(self.bytes as usize) {
-                    sender.write(now, outcome);
+                    sender.write(now, self.bytes.into(), outcome);
                 }
             }
             let taken = sender.send(now, outcome)?;
@@ -425,7 +430,7 @@ impl KernelFlow {
     }
 }
 
-/// Bytes of every message of a flow.
+/// Bytes of every message of a flow; of a video, of its largest.
 pub(super) fn message_bytes(traffic: &TrafficConfig) -> u32 {
     let size = match traffic {
         TrafficConfig::Cbr { packet, .. }
@@ -433,6 +438,7 @@ pub(super) fn message_bytes(traffic: &TrafficConfig) -> u32 {
         | TrafficConfig::OnOff { packet, .. }
         | TrafficConfig::Ping { packet, .. } => packet,
         TrafficConfig::File { size } => size,
+        TrafficConfig::Video(video) => &video.packet,
     };
     u32::try_from(size.get()).unwrap_or(u32::MAX).max(1)
 }

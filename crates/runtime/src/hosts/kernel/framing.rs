@@ -2,8 +2,8 @@
 //!
 //! A message of at least [`HEADER`] bytes begins with its number (32 bit), its length (32 bit) and the
 //! time at which it was written (ns of the run's clock, 64 bit), all big-endian; filler follows. A shorter
-//! one is filler alone and known by its length. Every message of a flow has the same length, which both
-//! ends know from the scenario.
+//! one is filler alone and known by its length. The receiving end knows the length of each message, from the
+//! record of the run that it shares with the sender.
 
 use std::collections::VecDeque;
 use std::io;
@@ -169,10 +169,19 @@ pub struct Arrived {
     pub sent: Option<Instant>,
 }
 
+/// Who gets the messages of a stream.
+pub trait Application {
+    /// How long a message is, in bytes, at least 1.
+    fn bytes_of(&self, number: u32) -> u32;
+
+    /// A copy of a message is whole.
+    fn arrived(&mut self, message: Arrived);
+}
+
 /// The messages of one direction as they come out of the stream.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// Size of every message.
+    /// Size of the message that is coming.
     bytes: u32,
     /// How many times each one comes.
     copies: u8,
@@ -184,23 +193,25 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Nothing has come of messages of `bytes` bytes that come so many times, both at least 1.
-    pub fn new(bytes: u32, copies: u8) -> Self {
-        let (bytes, copies) = (bytes.max(1), copies.max(1));
-        Self { bytes, copies, number: 0, copy: 0, got: 0, header: [0; HEADER] }
+    /// Nothing has come of messages that come so many times, at least once.
+    pub fn new(copies: u8) -> Self {
+        Self { bytes: 1, copies: copies.max(1), number: 0, copy: 0, got: 0, header: [0; HEADER] }
     }
 
-    /// More of the stream; `arrived` hears of every copy that is whole now.
+    /// More of the stream; the application hears of every copy that is whole now.
     ///
     /// # Errors
     /// A header says something else than expected; the stream is of no use any more.
     pub fn read(
         &mut self,
         mut data: &[u8],
-        mut arrived: impl FnMut(Arrived),
+        application: &mut impl Application,
     ) -> Result<(), FramingError> {
-        let has_header = self.bytes as usize >= HEADER;
         while !data.is_empty() {
+            if self.got == 0 {
+                self.bytes = application.bytes_of(self.number).max(1);
+            }
+            let has_header = self.bytes as usize >= HEADER;
             let in_header = has_header && (self.got as usize) < HEADER;
             let until = if in_header { HEADER as u32 } else { self.bytes };
             let length = data.len().min((until - self.got) as usize);
@@ -215,7 +226,8 @@ impl Incoming {
                 self.check()?;
             }
             if self.got == self.bytes {
-                arrived(Arrived { number: self.number, sent: has_header.then(|| self.sent()) });
+                let sent = has_header.then(|| self.sent());
+                application.arrived(Arrived { number: self.number, sent });
                 self.got = 0;
                 self.copy += 1;
                 if self.copy == self.copies {
@@ -266,6 +278,19 @@ mod tests {
         Instant::from_nanos(-5 + 1000 * i64::from(number))
     }
 
+    /// Messages of one size, and who hears of them.
+    struct OfSize<F>(u32, F);
+
+    impl<F: FnMut(Arrived)> Application for OfSize<F> {
+        fn bytes_of(&self, _: u32) -> u32 {
+            self.0
+        }
+
+        fn arrived(&mut self, message: Arrived) {
+            self.1(message);
+        }
+    }
+
     /// The stream of so many messages through a socket that takes a few bytes at a time.
     fn stream(messages: u32, bytes: u32, copies: u8, takes: &[usize]) -> (Vec<u8>, Vec<u32>) {
         let mut outgoing = Outgoing::default();
@@ -297,11 +322,11 @@ mod tests {
         ) {
             let (stream, last) = stream(messages, bytes, copies, &takes);
             prop_assert_eq!(stream.len() as u64, u64::from(messages * bytes) * u64::from(copies));
-            let mut incoming = Incoming::new(bytes, copies);
+            let mut incoming = Incoming::new(copies);
             let (mut rest, mut arrived) = (&stream[..], Vec::new());
             for read in reads.iter().cycle() {
                 let (part, more) = rest.split_at(rest.len().min(*read));
-                incoming.read(part, |message| arrived.push(message)).unwrap();
+                incoming.read(part, &mut OfSize(bytes, |message| arrived.push(message))).unwrap();
                 rest = more;
                 if rest.is_empty() {
                     break;
@@ -321,6 +346,31 @@ mod tests {
     }
 
     #[test]
+    fn messages_may_each_have_a_size_of_their_own() {
+        struct Packets(Vec<u32>);
+        impl Application for Packets {
+            fn bytes_of(&self, number: u32) -> u32 {
+                [1200, 14, 700][number as usize]
+            }
+            fn arrived(&mut self, message: Arrived) {
+                self.0.push(message.number);
+            }
+        }
+        let (mut outgoing, mut stream) = (Outgoing::default(), Vec::new());
+        for (number, bytes) in (0..).zip([1200, 14, 700]) {
+            outgoing.push(number, bytes, at(number), 1);
+        }
+        let send = |data: &[u8]| {
+            stream.extend_from_slice(data);
+            Ok(data.len())
+        };
+        outgoing.write(100_000, send, |_| {}).unwrap();
+        let (mut incoming, mut packets) = (Incoming::new(1), Packets(Vec::new()));
+        stream.chunks(333).for_each(|part| incoming.read(part, &mut packets).unwrap());
+        assert_eq!(packets.0, [0, 1, 2]);
+    }
+
+    #[test]
     fn a_socket_without_room_keeps_the_rest_for_later() {
         let (stream, _) = stream(3, 100, 1, &[7, 0]);
         assert_eq!(stream.len(), 300);
@@ -329,22 +379,22 @@ mod tests {
     #[test]
     fn a_missing_a_longer_and_a_cut_message_are_found() {
         let (stream, _) = stream(3, 100, 1, &[1000]);
-        let mut incoming = Incoming::new(100, 1);
-        incoming.read(&stream[..100], |_| {}).unwrap();
-        let skipped = incoming.clone().read(&stream[200..], |_| {});
+        let mut incoming = Incoming::new(1);
+        incoming.read(&stream[..100], &mut OfSize(100, |_| {})).unwrap();
+        let skipped = incoming.clone().read(&stream[200..], &mut OfSize(100, |_| {}));
         assert_eq!(skipped, Err(FramingError::Number { expected: 1, found: 2 }));
-        let other = Incoming::new(80, 1).read(&stream, |_| {}).unwrap_err();
+        let other = Incoming::new(1).read(&stream, &mut OfSize(80, |_| {})).unwrap_err();
         assert_eq!(other.to_string(), "message 0: expected a length of 80 B, found 100 B");
-        incoming.read(&stream[100..130], |_| {}).unwrap();
+        incoming.read(&stream[100..130], &mut OfSize(100, |_| {})).unwrap();
         let early = incoming.end(3);
         assert_eq!(early, Err(FramingError::Count { expected: 3, found: 1, rest: 30 }));
     }
 
     #[test]
     fn messages_without_room_for_a_header_are_counted_by_their_length() {
-        let mut incoming = Incoming::new(10, 1);
+        let mut incoming = Incoming::new(1);
         let mut count = 0;
-        incoming.read(&[0xff; 30], |_| count += 1).unwrap();
+        incoming.read(&[0xff; 30], &mut OfSize(10, |_| count += 1)).unwrap();
         assert_eq!(count, 3);
         assert_eq!(incoming.end(4), Err(FramingError::Count { expected: 4, found: 3, rest: 0 }));
     }

@@ -155,6 +155,7 @@ fn start(test: &Test<'_>, seconds: f64) -> Value {
     };
     let rate = match &flow.traffic {
         TrafficConfig::Cbr { rate, .. } | TrafficConfig::OnOff { rate, .. } => rate.as_bps(),
+        TrafficConfig::Video(video) => video.rate.as_bps(),
         TrafficConfig::Bulk { .. } | TrafficConfig::File { .. } | TrafficConfig::Ping { .. } => 0,
     };
     json!({

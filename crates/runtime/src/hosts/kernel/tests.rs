@@ -42,6 +42,7 @@ pub fn flow(traffic: &str, congestion: &str) -> FlowSetup {
         paths: vec![0],
         deadline: None,
         judged_by: Vec::new(),
+        frames_within: Vec::new(),
         rides_with: None,
         copies: 1,
         proxies: Vec::new(),

@@ -1,0 +1,160 @@
+//! How many repair packets a measured loss needs.
+
+use skybraid_units::Probability;
+
+use super::MOST_REED_SOLOMON;
+
+/// The probability that not all of `sources` packets are recovered with `repairs` repair packets of
+/// a Reed–Solomon code (for one repair packet: of a parity code), where each packet is lost with
+/// probability `loss`, independent of the others: that of more than `repairs` losses.
+///
+/// The binomial formula; relative error below 10⁻¹¹ for groups of up to 255 packets.
+pub fn failure_probability(loss: Probability, sources: usize, repairs: usize) -> Probability {
+    let p = loss.ratio();
+    if sources == 0 || p <= 0.0 {
+        return Probability::ZERO;
+    }
+    if p >= 1.0 {
+        return Probability::ONE;
+    }
+    let packets = sources.saturating_add(repairs);
+    let (lost_log, kept_log) = (libm::log(p), libm::log1p(-p));
+    let term = |lost: usize| {
+        let kept = packets - lost;
+        let ways = log_factorial(packets) - log_factorial(lost) - log_factorial(kept);
+        libm::exp(ways + lost as f64 * lost_log + kept as f64 * kept_log)
+    };
+    // The smallest terms first, as far as they are at the end.
+    let sum: f64 = (repairs + 1..=packets).rev().map(term).sum();
+    Probability::new(sum.min(1.0)).unwrap_or(Probability::ONE)
+}
+
+fn log_factorial(n: usize) -> f64 {
+    libm::lgamma(n as f64 + 1.0)
+}
+
+/// The fewest repair packets with which a Reed–Solomon group of `sources` source packets fails with
+/// a probability of at most `target`, where each packet is lost with probability `loss`, independent
+/// of the others. `None` if a group cannot have that many.
+pub fn repair_for(loss: Probability, sources: usize, target: Probability) -> Option<usize> {
+    let most = MOST_REED_SOLOMON.checked_sub(sources)?;
+    (0..=most).find(|&repairs| failure_probability(loss, sources, repairs) <= target)
+}
+
+/// How much a packet counts in the mean of the loss.
+const WEIGHT_PER_PACKET: f64 = 1.0 / 1000.0;
+/// The loss that is assumed before any is measured.
+const FIRST_LOSS: f64 = 0.01;
+
+/// The share of packets that is lost, lately above all.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredLoss(f64);
+
+impl MeasuredLoss {
+    /// Before anything is measured: 1 %.
+    pub const fn new() -> Self {
+        Self(FIRST_LOSS)
+    }
+
+    /// The share, 0 to 1.
+    pub const fn ratio(self) -> f64 {
+        self.0
+    }
+
+    /// Of so many more packets this share was lost.
+    pub fn heed(&mut self, share: f64, packets: u32) {
+        let weight = (f64::from(packets) * WEIGHT_PER_PACKET).min(1.0);
+        self.0 += (share - self.0) * weight;
+    }
+
+    /// The fewest repair packets with which a Reed–Solomon group of `sources` packets fails with a
+    /// probability of at most `target`, but no more than these.
+    pub fn repairs(self, sources: usize, target: Probability) -> usize {
+        let loss = Probability::new(self.0.clamp(0.0, 1.0)).unwrap_or(Probability::ZERO);
+        repair_for(loss, sources, target).unwrap_or(sources).min(sources)
+    }
+}
+
+impl Default for MeasuredLoss {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::video::repair::{Code, Group};
+    use skybraid_units::Seed;
+
+    fn p(ratio: f64) -> Probability {
+        Probability::new(ratio).unwrap()
+    }
+
+    fn fails(loss: f64, sources: usize, repairs: usize) -> f64 {
+        failure_probability(p(loss), sources, repairs).ratio()
+    }
+
+    fn assert_near(found: f64, expected: f64) {
+        assert!((found / expected - 1.0).abs() < 1e-11, "{found} instead of {expected}");
+    }
+
+    // Source: by hand. Ten sources without repair 1 − 0.9¹⁰ = 0.6513215599; two with one repair
+    // packet 3 p² (1 − p) + p³ = 0.028 at p = 0.1; one with two p³; more than half of 255 at p = 1/2
+    // is 1/2.
+    #[test]
+    fn the_failure_probability_is_that_of_the_binomial_formula() {
+        assert_near(fails(0.1, 10, 0), 0.651_321_559_9);
+        assert_near(fails(0.1, 2, 1), 0.028);
+        assert_near(fails(0.01, 1, 2), 1e-6);
+        assert_near(fails(0.5, 128, 127), 0.5);
+        assert_near(fails(1e-3, 1, 30), 1e-93);
+        assert_eq!((fails(0.0, 10, 0), fails(1.0, 10, 5), fails(0.5, 0, 0)), (0.0, 1.0, 0.0));
+    }
+
+    #[test]
+    fn the_amount_of_repair_is_the_least_that_keeps_the_target() {
+        for sources in [1, 2, 10, 50, 200] {
+            for (loss, target) in [(0.001, 1e-6), (0.01, 1e-4), (0.1, 1e-3)] {
+                let repairs = repair_for(p(loss), sources, p(target)).unwrap();
+                assert!(fails(loss, sources, repairs) <= target);
+                assert!(repairs > 0 && fails(loss, sources, repairs - 1) > target);
+            }
+        }
+        assert_eq!(repair_for(p(0.0), 10, p(0.0)), Some(0));
+        assert_eq!(repair_for(p(0.5), 10, p(1.0)), Some(0));
+        assert_eq!(repair_for(p(0.9), 200, p(1e-3)), None);
+        assert_eq!(repair_for(p(0.1), 256, p(1.0)), None);
+    }
+
+    /// Share of groups that fail, of 40 000, and its standard error from the formula.
+    fn simulated(loss: f64, code: Code, sources: usize, repairs: usize) -> (f64, f64) {
+        let rounds = 40_000;
+        let mut random = Seed(8627).stream("groups");
+        let mut failed = 0;
+        for _ in 0..rounds {
+            let mut group = Group::new(code, sources).unwrap();
+            for position in 0..group.packets() {
+                if !random.chance(p(loss)) {
+                    group.arrive(position);
+                }
+            }
+            failed += u32::from(!group.is_complete());
+        }
+        let expected = fails(loss, sources, repairs);
+        let share = f64::from(failed) / f64::from(rounds);
+        (share, libm::sqrt(expected * (1.0 - expected) / f64::from(rounds)))
+    }
+
+    // A Reed–Solomon group fails with more losses than repairs; so does a parity group of one.
+    #[test]
+    fn simulated_groups_fail_as_often_as_the_formula_says() {
+        for (loss, sources, repairs) in [(0.05, 10, 2), (0.2, 20, 6), (0.1, 40, 4), (0.3, 5, 5)] {
+            let code = Code::ReedSolomon { repairs };
+            let (share, error) = simulated(loss, code, sources, repairs);
+            assert!((share - fails(loss, sources, repairs)).abs() < 4.0 * error);
+        }
+        let (share, error) = simulated(0.05, Code::Xor, 10, 1);
+        assert!((share - fails(0.05, 10, 1)).abs() < 4.0 * error);
+    }
+}

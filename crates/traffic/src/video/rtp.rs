@@ -1,0 +1,239 @@
+//! RTP packets.
+//!
+//! Source: RFC 3550 §5.1 (header), §5.3.1 (extension), §A.1 (sequence numbers).
+
+use alloc::vec::Vec;
+
+use super::octets::Octets;
+
+/// Octets of a header without contributing sources and extension.
+pub const HEADER_BYTES: usize = 12;
+
+/// Rate of the time stamps of video, in Hz (RFC 6184 §8.2.1, RFC 7798 §7.1).
+pub const VIDEO_CLOCK_HZ: u32 = 90_000;
+
+const VERSION: u8 = 2;
+
+/// The fixed part of an RTP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// With video: the last packet of a frame.
+    pub marker: bool,
+    /// Payload type, 0 to 127.
+    pub payload_type: u8,
+    /// One more than that of the packet sent before.
+    pub sequence: u16,
+    /// When the frame was captured, in ticks of the payload's clock.
+    pub timestamp: u32,
+    /// Synchronisation source.
+    pub ssrc: u32,
+}
+
+/// Why bytes are no RTP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RtpError {
+    /// They end within the header, its list of sources or its extension.
+    #[error("the packet ends within its header")]
+    Short,
+    /// They are of another version, or no RTP at all.
+    #[error("version {0} instead of 2")]
+    Version(u8),
+    /// The padding is zero octets long, or longer than what follows the header.
+    #[error("padding of {0} octets")]
+    Padding(u8),
+}
+
+impl Header {
+    /// Appends the header: [`HEADER_BYTES`] octets, no padding, extension or contributing source.
+    /// Of the payload type only the low seven bits are written.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_first(0, out);
+    }
+
+    /// Appends the header with one contributing source: 4 octets more.
+    pub fn write_with_source(&self, source: u32, out: &mut Vec<u8>) {
+        self.write_first(1, out);
+        out.extend(source.to_be_bytes());
+    }
+
+    fn write_first(&self, sources: u8, out: &mut Vec<u8>) {
+        out.push(VERSION << 6 | sources);
+        out.push(u8::from(self.marker) << 7 | self.payload_type & 0x7f);
+        out.extend(self.sequence.to_be_bytes());
+        out.extend(self.timestamp.to_be_bytes());
+        out.extend(self.ssrc.to_be_bytes());
+    }
+
+    /// Reads the header of `packet`, and gives its payload: without contributing sources,
+    /// extension and padding.
+    ///
+    /// # Errors
+    /// The bytes are no RTP packet.
+    pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), RtpError> {
+        let mut octets = Octets(packet);
+        let (header, first) = Self::read(&mut octets).ok_or(RtpError::Short)?;
+        if first >> 6 != VERSION {
+            return Err(RtpError::Version(first >> 6));
+        }
+        let sources = usize::from(first & 0x0f);
+        octets.take(4 * sources).ok_or(RtpError::Short)?;
+        if first & 0x10 != 0 {
+            skip_extension(&mut octets).ok_or(RtpError::Short)?;
+        }
+        let mut payload = octets.0;
+        if first & 0x20 != 0 {
+            let padding = payload.last().copied().ok_or(RtpError::Padding(0))?;
+            let kept = payload.len().checked_sub(usize::from(padding));
+            payload = kept
+                .filter(|_| padding > 0)
+                .and_then(|kept| payload.get(..kept))
+                .ok_or(RtpError::Padding(padding))?;
+        }
+        Ok((header, payload))
+    }
+
+    fn read(octets: &mut Octets<'_>) -> Option<(Self, u8)> {
+        let [first, second] = octets.array()?;
+        let header = Self {
+            marker: second & 0x80 != 0,
+            payload_type: second & 0x7f,
+            sequence: octets.u16()?,
+            timestamp: octets.u32()?,
+            ssrc: octets.u32()?,
+        };
+        Some((header, first))
+    }
+}
+
+fn skip_extension(octets: &mut Octets<'_>) -> Option<()> {
+    octets.u16()?;
+    let words = octets.u16()?;
+    octets.take(4 * usize::from(words)).map(|_| ())
+}
+
+/// Numbers packets on without end, from sequence numbers that start again after 65 535.
+///
+/// A number is taken as the one nearest to the highest seen: packets may come out of order by up to
+/// 32 767. The first packet is in the second cycle, so that one sent before it has a number too; the
+/// low 16 bits are always those of the packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unwrapper {
+    highest: Option<u64>,
+}
+
+impl Unwrapper {
+    /// The number of the packet `sequence`.
+    pub fn unwrap(&mut self, sequence: u16) -> u64 {
+        let highest = self.highest.unwrap_or(1 << 16 | u64::from(sequence));
+        let ahead = sequence.wrapping_sub(highest as u16) as i16;
+        let number = highest.saturating_add_signed(i64::from(ahead));
+        self.highest = Some(highest.max(number));
+        number
+    }
+
+    /// The highest number so far.
+    pub const fn highest(&self) -> Option<u64> {
+        self.highest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use skybraid_units::Seed;
+
+    const HEADER: Header = Header {
+        marker: true,
+        payload_type: 96,
+        sequence: 0x1234,
+        timestamp: 0x89ab_cdef,
+        ssrc: 0xdead_beef,
+    };
+
+    // Source: RFC 3550 §5.1: version 2, no padding, no extension, no contributing source.
+    #[test]
+    fn the_header_lies_on_the_wire_as_rfc_3550_draws_it() {
+        let mut bytes = Vec::new();
+        HEADER.write(&mut bytes);
+        let drawn = [0x80, 0xe0, 0x12, 0x34, 0x89, 0xab, 0xcd, 0xef, 0xde, 0xad, 0xbe, 0xef];
+        assert_eq!(bytes, drawn);
+        assert_eq!(bytes.len(), HEADER_BYTES);
+        assert_eq!(Header::parse(&bytes), Ok((HEADER, [].as_slice())));
+    }
+
+    #[test]
+    fn a_contributing_source_follows_the_header() {
+        let (mut bytes, mut plain) = (Vec::new(), Vec::new());
+        HEADER.write_with_source(0x0102_0304, &mut bytes);
+        HEADER.write(&mut plain);
+        assert_eq!(bytes[..2], [0x81, 0xe0]);
+        assert_eq!(bytes[2..12], plain[2..]);
+        assert_eq!(bytes[12..], [1, 2, 3, 4]);
+        assert_eq!(Header::parse(&bytes), Ok((HEADER, [].as_slice())));
+    }
+
+    // Source: RFC 3550 §5.1: padding's last octet counts itself; §5.3.1: the extension's length
+    // counts words after its own first word.
+    #[test]
+    fn sources_extension_and_padding_are_no_payload() {
+        let mut bytes = vec![0x80 | 0x20 | 0x10 | 2, 0xe0, 0x12, 0x34, 0x89, 0xab, 0xcd, 0xef];
+        bytes.extend([0xde, 0xad, 0xbe, 0xef]);
+        bytes.extend([1; 8]);
+        bytes.extend([0xbe, 0xde, 0, 1, 9, 9, 9, 9]);
+        bytes.extend(b"video");
+        bytes.extend([0, 0, 3]);
+        assert_eq!(Header::parse(&bytes), Ok((HEADER, b"video".as_slice())));
+    }
+
+    #[test]
+    fn what_is_no_rtp_is_named_so() {
+        let mut bytes = Vec::new();
+        HEADER.write(&mut bytes);
+        assert_eq!(Header::parse(&bytes[..11]), Err(RtpError::Short));
+        let with = |first: u8, rest: &[u8]| {
+            let mut changed = bytes.clone();
+            changed[0] = first;
+            changed.extend(rest);
+            Header::parse(&changed).map(|(_, payload)| payload.len())
+        };
+        assert_eq!(with(0x40, &[]), Err(RtpError::Version(1)));
+        assert_eq!(with(0x81, &[0; 3]), Err(RtpError::Short));
+        assert_eq!(with(0x90, &[0, 0, 0, 2, 0, 0, 0, 0]), Err(RtpError::Short));
+        assert_eq!(with(0xa0, &[]), Err(RtpError::Padding(0)));
+        assert_eq!(with(0xa0, &[1, 0]), Err(RtpError::Padding(0)));
+        assert_eq!(with(0xa0, &[1, 3]), Err(RtpError::Padding(3)));
+        assert_eq!(with(0xa0, &[1, 2]), Ok(0));
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic() {
+        let mut stream = Seed(3550).stream("rtp");
+        for _ in 0..20_000 {
+            let length = stream.below(48) as usize;
+            let mut bytes: Vec<u8> = (0..length).map(|_| stream.next_u64() as u8).collect();
+            if let Some(first) = bytes.first_mut() {
+                *first = *first & 0x3f | 0x80;
+            }
+            if let Ok((_, payload)) = Header::parse(&bytes) {
+                assert!(payload.len() + HEADER_BYTES <= length);
+            }
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_go_on_after_65535_in_any_order_within_half_a_cycle() {
+        let mut stream = Seed(1).stream("sequence");
+        let mut unwrapper = Unwrapper::default();
+        let first = 1 << 16 | 65_000;
+        assert_eq!(unwrapper.unwrap(65_000), first);
+        let mut sent: u64 = first;
+        for _ in 0..200_000 {
+            sent += stream.below(30);
+            let late = sent.saturating_sub(stream.below(5000)).max(first - 500);
+            assert_eq!(unwrapper.unwrap(late as u16), late);
+        }
+        assert!(sent > first + 20 * 65_536);
+        assert!(unwrapper.highest() <= Some(sent));
+    }
+}
