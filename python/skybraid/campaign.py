@@ -66,11 +66,12 @@ class Driver:
 
 def simulation(scenario: Scenario) -> Driver:
     """The simulator: as fast as the machine allows, the same each time."""
+    chosen = scenario.to_fly()
 
     def make(
         seed: int, tables: list[str], report: Report, _folder: Path | None, captures: Path | None
     ) -> tuple[Run, None]:
-        native = scenario.native.run(
+        native = chosen.run(
             seed,
             tables,
             report,
@@ -99,8 +100,9 @@ def run(
         scenario: a `Scenario`, or the path of its file.
         seed: root of the random streams; the scenario's own if neither this nor `seeds` is given.
         seeds: several seeds, each flown once, on all cores; their trials are judged together.
-        tables: which of messages, subflows, links, decisions, packets to keep; by default the first three of a single
-            run and none of several. An empty sequence keeps nothing but the summary, in little memory.
+        tables: which of messages, subflows, links, decisions, packets, frames to keep; by default the first three of a
+            single run, with frames where there is video, and none of several. An empty sequence keeps nothing but the
+            summary, in little memory.
         out: folder to write the result into, row by row; None keeps it in memory.
         pcap: also write packet captures; needs `out`.
         progress: told how far the simulation is.
@@ -136,7 +138,7 @@ def flown(
         ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
         KeyboardInterrupt: Ctrl-C, where the driver keeps nothing then; no trace of the attempt is left.
     """
-    kept = _tables(tables, several=len(seeds) > 1)
+    kept = _tables(tables, several=len(seeds) > 1, video=bool(scenario.native.videos()))
     if out is None:
         return _fly(scenario, driver, seeds, kept, None, progress, pcap=False)
     with new_folder(out) as aside:
@@ -336,7 +338,8 @@ def _judged(
     """A requirement judged over all runs: of the flow, and of each flow that it stands for."""
 
     def judged(runs: list[FlowStats]) -> Requirement:
-        return judge(requirement, pooled(runs), [stats.goodput_bps for stats in runs])
+        videos = [stats.video() for stats in runs]
+        return judge(requirement, pooled(runs), [stats.goodput_bps for stats in runs], videos)
 
     together = judged(by_flow[requirement["flow"]])
     single = [(name, judged(runs)) for name, runs in by_member.items() if runs[0].group == requirement["flow"]]
@@ -362,9 +365,9 @@ def seeds_of(scenario: Scenario, seed: int | None, seeds: Iterable[int] | None) 
     return chosen
 
 
-def _tables(tables: Sequence[str] | None, *, several: bool) -> list[str]:
+def _tables(tables: Sequence[str] | None, *, several: bool, video: bool) -> list[str]:
     if tables is None:
-        return [] if several else list(table_files.SAMPLED)
+        return [] if several else [*table_files.SAMPLED, *(table_files.OF_VIDEO if video else ())]
     for table in tables:
         if table not in table_files.ALL:
             raise ScenarioError(f"tables: found {table}, expected some of {', '.join(table_files.ALL)}")

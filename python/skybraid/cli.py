@@ -22,6 +22,7 @@ from skybraid import (
     report_cli,
     reproduce_cli,
     sweep_cli,
+    video_cli,
 )
 from skybraid import compare as compare_room
 from skybraid import explain as explain_room
@@ -61,7 +62,7 @@ from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import Verdict
 
-KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic")
+KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control")
 
 app = typer.Typer(
     help="Simulates a remotely piloted flight over several networks and says whether the connection is good enough.",
@@ -77,6 +78,7 @@ orbit_cli.register(app)
 report_cli.register(app)
 reproduce_cli.register(app)
 sweep_cli.register(app)
+video_cli.register(app)
 app.add_typer(probe_room.app, name="probe")
 app.command(name="import-lines")(chavali.import_lines)
 app.command(name="network")(network_room.command)

@@ -19,7 +19,16 @@ from skybraid.campaign import Gauge, on_all_cores, seeds_of, simulation
 from skybraid.errors import ResultError, ScenarioError
 from skybraid.folder import write_whole
 from skybraid.scenario import Scenario
-from skybraid.summary import PERCENTILES, TOTALS, one_run
+from skybraid.summary import (
+    FRAMES_IN_TIME,
+    PERCENTILES,
+    TOTALS,
+    VIDEO_COUNTS,
+    VIDEO_MEASURES,
+    frames_in_time,
+    one_run,
+    video_columns,
+)
 
 if TYPE_CHECKING:
     import os
@@ -36,6 +45,9 @@ PROTOCOLS = ("mptcp", "mp_dccp")
 
 SUFFIXES = (".csv", ".parquet")
 """How the name of a written table may end."""
+
+RATE_TITLES = ("frames/s", "worst", "freezes/min")
+"""Heads of what a video's screen does in time: frames shown a second, also in the worst one, and freezes a minute."""
 
 _UNCONTROLLED = "udp"
 """The protocol without congestion control: it has one row a scheduler."""
@@ -77,7 +89,8 @@ def compare(
         A row for each combination, seed and flow, in this order: `protocol`, `scheduler`, `congestion`, `seed`, `flow`;
         `deadline_ms` and `within_deadline`, the share (0 to 1) of the messages that met it, or that arrived at all
         where the flow requires none; `goodput_bps`; `delay_p50_ms` and the other percentiles of one-way delay; the
-        totals of `summary.TOTALS`; `share_PATH`, the share (0 to 1) of the flow's packets on each path.
+        totals of `summary.TOTALS`; where a flow is video, what `summary.video_columns` and `summary.frames_in_time`
+        tell, null of other flows; `share_PATH`, the share (0 to 1) of the flow's packets on each path.
 
     Raises:
         ScenarioError: a name is not known, or the scenario cannot be flown with a combination.
@@ -95,7 +108,8 @@ def compare(
         )
         for number in numbers
     ]
-    deadlines_ms = chosen.deadlines_ms
+    deadlines_ms, frames_within_ms = chosen.deadlines_ms, chosen.frames_within_ms
+    video = bool(chosen.videos)
     gauge = Gauge(len(jobs), chosen.duration_s)
 
     def fly(job: tuple[Combination, int]) -> list[dict[str, Any]]:
@@ -104,13 +118,22 @@ def compare(
         driver = simulation(_with(chosen, replaced, combination))
         native, _ = driver.make(number, [], gauge.reporter(job), None, None)
         key = {**combination._asdict(), "seed": number}
-        return [key | _row(stats, deadlines_ms.get(stats.flow), chosen.paths) for stats in native.flow_stats()]
+        return [
+            key
+            | _row(stats, deadlines_ms.get(stats.flow))
+            | (video_columns(stats.video()) | frames_in_time(stats, frames_within_ms.get(stats.group)) if video else {})
+            | {f"share_{path}": stats.share.get(path) for path in chosen.paths}
+            for stats in native.flow_stats()
+        ]
 
     rows = [row for rows in on_all_cores(fly, jobs, gauge, progress) for row in rows]
     # A column without a single value has a type too.
     real = ["deadline_ms", "within_deadline", *(f"delay_{name}_ms" for name in PERCENTILES)]
     real += [f"share_{path}" for path in chosen.paths]
     types: dict[str, type[pl.DataType]] = {"congestion": pl.String, "seed": pl.UInt64} | dict.fromkeys(real, pl.Float64)
+    if video:
+        types |= dict.fromkeys((*VIDEO_MEASURES, *FRAMES_IN_TIME), pl.Float64)
+        types |= dict.fromkeys((*VIDEO_COUNTS, "frames_met", "frames_due"), pl.UInt64)
     return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
 
 
@@ -119,6 +142,8 @@ def text(frame: pl.DataFrame) -> str:
 
     For each flow: messages within the deadline (or arrived, where it requires none), one-way delay that half of the
     messages and 99 % of them did not exceed, data that arrived, and the share of its packets on each path but the last.
+    Of a video its frames in place of its messages: those shown undamaged in time, their latency from the camera to the
+    screen, how many were shown a second, on average and in the worst one, and freezes a minute.
     """
     import polars as pl
 
@@ -190,7 +215,7 @@ def _with(scenario: Scenario, flows: Sequence[str], combination: Combination) ->
     return scenario.with_all({f"flow.{flow}.transport.{key}": name for flow in flows for key, name in values.items()})
 
 
-def _row(stats: FlowStats, deadline_ms: float | None, paths: Sequence[str]) -> dict[str, Any]:
+def _row(stats: FlowStats, deadline_ms: float | None) -> dict[str, Any]:
     met, trials = stats.met(deadline_ms)
     flow = one_run(stats)
     return (
@@ -202,20 +227,39 @@ def _row(stats: FlowStats, deadline_ms: float | None, paths: Sequence[str]) -> d
         }
         | {f"delay_{name}_ms": delay_ms for name, delay_ms in flow.delay_ms.items()}
         | {total: getattr(flow, total) for total in TOTALS}
-        | {f"share_{path}": flow.share.get(path) for path in paths}
     )
 
 
 def _titles(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+    on_paths = ["Mbit/s", *(f"on {name.removeprefix('share_')}" for name in shares)]
+    if row.get("frames") is not None:
+        return [frames_title(row["frames_within_ms"]), "p50 ms", "p99 ms", *RATE_TITLES, *on_paths]
     within = "arrived" if row["deadline_ms"] is None else f"in {row['deadline_ms']:g} ms"
-    return [within, "p50 ms", "p99 ms", "Mbit/s", *(f"on {name.removeprefix('share_')}" for name in shares)]
+    return [within, "p50 ms", "p99 ms", *on_paths]
+
+
+def frames_title(within_ms: float | None) -> str:
+    """The head above the share of frames that were shown undamaged within a time, in ms, or at all."""
+    return "undamaged" if within_ms is None else f"frames in {within_ms:g} ms"
+
+
+def rate_cells(row: Mapping[str, Any]) -> list[str]:
+    """What stands below `RATE_TITLES`."""
+    return [
+        _cell(row["frame_rate"], 1, 2),
+        _cell(row["worst_frame_rate"], 1, 1),
+        _cell(row["freezes_per_minute"], 1, 2),
+    ]
 
 
 def _cells(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+    video = row.get("frames") is not None
+    share, delay = ("frames_in_time", "frame_latency") if video else ("within_deadline", "delay")
     return [
-        _cell(row["within_deadline"], 100, 3, " %"),
-        _cell(row["delay_p50_ms"], 1, 1),
-        _cell(row["delay_p99_ms"], 1, 1),
+        _cell(row[share], 100, 3, " %"),
+        _cell(row[f"{delay}_p50_ms"], 1, 1),
+        _cell(row[f"{delay}_p99_ms"], 1, 1),
+        *(rate_cells(row) if video else []),
         _cell(row["goodput_bps"], 1e-6, 3),
         *(_cell(row[share], 100, 1, " %") for share in shares),
     ]

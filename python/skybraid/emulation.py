@@ -259,7 +259,7 @@ def _emulation(
     scenario: Scenario, options: Options, seed: int, tables: list[str], captures: Path | None, socket: Path
 ) -> Emulation:
     emulation = _core.Emulation(
-        scenario.native,
+        scenario.to_fly(),
         seed,
         tables,
         precise=options.precise,

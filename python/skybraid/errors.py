@@ -10,6 +10,7 @@ __all__ = [
     "ResultError",
     "ScenarioError",
     "SkybraidError",
+    "VideoError",
 ]
 
 
@@ -27,3 +28,7 @@ class EmulationError(SkybraidError):
 
 class DomainError(SkybraidError, ValueError):
     """An argument for which a formula has no meaning; it says which, what was found and what was expected."""
+
+
+class VideoError(SkybraidError):
+    """A clip cannot be had, read, encoded or decoded; it names the clip and says what was found and expected."""

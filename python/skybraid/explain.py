@@ -528,7 +528,7 @@ def _size(size_bytes: float) -> str:
 def _offered(traffic: dict[str, Any], active_s: float) -> float:
     """What an application writes, in bit/s; infinite for one that always has more."""
     match traffic["kind"]:
-        case "cbr":
+        case "cbr" | "video":
             return _quantity(traffic["rate"])
         case "on_off":
             on, off = _quantity(traffic["on"]), _quantity(traffic["off"])

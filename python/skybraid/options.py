@@ -16,6 +16,7 @@ from skybraid.errors import ScenarioError, SkybraidError
 from skybraid.provenance import seeds_text
 from skybraid.requirements import count, headline, microseconds, percent_range, span
 from skybraid.statistics import Verdict, pooled_share
+from skybraid.summary import video_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -90,10 +91,13 @@ def tell(results: Results, *, has_report: bool) -> None:
     if results.flows:
         for place, requirement in enumerate(results.requirements):
             typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
-            if requirement.metric == "share" and requirement.trials and not one:
+            if requirement.metric in ("share", "frames") and requirement.trials and not one:
                 typer.echo(f"    {_by_flights([flight.requirements[place] for flight in results.flights])}")
             if requirement.members is not None:
                 typer.echo(f"    each by itself: {requirement.members.words(requirement.metric)}")
+        for name, flow in results.flows.items():
+            if flow.video is not None:
+                typer.echo(f"  {name}: {video_words(flow.video)}.")
         typer.echo(headline(results.requirements))
     else:
         for line in link_lines(results.links()):
@@ -108,7 +112,8 @@ def _by_flights(flights: Sequence[Requirement]) -> str:
     """The interval of a share that takes only flights as independent, in words."""
     known = [(one.estimate, one.trials) for one in flights if one.estimate is not None]
     share = pooled_share([round(estimate * trials) for estimate, trials in known], [trials for _, trials in known])
-    return f"by flights, whose messages may fail together: 95 % interval {percent_range(*share.flights)}"
+    things = "frames" if flights[0].metric == "frames" else "messages"
+    return f"by flights, whose {things} may fail together: 95 % interval {percent_range(*share.flights)}"
 
 
 def _pace(results: Results) -> str:

@@ -85,8 +85,9 @@ def plot(
     opened = open_(source)
     kinds = plots.kinds_of(opened)
     if list_:
+        longest = max(map(len, kinds), default=0)
         for name in kinds:
-            typer.echo(f"{name:9} {plots.KINDS[name].title}")
+            typer.echo(f"{name:{longest}} {plots.KINDS[name].title}")
         return
     if kind is not None and kind not in kinds:
         raise ResultError(f"--kind: found {kind}, expected one of {', '.join(kinds)}")

@@ -1,8 +1,8 @@
 """Requirements of a flow, judged against what was seen, in numbers and in words."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, Self
 
 from skybraid.statistics import (
@@ -20,6 +20,7 @@ class Stats(Protocol):
     @property
     def delivered(self) -> int: ...  # noqa: D102
     def met(self, deadline_ms: float | None = None) -> tuple[int, int]: ...  # noqa: D102
+    def frames_met(self, within_ms: float) -> tuple[int, int]: ...  # noqa: D102
     def delay_quantile(self, q: float) -> float: ...  # noqa: D102
     def delay_rank(self, rank: int) -> float: ...  # noqa: D102
 
@@ -54,7 +55,7 @@ class Members:
             text += f", not shown of {count(self.not_shown)}"
         if self.worst is None or self.worst_estimate is None:
             return text
-        shown = {"share": percent, "percentile": milliseconds, "goodput": rate}[metric](self.worst_estimate)
+        shown = _SHOWN[metric](self.worst_estimate)
         return f"{text}; worst is {self.worst} with {shown}"
 
 
@@ -65,16 +66,19 @@ class Requirement:
     Attributes:
         flow: the flow's name.
         metric: "share" of the messages that arrive within the deadline, delay "percentile" of the messages that
-            arrive, or "goodput".
-        deadline_ms: the delay in question in ms; None for goodput and for a share without deadline.
-        target: share from 0 to 1, quantile from 0 to 1, or bit/s.
-        estimate: share from 0 to 1, delay in ms, or bit/s; None without trials.
+            arrive, or "goodput"; of a video the share of "frames" that are shown undamaged in time, the "frame_rate",
+            the "worst_frame_rate" of a second, the "freezes" a minute, or the share of frames with at least an "ssim".
+        deadline_ms: the delay in question in ms; None for goodput, for a share without deadline, and of a video for all
+            but "frames".
+        target: share from 0 to 1, quantile from 0 to 1, bit/s, frames a second, or freezes a minute.
+        estimate: share from 0 to 1, delay in ms, bit/s, frames a second, or freezes a minute; None without trials.
         low: lower end of the two-sided 95 % interval, in the unit of `estimate`; None where there is none.
         high: upper end; None where nothing bounds it.
-        trials: messages whose fate is decided, messages that arrived, or runs.
+        trials: messages or frames whose fate is decided, messages that arrived, or runs.
         verdict: met, not met or not shown.
         needed: how many trials (messages, or runs for goodput) would show it, where it is not shown and more would.
         members: of a flow that stands for several, how each of them fares; the rest is of all together.
+        ssim: the structural similarity in question.
     """
 
     flow: str
@@ -88,6 +92,7 @@ class Requirement:
     verdict: Verdict
     needed: int | None
     members: Members | None = None
+    ssim: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -112,16 +117,35 @@ class Requirement:
                 return self._share_words()
             case "percentile":
                 return self._percentile_words()
+            case "goodput":
+                return self._mean_words(rate, required=f"required {rate(self.target)}")
+            case "frames" | "ssim":
+                return self._share_words()
+            case "frame_rate":
+                return self._mean_words(frames_a_second, required=f"required {frames_a_second(self.target)}")
+            case "worst_frame_rate":
+                required = f"required {frames_a_second(self.target)}"
+                return f"in the worst second {self._mean_words(frames_a_second, required=required)}"
             case _:
-                return self._goodput_words()
+                return self._mean_words(freezes_a_minute, required=f"at most {freezes_a_minute(self.target)} allowed")
 
     def _share_words(self) -> str:
         within = "" if self.deadline_ms is None else f" within {milliseconds(self.deadline_ms)}"
         required = f"required {percent(self.target)}"
+        things, did = {
+            "share": ("messages", f"arrived{within}"),
+            "frames": ("frames", f"were shown undamaged{within}"),
+            "ssim": ("decoded frames", f"have an SSIM of at least {self.ssim}"),
+        }[self.metric]
         if self.estimate is None or self.low is None or self.high is None:
-            return f"no message was due to arrive{within}; {required}"
+            none = {
+                "share": f"no message was due to arrive{within}",
+                "frames": f"no frame was due to be shown{within}",
+                "ssim": "no frame was decoded: `skybraid video watch` does that",
+            }[self.metric]
+            return f"{none}; {required}"
         text = (
-            f"{percent(self.estimate)} of {count(self.trials)} messages arrived{within} "
+            f"{percent(self.estimate)} of {count(self.trials)} {things} {did} "
             f"(95 % interval {percent_range(self.low, self.high)}, {required})"
         )
         # A share is judged by a one-sided bound, so the wider interval may still hold the target.
@@ -138,11 +162,11 @@ class Requirement:
                 else f"{text}: the one-sided 95 % bound, which decides, is below the target"
             )
         if self.needed is None:
-            return f"{text}: the interval holds the target; more messages would tell"
+            return f"{text}: the interval holds the target; more {things} would tell"
         if self.estimate == 1:
-            return f"{text}: {count(self.needed)} messages without a miss would show it"
+            return f"{text}: {count(self.needed)} {things} without a miss would show it"
         missed = round((1 - self.estimate) * self.trials)
-        return f"{text}: {count(self.needed)} messages with only these {count(missed)} missed would show it"
+        return f"{text}: {count(self.needed)} {things} with only these {count(missed)} missed would show it"
 
     def _percentile_words(self) -> str:
         limit = milliseconds(self.deadline_ms or 0.0)
@@ -159,26 +183,24 @@ class Requirement:
             return f"{text}: at least {count(self.needed)} messages are needed"
         return text
 
-    def _goodput_words(self) -> str:
-        required = f"required {rate(self.target)}"
+    def _mean_words(self, shown: Callable[[float], str], *, required: str) -> str:
         if self.estimate is None:
-            return f"nothing was carried; {required}"
+            return f"nothing was {'carried' if self.metric == 'goodput' else 'shown'}; {required}"
         runs = "1 run" if self.trials == 1 else f"{count(self.trials)} runs"
         if self.low is None or self.high is None:
-            return f"{rate(self.estimate)} in {runs}, which gives no interval ({required}): fly several seeds"
+            return f"{shown(self.estimate)} in {runs}, which gives no interval ({required}): fly several seeds"
         return (
-            f"{rate(self.estimate)} on average over {runs} "
-            f"(95 % interval {rate(self.low)} to {rate(self.high)}, {required})"
+            f"{shown(self.estimate)} on average over {runs} "
+            f"(95 % interval {shown(self.low)} to {shown(self.high)}, {required})"
         )
 
 
 def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
     """What the requirements of a group's single flows, each with its name, come to."""
     seen = [(name, one) for name, one in judged if one.estimate is not None]
-    # A delay is bad when it is long, a share or goodput when it is small.
     worst = min(
         seen,
-        key=lambda it: -(it[1].estimate or 0.0) if it[1].metric == "percentile" else (it[1].estimate or 0.0),
+        key=lambda it: -(it[1].estimate or 0.0) if it[1].metric in _LESS_IS_BETTER else (it[1].estimate or 0.0),
         default=None,
     )
     verdicts = [one.verdict for _, one in judged]
@@ -191,18 +213,25 @@ def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
     )
 
 
-def judge(requirement: dict[str, Any], pooled: Stats, goodputs_bps: Sequence[float]) -> Requirement:
+def judge(
+    requirement: dict[str, Any],
+    pooled: Stats,
+    goodputs_bps: Sequence[float],
+    videos: Sequence[dict[str, Any] | None] = (),
+) -> Requirement:
     """Judges one requirement of a flow.
 
     Args:
-        requirement: `flow`, `metric`, `deadline_ms`, `target` as the scenario gives them.
+        requirement: `flow`, `metric`, `deadline_ms`, `target`, perhaps `ssim`, as the scenario gives them.
         pooled: the flow's statistics over all runs.
         goodputs_bps: its goodput in each run, in bit/s.
+        videos: what the frames of its video came to in each run.
 
     A share is judged by its one-sided 95 % bounds, a percentile and a goodput by their two-sided 95 % intervals; the
     interval that is kept and printed is always the two-sided one. A percentile is that of the messages that arrived,
     since a lost one has no delay; its losses are a share's business. Goodput is one number a run: its interval needs
-    two runs, so one run does not show it.
+    two runs, so one run does not show it. So do frame rates and freezes. Frames are judged like messages; an SSIM only
+    by those who decode them.
     """
     metric, target = str(requirement["metric"]), float(requirement["target"])
     given: float | None = requirement.get("deadline_ms")
@@ -225,17 +254,44 @@ def judge(requirement: dict[str, Any], pooled: Stats, goodputs_bps: Sequence[flo
             if verdict is Verdict.NOT_SHOWN and high is None:
                 needed = values_needed(target)
         case "goodput":
-            trials = len(goodputs_bps)
-            estimate = math.fsum(goodputs_bps) / trials if trials else None
-            interval = mean_interval(goodputs_bps)
-            low, high = interval or (None, None)
-            verdict = _goodput_verdict(low, high, target)
+            trials, estimate, low, high = _mean(goodputs_bps)
+            verdict = _mean_verdict(low, high, target)
             needed = 2 if trials < 2 else None
+        case "frames":
+            successes, trials = pooled.frames_met(deadline_ms or 0.0)
+            judged = share_verdict(successes, trials, target)
+            verdict, needed = judged.verdict, judged.needed
+            estimate, low, high = _finite(judged.estimate), judged.interval.low, judged.interval.high
+        case "frame_rate" | "worst_frame_rate" | "freezes":
+            name = "freezes_per_minute" if metric == "freezes" else metric
+            values = [seen for video in videos if video is not None and (seen := a_second(video, name)) is not None]
+            trials, estimate, low, high = _mean(values)
+            # Few freezes are good, many frames are.
+            sign = -1 if metric == "freezes" else 1
+            bounds = (low, high) if sign > 0 else (_negative(high), _negative(low))
+            verdict = _mean_verdict(*bounds, sign * target)
+            needed = 2 if trials < 2 else None
+        case "ssim":
+            estimate = low = high = needed = None
+            trials, verdict = 0, Verdict.NOT_SHOWN
         case _:
-            raise ValueError(f"metric: found {metric}, expected share, percentile or goodput")
-    return Requirement(
+            expected = "share, percentile, goodput, frames, frame_rate, worst_frame_rate, freezes or ssim"
+            raise ValueError(f"metric: found {metric}, expected {expected}")
+    found = Requirement(
         str(requirement["flow"]), metric, deadline_ms, target, estimate, low, high, trials, verdict, needed
     )
+    return replace(found, ssim=requirement["ssim"]) if "ssim" in requirement else found
+
+
+def a_second(video: Mapping[str, Any], name: str) -> float | None:
+    """A frame rate, or freezes a minute, of what a video's frames came to in one run; None where nothing tells.
+
+    A picture that never came has no second to be counted in; it is no frame a second.
+    """
+    if name in ("frame_rate", "worst_frame_rate") and video["frames"] and not video["shown"]:
+        return 0.0
+    value = video[name]
+    return None if value is None else float(value)
 
 
 def headline(requirements: Sequence[Requirement]) -> str:
@@ -270,10 +326,20 @@ def _percentile_verdict(low: float | None, high: float | None, limit_ms: float) 
     return Verdict.NOT_MET if low is not None and low > limit_ms else Verdict.NOT_SHOWN
 
 
-def _goodput_verdict(low: float | None, high: float | None, target_bps: float) -> Verdict:
-    if low is not None and low >= target_bps:
+def _mean(values: Sequence[float]) -> tuple[int, float | None, float | None, float | None]:
+    """Of one number a run: how many, their mean, and its interval."""
+    low, high = mean_interval(values) or (None, None)
+    return len(values), math.fsum(values) / len(values) if values else None, low, high
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _mean_verdict(low: float | None, high: float | None, target: float) -> Verdict:
+    if low is not None and low >= target:
         return Verdict.MET
-    return Verdict.NOT_MET if high is not None and high < target_bps else Verdict.NOT_SHOWN
+    return Verdict.NOT_MET if high is not None and high < target else Verdict.NOT_SHOWN
 
 
 def _finite(value: float) -> float | None:
@@ -336,3 +402,27 @@ def rate(bits_per_second: float) -> str:
         if value >= size:
             return f"{value / size:g} {unit}"
     return f"{value:g} bit/s"
+
+
+def frames_a_second(frames: float) -> str:
+    """A frame rate as "29.97 frames/s"."""
+    return f"{frames:.4g} frames/s"
+
+
+def freezes_a_minute(freezes: float) -> str:
+    """How often the picture freezes, as "0.5 freezes/min"."""
+    return f"{_rounded(freezes):g} freezes/min"
+
+
+_LESS_IS_BETTER = frozenset({"percentile", "freezes"})
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "share": percent,
+    "percentile": milliseconds,
+    "goodput": rate,
+    "frames": percent,
+    "frame_rate": frames_a_second,
+    "worst_frame_rate": frames_a_second,
+    "freezes": freezes_a_minute,
+    "ssim": percent,
+}

@@ -14,7 +14,7 @@ from skybraid.folder import new_folder
 from skybraid.provenance import footer
 from skybraid.requirements import Requirement
 from skybraid.statistics import Verdict
-from skybraid.summary import TOTALS, Flight, FlowSummary
+from skybraid.summary import TOTALS, Flight, FlowSummary, frames_in_time_of, video_columns
 
 if TYPE_CHECKING:
     import os
@@ -230,19 +230,25 @@ class Results:
             "trials": pl.UInt64,
             "verdict": pl.Enum([str(verdict) for verdict in Verdict]),
             "needed": pl.UInt64,
+            "ssim": pl.Float64,
         }
         return pl.DataFrame(rows, schema=schema)
 
     def flows_frame(self) -> pl.DataFrame:
-        """Flows as a frame: a row for each flow and run; also for each of the single flows that one stands for."""
+        """Flows as a frame: a row for each flow and run; also for each of the single flows that one stands for.
+
+        What only a video has is there where a flow is one.
+        """
         import polars as pl
 
+        of_video = any(flow.video is not None for flow in self.flows.values())
         rows = [
             {"seed": flight.seed, "flow": name}
             | {total: getattr(flow, total) for total in TOTALS}
             | {"goodput_bps": flow.goodput_bps}
             | {f"delay_{percentile}_ms": delay for percentile, delay in flow.delay_ms.items()}
             | {f"lost_{cause}": float(number) for cause, number in flow.lost_by_cause.items()}
+            | (video_columns(flow.video) | frames_in_time_of(flight, name) if of_video else {})
             | {f"share_{path}": share for path, share in flow.share.items()}
             | {f"won_{path}": share for path, share in flow.won.items()}
             for flight in self.flights

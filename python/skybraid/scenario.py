@@ -81,6 +81,18 @@ class Scenario:
         """The parsed scenario in the native module."""
         return self._native
 
+    def to_fly(self) -> _core.Scenario:
+        """The parsed scenario with what encoders make of the clips of its flows; encoding is done once and kept.
+
+        Raises:
+            VideoError: a clip is not there, is no video, or cannot be encoded as its flow asks, or PyAV is missing.
+        """
+        if all(video["clip"] == "model" for video in self._native.videos().values()):
+            return self._native
+        from skybraid.video.flows import with_clips
+
+        return with_clips(self._native, Path(self.file).parent)
+
     @property
     def text(self) -> str:
         """The TOML text as it was given, without the overrides."""
@@ -107,6 +119,12 @@ class Scenario:
         return self._native.flows()
 
     @property
+    def videos(self) -> list[str]:
+        """Names of the flows that are video, in the order of the file."""
+        videos = self._native.videos()
+        return [flow for flow in self.flows if flow in videos]
+
+    @property
     def paths(self) -> list[str]:
         """Names of the paths, in the order of the file."""
         return self._native.paths()
@@ -123,10 +141,18 @@ class Scenario:
     @property
     def deadlines_ms(self) -> dict[str, float]:
         """The shortest deadline that each flow's requirements of a share name, in ms."""
+        return self._shortest_ms("share")
+
+    @property
+    def frames_within_ms(self) -> dict[str, float]:
+        """The shortest time that each video's requirements of its frames name, in ms."""
+        return self._shortest_ms("frames")
+
+    def _shortest_ms(self, metric: str) -> dict[str, float]:
         found: dict[str, float] = {}
         for requirement in self.requirements:
             flow, deadline_ms = requirement["flow"], requirement["deadline_ms"]
-            if requirement["metric"] == "share" and deadline_ms is not None:
+            if requirement["metric"] == metric and deadline_ms is not None:
                 found[flow] = min(deadline_ms, found.get(flow, deadline_ms))
         return found
 

@@ -10,7 +10,15 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from skybraid._core import FlowStats
-from skybraid.requirements import Requirement
+from skybraid.requirements import (
+    Requirement,
+    a_second,
+    count,
+    frames_a_second,
+    freezes_a_minute,
+    milliseconds,
+    percent,
+)
 from skybraid.statistics import median_interval
 
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.999": 0.99999}
@@ -32,6 +40,23 @@ TOTALS = (
     "opportunistic_retransmissions",
 )
 """What adds up over runs, by name; of `held_longest_s` the longest counts."""
+
+VIDEO_COUNTS = ("frames", "frames_shown", "frames_intact")
+"""Columns of tables that count a video's frames."""
+
+VIDEO_MEASURES = (
+    "intact_share",
+    "frame_rate",
+    "worst_frame_rate",
+    "freezes_per_minute",
+    "frame_latency_p50_ms",
+    "frame_latency_p95_ms",
+    "frame_latency_p99_ms",
+)
+"""Columns of tables that measure a video."""
+
+FRAMES_IN_TIME = ("frames_within_ms", "frames_met", "frames_due", "frames_in_time")
+"""Columns of tables that say which share of a video's frames was shown undamaged in time."""
 
 T = TypeVar("T")
 
@@ -65,6 +90,9 @@ class FlowSummary:
         interval: with several runs, the 95 % interval of each median in the same nesting (None below six runs).
         delay_tail: (delay in ms, share of the messages that took longer) over all runs, from the median's side to
             the last message.
+        video: what the frames came to, where the flow is video, over all runs: `frames`, `complete`, `intact` (shown
+            undamaged), `shown`, `latency_ms` (p50, p95, p99, p999, max), `frame_rate`, `worst_frame_rate` (in a
+            second), `freezes`, `freezes_per_minute`, `frozen_s`, `longest_gap_s`.
     """
 
     sent: int
@@ -87,6 +115,7 @@ class FlowSummary:
     opportunistic_retransmissions: int = 0
     interval: dict[str, Any] | None = None
     delay_tail: list[tuple[float, float]] = field(default_factory=list)
+    video: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -161,8 +190,69 @@ def one_run(stats: FlowStats) -> FlowSummary:
         lost_by_cause=dict(stats.lost_by_cause),
         share=dict(stats.share),
         won=dict(stats.won),
+        video=stats.video(),
         **{name: getattr(stats, name) for name in TOTALS},
     )
+
+
+def video_columns(video: Mapping[str, Any] | None) -> dict[str, int | float | None]:
+    """`VIDEO_COUNTS` and `VIDEO_MEASURES` of what a video's frames came to; all None of a flow that is no video."""
+    if video is None:
+        return dict.fromkeys((*VIDEO_COUNTS, *VIDEO_MEASURES))
+    frames = video["frames"]
+    measures = (
+        video["intact"] / frames if frames else None,
+        *(a_second(video, name) for name in ("frame_rate", "worst_frame_rate", "freezes_per_minute")),
+        *(video["latency_ms"][name] for name in ("p50", "p95", "p99")),
+    )
+    counts = (frames, video["shown"], video["intact"])
+    return dict(zip((*VIDEO_COUNTS, *VIDEO_MEASURES), (*counts, *measures), strict=True))
+
+
+def frames_in_time(stats: FlowStats, within_ms: float | None) -> dict[str, int | float | None]:
+    """`FRAMES_IN_TIME` of a flow in one run; all None of a flow that is no video.
+
+    Args:
+        stats: of the flow.
+        within_ms: the time that a requirement of the flow names, in ms; without one every frame counts that was taken,
+            whenever it was shown.
+    """
+    met = (0, 0) if within_ms is None else stats.frames_met(within_ms)
+    return _in_time(stats.video(), within_ms, *met)
+
+
+def frames_in_time_of(flight: Flight, name: str) -> dict[str, int | float | None]:
+    """The same of a flight that is kept, by its strictest requirement of the flow's frames."""
+    named = [it for it in flight.requirements if it.flow == name and it.metric == "frames"]
+    wanted = min(named, key=lambda it: it.deadline_ms or 0.0, default=None)
+    video = (flight.flows | flight.members)[name].video
+    if wanted is None:
+        return _in_time(video, None, 0, 0)
+    return _in_time(video, wanted.deadline_ms, round((wanted.estimate or 0.0) * wanted.trials), wanted.trials)
+
+
+def _in_time(
+    video: Mapping[str, Any] | None, within_ms: float | None, met: int, due: int
+) -> dict[str, int | float | None]:
+    if video is None:
+        return dict.fromkeys(FRAMES_IN_TIME)
+    if within_ms is None:
+        met, due = video["intact"], video["frames"]
+    return dict(zip(FRAMES_IN_TIME, (within_ms, met, due, met / due if due else None), strict=True))
+
+
+def video_words(video: Mapping[str, Any]) -> str:
+    """What a video's frames came to, in a sentence without its full stop."""
+    frames, shown = video["frames"], video["shown"]
+    if not shown:
+        return f"none of {count(frames)} frames was shown"
+    latency = video["latency_ms"]
+    told = f"{count(shown)} of {count(frames)} frames shown, {percent(video['intact'] / frames)} of all undamaged"
+    if video["frame_rate"] is not None:
+        often = freezes_a_minute(video["freezes_per_minute"])
+        told += f"; {frames_a_second(video['frame_rate'])}, {often}"
+    median, tail = milliseconds(latency["p50"]), milliseconds(latency["p99"])
+    return f"{told}; from camera to screen {median} (median), {tail} (p99)"
 
 
 def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
@@ -187,6 +277,7 @@ def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
         if several
         else None,
         delay_tail=delay_tail(together),
+        video=together.video(),
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from skybraid._core import Run
 
-    Column = NDArray[Any] | tuple[NDArray[np.uint8] | NDArray[np.uint32], list[str]]
+    Column = NDArray[Any] | tuple[NDArray[np.uint8] | NDArray[np.uint32], list[str]] | list[str]
 
 SAMPLED = ("messages", "subflows", "links")
 """Tables that a single run keeps unless told otherwise."""
@@ -25,7 +25,10 @@ SAMPLED = ("messages", "subflows", "links")
 ON_REQUEST = ("decisions", "packets")
 """Tables that are kept only when they are named."""
 
-ALL = SAMPLED + ON_REQUEST
+OF_VIDEO = ("frames",)
+"""Tables that a single run keeps where a flow is video."""
+
+ALL = SAMPLED + ON_REQUEST + OF_VIDEO
 
 BATCH_ROWS = 100_000
 """Rows in flight between the native module and a Parquet file."""
@@ -33,7 +36,9 @@ BATCH_ROWS = 100_000
 ROW_GROUP_ROWS = 250_000
 """Rows in a Parquet row group; small enough to be read back piece by piece."""
 
-_MISSING_IF_NEGATIVE = frozenset({"delivered_ns", "out_ns", "srtt_ns"})
+_MISSING_IF_NEGATIVE = frozenset(
+    {"delivered_ns", "out_ns", "srtt_ns", "first_ns", "last_ns", "shown_ns", "latency_ns", "gap_ns"}
+)
 _MISSING_IF_LARGEST = frozenset({"ssthresh_bytes", "pacing_bps"})
 _MISSING_IF_NAN = frozenset({"until_s"})
 _TRUTH = frozenset({"within_deadline", "up"})
@@ -43,7 +48,8 @@ def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFram
     """One batch of rows as a frame, with the markers for "none" replaced by null.
 
     Args:
-        columns: equally long columns; categories as (codes, names), where the largest code stands for none;
+        columns: equally long columns; texts as lists; categories as (codes, names), where the largest code stands for
+            none;
             times in ns, where a negative one stands for "never"; those in s, where NaN does.
         seed: put in front as a column `seed`, where several runs share a table.
     """
@@ -115,6 +121,8 @@ def _series(name: str, column: Column) -> pl.Series:
         codes, names = column
         lookup = pl.Series(name, [*names, None], dtype=pl.Enum(names))
         return lookup.gather(np.minimum(codes, len(names)).astype(np.uint32))
+    if isinstance(column, list):
+        return pl.Series(name, column, dtype=pl.String)
     if name in _TRUTH and column.dtype == np.uint8:
         return pl.Series(name, column).replace(255, None).cast(pl.Boolean)
     series = pl.Series(name, column)

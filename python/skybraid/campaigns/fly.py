@@ -235,8 +235,8 @@ def sweep(
     if asked is None and budget is not None:
         raise ScenarioError("--budget: found it without --until, expected both")
     planned = plan(scenario, seeds=seeds, vary=vary, overrides=overrides, plugins=plugins)
-    if asked is not None and asked.flow not in planned.flows:
-        raise ScenarioError(f"--until: found the flow {asked.flow}, expected one of {', '.join(planned.flows)}")
+    if asked is not None:
+        asked.check(planned.flows, planned.videos)
     for words in planned.notes if note is not None else ():
         note(words)  # type: ignore[misc]
     executor = executor_of(on, workers)

@@ -17,10 +17,12 @@ from skybraid.campaigns.rows import FLOWS, Buffer, key_of, schemas
 from skybraid.campaigns.runs import Pace, Threads
 from skybraid.campaigns.store import MANIFEST, Store
 from skybraid.errors import ResultError, ScenarioError
-from skybraid.requirements import count, milliseconds, rate
+from skybraid.measures import MEASURES, POINTS, Measure
+from skybraid.requirements import count, milliseconds
 from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import mean_interval
+from skybraid.summary import frames_in_time_of, video_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,13 +37,14 @@ if TYPE_CHECKING:
 Side = Scenario | Results | Campaign | str | os.PathLike[str]
 """What can be compared; a text is the path of a scenario's file, or of a result's or campaign's folder, or its URL."""
 
-METRICS = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms")
-"""What is compared of each flow."""
+METRICS = tuple(one for one in MEASURES if one.told)
+"""What is compared of each flow; what only a video has, of videos."""
 
 SEEDS = range(1, 21)
 """Of two scenarios that name none."""
 
-_POINTS = " percentage points"
+_TIMES = tuple(dict.fromkeys(one.counted.within_ms for one in METRICS if one.counted is not None))
+_COLUMNS = (*_TIMES, *(one.column for one in METRICS))
 
 _Key = tuple[tuple["Label", ...], str, int]
 """A flight's flow: its point's labels, the flow, the seed."""
@@ -54,9 +57,9 @@ class Difference:
     Attributes:
         point: the point's values, where several are compared; else empty.
         flow: the flow's name.
-        metric: one of `METRICS`.
-        deadline_ms: of the share within the deadline, in A; None without one.
-        mean_a: mean over the pairs: share from 0 to 1, bit/s, or ms.
+        metric: the column of one of `METRICS`.
+        deadline_ms: of the share within the deadline, or of frames in time, in A; None without one.
+        mean_a: mean over the pairs: share from 0 to 1, bit/s, ms, frames a second, or freezes a minute.
         mean_b: the same of B.
         difference: mean of B - A.
         low: of its 95 % interval; None below two pairs.
@@ -218,7 +221,7 @@ def _fly(
 
 
 def _of_campaign(campaign: Campaign) -> _Flown:
-    names = ["flow", "seed", "deadline_ms", *campaign.columns, *METRICS]
+    names = ["flow", "seed", *campaign.columns, *_COLUMNS]
     return _of_frame(campaign.url, campaign.columns, campaign.scan(FLOWS).select(names).collect())
 
 
@@ -226,7 +229,7 @@ def _of_frame(name: str, columns: tuple[str, ...], frame: pl.DataFrame) -> _Flow
     values = {}
     for row in frame.iter_rows(named=True):
         point = tuple(row[column] for column in columns)
-        values[point, str(row["flow"]), int(row["seed"])] = {it: row[it] for it in ("deadline_ms", *METRICS)}
+        values[point, str(row["flow"]), int(row["seed"])] = {it: row[it] for it in _COLUMNS}
     return _Flown(name, columns, values)
 
 
@@ -242,8 +245,9 @@ def _of_results(results: Results) -> _Flown:
                 "deadline_ms": None if nearest is None else nearest.deadline_ms,
                 "within_deadline": arrived if nearest is None else nearest.estimate,
                 "goodput_bps": seen.goodput_bps,
-                "delay_p50_ms": seen.delay_ms["p50"],
-                "delay_p99_ms": seen.delay_ms["p99"],
+                **{f"delay_{name}_ms": delay_ms for name, delay_ms in seen.delay_ms.items()},
+                **video_columns(seen.video),
+                **frames_in_time_of(flight, flow),
             }
     name = results.name if results.folder is None else str(results.folder)
     return _Flown(name, (), values)
@@ -283,12 +287,12 @@ def _paired(a: _Flown, b: _Flown, seeds: list[int] | None) -> Paired:
 
 
 def _difference(
-    point: str, flow: str, metric: str, pairs: list[tuple[Mapping[str, float | None], Mapping[str, float | None]]]
+    point: str, flow: str, metric: Measure, pairs: list[tuple[Mapping[str, float | None], Mapping[str, float | None]]]
 ) -> Difference | None:
     known = [
         (left, right)
         for one, other in pairs
-        if (left := one[metric]) is not None and (right := other[metric]) is not None
+        if (left := one[metric.column]) is not None and (right := other[metric.column]) is not None
     ]
     if not known:
         return None
@@ -296,14 +300,9 @@ def _difference(
     mean = math.fsum(differences) / len(known)
     interval = mean_interval(differences)
     low, high = interval or (None, None)
-    deadline_ms, other_ms = pairs[0][0]["deadline_ms"], pairs[0][1]["deadline_ms"]
-    what = {
-        "within_deadline": "share that arrived" if deadline_ms is None else f"share within {milliseconds(deadline_ms)}",
-        "goodput_bps": "goodput",
-        "delay_p50_ms": "delay of half of the messages",
-        "delay_p99_ms": "delay of 99 % of the messages",
-    }[metric]
-    if metric == "within_deadline" and deadline_ms != other_ms:
+    deadline_ms, other_ms = (None if metric.counted is None else side[metric.counted.within_ms] for side in pairs[0])
+    what = metric.within(deadline_ms)
+    if deadline_ms != other_ms:
         what += f" (in B within {'no deadline' if other_ms is None else milliseconds(other_ms)})"
     left_out = len(pairs) - len(known)
     words = f"{point}: " if point else ""
@@ -311,7 +310,7 @@ def _difference(
     return Difference(
         point,
         flow,
-        metric,
+        metric.column,
         deadline_ms,
         math.fsum(left for left, _ in known) / len(known),
         math.fsum(right for _, right in known) / len(known),
@@ -324,7 +323,7 @@ def _difference(
     )
 
 
-def _sentence(metric: str, differences: list[float], mean: float, low: float | None, high: float | None) -> str:
+def _sentence(metric: Measure, differences: list[float], mean: float, low: float | None, high: float | None) -> str:
     pairs = "1 pair" if len(differences) == 1 else f"{count(len(differences))} pairs"
     if not any(differences):
         return f"equal in all {pairs}" if len(differences) > 1 else "equal in the one pair"
@@ -332,22 +331,15 @@ def _sentence(metric: str, differences: list[float], mean: float, low: float | N
     if low is None or high is None:
         return f"{how} in one pair, which gives no interval"
     ends = f"{_told(metric, low, signed=True)} to {_told(metric, high, signed=True)}"
-    interval = f"95 % interval {ends.replace(_POINTS, '', 1)}, {pairs}"
+    interval = f"95 % interval {ends.replace(POINTS, '', 1)}, {pairs}"
     if low <= 0 <= high:
         return f"no difference is shown: {how} on average ({interval})"
     return f"{how} ({interval})"
 
 
-def _told(metric: str, value: float, *, signed: bool = False) -> str:
+def _told(metric: Measure, value: float, *, signed: bool = False) -> str:
     sign = ("+" if value > 0 else "−" if value < 0 else "") if signed else ""
-    size = abs(value)
-    match metric:
-        case "within_deadline":
-            return f"{sign}{size * 100:.3g}{_POINTS}"
-        case "goodput_bps":
-            return f"{sign}{rate(size)}"
-        case _:
-            return f"{sign}{milliseconds(size)}"
+    return f"{sign}{metric.unit.apart(abs(value))}"
 
 
 def refuse_more(names: Mapping[str, object]) -> None:

@@ -36,6 +36,7 @@ class Plan:
         wanted: positions of the points to fly, in `manifest.points`.
         notes: what the user should know.
         flows: names of the flows, over all points.
+        videos: names of those that are video at some point.
     """
 
     manifest: Manifest
@@ -43,6 +44,7 @@ class Plan:
     wanted: tuple[int, ...]
     notes: tuple[str, ...]
     flows: tuple[str, ...]
+    videos: tuple[str, ...]
 
 
 def plan(
@@ -70,6 +72,7 @@ def plan(
     digests: list[str] = []
     paths: dict[str, None] = {}
     flows: dict[str, None] = {}
+    videos: dict[str, None] = {}
     warnings: dict[str, None] = {}
     files: dict[str, None] = dict.fromkeys(os.fspath(plugin) for plugin in plugins)
     points = tuple(found.points())
@@ -85,6 +88,7 @@ def plan(
         paths |= dict.fromkeys(one.paths)
         files |= dict.fromkeys(name for name, _ in algorithms.inputs(one))
         flows |= dict.fromkeys(one.flows)
+        videos |= dict.fromkeys(one.videos)
         warnings |= dict.fromkeys(one.warnings())
         name, own_seed = name or one.name, one.seed
     chosen = tuple(seeds) if seeds is not None else found.seeds or (own_seed,)
@@ -95,7 +99,7 @@ def plan(
     base = replace(base, plugins=tuple((it, Path(it).read_text(encoding="utf-8")) for it in files))
     created = utc_now().isoformat(timespec="seconds")
     manifest = Manifest(name, base, _core.__version__, found.axes, points, tuple(digests), tuple(paths), created)
-    return Plan(manifest, chosen, tuple(range(len(points))), (*found.notes, *warnings), tuple(flows))
+    return Plan(manifest, chosen, tuple(range(len(points))), (*found.notes, *warnings), tuple(flows), tuple(videos))
 
 
 def grown(plan: Plan, there: Manifest, url: str) -> Plan:

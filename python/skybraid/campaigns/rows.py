@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from skybraid import _core, algorithms
-from skybraid.summary import PERCENTILES, TOTALS
+from skybraid.summary import (
+    FRAMES_IN_TIME,
+    PERCENTILES,
+    TOTALS,
+    VIDEO_COUNTS,
+    VIDEO_MEASURES,
+    frames_in_time,
+    video_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +79,12 @@ def key_of(digest: str, seed: int) -> str:
 
 
 def outcome_of(
-    run: Run, point: int, wall_s: float, deadlines_ms: Mapping[str, float], requirements: Sequence[Mapping[str, Any]]
+    run: Run,
+    point: int,
+    wall_s: float,
+    deadlines_ms: Mapping[str, float],
+    frames_within_ms: Mapping[str, float],
+    requirements: Sequence[Mapping[str, Any]],
 ) -> Outcome:
     """The rows of a run that is done."""
     stats = {one.flow: one for one in run.group_stats()}
@@ -81,12 +94,12 @@ def outcome_of(
         None,
         wall_s,
         run.simulated_s,
-        tuple(_flow(one, deadlines_ms.get(name)) for name, one in stats.items()),
+        tuple(_flow(one, deadlines_ms.get(name), frames_within_ms.get(name)) for name, one in stats.items()),
         tuple(_requirement(it, stats[it["flow"]]) for it in requirements if it["flow"] in stats),
     )
 
 
-def _flow(stats: FlowStats, deadline_ms: float | None) -> Row:
+def _flow(stats: FlowStats, deadline_ms: float | None, frames_within_ms: float | None) -> Row:
     met, trials = stats.met(deadline_ms)
     lost = stats.lost_by_cause
     return (
@@ -99,24 +112,36 @@ def _flow(stats: FlowStats, deadline_ms: float | None) -> Row:
         *(_finite(stats.delay_quantile(q)) for q in PERCENTILES.values()),
         *(getattr(stats, name) for name in TOTALS),
         *(lost.get(cause, 0) for cause in CAUSES),
+        *video_columns(stats.video()).values(),
+        *frames_in_time(stats, frames_within_ms).values(),
         stats.share,
     )
 
 
 def _requirement(requirement: Mapping[str, Any], stats: FlowStats) -> Row:
-    """A requirement of a single run: its estimate, and of a share the messages that met it."""
+    """A requirement of a single run: its estimate, and of a share the messages or frames that met it."""
     metric, target, deadline_ms = requirement["metric"], requirement["target"], requirement["deadline_ms"]
     met: int | None = None
     match metric:
         case "share":
             met, trials = stats.met(deadline_ms)
             estimate = met / trials if trials else None
+        case "frames":
+            met, trials = stats.frames_met(deadline_ms)
+            estimate = met / trials if trials else None
+        case "frame_rate" | "worst_frame_rate" | "freezes":
+            name = "freezes_per_minute" if metric == "freezes" else metric
+            estimate = video_columns(stats.video())[name]
+            trials = 0 if estimate is None else 1
+        case "ssim":
+            # Nobody has decoded the frames.
+            trials, estimate = 0, None
         case "percentile":
             trials = stats.delivered
             estimate = _finite(stats.delay_quantile(target)) if trials else None
         case _:
             trials, estimate = 1, stats.goodput_bps
-    return (requirement["flow"], metric, deadline_ms, target, estimate, met, trials)
+    return (requirement["flow"], metric, deadline_ms, target, estimate, met, trials, requirement.get("ssim"))
 
 
 def _finite(value: float) -> float | None:
@@ -145,10 +170,13 @@ def schemas(columns: Sequence[str], labels: Sequence[Label], paths: Sequence[str
         | dict.fromkeys(DELAYS, real)
         | {name: real if name in _SECONDS else count for name in TOTALS}
         | {f"lost_{cause}": count for cause in CAUSES}
+        | dict.fromkeys(VIDEO_COUNTS, count)
+        | dict.fromkeys(VIDEO_MEASURES, real)
+        | {name: count if name in ("frames_met", "frames_due") else real for name in FRAMES_IN_TIME}
         | {f"share_{path}": real for path in paths},
         REQUIREMENTS: named
         | {"flow": text, "metric": text, "deadline_ms": real, "target": real, "estimate": real}
-        | {"met": count, "trials": count},
+        | {"met": count, "trials": count, "ssim": real},
     }
 
 

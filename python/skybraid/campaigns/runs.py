@@ -84,6 +84,7 @@ class Executor(Protocol):
 class _Prepared:
     scenario: Scenario
     deadlines_ms: Mapping[str, float]
+    frames_within_ms: Mapping[str, float]
     requirements: Sequence[Mapping[str, Any]]
 
 
@@ -104,7 +105,7 @@ def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
         raise ScenarioError(
             f"{base.file}: its files, algorithms or version are others here and now than when the campaign was planned"
         )
-    made = _Prepared(scenario, scenario.deadlines_ms, scenario.requirements)
+    made = _Prepared(scenario, scenario.deadlines_ms, scenario.frames_within_ms, scenario.requirements)
     with _preparing:
         _prepared[base.file, digest] = made
         while len(_prepared) > _KEPT_SCENARIOS:
@@ -128,7 +129,8 @@ def fly(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda _: Tru
             prepared = _prepare(base, point, digest)
             run, _ = simulation(prepared.scenario).make(seed, [], go_on, None, None)
             wall_s = time.perf_counter() - clock
-            outcomes.append(outcome_of(run, place, wall_s, prepared.deadlines_ms, prepared.requirements))
+            times_ms = (prepared.deadlines_ms, prepared.frames_within_ms)
+            outcomes.append(outcome_of(run, place, wall_s, *times_ms, prepared.requirements))
         except (Interrupted, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 an algorithm of one's own may raise anything

@@ -6,7 +6,8 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from skybraid.campaigns.rows import FLOWS
-from skybraid.compare import aligned
+from skybraid.compare import RATE_TITLES, aligned, frames_title, rate_cells
+from skybraid.measures import MEASURES
 from skybraid.requirements import percent, percent_range
 from skybraid.statistics import mean_interval, median_interval, pooled_share
 
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     import polars as pl
 
     from skybraid.campaigns.dataset import Campaign
+    from skybraid.measures import Counted, Measure
 
 MOST_LINES = 200
 """Points that are told line by line."""
 
-_TOLD_DELAYS = ("delay_p50_ms", "delay_p99_ms")
+_TOLD = tuple(one for one in MEASURES if one.told)
+_INTERVALS = ("low", "high", "flights_low", "flights_high")
 
 
 def summary(campaign: Campaign) -> pl.DataFrame:
@@ -32,16 +35,21 @@ def summary(campaign: Campaign) -> pl.DataFrame:
         (`flights_low`, `flights_high`, null with one run; `method`, as of `statistics.pooled_share`);
         `goodput_bps`, the mean over the runs, with Student's interval (`goodput_low`, `goodput_high`);
         `delay_p50_ms` and `delay_p99_ms`, the medians over the runs of their percentiles, with distribution-free
-        intervals (`delay_p50_low` …) from six runs on. A point all of whose runs failed has one row with `flow` null.
+        intervals (`delay_p50_low` …) from six runs on. The same of a video's frames, null of other flows:
+        `frames_within_ms`, `frames_met`, `frames_due`, `frames_in_time`, `frames_low`, `frames_high`,
+        `frames_flights_low`, `frames_flights_high`, `frames_method`; the medians `frame_latency_p50_ms`, `_p95_ms` and
+        `_p99_ms`, and the means `frame_rate`, `worst_frame_rate` and `freezes_per_minute`, each with its interval
+        (`frame_rate_low` …). A point all of whose runs failed has one row with `flow` null.
     """
     import polars as pl
 
-    told = ("met", "trials", "goodput_bps", *_TOLD_DELAYS)
+    times = [one.counted.within_ms for one in _TOLD if one.counted]
+    lists = [name for one in _TOLD for name in ((one.counted.met, one.counted.trials) if one.counted else [one.column])]
     grouped = (
         campaign.scan(FLOWS)
         .sort("point", "seed")
         .group_by("point", "flow", maintain_order=True)
-        .agg(pl.col("deadline_ms").first(), *(pl.col(name) for name in told))
+        .agg(*(pl.col(name).first() for name in times), *(pl.col(name) for name in lists))
         .collect()
     )
     by_point: dict[int, list[dict[str, Any]]] = {}
@@ -52,53 +60,67 @@ def summary(campaign: Campaign) -> pl.DataFrame:
         for point in campaign.points().iter_rows(named=True)
         for row in by_point.get(point["point"], [{}])
     ]
-    real = ("deadline_ms", "within_deadline", "low", "high", "flights_low", "flights_high")
-    numbers = [*real, "goodput_bps", "goodput_low", "goodput_high"]
-    numbers += [name for delay in _TOLD_DELAYS for name in (delay, *_ends(delay))]
-    types: dict[str, Any] = {"flow": pl.String(), "method": pl.String(), "met": pl.UInt64(), "trials": pl.UInt64()}
-    schema = campaign.points().schema | types | dict.fromkeys(numbers, pl.Float64())
+    types: dict[str, Any] = {"flow": pl.String()}
+    for one in _TOLD:
+        if one.counted:
+            names = (one.counted.within_ms, one.column, *_share_ends(one))
+            types |= dict.fromkeys((one.counted.met, one.counted.trials), pl.UInt64())
+            types |= {f"{_prefix(one)}method": pl.String()}
+        else:
+            names = (one.column, *_ends(one))
+        types |= dict.fromkeys(names, pl.Float64())
     named = ["point", *campaign.columns, "flow", "done", "failed"]
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    frame = pl.DataFrame(rows, schema=campaign.points().schema | types, orient="row")
     return frame.select(*named, *(name for name in frame.columns if name not in named)).rename({"done": "runs"})
 
 
-def _ends(delay: str) -> tuple[str, str]:
-    stem = delay.removesuffix("_ms")
+def _prefix(share: Measure) -> str:
+    return "frames_" if share.video else ""
+
+
+def _share_ends(share: Measure) -> list[str]:
+    return [f"{_prefix(share)}{end}" for end in _INTERVALS]
+
+
+def _ends(number: Measure) -> tuple[str, str]:
+    stem = number.column
+    for unit in ("_bps", "_ms", "_per_minute"):
+        stem = stem.removesuffix(unit)
     return f"{stem}_low", f"{stem}_high"
 
 
 def _flow(row: Mapping[str, Any]) -> dict[str, Any]:
-    if not row:
-        return {}
-    share = pooled_share(row["met"], row["trials"])
-    several = len(row["met"]) > 1
-    goodput = mean_interval(row["goodput_bps"])
-    told: dict[str, Any] = {
-        "flow": row["flow"],
-        "deadline_ms": row["deadline_ms"],
-        "met": share.met,
-        "trials": share.trials,
-        "within_deadline": share.estimate if share.trials else None,
-        "low": share.messages.low,
-        "high": share.messages.high,
-        "flights_low": share.flights.low if several else None,
-        "flights_high": share.flights.high if several else None,
-        "method": share.method if several else None,
-        "goodput_bps": statistics.fmean(row["goodput_bps"]),
-        "goodput_low": None if goodput is None else goodput.low,
-        "goodput_high": None if goodput is None else goodput.high,
-    }
-    for delay in _TOLD_DELAYS:
-        values = [value for value in row[delay] if value is not None]
-        interval = median_interval(values)
-        low, high = _ends(delay)
-        told[delay] = statistics.median(values) if values else None
-        told[low], told[high] = interval or (None, None)
+    told = {"flow": row["flow"]} if row else {}
+    for one in _TOLD if row else ():
+        told |= _share(row, one, one.counted) if one.counted else _number(row, one)
     return told
 
 
+def _share(row: Mapping[str, Any], one: Measure, counted: Counted) -> dict[str, Any]:
+    pairs = [pair for pair in zip(row[counted.met], row[counted.trials], strict=True) if None not in pair]
+    if not pairs:
+        return {}
+    share = pooled_share([met for met, _ in pairs], [trials for _, trials in pairs])
+    several = len(pairs) > 1
+    return {
+        counted.within_ms: row[counted.within_ms],
+        counted.met: share.met,
+        counted.trials: share.trials,
+        one.column: share.estimate if share.trials else None,
+        f"{_prefix(one)}method": share.method if several else None,
+        **dict(zip(_share_ends(one), (*share.messages, *(share.flights if several else (None, None))), strict=True)),
+    }
+
+
+def _number(row: Mapping[str, Any], one: Measure) -> dict[str, Any]:
+    values = [value for value in row[one.column] if value is not None]
+    middle, interval = (statistics.fmean, mean_interval) if one.mean else (statistics.median, median_interval)
+    ends = interval(values) or (None, None)
+    return {one.column: middle(values) if values else None, **dict(zip(_ends(one), ends, strict=True))}
+
+
 def text(frame: pl.DataFrame, columns: Sequence[str]) -> str:
-    """A campaign's summary as a table to read: a line a point, its flows beside one another.
+    """A campaign's summary as a table to read: a line a point, its flows beside one another; of a video its frames.
 
     Args:
         frame: as `summary` gave it.
@@ -107,22 +129,22 @@ def text(frame: pl.DataFrame, columns: Sequence[str]) -> str:
     points: dict[int, list[dict[str, Any]]] = {}
     for row in frame.iter_rows(named=True):
         points.setdefault(row["point"], []).append(row)
-    flows: dict[str, float | None] = {}
+    flows: dict[str, dict[str, Any]] = {}
     for row in frame.iter_rows(named=True):
-        if row["flow"] is not None:
-            flows.setdefault(row["flow"], row["deadline_ms"])
+        if row["flow"] is not None and (row["flow"] not in flows or flows[row["flow"]]["frames_due"] is None):
+            flows[row["flow"]] = row
     several = bool((frame["runs"] > 1).any())
     any_failed = bool((frame["failed"] > 0).any())
     shown = [_short(column, columns) for column in columns] + ["runs"] + (["failed"] if any_failed else [])
-    titles = {flow: _titles(deadline_ms, several=several) for flow, deadline_ms in flows.items()}
+    titles = {flow: _titles(row, several=several) for flow, row in flows.items()}
     lines = [shown + [title for of_flow in titles.values() for title in of_flow]]
     for rows in list(points.values())[:MOST_LINES]:
         first = rows[0]
         cells = [_label(first[column]) for column in columns] + [str(first["runs"])]
         cells += [str(first["failed"])] if any_failed else []
         by_flow = {row["flow"]: row for row in rows}
-        for flow in flows:
-            cells += _cells(by_flow.get(flow), several=several)
+        for flow, like in flows.items():
+            cells += _cells(by_flow.get(flow), several=several, video=_is_video(like))
         lines.append(cells)
     groups = {flow: len(of_flow) for flow, of_flow in titles.items()}
     told = aligned(lines, len(shown), groups, max(len(columns) - 1, 0))
@@ -130,24 +152,32 @@ def text(frame: pl.DataFrame, columns: Sequence[str]) -> str:
     return told if more <= 0 else f"{told}\n… and {more} more points"
 
 
-def _titles(deadline_ms: float | None, *, several: bool) -> list[str]:
-    within = "arrived" if deadline_ms is None else f"in {deadline_ms:g} ms"
-    intervals = ["95 % by messages", "by flights"] if several else ["95 % by messages"]
-    return [within, *intervals, "p50 ms", "p99 ms", "Mbit/s"]
+def _is_video(row: Mapping[str, Any]) -> bool:
+    return row["frames_due"] is not None
 
 
-def _cells(row: Mapping[str, Any] | None, *, several: bool) -> list[str]:
+def _titles(row: Mapping[str, Any], *, several: bool) -> list[str]:
+    video = _is_video(row)
+    if video:
+        within = frames_title(row["frames_within_ms"])
+    else:
+        within = "arrived" if row["deadline_ms"] is None else f"in {row['deadline_ms']:g} ms"
+    intervals = [f"95 % by {'frames' if video else 'messages'}", *(["by flights"] if several else [])]
+    return [within, *intervals, "p50 ms", "p99 ms", *(RATE_TITLES if video else ()), "Mbit/s"]
+
+
+def _cells(row: Mapping[str, Any] | None, *, several: bool, video: bool) -> list[str]:
     if row is None:
-        return ["–"] * (6 if several else 5)
-    share = row["within_deadline"]
-    known = share is not None
-    cells = [percent(share) if known else "–", percent_range(row["low"], row["high"]) if known else "–"]
+        return ["–"] * ((6 if several else 5) + (len(RATE_TITLES) if video else 0))
+    share, delay, begin = ("frames_in_time", "frame_latency", "frames_") if video else ("within_deadline", "delay", "")
+    low, high, flights_low, flights_high = (row[f"{begin}{end}"] for end in _INTERVALS)
+    known = row[share] is not None
+    cells = [percent(row[share]) if known else "–", percent_range(low, high) if known else "–"]
     if several:
-        cells.append(
-            percent_range(row["flights_low"], row["flights_high"]) if known and row["flights_low"] is not None else "–"
-        )
-    cells += ["–" if row[delay] is None else f"{row[delay]:.1f}" for delay in _TOLD_DELAYS]
-    return [*cells, f"{row['goodput_bps'] / 1e6:.3f}"]
+        cells.append(percent_range(flights_low, flights_high) if known and flights_low is not None else "–")
+    delays = [row[f"{delay}_{percentile}_ms"] for percentile in ("p50", "p99")]
+    cells += ["–" if delay_ms is None else f"{delay_ms:.1f}" for delay_ms in delays]
+    return [*cells, *(rate_cells(row) if video else ()), f"{row['goodput_bps'] / 1e6:.3f}"]
 
 
 def _short(column: str, columns: Sequence[str]) -> str:

@@ -3,10 +3,11 @@
     FLOW.METRIC >= VALUE ± shown      until the interval lies on one side of the value (`<=` likewise)
     FLOW.METRIC ± WIDTH               until the interval reaches at most so far to either side
 
-Metrics are `share` (within the flow's shortest deadline; of all messages where it requires none), `goodput`, and delays
-`p50`, `p95`, `p99`, `p99.9`, `p99.999`. `+-` and `+/-` stand for ±. A share is judged by the wider of two intervals,
-that of the messages and that of the flights (`statistics.pooled_share`); `± shown by messages` takes that of the
-messages alone.
+Metrics are those of `measures.MEASURES`: `share` (within the flow's shortest deadline; of all messages where it
+requires none), `goodput`, delays `p50` … `p99.999`; of a video also `frames` (the same share, of its frames),
+`frame_latency_p50`, `frame_latency_p95`, `frame_latency_p99`, `frame_rate`, `worst_frame_rate` and `freezes`. `+-` and
+`+/-` stand for ±. A share is judged by the wider of two intervals, that of the messages or frames and that of the
+flights (`statistics.pooled_share`); `± shown by messages` (`by frames`) takes the former alone.
 
 Each point is looked at after 10 flights, then after 20, 40, 80 …. To look often and stop at the first success would err
 more often than once in twenty, so a look decides by bounds of 99 %: over the first five looks the errors add up to at
@@ -26,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 from skybraid.campaigns.ranges import quantity
 from skybraid.campaigns.rows import FLOWS
 from skybraid.errors import ScenarioError
-from skybraid.requirements import count, milliseconds, percent, percent_range, rate
+from skybraid.measures import MEASURES, MESSAGES, Measure, names
+from skybraid.requirements import count, percent_range
 from skybraid.statistics import (
     CONFIDENCE,
     Interval,
@@ -37,10 +39,9 @@ from skybraid.statistics import (
     pooled_share,
     trials_needed,
 )
-from skybraid.summary import PERCENTILES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from skybraid.campaigns.fly import Flight
     from skybraid.campaigns.runs import Job
@@ -55,17 +56,15 @@ MOST_RUNS = 10_000
 """Runs of a campaign unless a budget says otherwise."""
 
 _GRAMMAR = re.compile(
-    r"\s*(?P<flow>\S+?)\.(?P<metric>share|goodput|p\d+(?:\.\d+)?)\s*"
+    r"\s*(?P<flow>\S+?)\.(?P<metric>[a-z_]+(?:\d+(?:\.\d+)?)?)\s*"
     r"(?:(?P<sign>>=|<=|≥|≤)\s*(?P<target>[^±+\s]+(?:\s*[^±+\s\d]+)?)\s*)?"
-    r"(?:±|\+/?-)\s*(?P<reach>shown(?P<by>\s+by\s+messages)?|[^\s]+(?:\s*[^\s]+)?)\s*"
+    r"(?:±|\+/?-)\s*(?P<reach>shown(?:\s+by\s+(?P<by>messages|frames))?|[^\s]+(?:\s*[^\s]+)?)\s*"
 )
 
 _EXPECTED = (
     'expected FLOW.METRIC >= VALUE ± shown, or FLOW.METRIC ± WIDTH, such as "control.share >= 99.999% ± shown" or '
     '"video.p99 ± 5ms"'
 )
-
-_UNITS = {"share": ("%", "99.9%"), "goodput": ("bit/s", "5Mbit/s"), "delay": ("s", "300ms")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +74,43 @@ class Question:
     Attributes:
         text: as it was put.
         flow: the flow's name.
-        metric: "share", "goodput", or a name of `summary.PERCENTILES`.
+        metric: what is measured.
         at_least: whether the target is to be reached (or else not exceeded); None without a target.
-        target: share from 0 to 1, bit/s, or ms; None where only precision is asked.
+        target: share from 0 to 1, bit/s, ms, frames a second, or freezes a minute; None where only precision is asked.
         reach: how far the interval may reach to either side, in the same unit; None for "shown".
-        by_messages: whether a share is judged by its messages alone.
+        by_things: whether a share is judged by its messages or frames alone.
     """
 
     text: str
     flow: str
-    metric: str
+    metric: Measure
     at_least: bool | None
     target: float | None
     reach: float | None
-    by_messages: bool
+    by_things: bool
 
     def told(self, value: float) -> str:
         """A value of the metric in words."""
-        if math.isinf(value):
-            return "without end"
-        return {"share": percent, "goodput": rate}.get(self.metric, milliseconds)(value)
+        return "without end" if math.isinf(value) else self.metric.unit.told(value)
+
+    def check(self, flows: Sequence[str], videos: Sequence[str]) -> None:
+        """Refuses a flow that is not there, or that has no such metric.
+
+        Args:
+            flows: names of the flows.
+            videos: of those that are video.
+
+        Raises:
+            ScenarioError: it is so.
+        """
+        if self.flow not in flows:
+            raise ScenarioError(f"--until: found the flow {self.flow}, expected one of {', '.join(flows)}")
+        if self.metric.video and self.flow not in videos:
+            known = ", ".join(names(video=False))
+            others = f"; flows that are video: {', '.join(videos)}" if videos else ""
+            raise ScenarioError(
+                f"--until: found {self.metric.name} of {self.flow}, which is no video, expected one of {known}{others}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +123,7 @@ class Answer:
         question: as it was put.
         verdict: met, not met, or not shown within the budget.
         flights: how many were flown.
-        estimate: share from 0 to 1, bit/s, or ms; None where there is none.
+        estimate: in the unit of the question's target; None where there is none.
         low: of the 95 % interval that counts.
         high: of the same.
         words: all this in a sentence.
@@ -165,16 +181,17 @@ def question(text: str) -> Question:
     found = _GRAMMAR.fullmatch(text)
     if found is None:
         raise ScenarioError(f"--until: found {text}, {_EXPECTED}")
-    metric, reach = found["metric"], found["reach"]
-    if metric not in ("share", "goodput", *PERCENTILES):
-        raise ScenarioError(f"--until: found {metric}, expected one of share, goodput, {', '.join(PERCENTILES)}")
+    metric, reach = next((one for one in MEASURES if one.name == found["metric"]), None), found["reach"]
+    if metric is None:
+        raise ScenarioError(f"--until: found {found['metric']}, expected one of {', '.join(names(video=True))}")
     shown = reach.startswith("shown")
     if shown and found["sign"] is None:
         raise ScenarioError(f"--until: found {text} without a value, {_EXPECTED}")
     if not shown and found["sign"] is not None:
         raise ScenarioError(f"--until: found both a value and a width in {text}, {_EXPECTED}")
-    if found["by"] and metric != "share":
-        raise ScenarioError(f"--until: found `by messages` with {metric}, expected it with share")
+    if found["by"] and (metric.counted is None or metric.counted.things != found["by"]):
+        right = next(one.name for one in MEASURES if one.counted and one.counted.things == found["by"])
+        raise ScenarioError(f"--until: found `by {found['by']}` with {metric.name}, expected it with {right}")
     return Question(
         text.strip(),
         found["flow"],
@@ -243,35 +260,32 @@ def _look(flight: Flight, asked: Question, point: int, seeds: set[int]) -> Answe
     """What the flights of a point say so far."""
     import polars as pl
 
-    delay = f"delay_{asked.metric}_ms"
-    column = delay if asked.metric in PERCENTILES else "goodput_bps"
+    counted = asked.metric.counted or MESSAGES
     frame = (
         flight.campaign.scan(FLOWS)
         .filter((pl.col("point") == point) & (pl.col("flow") == asked.flow))
-        .select("seed", "met", "trials", value=column)
+        .select("seed", met=counted.met, trials=counted.trials, value=asked.metric.column)
         .sort("seed")
         .collect()
     )
     frame = frame.filter(pl.col("seed").is_in(list(seeds)))
     share: PooledShare | None = None
     needed = ""
-    if asked.metric == "share":
-        met, trials = frame["met"].to_list(), frame["trials"].to_list()
+    if asked.metric.counted is not None:
+        met, trials = (frame[name].fill_null(0).to_list() for name in ("met", "trials"))
         share = pooled_share(met, trials)
-        shown: Interval | None = share.messages if asked.by_messages else share.cautious
+        shown: Interval | None = share.messages if asked.by_things else share.cautious
         bounds = pooled_share(met, trials, DECIDING, sides=1)
-        decides: Interval | None = bounds.messages if asked.by_messages else bounds.cautious
+        decides: Interval | None = bounds.messages if asked.by_things else bounds.cautious
         estimate = share.estimate if share.trials else None
-        if share.trials and share.met == share.trials and not asked.by_messages and asked.target not in (None, 0, 1):
+        if share.trials and share.met == share.trials and not asked.by_things and asked.target not in (None, 0, 1):
             needed = (
                 f"; by flights, {count(trials_needed(asked.target or 0.5, confidence=DECIDING))} without a miss would "
                 "show it"
             )
     else:
-        values = [math.inf if value is None else value for value in frame["value"].to_list()]
-        middle, reach = (
-            (statistics.fmean, mean_interval) if asked.metric == "goodput" else (statistics.median, median_interval)
-        )
+        values = [asked.metric.nothing if value is None else value for value in frame["value"].to_list()]
+        middle, reach = (statistics.fmean, _mean) if asked.metric.mean else (statistics.median, median_interval)
         estimate = middle(values) if values else None
         shown = reach(values, CONFIDENCE)
         decides = reach(values, 2 * DECIDING - 1)
@@ -321,8 +335,9 @@ def _words(
     before = f"{name}: " if name else ""
     seen = "nothing" if estimate is None else asked.told(estimate)
     if share is not None and share.trials:
+        things = (asked.metric.counted or MESSAGES).things
         interval = (
-            f"95 % intervals {percent_range(*share.messages)} by messages, {percent_range(*share.flights)} by flights"
+            f"95 % intervals {percent_range(*share.messages)} by {things}, {percent_range(*share.flights)} by flights"
         )
     elif shown is None:
         interval = "no interval"
@@ -331,13 +346,20 @@ def _words(
     return f"{before}{asked.text}: {verdict}. {seen} in {count(flights)} flights ({interval})"
 
 
-def _value(text: str, metric: str) -> float:
-    unit, example = _UNITS.get(metric, _UNITS["delay"])
-    found = quantity(text)
-    value = None if found is None or not found.unit else found.in_unit(unit)
+def _mean(values: Sequence[float], confidence: float) -> Interval | None:
+    """That of the mean; none where a flight counts as without end."""
+    return mean_interval(values, confidence) if all(map(math.isfinite, values)) else None
+
+
+def _value(text: str, metric: Measure) -> float:
+    unit, found = metric.unit, quantity(text)
+    value = None if found is None or bool(found.unit) != bool(unit.unit) else found.in_unit(unit.unit)
     if value is None or value < 0:
-        raise ScenarioError(f"--until: found {text}, expected a value of {metric} with its unit, such as {example}")
-    return round(value / 100, 12) if metric == "share" else value * (1000 if metric in PERCENTILES else 1)
+        with_unit = "with its unit" if unit.unit else "without a unit"
+        raise ScenarioError(
+            f"--until: found {text}, expected a value of {metric.name} {with_unit}, such as {unit.example}"
+        )
+    return round(value * unit.scale, 12)
 
 
 def _finite(value: float) -> float | None:

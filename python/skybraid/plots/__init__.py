@@ -33,6 +33,7 @@ from skybraid.plots.style import (
     looks,
     save,
 )
+from skybraid.plots.video import frame_latency, frame_rate
 from skybraid.results import Results
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ __all__ = [
     "draw",
     "ecdf",
     "encode",
+    "frame_latency",
+    "frame_rate",
     "goodput",
     "kinds_of",
     "looks",
@@ -93,10 +96,16 @@ KINDS = {
     "goodput": Kind("Goodput", goodput, None),
     "queue": Kind("Queues", lambda results, _: queue(results), None),
     "window": Kind("Windows", window, None),
+    "frames": Kind("Frames of a video shown in time", None, _runs.frames),
+    "frame_latency": Kind("Latency of a video's frames", frame_latency, _runs.frame_latency),
+    "frame_rate": Kind("Frame rate of a video", frame_rate, _runs.frame_rate),
     "heatmap": Kind("A metric over two axes", None, _runs.heatmap),
     "tradeoff": Kind("Goodput against delay", None, _runs.tradeoff),
 }
 """Every kind of figure by its name on the command line."""
+
+OF_VIDEO = ("frames", "frame_latency", "frame_rate")
+"""Kinds that take a flow that is video."""
 
 
 def draw(
@@ -113,7 +122,7 @@ def draw(
     Args:
         source: `Results`, a `Campaign`, or `Runs`.
         kind: a key of `KINDS`.
-        flow: one flow alone; of a campaign the first one without it.
+        flow: one flow alone; of a campaign the first one without it, or the first that is video.
         x: the axis along x, of a campaign; with a heat map, two between a comma.
         y: what is drawn, a column of the flows' table such as `goodput_bps` or `delay_p99_ms`.
         by: the axis whose values are told apart by colour and marker.
@@ -125,6 +134,9 @@ def draw(
     if kind not in KINDS:
         raise ResultError(f"--kind: found {kind}, expected one of {', '.join(KINDS)}")
     chosen = KINDS[kind]
+    if kind in OF_VIDEO and kind not in kinds_of(source):
+        found = f"--kind: found {kind}, which takes a flow that is video"
+        raise ResultError(f"{found}, expected one of {', '.join(kinds_of(source))}")
     if isinstance(source, Results) and chosen.of_result is not None:
         for option, value in (("--x", x), ("--y", y), ("--by", by)):
             if value is not None:
@@ -136,12 +148,22 @@ def draw(
 
 
 def kinds_of(source: Results | Campaign | Runs) -> list[str]:
-    """The kinds that can be drawn of a result or of a campaign; of a single flight nothing that compares runs."""
+    """The kinds that can be drawn of a result or of a campaign.
+
+    Of a single flight nothing that compares runs, of flows without video nothing of frames.
+    """
     single = isinstance(source, Results)
     several = not isinstance(source, Results) or len(source.seeds) > 1
+    if isinstance(source, Results):
+        video = any(flow.video is not None for flow in source.flows.values())
+    else:
+        video = bool(Runs.of(source).videos)
     return [
         name
         for name, kind in KINDS.items()
-        if (single and kind.of_result is not None)
-        or (several and kind.of_runs is not None and not (single and name == "heatmap"))
+        if (video or name not in OF_VIDEO)
+        and (
+            (single and kind.of_result is not None)
+            or (several and kind.of_runs is not None and not (single and name == "heatmap"))
+        )
     ]

@@ -132,17 +132,17 @@ def ccdf(results: Results, flow: str | None = None) -> Figure:
                     label=f"{name}: {words}, {verdict}",
                 )
         axes.set(xscale="log", yscale="log", xlabel="one-way delay, ms", ylabel="share not yet arrived")
-        _plain_ticks(axes)
+        plain_ticks(axes)
         if axes.get_legend_handles_labels()[0]:
             legend(axes, "above left", 2)
         return figure
 
 
 def wanted(results: Results, name: str) -> Iterator[tuple[float, float, str, Verdict]]:
-    """What is required of a flow's delay: the delay in ms, the share that may be missing then, words, the verdict."""
+    """What is required of the messages' delay: it in ms, the share that may be missing then, words, the verdict."""
     flow = results.flows[name]
     for requirement in results.requirements:
-        if requirement.flow == name and requirement.deadline_ms is not None:
+        if requirement.flow == name and requirement.metric != "frames" and requirement.deadline_ms is not None:
             allowed = 1 - requirement.target
             if requirement.metric == "percentile":
                 allowed = (allowed * flow.delivered + flow.lost) / max(flow.delivered + flow.lost, 1)
@@ -169,7 +169,7 @@ def box(results: Results, flow: str | None = None) -> Figure:
         .collect(engine="streaming")
     )
     with mpl.rc_context(STYLE):
-        figure, grid = _rows(len(names), height=0.6 + 0.35 * len(results.paths))
+        figure, grid = stacked(len(names), height=0.6 + 0.35 * len(results.paths))
         for axes, name in zip(grid, names, strict=True):
             rows = {row["path"]: row for row in quantiles.filter(pl.col("flow") == name).to_dicts()}
             shown = [path for path in reversed(results.paths) if path in rows]
@@ -211,7 +211,7 @@ def timeline(results: Results, paths: Sequence[str] | None = None) -> Figure:
         for column, path in enumerate(chosen):
             axes = [row[column] for row in grid]
             _timeline_column(axes, links.filter(pl.col("path") == path), results.paths.index(path))
-            _time_axis(axes, results)
+            time_axis(axes, results)
             if len(chosen) > 1:
                 axes[0].set_title(path)
         for row, label in zip(grid, labels, strict=True):
@@ -231,7 +231,7 @@ def shares(results: Results, flow: str | None = None) -> Figure:
     arrived = first_seed(results.tables.scan("messages")).filter(pl.col("delivered_ns").is_not_null())
     with mpl.rc_context(STYLE):
         names = flows_of(results, flow)
-        figure, grid = _rows(len(names), height=1.9)
+        figure, grid = stacked(len(names), height=1.9)
         for axes, name in zip(grid, names, strict=True):
             counted = (
                 binned(arrived.filter(pl.col("flow") == name), "delivered_ns", bin_ns(results))
@@ -277,7 +277,7 @@ def goodput(results: Results, flow: str | None = None) -> Figure:
     )
     with mpl.rc_context(STYLE):
         names, places = flows_of(results, flow), list(results.flows)
-        figure, grid = _rows(len(names), height=1.9)
+        figure, grid = stacked(len(names), height=1.9)
         for axes, name in zip(grid, names, strict=True):
             index = places.index(name)
             one = carried.filter(pl.col("flow") == name)
@@ -305,7 +305,7 @@ def queue(results: Results) -> Figure:
     """
     links = first_seed(results.tables.scan("links"))
     with mpl.rc_context(STYLE):
-        figure, grid = _rows(len(DIRECTIONS), height=2.1)
+        figure, grid = stacked(len(DIRECTIONS), height=2.1)
         for axes, direction in zip(grid, DIRECTIONS, strict=True):
             for index, path in enumerate(results.paths):
                 one = links.filter((pl.col("path") == path) & (pl.col("direction") == direction))
@@ -394,18 +394,19 @@ def _seconds(numbers: pl.Series, width_ns: int) -> NDArray[np.float64]:
     return (numbers * (width_ns * 1e-9)).to_numpy()
 
 
-def _rows(rows: int, height: float) -> tuple[Figure, list[Axes]]:
+def stacked(rows: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure of axes below one another, which share what is across."""
     figure = Figure(figsize=(WIDTH_IN, max(rows, 1) * height + 0.4))
     return figure, list(figure.subplots(max(rows, 1), 1, sharex=True, squeeze=False)[:, 0])[:rows]
 
 
 def _finish(grid: Sequence[Axes], results: Results, *, shown: bool) -> None:
-    _time_axis(grid, results)
+    time_axis(grid, results)
     if grid and shown and grid[0].get_legend_handles_labels()[0]:
         legend(grid[0], "above right", 4)
 
 
-def _time_axis(column: Sequence[Axes], results: Results) -> None:
+def time_axis(column: Sequence[Axes], results: Results) -> None:
     """The whole flight on each axes of a column, with ticks at whole minutes where it is long."""
     for axes in column:
         axes.set_xlim(0, duration_s(results) or 1.0)
@@ -414,7 +415,8 @@ def _time_axis(column: Sequence[Axes], results: Results) -> None:
         column[-1].set_xlabel("time, s")
 
 
-def _plain_ticks(axes: Axes) -> None:
+def plain_ticks(axes: Axes) -> None:
+    """Plain numbers across and percent upwards, on logarithmic axes."""
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     low, high = axes.get_xlim()
     named = "235" if high < 30 * low else "25" if high < 300 * low else "3" if high < 3000 * low else ""

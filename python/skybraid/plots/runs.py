@@ -33,6 +33,13 @@ _SCALES = {"bps": (1e-6, "Mbit/s"), "ms": (1.0, "ms"), "s": (1.0, "s")}
 _NAMES = {
     "within_deadline": "messages within the deadline",
     "goodput_bps": "goodput",
+    "intact_share": "frames shown undamaged",
+    "frames_in_time": "frames shown undamaged in time",
+}
+_OF_VIDEO = {
+    "frame_rate": "frame rate, 1/s",
+    "worst_frame_rate": "frame rate in the worst second, 1/s",
+    "freezes_per_minute": "freezes, 1/min",
 }
 _LONGEST_LABELLED = 144
 _WIDEST_LABELS = 60
@@ -67,7 +74,8 @@ class Runs:
         name: the campaign's, or the scenario's.
         axes: what varies, as columns of `frame`.
         frame: a row a run and flow: the axes, `point`, `seed`, `flow`, `deadline_ms`, `within_deadline` (0 to 1),
-            `goodput_bps`, `delay_p50_ms` and the other percentiles, `share_PATH` (0 to 1).
+            `goodput_bps`, `delay_p50_ms` and the other percentiles, what `summary.video_columns` and
+            `summary.frames_in_time` tell of a video, `share_PATH` (0 to 1).
     """
 
     name: str
@@ -117,6 +125,27 @@ class Runs:
             raise ResultError(f"--flow: found {flow}, expected one of {', '.join(flows)}")
         return self.frame.filter(pl.col("flow") == (flow or (flows[0] if flows else "")))
 
+    @property
+    def videos(self) -> list[str]:
+        """Names of the flows that are video, in their order."""
+        if "frames" not in self.frame.columns:
+            return []
+        return [str(name) for name in self.frame.filter(pl.col("frames") > 0)["flow"].unique(maintain_order=True)]
+
+    def of_video(self, flow: str | None) -> pl.DataFrame:
+        """The rows of a video, by default of the first.
+
+        Raises:
+            NothingToDrawError: there is none.
+            ResultError: there is no such flow, or it is no video.
+        """
+        videos = self.videos
+        if not videos:
+            raise NothingToDrawError(f"found no flow that is video in {self.name}")
+        if flow is not None and flow not in videos:
+            raise ResultError(f"--flow: found {flow}, expected one that is video, {', '.join(videos)}")
+        return self.of_flow(flow or videos[0])
+
     def axis(self, option: str, name: str) -> str:
         """An axis by its name or by the end of it.
 
@@ -153,10 +182,14 @@ class Runs:
 
 def metric(column: str) -> Metric:
     """How a column of the flows' table is told."""
-    if column == "within_deadline" or column.startswith(("share_", "won_")):
+    if column in _OF_VIDEO:
+        return Metric(column, _OF_VIDEO[column], 1.0)
+    if column in ("within_deadline", "intact_share", "frames_in_time") or column.startswith(("share_", "won_")):
         words = _NAMES.get(column, f"packets on {column.partition('_')[2]}")
         return Metric(column, f"{words}, %", 100.0)
     stem, _, unit = column.rpartition("_")
+    if column.startswith("frame_latency_") and unit == "ms":
+        return Metric(column, f"latency of frames, {stem.removeprefix('frame_latency_')}, ms", 1.0)
     if column.startswith("delay_") and unit == "ms":
         return Metric(column, f"one-way delay, {stem.removeprefix('delay_')}, ms", 1.0)
     scale, told = _SCALES.get(unit, (1.0, ""))
@@ -221,9 +254,64 @@ def ccdf(runs: Runs, choice: Choice) -> Figure:
         return figure
 
 
+def frame_latency(runs: Runs, choice: Choice) -> Figure:
+    """Percentiles of the latency of a video's frames, a line for each value of `by`.
+
+    Marks are medians over the runs, of p50, p95 and p99 from left to right; the bars behind them reach from the least
+    to the greatest of the runs.
+
+    Raises:
+        NothingToDrawError: no flow is video.
+        ResultError: the flow is none.
+    """
+    rows = runs.of_video(choice.flow)
+    with mpl.rc_context(STYLE):
+        groups = list(_groups(runs, rows, choice))
+        figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.3 * len(groups)))
+        axes = figure.add_subplot()
+        for place, (label, look, part) in enumerate(groups):
+            found = [part[f"frame_latency_{name}_ms"].drop_nulls().to_numpy() for name in ("p50", "p95", "p99")]
+            found = [values for values in found if values.size]
+            for values in found:
+                axes.hlines(place, values.min(), values.max(), color=look.colour, alpha=0.25, linewidth=7)
+            middle = [float(np.median(values)) for values in found]
+            axes.plot(middle, [place] * len(middle), color=look.colour, marker=look.marker, markersize=5, label=label)
+        axes.set_yticks(range(len(groups)), labels=[label for label, _, _ in groups])
+        axes.invert_yaxis()
+        axes.set(xlabel="latency of frames, ms: p50, p95 and p99 from left to right")
+        axes.set_xlim(left=0)
+        axes.grid(visible=False, axis="y")
+        return figure
+
+
+def frames(runs: Runs, choice: Choice) -> Figure:
+    """Boxes of the share of a video's frames that each run showed undamaged in time, or of another metric.
+
+    Raises:
+        NothingToDrawError: no flow is video.
+        ResultError: the flow is none.
+    """
+    return _boxes(runs, choice, runs.of_video(choice.flow), runs.metric(choice.y, "frames_in_time"))
+
+
+def frame_rate(runs: Runs, choice: Choice) -> Figure:
+    """Boxes of the frames that each run showed a second, on average, or of another metric.
+
+    Raises:
+        NothingToDrawError: no flow is video.
+        ResultError: the flow is none.
+    """
+    figure = _boxes(runs, choice, runs.of_video(choice.flow), runs.metric(choice.y, "frame_rate"))
+    figure.axes[0].set_ylim(bottom=0)
+    return figure
+
+
 def box(runs: Runs, choice: Choice) -> Figure:
     """A metric over the runs: a box for each value of `by`, side by side for each value of `x`; every run is a dot."""
-    rows, chosen = runs.of_flow(choice.flow), runs.metric(choice.y)
+    return _boxes(runs, choice, runs.of_flow(choice.flow), runs.metric(choice.y))
+
+
+def _boxes(runs: Runs, choice: Choice, rows: pl.DataFrame, chosen: Metric) -> Figure:
     along = None if choice.x is None else runs.axis("--x", choice.x)
     places: list[str | None] = [None] if along is None else [*runs.values(along)]
     with mpl.rc_context(STYLE):

@@ -29,7 +29,14 @@ MOST_FAILED = 200
 BEST = 5
 """How many of the best points are listed for each requirement."""
 
-_COLUMNS = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms")
+_COLUMNS = (
+    "within_deadline",
+    "goodput_bps",
+    "delay_p50_ms",
+    "delay_p99_ms",
+    "delay_p99.9_ms",
+    *comparison.VIDEO_COLUMNS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,14 @@ def table(seen: Seen) -> Table:
     heads = ["point", *(names[column] for column in seen.columns), "seeds", "failed"]
     heads += ["meets all"] if seen.judged else []
     heads += [wanted.words for wanted in seen.wanted]
-    heads += [f"{flow}: {metric(name).label}" for flow in flows for name in numbers]
+    # What only a video has is told of videos alone.
+    told = [
+        (flow, name)
+        for flow in flows
+        for name in numbers
+        if name not in comparison.VIDEO_COLUMNS or seen.runs.of_flow(flow)[name].count()
+    ]
+    heads += [f"{flow}: {metric(name).label}" for flow, name in told]
     rows = []
     for point, row in enumerate(seen.points[:MOST_ROWS]):
         cells = [Cell.number(point, str(point))]
@@ -186,10 +200,9 @@ def table(seen: Seen) -> Table:
                 cells.append(Cell("–"))
             else:
                 cells.append(Cell(f"{found.verdict}: {wanted.shown(found.estimate)}", wanted.goodness(found.estimate)))
-        for flow in flows:
-            for name in numbers:
-                value = values.get((point, flow), {}).get(name)
-                cells.append(Cell.number(None if value is None else value * metric(name).scale))
+        for flow, name in told:
+            value = values.get((point, flow), {}).get(name)
+            cells.append(Cell.number(None if value is None else value * metric(name).scale))
         rows.append((cells, seen.replays.get(point, "")))
     return Table("points", heads, rows, replay=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -29,10 +30,20 @@ if TYPE_CHECKING:
 MOST_INTERVALS = 60
 """Of more points than these the best are drawn with their intervals."""
 
+VIDEO_COLUMNS = (
+    "frames_in_time",
+    "frame_rate",
+    "worst_frame_rate",
+    "freezes_per_minute",
+    "frame_latency_p50_ms",
+    "frame_latency_p99_ms",
+)
+"""What is told of a video, columns of the campaign's table of flows."""
+
 MOST_FLOWS = 6
 """Of more flows than these the first are drawn."""
 
-_HEAT = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms")
+_HEAT = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms", *VIDEO_COLUMNS)
 _MOST_CELLS = 2500
 
 
@@ -59,7 +70,7 @@ def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
     for flow in runs.flows[:MOST_FLOWS]:
         rows = runs.of_flow(flow)
         for column in _HEAT:
-            if not rows[column].count():
+            if column not in rows.columns or not rows[column].count():
                 continue
             told = metric(column)
             values = heat_values(rows, across, up, told)
@@ -124,27 +135,55 @@ def _heat_map(
     return drawn
 
 
+@dataclass(frozen=True, slots=True)
+class Tradeoff:
+    """Two things of which a flow wants one large and the other small.
+
+    Attributes:
+        title: both in words.
+        up: the column of what is to be large; told by `metric`.
+        share: the column of the share in time.
+        delays: what the columns of the percentiles of a delay begin with; the 95th is what is to be small.
+    """
+
+    title: str
+    up: str
+    share: str
+    delays: str
+
+    def column(self, percentile: str) -> str:
+        """The column of a percentile of the delay."""
+        return f"{self.delays}_{percentile}_ms"
+
+
+TRADEOFFS = (
+    Tradeoff("goodput against delay", "goodput_bps", "within_deadline", "delay"),
+    Tradeoff("undamaged frames against their latency", "frames_in_time", "frames_in_time", "frame_latency"),
+)
+
+
 def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
-    """Goodput against delay, a mark a point, for each flow."""
+    """Goodput against delay, a mark a point, for each flow; of a video also undamaged frames against their latency."""
     found: list[Option] = []
     names = short(runs.axes)
-    for flow in runs.flows[:MOST_FLOWS]:
+    for flow, one in product(runs.flows[:MOST_FLOWS], TRADEOFFS):
         rows = runs.of_flow(flow)
-        numbers = ["goodput_bps", "delay_p50_ms", "delay_p95_ms", "delay_p99_ms", "within_deadline"]
+        across, up = metric(one.column("p95")), metric(one.up)
+        numbers = list(dict.fromkeys([one.up, one.share, *map(one.column, ("p50", "p95", "p99"))]))
         means = (
             rows.group_by("point", *runs.axes, maintain_order=True)
             .agg(pl.col(numbers).mean(), pl.len().alias("runs"))
-            .drop_nulls(["goodput_bps", "delay_p95_ms"])
+            .drop_nulls([up.column, across.column])
         )
         if not means.height:
             continue
-        drawn = chart(x_label="one-way delay, p95, ms", y_label="goodput, Mbit/s", height=360)
+        drawn = chart(x_label=across.label, y_label=up.label, height=360)
         entries, marks = [], []
         for label, look, part in _told_apart(runs, means):
             mark = drawn.scatter(
                 x="delay",
-                y="goodput",
-                source=_points_source(part, runs),
+                y="up",
+                source=_points_source(part, runs, one),
                 marker=SHAPES[look.marker],
                 size=10,
                 line_color=look.colour,
@@ -156,7 +195,7 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         axes = [(names[axis], f"@axis_{number}") for number, axis in enumerate(runs.axes)]
         tips = [
             *axes,
-            ("goodput", "@goodput{0.000} Mbit/s"),
+            (up.label, "@up{0.000}"),
             ("p50, p95, p99", "@median{0.0}, @delay{0.0}, @tail{0.0} ms"),
             ("in time", "@within"),
             ("runs", "@runs"),
@@ -165,7 +204,7 @@ def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
         legend(drawn, entries, columns=5)
         shown = charts.add(f"tradeoff-{len(found)}", drawn)
         caption = "The mean over the runs of each point; up and left is better."
-        found.append(Option(flow, Drawing(f"{flow}: goodput against delay", caption, shown)))
+        found.append(Option(f"{flow}: {one.title}", Drawing(f"{flow}: {one.title}", caption, shown)))
     return found
 
 
@@ -180,13 +219,13 @@ def _told_apart(runs: Runs, rows: pl.DataFrame) -> Iterator[tuple[str, Look, pl.
             yield value, look, part
 
 
-def _points_source(part: pl.DataFrame, runs: Runs) -> ColumnDataSource:
-    shares = [None if share is None else float(share) for share in part["within_deadline"]]
+def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> ColumnDataSource:
+    shares = [None if share is None else float(share) for share in part[one.share]]
     columns: dict[str, Any] = {
-        "delay": part["delay_p95_ms"].to_numpy(),
-        "goodput": part["goodput_bps"].to_numpy() / 1e6,
-        "median": part["delay_p50_ms"].to_numpy(),
-        "tail": part["delay_p99_ms"].to_numpy(),
+        "delay": part[one.column("p95")].to_numpy(),
+        "up": part[one.up].to_numpy() * metric(one.up).scale,
+        "median": part[one.column("p50")].to_numpy(),
+        "tail": part[one.column("p99")].to_numpy(),
         "within": ["–" if share is None else percent(share) for share in shares],
         "runs": part["runs"].to_list(),
     }
@@ -194,10 +233,10 @@ def _points_source(part: pl.DataFrame, runs: Runs) -> ColumnDataSource:
 
 
 def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int], str], charts: Charts) -> list[Option]:
-    """Share within the deadline of each point, with both of its intervals, for each requirement of a share."""
+    """Share in time of each point, with both of its intervals, for each requirement of messages or frames."""
     found: list[Option] = []
     for one in wanted:
-        if one.metric != "share":
+        if one.metric not in ("share", "frames"):
             continue
         own = [it for it in judged if it.wanted == one and it.estimate is not None]
         own.sort(key=lambda it: -(it.estimate or 0.0))
@@ -205,8 +244,9 @@ def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int],
         if not cut:
             continue
         drawn = _interval_chart(cut, one, label)
+        things = "frames" if one.metric == "frames" else "messages"
         caption = (
-            "Line: 95 % interval of the messages (Clopper–Pearson). Bar behind it: 95 % interval of the runs, since "
+            f"Line: 95 % interval of the {things} (Clopper–Pearson). Bar behind it: 95 % interval of the runs, since "
             "losses of one run come together. Dashed: what is required. A point without a miss stands at the end."
         )
         if len(own) > len(cut):
@@ -233,7 +273,7 @@ def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str])
         return math.nan if share is None else max(1 - share, lowest)
 
     drawn = chart(
-        x_label="within the deadline" if one.deadline_ms else "arrived",
+        x_label="shown in time" if one.metric == "frames" else "within the deadline" if one.deadline_ms else "arrived",
         y_label="point",
         height=110 + 18 * len(own),
         x_axis_type="log",

@@ -68,9 +68,8 @@ class Drawing:
     missing: str = ""
 
 
-def over_time(results: Results, charts: Charts) -> list[Drawing]:
+def over_time(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     """The story of the first run: all of these charts share their time."""
-    clock = Clock(duration_s(results))
     drawings: list[Drawing] = []
     for needs, draw, title in (
         ("messages", _messages, "Who brought the messages, how fast and how late"),
@@ -187,7 +186,7 @@ def _goodput(
         entries.append((name, [shown]))
         for requirement in results.requirements:
             if requirement.flow == name and requirement.metric == "goodput":
-                drawn.add_layout(_limit(requirement.target / 1e6, flow_colour(index)))
+                drawn.add_layout(limit(requirement.target / 1e6, flow_colour(index)))
     hover(drawn, lines, [("", "$name: @rate{0.000} Mbit/s"), ("time", "@time_s{0.0} s")])
     legend(drawn, entries)
     return drawn
@@ -205,9 +204,9 @@ def _lateness(results: Results, clock: Clock, names: list[str], waited: pl.DataF
         parts[0].name = name
         lines.append(parts[0])
         entries.append((name, parts))
-        deadlines = {one.deadline_ms for one in results.requirements if one.flow == name and one.deadline_ms}
-        for deadline_ms in sorted(deadlines):
-            drawn.add_layout(_limit(deadline_ms, flow_colour(index)))
+        of_messages = [one for one in results.requirements if one.flow == name and one.metric != "frames"]
+        for deadline_ms in sorted({one.deadline_ms for one in of_messages if one.deadline_ms}):
+            drawn.add_layout(limit(deadline_ms, flow_colour(index)))
     tips = [
         ("", "$name: @delay_mean{0.0} ms in the median, @delay_low{0.0} to @delay_high{0.0} ms"),
         ("not arrived", "@open{0}"),
@@ -218,7 +217,8 @@ def _lateness(results: Results, clock: Clock, names: list[str], waited: pl.DataF
     return drawn
 
 
-def _limit(value: float, colour: str) -> Span:
+def limit(value: float, colour: str) -> Span:
+    """A line across a chart at what is required."""
     return Span(location=value, dimension="width", line_color=colour, line_dash="dashed", line_width=1)
 
 
@@ -385,8 +385,8 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
         lines.append(line)
         entries.append((name, [shown]))
         for deadline_ms, allowed, words, verdict in wanted(results, name):
-            limit = Span(location=deadline_ms, dimension="height", line_color=colour, line_dash="dashed", line_width=1)
-            drawn.add_layout(limit)
+            edge = Span(location=deadline_ms, dimension="height", line_color=colour, line_dash="dashed", line_width=1)
+            drawn.add_layout(edge)
             mark = drawn.scatter(
                 [deadline_ms],
                 [max(allowed, lowest)],

@@ -421,7 +421,7 @@ def _class_rows(log: GatewayLog) -> list[list[str]]:
     rows = []
     for one in log.last.get("classes", []):
         own = log.classes.filter(pl.col("name") == one.get("name"))
-        counts = ("written", "refused", "delivered", "late", "superseded", "duplicates")
+        counts = ("written", "refused", "delivered", "late", "superseded", "duplicates", "repaired")
         rows.append(
             [
                 str(one.get("name")),

@@ -37,7 +37,7 @@ _PATH = {
 _CLASS = {
     "name": _TEXT,
     **dict.fromkeys(("written", "written_bytes", "refused", "delivered", "delivered_bytes"), _COUNT),
-    **dict.fromkeys(("late", "superseded", "duplicates"), _COUNT),
+    **dict.fromkeys(("late", "superseded", "duplicates", "repaired"), _COUNT),
     **dict.fromkeys(("delay_p50_ms", "delay_p99_ms", "longest_gap_ms"), _NUMBER),
     "by_path": pl.List(_COUNT),
 }

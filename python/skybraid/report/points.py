@@ -5,11 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skybraid.requirements import count, milliseconds, percent, rate
+from skybraid.requirements import count, frames_a_second, freezes_a_minute, milliseconds, percent, rate
 from skybraid.statistics import Interval, Verdict, mean_interval, pooled_share, share_verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import polars as pl
+
+_COUNTED = {"share": "messages", "frames": "frames"}
+"""What the metrics that are shares count."""
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "share": percent,
+    "percentile": milliseconds,
+    "frames": percent,
+    "frame_rate": frames_a_second,
+    "worst_frame_rate": frames_a_second,
+    "freezes": freezes_a_minute,
+    "ssim": percent,
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -20,6 +35,7 @@ class Wanted:
     metric: str
     deadline_ms: float
     target: float
+    ssim: float = 0.0
 
     @property
     def words(self) -> str:
@@ -32,6 +48,17 @@ class Wanted:
             case "percentile":
                 most = milliseconds(self.deadline_ms)
                 return f"{self.flow}: {percent(self.target)} of what arrives takes at most {most}"
+            case "frames":
+                limit = milliseconds(self.deadline_ms)
+                return f"{self.flow}: {percent(self.target)} of frames undamaged within {limit}"
+            case "frame_rate":
+                return f"{self.flow}: {frames_a_second(self.target)}"
+            case "worst_frame_rate":
+                return f"{self.flow}: {frames_a_second(self.target)} in the worst second"
+            case "freezes":
+                return f"{self.flow}: at most {freezes_a_minute(self.target)}"
+            case "ssim":
+                return f"{self.flow}: {percent(self.target)} of frames of an SSIM of {self.ssim:g}"
             case _:
                 return f"{self.flow}: {rate(self.target)}"
 
@@ -39,13 +66,13 @@ class Wanted:
         """A value of the metric with its unit."""
         if value is None:
             return "–"
-        return {"share": percent, "percentile": milliseconds}.get(self.metric, rate)(value)
+        return _SHOWN.get(self.metric, rate)(value)
 
     def goodness(self, value: float | None) -> float:
         """A number that is larger where the value is better; none is worst."""
         if value is None:
             return float("-inf")
-        return -value if self.metric == "percentile" else value
+        return -value if self.metric in ("percentile", "freezes") else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +83,12 @@ class Judged:
         point: its number.
         wanted: the requirement.
         verdict: met, not met or not shown.
-        estimate: share of all messages (0 to 1), mean delay percentile in ms, or mean goodput in bit/s.
-        interval: at 95 %, of messages (Clopper–Pearson) for a share, of the mean of the runs (Student's t) otherwise.
+        estimate: share of all messages or frames (0 to 1), or the mean over the runs of a delay percentile in ms, of
+            goodput in bit/s, of a frame rate in 1/s, of freezes a minute.
+        interval: at 95 %, of messages or frames (Clopper–Pearson) for a share, of the mean of the runs (Student's t)
+            otherwise.
         over_runs: of a share, the 95 % interval that takes runs as independent, not messages; None with a single run.
-        trials: messages, or runs.
+        trials: messages, frames, or runs.
         runs: how many.
     """
 
@@ -83,7 +112,8 @@ class Judged:
     @property
     def of(self) -> str:
         """Of how much it was seen."""
-        return f"{count(self.trials)} messages" if self.wanted.metric == "share" else f"{count(self.runs)} runs"
+        things = _COUNTED.get(self.wanted.metric)
+        return f"{count(self.runs)} runs" if things is None else f"{count(self.trials)} {things}"
 
 
 def judged(requirements: pl.DataFrame) -> list[Judged]:
@@ -93,17 +123,17 @@ def judged(requirements: pl.DataFrame) -> list[Judged]:
         requirements: the campaign's table of that name.
     """
     found = []
-    keys = ["point", "flow", "metric", "deadline_ms", "target"]
+    keys = ["point", "flow", "metric", "deadline_ms", "target", "ssim"]
     for key, rows in requirements.sort(*keys, "seed").group_by(keys, maintain_order=True):
-        point, flow, metric, deadline_ms, target = key
+        point, flow, metric, deadline_ms, target, ssim = key
         # 99.9 % as a share is 0.9990000000000001 in binary; nobody requires shares to a part in 10^12.
-        wanted = Wanted(str(flow), str(metric), _number(deadline_ms), round(_number(target), 12))
+        wanted = Wanted(str(flow), str(metric), _number(deadline_ms), round(_number(target), 12), _number(ssim))
         found.append(_judge(int(_number(point)), wanted, rows))
     return found
 
 
 def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
-    if wanted.metric == "share":
+    if wanted.metric in _COUNTED:
         met, trials = ([int(number) for number in rows[name].fill_null(0)] for name in ("met", "trials"))
         share = pooled_share(met, trials)
         # As `skybraid run` with several seeds judges it, by the messages of all runs together.

@@ -9,11 +9,12 @@ import polars as pl
 
 from skybraid import plots
 from skybraid.explain import explain
-from skybraid.plots.series import first_seed, outages
+from skybraid.plots.series import duration_s, first_seed, outages
 from skybraid.provenance import seeds_text
-from skybraid.report import flight
-from skybraid.report.charts import Charts
+from skybraid.report import flight, video
+from skybraid.report.charts import Charts, Clock
 from skybraid.report.page import Cell, Table, inline_svg, page
+from skybraid.report.pictures import pictures
 from skybraid.requirements import count, headline, percent, span
 from skybraid.summary import PERCENTILES
 
@@ -58,7 +59,10 @@ class PathStory:
 def single_html(results: Results) -> str:
     """The report of one result as HTML."""
     charts = Charts()
-    over_time = flight.over_time(results, charts)
+    clock = Clock(duration_s(results))
+    over_time = flight.over_time(results, charts, clock)
+    videos = video.section(results, charts, clock)
+    watched = pictures(results, charts)
     tail = flight.tail(results, charts)
     seeds = flight.seeds(results, charts)
     return page(
@@ -77,6 +81,8 @@ def single_html(results: Results) -> str:
         waits={name: waits(flow) for name, flow in results.flows.items()},
         findings=findings(results),
         over_time=over_time,
+        videos=videos,
+        pictures=watched,
         tail=tail,
         seeds=seeds,
         unmoved=static_figures(results),

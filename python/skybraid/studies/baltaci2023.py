@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,12 @@ from skybraid.studies.readings import measurements
 from skybraid.studies.theory import calculation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    from skybraid.video.clips import Clip
+    from skybraid.video.encode import Encoded
 
     Array = NDArray[np.float64]
 
@@ -157,52 +162,136 @@ def scatter_slow_resent(seen: Seen, flow: str, copies: float = 1) -> float:
 # Frames of video.
 
 
-def playback_ms(seen: Seen, flow: str, buffer_ms: float) -> tuple[Array, Array]:
-    """When each frame is shown, in s, and its playback latency in ms.
-
-    A frame is a message. It is due at its capture, the least delay of all frames so far, from which a player tells the
-    sender's clock, and the jitter buffer. One that comes later is shown when it comes, none before the one that was
-    captured before it, and lost ones are not shown.
-    """
-    arrived = seen.messages(flow).filter(pl.col("delivered_ns").is_not_null()).sort("id")
-    captured = arrived["sent_ns"].to_numpy() * MS_PER_NS
-    came = arrived["delivered_ns"].to_numpy() * MS_PER_NS
-    if not came.size:
-        return came, came
-    due = captured + np.minimum.accumulate(came - captured) + buffer_ms
-    shown = np.maximum.accumulate(np.maximum(due, came))
-    return shown / 1e3, shown - captured
+def playback(seen: Seen, flow: str) -> tuple[Array, Array, Array]:
+    """When each frame was taken and when it was shown, in s, and its playback latency in ms; NaN if never shown."""
+    frames = seen.table("frames").filter(pl.col("flow") == flow).sort("frame")
+    captured, shown = (frames[name].cast(pl.Float64).fill_null(math.nan) for name in ("captured_ns", "shown_ns"))
+    return (
+        captured.to_numpy() / NS_PER_S,
+        shown.to_numpy() / NS_PER_S,
+        (shown - captured).to_numpy() * MS_PER_NS,
+    )
 
 
-@observation("playback_share", "messages")
-def playback_share(seen: Seen, flow: str, above_ms: float = 300, buffer_ms: float = 150) -> float:
-    """Share of the frames, in %, with a playback latency above `above_ms`."""
-    _, found = playback_ms(seen, flow, buffer_ms)
-    return 100 * float(np.mean(found > above_ms)) if found.size else math.nan
+def _late(seen: Seen, flow: str, above_ms: float) -> NDArray[np.bool_]:
+    """Of each frame that had this long before the end, whether it was shown later than that, or never."""
+    captured_s, _, latencies_ms = playback(seen, flow)
+    late: NDArray[np.bool_] = ~(latencies_ms[captured_s + above_ms / 1e3 <= seen.length_s] <= above_ms)
+    return late
 
 
-@observation("playback_peak", "messages")
-def playback_peak(seen: Seen, flow: str, buffer_ms: float = 150) -> float:
-    """The largest playback latency in s."""
-    _, found = playback_ms(seen, flow, buffer_ms)
+@observation("playback_share", "frames")
+def playback_share(seen: Seen, flow: str, above_ms: float = 300) -> float:
+    """Share of the frames, in %, that were shown later than `above_ms` after they were taken, or never."""
+    late = _late(seen, flow, above_ms)
+    return 100 * float(np.mean(late)) if late.size else math.nan
+
+
+@observation("playback_peak", "frames")
+def playback_peak(seen: Seen, flow: str) -> float:
+    """The largest playback latency, in s, of a frame that was shown."""
+    latencies_ms = playback(seen, flow)[2]
+    found = latencies_ms[np.isfinite(latencies_ms)]
     return float(found.max()) / 1e3 if found.size else math.nan
 
 
-@observation("playback_spikes", "messages")
-def playback_spikes(seen: Seen, flow: str, above_ms: float = 300, buffer_ms: float = 150) -> float:
+@observation("playback_spikes", "frames")
+def playback_spikes(seen: Seen, flow: str, above_ms: float = 300) -> float:
     """How often the playback latency rises above `above_ms`."""
-    _, found = playback_ms(seen, flow, buffer_ms)
-    return float(np.sum(np.diff((found > above_ms).astype(np.int8), prepend=0) == 1))
+    return float(np.sum(np.diff(_late(seen, flow, above_ms).astype(np.int8), prepend=0) == 1))
 
 
-@observation("frame_rate_quantile", "messages")
-def frame_rate_quantile(seen: Seen, flow: str, q: float, buffer_ms: float = 150) -> float:
+@observation("frame_rate_quantile", "frames")
+def frame_rate_quantile(seen: Seen, flow: str, q: float) -> float:
     """Frames shown a second that a share `q` of the whole seconds does not exceed, from the first frame on."""
-    shown_s, _ = playback_ms(seen, flow, buffer_ms)
+    shown_s = playback(seen, flow)[1]
+    shown_s = shown_s[np.isfinite(shown_s)]
     if not shown_s.size:
         return math.nan
     edges = np.arange(shown_s[0], seen.length_s)
     return quantile(np.histogram(shown_s, edges)[0].astype(float), q) if edges.size > 1 else math.nan
+
+
+def similarity(seen: Seen, flow: str) -> Array:
+    """SSIM of each frame that was shown, against the camera's picture of the same frame, as its time code tells it.
+
+    Raises:
+        SkybraidError: the flow has no clip, or PyAV is missing.
+    """
+    from skybraid.video import shown
+
+    return shown.similarity(*_filmed(seen, flow))
+
+
+def _filmed(seen: Seen, flow: str) -> tuple[Clip, Encoded, dict[str, Any], pl.DataFrame]:
+    from skybraid.video.flows import MODEL, encoded
+
+    video = None if seen.scenario is None else seen.scenario.native.videos().get(flow)
+    if seen.scenario is None or video is None or video["clip"] == MODEL:
+        raise SkybraidError(f"flow.{flow}.traffic: found no clip, expected one whose pictures can be compared")
+    clip, made = encoded(flow, video, Path(seen.scenario.file).parent)
+    return clip, made, video, seen.table("frames").filter(pl.col("flow") == flow)
+
+
+@observation("ssim_mean", "frames")
+def ssim_mean(seen: Seen, flow: str) -> float:
+    """Mean SSIM of the frames that were shown, see `similarity`."""
+    found = similarity(seen, flow)
+    return float(found.mean()) if found.size else math.nan
+
+
+@observation("ssim_quantile", "frames")
+def ssim_quantile(seen: Seen, flow: str, q: float) -> float:
+    """SSIM that a share `q` of the frames that were shown does not exceed."""
+    return quantile(similarity(seen, flow), q)
+
+
+@observation("ssim_share", "frames")
+def ssim_share(seen: Seen, flow: str, above: float = 0.5) -> float:
+    """Share of the frames that were shown, in %, whose SSIM is above `above`."""
+    found = similarity(seen, flow)
+    return 100 * float(np.mean(found > above)) if found.size else math.nan
+
+
+def on_the_screen(seen: Seen, flow: str, worth: Callable[[Array], Array]) -> float:
+    """What is on the screen against what the camera has just seen, each time that a frame is due.
+
+    The SSIM of a picture as old as that on the screen is looked up, at some places of the clip and straight between
+    `shown.AGES`. One older than the oldest of these counts as that one, since a clip that is played again and again
+    shows the same places again.
+
+    Args:
+        seen: the run.
+        flow: of the video.
+        worth: what counts of an SSIM.
+
+    Returns:
+        The mean over the flight of what counts; NaN if nothing was shown.
+
+    Raises:
+        SkybraidError: as for `similarity`.
+    """
+    from skybraid.video import shown
+
+    clip, made, _, frames = _filmed(seen, flow)
+    behind = shown.screen_ages(frames, seen.length_s * NS_PER_S)
+    known = [(age, found[np.isfinite(found)]) for age, found in shown.aged_similarity(clip, made).items()]
+    by_age = {age: float(worth(found).mean()) for age, found in known if found.size}
+    if not behind.size:
+        return math.nan
+    return float(np.interp(behind, list(by_age), list(by_age.values())).mean())
+
+
+@observation("screen_ssim_mean", "frames")
+def screen_ssim_mean(seen: Seen, flow: str) -> float:
+    """Mean SSIM of the screen against what the camera has just seen, see `on_the_screen`."""
+    return on_the_screen(seen, flow, lambda similar: similar)
+
+
+@observation("screen_ssim_share", "frames")
+def screen_ssim_share(seen: Seen, flow: str, above: float = 0.5) -> float:
+    """Share of the flight, in %, in which that SSIM is above `above`."""
+    return 100 * on_the_screen(seen, flow, lambda similar: (similar > above).astype(float))
 
 
 # What the two protocols do, as table 2 has it: each 1 for yes, 0 for no.
@@ -371,12 +460,6 @@ def latency_correlation(x: float, seed: int) -> float:
         text = f'preset = "starlink"\nreconfiguration = "off"\n{direction}.delay = {_steps(delays, "ms")}\n'
         ways.append(_probed(text, direction, delays.size, seed))
     return aligned(ways[0] + ways[1], up + down)
-
-
-@calculation("baltaci.not_modelled")
-def not_modelled(_x: float, _seed: int) -> float:
-    """NaN: stands for what is not modelled, so that a claim about it cannot be judged."""
-    return math.nan
 
 
 # Lengths of handovers.

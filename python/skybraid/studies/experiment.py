@@ -103,7 +103,7 @@ sweep, the template, the experiment and the series; a later one wins.
 A flow may be a group's, or one of its instances such as `bulk.left-3`.
 
 An experiment that needs what is not here says so, `needs = "video"` or `needs = "hardware"`, and has neither series nor
-claims.
+claims. One of decoded pictures has both and `needs = "video"`: it is flown where PyAV is installed.
 
 An experiment that no simulation answers has `compute = "NAME"` in each series in place of a scenario: a calculation
 registered in `skybraid.studies.theory`, which is given the sweep's values and the seed.
@@ -117,12 +117,13 @@ import json
 import re
 import tomllib
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skybraid.errors import ScenarioError
 from skybraid.keys import Keys, seconds
-from skybraid.scenario import Scenario
+from skybraid.scenario import Scenario, toml_value
 from skybraid.studies.claims import Claim
 from skybraid.studies.observe import REQUIRED, observations
 from skybraid.studies.places import fill, worded_tables
@@ -150,7 +151,7 @@ EMULATED_SEEDS = 3
 """Real time costs real time: so many seeds, unless a study says otherwise."""
 
 NEEDS = ("video", "hardware")
-"""What an experiment may need that a run does not have."""
+"""What an experiment may need beside a run."""
 
 ESTIMATORS = ("run", "last_byte")
 
@@ -263,7 +264,7 @@ class Experiment:
         claims: what is checked.
         runs: how often and how long.
         quick: the same for a quick look.
-        needs: what it needs that a run does not have, one of `NEEDS`, or nothing.
+        needs: what it needs beside a run, one of `NEEDS`, or nothing.
         emulate: the same as `runs` in real time.
         draw: the form of its figure, one of `FORMS`, or nothing where its shape says it.
     """
@@ -282,6 +283,12 @@ class Experiment:
     needs: str = ""
     emulate: Runs = Runs()
     draw: str = ""
+
+    @property
+    def lacks(self) -> str:
+        """What it needs and is not here, or nothing; what decodes pictures is here if PyAV is."""
+        flown = self.needs == "video" and self.series and find_spec("av") is not None
+        return "" if flown else self.needs
 
     def xs(self, *, quick: bool) -> tuple[float, ...]:
         """The x values of its series."""
@@ -370,8 +377,8 @@ class Study:
             **experiment.sweep.set,
             **series.set,
         }
-        filled = {key: fill(value, x=x, k=series.k) for key, value in values.items()}
-        return Scenario.load(series.scenario).with_all(filled)
+        filled = tuple((key, toml_value(fill(value, x=x, k=series.k))) for key, value in values.items())
+        return Scenario.load(series.scenario, filled)
 
     def _experiment(self, file: Path, reading: Reading) -> Experiment:
         keys = Keys(_read(file), str(file))
@@ -413,7 +420,7 @@ class Study:
             keys.refuse("draw", experiment.draw, f"one of {', '.join(FORMS)}")
         if experiment.needs and experiment.needs not in NEEDS:
             keys.refuse("needs", experiment.needs, f"one of {', '.join(NEEDS)}")
-        if bool(experiment.needs) == bool(experiment.series):
+        if not (experiment.series or experiment.needs) or (experiment.series and experiment.needs == "hardware"):
             keys.refuse("series", f"{len(experiment.series)}", "either some or `needs`")
         names = [series.name for series in experiment.series]
         claims = tuple(

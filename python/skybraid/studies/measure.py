@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from skybraid._core import Run
+    from skybraid.scenario import Scenario
     from skybraid.studies.experiment import Measure
 
 NS_PER_S = 1e9
@@ -75,15 +76,15 @@ class Recording:
             tuple(sorted({*self.observed, *other.observed})),
         )
 
-    def take(self, run: Run) -> Kept:
-        """What is kept of a run."""
+    def take(self, run: Run, scenario: Scenario | None = None) -> Kept:
+        """What is kept of a run of a scenario."""
         kept: Kept = {
             "simulated_s": run.simulated_s,
             "wall_s": run.wall_s,
             "delay_ms": {stats.flow: stats.delay_quantile(0.5) for stats in [*run.flow_stats(), *run.group_stats()]},
             "bits": {stats.flow: 8 * stats.bytes_delivered for stats in [*run.flow_stats(), *run.group_stats()]},
         }
-        seen = Seen(run)
+        seen = Seen(run, scenario)
         if self.checkpoints_s or self.receivers or self.last:
             kept |= self._deliveries(seen.table("messages"), run.simulated_s)
         if self.times_s:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skybraid._core import FlowStats, Run
+    from skybraid.scenario import Scenario
 
 MS_PER_NS = 1e-6
 NS_PER_S = 1_000_000_000
@@ -39,10 +40,12 @@ class Seen:
 
     Args:
         run: a finished one that kept the tables which are asked for.
+        scenario: what was flown, for observations that look beyond the tables.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, scenario: Scenario | None = None) -> None:
         self.run = run
+        self.scenario = scenario
         self._frames: dict[str, pl.DataFrame] = {}
         self._senders: dict[str, str] = {}
 

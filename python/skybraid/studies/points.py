@@ -106,7 +106,7 @@ class Point:
         return kept | {"gateway": {"words": flown.facts["words"], "doubtful": doubtful, "cpu_s": flown.facts["cpu_s"]}}
 
     def _keep(self, run: Run) -> Kept:
-        return self.recording.take(run) | {"recording": asdict(self.recording), "code": self._code()}
+        return self.recording.take(run, self.scenario) | {"recording": asdict(self.recording), "code": self._code()}
 
     def accepts(self, kept: Kept) -> bool:
         """Whether what was kept has all that is needed, read by the code that reads it now; takes its recording."""

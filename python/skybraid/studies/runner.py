@@ -181,7 +181,7 @@ def plan(errands: Sequence[Errand], *, form: Form = Form.FULL, folder: Path | No
     found = Plan(errands, form)
     for errand in errands:
         for experiment in errand.experiments:
-            for series in experiment.series:
+            for series in _flown_series(experiment):
                 try:
                     _add(found, errand, experiment, series)
                 except Exception as error:  # noqa: BLE001 whatever is wrong with one, the others go on
@@ -353,7 +353,7 @@ def collect(planned: Plan, errand: Errand) -> Flown:
     own: set[str] = set()
     for experiment in errand.experiments:
         lines[experiment.id] = {}
-        for series in experiment.series:
+        for series in _flown_series(experiment):
             at = (errand.study.paper, experiment.id, series.name)
             failure = planned.refused.get(at)
             if failure is None:
@@ -390,6 +390,10 @@ def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:
     carried += sorted({one["words"] for one in flown})
     doubts = sorted({str(one["doubtful"]) for one in [*told, *flown] if one["doubtful"]})
     return (*carried, *(f"the numbers are doubtful: {doubt}" for doubt in doubts))
+
+
+def _flown_series(experiment: Experiment) -> tuple[Series, ...]:
+    return () if experiment.lacks else experiment.series
 
 
 def _flown_xs(experiment: Experiment, form: Form) -> tuple[float, ...]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _APART = 0.05
 """From which relative difference on two ways of counting are told apart."""
 
+_WITHOUT_PYAV = "It decodes pictures: found no package av, expected it with pip install 'skybraid[video]'."
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -185,13 +187,14 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
     if failures:
         # What did come out may hold or not, but the experiment as a whole was not seen.
         found = Holds.OPEN
-    verdict = f"needs {experiment.needs}" if experiment.needs else str(found)
+    verdict = f"needs {experiment.lacks}" if experiment.lacks else str(found)
     deciding = next((one for one in checked if one.verdict == verdict), None)
     theirs = deciding.theirs if deciding else None
     ours = deciding.ours if deciding else None
     teller = "By gateways" if form is Form.GATEWAY else "Emulated"
     notes = [
         *([errand.note] if errand.note else []),
+        *([_WITHOUT_PYAV] if experiment.lacks == "video" and experiment.series else []),
         *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
         *(f"{teller}: {note}." for note in flown.notes.get(experiment.id, ())),
     ]

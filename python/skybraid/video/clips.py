@@ -1,0 +1,186 @@
+"""Clips: built-in ones, drawn once and kept, and whatever file of a user's own FFmpeg can read."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from skybraid.errors import VideoError
+from skybraid.video.cache import alone, folder, whole
+from skybraid.video.flight import DURATION_S, RENDERER, Flight
+from skybraid.video.pyav import av
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+FPS = 30
+"""Pictures a second of the built-in clips."""
+
+
+class BuiltIn(NamedTuple):
+    """A clip that is drawn here: its pictures in pixels, and how long it lasts."""
+
+    width: int
+    height: int
+    duration_s: float
+
+
+BUILT_IN = {
+    "flight": BuiltIn(1920, 1080, DURATION_S),
+    "flight-540": BuiltIn(960, 540, DURATION_S),
+    "flight-270": BuiltIn(480, 270, DURATION_S),
+}
+"""A flight over fields, hills, a river and a wood, with turns, down to a runway; in three sizes."""
+
+_QP = "14"
+"""x264's quantiser for what is kept: about 47 dB, and a third of what nothing lost would take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A file with pictures.
+
+    Attributes:
+        file: where it lies.
+        width: in pixels, even.
+        height: in pixels, even.
+        fps: pictures a second; the mean where they come unevenly.
+    """
+
+    file: Path
+    width: int
+    height: int
+    fps: Fraction
+
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        found = self.file.stat()
+        return _digest(self.file, found.st_size, found.st_mtime_ns)
+
+    def pictures(self, size: tuple[int, int] | None = None, fps: Fraction | None = None) -> Iterator[NDArray[np.uint8]]:
+        """Each picture as planes Y, Cb, Cr (4:2:0) in rows, shape (1.5 · height, width); yours to draw into.
+
+        Args:
+            size: width and height in pixels, even; by default the clip's own.
+            fps: pictures a second, each the nearest in time; by default the clip's own.
+
+        Raises:
+            VideoError: the file cannot be decoded.
+        """
+        width, height = size or (self.width, self.height)
+        rate = fps or self.fps
+        half = 1 / (2 * self.fps)
+        given = 0
+        held: av.VideoFrame | None = None
+        start = next_s = Fraction(0)
+        try:
+            with av.open(str(self.file)) as container:
+                container.streams.video[0].thread_type = "AUTO"
+                for number, frame in enumerate(container.decode(video=0)):
+                    time_s = number / self.fps
+                    if frame.pts is not None and frame.time_base is not None:
+                        time_s = frame.pts * frame.time_base
+                    if held is None:
+                        start = time_s
+                    while held is not None and given / rate < time_s - start - half:
+                        yield _planes(held, width, height)
+                        given += 1
+                    held, next_s = frame, time_s - start + 1 / self.fps
+        except av.error.FFmpegError as error:
+            raise _unreadable(self.file, error) from error
+        while held is not None and given / rate < next_s - half:
+            yield _planes(held, width, height)
+            given += 1
+
+
+def open_clip(name: str | Path, progress: Callable[[float], None] | None = None) -> Clip:
+    """A clip by the name of a built-in one, which is drawn when it is first asked for, or by the path of a file.
+
+    Args:
+        name: one of `BUILT_IN`, or a file.
+        progress: told the share of a built-in clip that is drawn, 0 to 1.
+
+    Raises:
+        VideoError: there is no such clip, or it has no pictures.
+        ResultError: the drawn clip cannot be kept.
+    """
+    built_in = BUILT_IN.get(str(name))
+    if built_in is None:
+        return _opened(Path(name))
+    file = folder() / f"{name}-{RENDERER}.mkv"
+    with alone(file):
+        if not file.exists():
+            render(file, *built_in, progress)
+    return _opened(file)
+
+
+def render(
+    file: Path, width: int, height: int, duration_s: float, progress: Callable[[float], None] | None = None
+) -> None:
+    """Draws the built-in flight into a file, which is there whole or not at all.
+
+    Args:
+        file: Matroska with H.264 that loses next to nothing.
+        width: in pixels, a multiple of 4.
+        height: in pixels, even.
+        duration_s: how much of the flight, up to its `DURATION_S`.
+        progress: told the share that is done, 0 to 1.
+
+    Raises:
+        ResultError: the file cannot be written.
+    """
+    flight = Flight(width, height)
+    number = round(min(duration_s, DURATION_S) * FPS)
+    options = {"qp": _QP, "preset": "superfast", "threads": "1", "bf": "0", "g": str(FPS)}
+    with (
+        whole(file) as aside,
+        av.open(str(aside), "w", format="matroska", options={"fflags": "+bitexact"}) as container,
+    ):
+        stream = container.add_stream("libx264", rate=FPS, options=options)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        for count in range(number):
+            frame = av.VideoFrame.from_ndarray(flight.picture(count / FPS), format="yuv420p")
+            frame.pts = count
+            container.mux(stream.encode(frame))
+            if progress is not None:
+                progress((count + 1) / number)
+        container.mux(stream.encode(None))
+
+
+def _opened(file: Path) -> Clip:
+    if not file.is_file():
+        found = "a folder" if file.is_dir() else "no such file"
+        raise VideoError(f"{file}: found {found}, expected a video or one of {', '.join(BUILT_IN)}")
+    try:
+        with av.open(str(file)) as container:
+            if not container.streams.video:
+                kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
+                raise VideoError(f"{file}: found {kinds} and no pictures, expected a video")
+            stream = container.streams.video[0]
+            width, height, fps = stream.width // 2 * 2, stream.height // 2 * 2, stream.average_rate or stream.base_rate
+    except (av.error.FFmpegError, OSError) as error:
+        raise _unreadable(file, error) from error
+    if not width or not height or not fps:
+        raise VideoError(f"{file}: found {width}×{height} pixels and {fps} pictures a second, expected a video")
+    return Clip(file, width, height, Fraction(fps))
+
+
+def _unreadable(file: Path, error: Exception) -> VideoError:
+    return VideoError(f"{file}: found what FFmpeg cannot read ({getattr(error, 'strerror', error)}), expected a video")
+
+
+def _planes(frame: av.VideoFrame, width: int, height: int) -> NDArray[np.uint8]:
+    return cast("NDArray[np.uint8]", frame.reformat(width, height, "yuv420p").to_ndarray())
+
+
+@cache
+def _digest(file: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 another size or time, another content
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

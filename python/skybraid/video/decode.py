@@ -1,0 +1,83 @@
+"""Decoding what has arrived of an encoded clip, with FFmpeg's concealment of what has not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from skybraid.video.encode import START_CODE
+from skybraid.video.pyav import av
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from skybraid.video.encode import Encoded
+
+_FLAGS = av.codec.context.Flags
+
+
+class Decoder:
+    """FFmpeg's decoder of one stream, fed with what has arrived of each frame.
+
+    A unit of which a part is lost is to be left out, as RTP's receivers do (RFC 6184, 5.8); the decoder fills what a
+    slice that is missing would have shown from its neighbours and the picture before. Of a frame that is missing as a
+    whole, or before anything could be decoded, no picture comes: a screen keeps the one before. None comes either while
+    FFmpeg's decoder of H.264 takes pictures for old ones, up to half a second after a lost key frame or many lost
+    frames; players that are built on it stand still as well.
+    """
+
+    def __init__(self, codec: str) -> None:
+        """For "h264" or "h265"."""
+        name = "hevc" if codec == "h265" else codec
+        self._context = cast("av.VideoCodecContext", av.CodecContext.create(name, "r"))
+        self._context.thread_count = 1
+        self._context.flags |= _FLAGS.output_corrupt | _FLAGS.low_delay
+        self._context.options = {"ec": "guess_mvs+deblock"}
+
+    def push(self, number: int, units: Sequence[bytes] | None) -> list[av.VideoFrame]:
+        """Takes the units of a frame that arrived, in order; gives pictures that are ready, `pts` their number."""
+        if not units:
+            return []
+        packet: av.Packet[Any] = av.Packet(b"".join(START_CODE + unit for unit in units))
+        packet.pts = packet.dts = number
+        return self._decoded(packet)
+
+    def end(self) -> list[av.VideoFrame]:
+        """The pictures that are left when no more will come."""
+        return self._decoded(None)
+
+    def _decoded(self, packet: av.Packet[Any] | None) -> list[av.VideoFrame]:
+        try:
+            return [frame for frame in self._context.decode(packet) if frame.pts is not None]
+        except av.error.InvalidDataError:
+            return []
+
+
+def decode(encoded: Encoded, received: Iterable[Sequence[bytes] | None]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Pictures of what was received, in order, each with the number of its frame; see `Decoder` for which come.
+
+    Args:
+        encoded: what was sent; a flight may be longer and go through it again and again.
+        received: of each frame, from the first of the flight, the NAL units that arrived in order, or None.
+
+    Yields:
+        The number of a frame and its picture: planes Y, Cb, Cr (4:2:0) in rows, shape (1.5 · height, width).
+    """
+    decoder = Decoder(encoded.settings.codec)
+    for number, units in enumerate(received):
+        yield from map(_numbered, decoder.push(number, units))
+    yield from map(_numbered, decoder.end())
+
+
+def _numbered(frame: av.VideoFrame) -> tuple[int, NDArray[np.uint8]]:
+    return frame.pts or 0, cast("NDArray[np.uint8]", frame.to_ndarray())
+
+
+def luma(frame: av.VideoFrame) -> NDArray[np.uint8]:
+    """A picture's brightness, shape (height, width), where the decoder has put it."""
+    plane = frame.planes[0]
+    rows: NDArray[np.uint8] = np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)
+    return rows[: frame.height, : frame.width]

@@ -1,0 +1,395 @@
+"""Encoding: a clip once through x264 or x265 at constant rate, kept by what it was made of.
+
+Made as a link with little delay wants it: no pictures out of order, nothing looked at ahead, parameter sets repeated
+with each key frame; and by one thread, so that a machine's cores change nothing. The rate is held by a buffer (VBV) of
+some frames: over any stretch of frames, no more comes out than the rate brings plus the buffer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import re
+import zipfile
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from skybraid.errors import VideoError
+from skybraid.requirements import rate as rate_words
+from skybraid.video import timecode
+from skybraid.video.cache import alone, folder, whole
+from skybraid.video.pyav import av
+from skybraid.video.units import kind as _kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from skybraid.video.clips import Clip
+
+START_CODE = b"\0\0\0\1"
+"""What stands before a unit in a byte stream (ITU-T H.264 and H.265, annex B)."""
+
+PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
+"""How much work goes into the bits, as x264 and x265 name it; from "medium" on 1080p takes minutes."""
+
+_CODECS = {"h264": "libx264", "h265": "libx265"}
+_VERSION = 1
+_MOST_OVER = 1.1
+_LEAST_BITS = 0.005
+"""Bits a pixel below which x264 gives grey squares; 311 kbit/s for 1080p30."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedFrame:
+    """One picture as it is sent.
+
+    Attributes:
+        captured_ns: when it was taken, from the beginning of the clip.
+        key: whether decoding can begin here with nothing before (IDR in H.264, IRAP in H.265).
+        recovery_frames: decoding that begins here shows whole pictures so many frames later: 0 at a key frame, the
+            count of a recovery point with intra refresh, None elsewhere.
+        units: its NAL units without start codes.
+    """
+
+    captured_ns: int
+    key: bool
+    recovery_frames: int | None
+    units: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a clip is encoded; see `encode`."""
+
+    codec: str
+    rate_bps: int
+    fps: str
+    width: int
+    height: int
+    key_frames: int
+    intra_refresh: bool
+    slices: int
+    preset: str
+    buffer_frames: float
+    time_code: bool
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An encoded clip: an index in memory, the bits in a file that is read when they are asked for.
+
+    Attributes:
+        file: the byte stream, which players open.
+        settings: how it was encoded.
+        unit_frame: of each NAL unit, the frame it belongs to, from 0; int32.
+        unit_offset: where it begins in the file, in bytes; int64.
+        unit_bytes: how long it is, without its start code; int32.
+        key: of each frame, whether it is a key frame.
+        recovery_frames: of each frame, as `EncodedFrame` has it, -1 for None; int32.
+    """
+
+    file: Path
+    settings: Settings
+    unit_frame: NDArray[np.int32]
+    unit_offset: NDArray[np.int64]
+    unit_bytes: NDArray[np.int32]
+    key: NDArray[np.bool_]
+    recovery_frames: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def fps(self) -> Fraction:
+        """Pictures a second."""
+        return Fraction(self.settings.fps)
+
+    @property
+    def duration_s(self) -> float:
+        """How long it plays."""
+        return float(len(self) / self.fps)
+
+    @property
+    def mean_rate_bps(self) -> float:
+        """Bits of all units a second."""
+        return 8 * int(self.unit_bytes.sum()) / self.duration_s
+
+    def captured_ns(self, frame: int) -> int:
+        """When a frame was taken, in ns from the beginning."""
+        return round(frame * 1_000_000_000 / self.fps)
+
+    def unit_lengths(self) -> list[list[int]]:
+        """The bytes of each unit of each frame, from the index alone."""
+        return [part.tolist() for part in np.split(self.unit_bytes, self._first[1:-1])]
+
+    def units(self, frame: int) -> list[bytes]:
+        """The NAL units of a frame, without start codes."""
+        places = range(self._first[frame], self._first[frame + 1])
+        parts = [(int(self.unit_offset[place]), int(self.unit_bytes[place])) for place in places]
+        return [self._bits[offset : offset + length] for offset, length in parts]
+
+    @property
+    def frames(self) -> list[EncodedFrame]:
+        """Every frame with its units."""
+        return [
+            EncodedFrame(
+                self.captured_ns(frame), bool(self.key[frame]), None if later < 0 else later, self.units(frame)
+            )
+            for frame, later in enumerate(self.recovery_frames.tolist())
+        ]
+
+    @cached_property
+    def _first(self) -> list[int]:
+        """The first unit of each frame, and how many there are."""
+        firsts: list[int] = np.searchsorted(self.unit_frame, np.arange(len(self) + 1)).tolist()
+        return firsts
+
+    @cached_property
+    def _bits(self) -> mmap.mmap:
+        with self.file.open("rb") as stream:
+            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def encode(
+    clip: Clip,
+    *,
+    codec: str = "h264",
+    rate_bps: float,
+    fps: float | Fraction | None = None,
+    size: tuple[int, int] | None = None,
+    key_every_s: float = 1.0,
+    intra_refresh: bool = False,
+    slices: int = 1,
+    preset: str = "veryfast",
+    buffer_frames: float = 5.0,
+    time_code: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> Encoded:
+    """Encodes a clip, or finds it encoded: with the same clip and settings the work is done once.
+
+    Args:
+        clip: what is encoded.
+        codec: "h264" or "h265".
+        rate_bps: constant rate of all units.
+        fps: pictures a second; by default the clip's.
+        size: width and height in pixels, even; by default the clip's.
+        key_every_s: time between key frames, or in which `intra_refresh` goes once over the picture.
+        intra_refresh: in place of key frames after the first, a strip of each picture is encoded by itself; it wanders.
+            H.264 alone.
+        slices: into how many a picture is cut, each decodable when others of the picture are lost.
+        preset: one of `PRESETS`.
+        buffer_frames: the buffer of the rate control (VBV) in mean frames; no key frame is larger.
+        time_code: draws each frame's number into it (`timecode`).
+        progress: told how many frames are done.
+
+    Raises:
+        VideoError: an argument has no meaning, the picture needs a higher rate, this PyAV lacks the codec, or the clip
+            cannot be decoded.
+        ResultError: the encoded clip cannot be kept.
+    """
+    rate = clip.fps if fps is None else Fraction(fps).limit_denominator(1001)
+    width, height = size or (clip.width, clip.height)
+    _check(codec, rate_bps, rate, (width, height), key_every_s, intra_refresh, slices, preset, buffer_frames)
+    settings = Settings(
+        codec,
+        round(rate_bps),
+        str(rate),
+        width,
+        height,
+        max(1, round(key_every_s * rate)),
+        intra_refresh,
+        slices,
+        preset,
+        float(buffer_frames),
+        time_code,
+    )
+    made_of = {"version": _VERSION, "clip": clip.digest(), "libavcodec": av.library_versions["libavcodec"]}
+    essence = json.dumps(made_of | asdict(settings), sort_keys=True).encode()
+    file = folder() / f"{hashlib.sha256(essence).hexdigest()[:32]}.{codec}"
+    with alone(file):
+        found = _found(file, settings)
+        return found if found is not None else _encoded(clip, file, settings, progress)
+
+
+def units_of(data: bytes) -> list[tuple[int, int]]:
+    """Offset and length of each NAL unit in a byte stream with start codes."""
+    starts = [found.end() for found in re.finditer(b"\0\0\1", data)]
+    ends = [start - 3 for start in starts[1:]] + [len(data)]
+    # No unit ends in a zero byte, so those belong to the next start code (annex B).
+    return [(start, len(data[start:end].rstrip(b"\0"))) for start, end in zip(starts, ends, strict=False)]
+
+
+def _check(
+    codec: str,
+    rate_bps: float,
+    fps: Fraction,
+    size: tuple[int, int],
+    key_every_s: float,
+    intra_refresh: bool,
+    slices: int,
+    preset: str,
+    buffer_frames: float,
+) -> None:
+    if codec not in _CODECS:
+        raise VideoError(f"codec: found {codec}, expected one of {', '.join(_CODECS)}")
+    if _CODECS[codec] not in av.codecs_available:
+        raise VideoError(f"codec {codec}: this PyAV was built without {_CODECS[codec]}; pip's wheels of av have it")
+    if codec == "h265" and intra_refresh:
+        raise VideoError("intra_refresh: found codec h265, expected h264; x265's does not end the traces of a loss")
+    if preset not in PRESETS:
+        raise VideoError(f"preset: found {preset}, expected one of {', '.join(PRESETS)}")
+    if min(size) < 32 or size[0] % 2 or size[1] % 2:
+        raise VideoError(f"size: found {size[0]}×{size[1]}, expected even numbers of at least 32 pixels")
+    least_bps = _LEAST_BITS * size[0] * size[1] * fps
+    if rate_bps < least_bps:
+        picture = f"{size[0]}×{size[1]} pixels, {float(fps):g} times a second"
+        raise VideoError(f"rate: found {rate_words(rate_bps)}, expected at least {rate_words(least_bps)} for {picture}")
+    least_rows = 32 if codec == "h265" else 16
+    for name, value, least, most in (
+        ("rate_bps", rate_bps, 1000, 1e9),
+        ("fps", fps, 1, 1000),
+        ("key_every_s", key_every_s, 0.01, 3600),
+        ("slices", slices, 1, max(1, size[1] // least_rows)),
+        ("buffer_frames", buffer_frames, 1, 1000),
+    ):
+        if not least <= value <= most:
+            raise VideoError(f"{name}: found {value}, expected {least:g} to {most:g}")
+
+
+class _Index:
+    """Takes down which units of which frames stand where in a byte stream."""
+
+    def __init__(self, clip: Clip, settings: Settings) -> None:
+        self.clip, self.settings = clip, settings
+        self.units: list[tuple[int, int, int]] = []
+        self.key: list[bool] = []
+        self.recovery_frames: list[int] = []
+
+    def take(self, packet: av.Packet[Any], start: int) -> bytes:
+        """Notes the next picture, which begins at `start`, and gives its bytes."""
+        frame, data = len(self.key), bytes(packet)
+        if packet.pts != frame:
+            words = f"found picture {packet.pts}, expected {frame}"
+            raise VideoError(f"{self.clip.file}: the encoder gave its pictures out of order: {words}")
+        places = units_of(data)
+        kinds = [_kind(data[offset : offset + length], self.settings.codec) for offset, length in places]
+        self.units += [(frame, start + offset, length) for offset, length in places]
+        self.key.append(any(kind.key for kind in kinds))
+        later = [kind.recovery_frames for kind in kinds if kind.recovery_frames is not None]
+        self.recovery_frames.append(0 if self.key[-1] else later[0] if later else -1)
+        return data
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The index as `Encoded` has it."""
+        frame, offset, length = np.array(self.units, np.int64).T
+        return {
+            "unit_frame": frame.astype(np.int32),
+            "unit_offset": offset,
+            "unit_bytes": length.astype(np.int32),
+            "key": np.array(self.key, np.bool_),
+            "recovery_frames": np.array(self.recovery_frames, np.int32),
+        }
+
+
+def _encoded(clip: Clip, file: Path, settings: Settings, progress: Callable[[int], None] | None) -> Encoded:
+    index = _Index(clip, settings)
+    with whole(file) as aside:
+        with aside.open("wb") as stream:
+            for packet in _packets(clip, settings, progress):
+                stream.write(index.take(packet, stream.tell()))
+        if not index.key:
+            raise VideoError(f"{clip.file}: found no pictures, expected a video")
+        made = Encoded(file, settings, **index.arrays())
+        _hold_to_rate(made, clip)
+    with whole(_index(file)) as aside, aside.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **index.arrays())
+    return made
+
+
+def _packets(clip: Clip, settings: Settings, progress: Callable[[int], None] | None) -> Iterator[av.Packet[Any]]:
+    """A packet for each picture of a clip."""
+    context = _encoder(settings)
+    number = coded = 0
+    try:
+        for number, planes in enumerate(clip.pictures((settings.width, settings.height), Fraction(settings.fps)), 1):
+            if settings.time_code:
+                timecode.draw(planes, number - 1)
+            frame = av.VideoFrame.from_ndarray(planes, format="yuv420p")
+            frame.pts = number - 1
+            for packet in context.encode(frame):
+                coded += 1
+                yield packet
+            if progress is not None:
+                progress(number)
+        for packet in context.encode(None):
+            coded += 1
+            yield packet
+    except av.error.FFmpegError as error:
+        words = f"{_CODECS[settings.codec]} refuses {asdict(settings)}: {error.strerror}"
+        raise VideoError(f"{clip.file}: {words}") from error
+    if coded != number:
+        raise VideoError(f"{clip.file}: found {coded} encoded pictures, expected {number}, one each")
+
+
+def _encoder(settings: Settings) -> av.VideoCodecContext:
+    kbps = settings.rate_bps / 1000
+    buffer_kbit = kbps * settings.buffer_frames / Fraction(settings.fps)
+    parameters: dict[str, Any] = {
+        "bitrate": round(kbps),
+        "vbv-maxrate": round(kbps),
+        "vbv-bufsize": max(1, round(buffer_kbit)),
+        "keyint": settings.key_frames,
+        "min-keyint": settings.key_frames,
+        "scenecut": 0,
+        "bframes": 0,
+        "slices": settings.slices,
+        "intra-refresh": int(settings.intra_refresh),
+        "repeat-headers": 1,
+    }
+    if settings.codec == "h264":
+        parameters |= {"sliced-threads": 0}
+    else:
+        # x265 cuts slices only where rows wait for one another (WPP), which takes a pool, if of one thread.
+        cut = settings.slices > 1
+        parameters |= {"frame-threads": 1, "pools": "1" if cut else "none", "wpp": int(cut), "open-gop": 0}
+        parameters |= {"info": 0, "log-level": "none"}
+    told = ":".join(f"{name}={value}" for name, value in parameters.items())
+    name = _CODECS[settings.codec]
+    context = cast("av.VideoCodecContext", av.CodecContext.create(name, "w"))
+    context.width, context.height, context.pix_fmt = settings.width, settings.height, "yuv420p"
+    context.framerate = Fraction(settings.fps)
+    context.time_base = 1 / context.framerate
+    context.thread_count = 1
+    context.options = {"preset": settings.preset, "tune": "zerolatency", f"{name[3:]}-params": told}
+    return context
+
+
+def _hold_to_rate(made: Encoded, clip: Clip) -> None:
+    if made.mean_rate_bps <= _MOST_OVER * made.settings.rate_bps:
+        return
+    picture = f"{made.settings.width}×{made.settings.height} pixels, {float(made.fps):g} pictures a second"
+    asked, least = rate_words(made.settings.rate_bps), rate_words(made.mean_rate_bps)
+    raise VideoError(f"{clip.file}: found a rate of {asked}, expected {least}, which {picture} take at the coarsest")
+
+
+def _found(file: Path, settings: Settings) -> Encoded | None:
+    """What was encoded before, if all of it is there."""
+    try:
+        with _index(file).open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            found = Encoded(file, settings, **arrays)
+        size = file.stat().st_size
+    except (OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile):
+        return None
+    return found if size == found.unit_offset[-1] + found.unit_bytes[-1] else None
+
+
+def _index(file: Path) -> Path:
+    return file.with_suffix(f"{file.suffix}.npz")

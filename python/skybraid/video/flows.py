@@ -1,0 +1,104 @@
+"""Clips of a scenario's flows: encoded before a run, decoded after it as what arrived allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from skybraid import _core
+from skybraid.errors import VideoError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from skybraid.video.clips import Clip
+    from skybraid.video.encode import Encoded
+
+MODEL = "model"
+"""The clip that is none: sizes of frames without pictures."""
+
+
+def with_clips(native: _core.Scenario, folder: Path) -> _core.Scenario:
+    """The scenario with what an encoder makes of each flow's clip; the same one where all are models.
+
+    Args:
+        native: the parsed scenario.
+        folder: where the names of files begin.
+
+    Raises:
+        VideoError: a clip is not there, is no video, or cannot be encoded as the flow asks, or PyAV is missing.
+    """
+    for flow, video in native.videos().items():
+        if video["clip"] != MODEL:
+            _, made = encoded(flow, video, folder)
+            native = native.with_clip(flow, list(zip(made.key.tolist(), made.unit_lengths(), strict=True)))
+    return native
+
+
+def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, Encoded]:
+    """The clip of a flow, and what an encoder makes of it.
+
+    Args:
+        flow: its name, for errors.
+        video: what `_core.Scenario.videos` says of it.
+        folder: where the names of files begin.
+
+    Raises:
+        VideoError: as for `with_clips`.
+    """
+    from skybraid.video import clips
+    from skybraid.video.encode import encode
+
+    name = str(video["clip"])
+    try:
+        clip = clips.open_clip(name if name in clips.BUILT_IN else folder / name)
+        made = encode(
+            clip,
+            codec=video["codec"],
+            rate_bps=float(video["rate_bps"]),
+            fps=video["fps"],
+            key_every_s=video["key_every_s"],
+            intra_refresh=video["intra_refresh"],
+            slices=video["slices"],
+        )
+    except VideoError as error:
+        raise VideoError(f"flow.{flow}.traffic: {error}") from error
+    return clip, made
+
+
+def received(made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Iterator[list[bytes] | None]:
+    """Of each frame of a flight the NAL units that reached the decoder, or None of one that was not shown.
+
+    Args:
+        made: what was sent.
+        video: what `_core.Scenario.videos` says of the flow.
+        frames: the flow's rows of the table `frames` of one run, in order.
+
+    Raises:
+        VideoError: the rate of the flow changed, so that what was sent was never encoded.
+    """
+    if video["controlled"]:
+        raise VideoError("rate_control: the frames of a changing rate are a model; expected a constant rate to decode")
+    packets: dict[int, list[int]] = {}
+    lengths = made.unit_lengths()
+    columns = frames.select("frame", "missing", pl.col("shown_ns").is_not_null().alias("shown"))
+    for number, missing, shown in columns.iter_rows():
+        place = int(number) % len(made)
+        if place not in packets:
+            packets[place] = _core.packets_of_units(video["codec"], lengths[place], video["packet_bytes"])
+        yield _arrived(made.units(place), packets[place], missing) if shown else None
+
+
+def _arrived(units: list[bytes], packets: list[int], missing: str) -> list[bytes]:
+    """The units of which no packet is missing; `missing` are numbers of packets, as "3 7-9"."""
+    if not missing:
+        return units
+    lost = np.zeros(sum(packets), dtype=bool)
+    for run in missing.split():
+        first, _, last = run.partition("-")
+        lost[int(first) : int(last or first) + 1] = True
+    ends = np.cumsum(packets)
+    return [unit for unit, end, count in zip(units, ends, packets, strict=True) if not lost[end - count : end].any()]

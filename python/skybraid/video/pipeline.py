@@ -1,0 +1,511 @@
+"""A camera and a screen as programs: an encoded clip sent as RTP at its real times, received, decoded and timed.
+
+RTP goes over UDP with RTCP on the port above, or both on one port (RFC 5761), or over a TCP or MPTCP connection, each
+packet behind its length (RFC 4571). When a picture was taken is read from its RTP time stamp and from the pair of NTP
+and RTP time in the sender's reports (RFC 3550, 6.4.1); which one is on the screen, from the time code in it. Latencies
+hold between programs on one machine, or on machines whose clocks agree.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import secrets
+import select
+import threading
+import time
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from skybraid.errors import VideoError
+from skybraid.video import rtp
+from skybraid.video.jitter import Frame, JitterBuffer
+from skybraid.video.sockets import Connection, at, connected, listener, towards
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+    from typing import TextIO
+
+    from skybraid.video.encode import Encoded
+    from skybraid.video.sockets import Address, Link
+
+PACKET_BYTES = 1200
+"""The largest RTP packet, as in scenarios."""
+
+COLUMNS = ("frame", "timestamp", "captured_ns", "shown_ns", "latency_ns", "damaged")
+"""Of the rows, one a picture; see `Row`."""
+
+_NAME = "skybraid@video"
+_REPORT_NS = 1_000_000_000
+_FAREWELL_S = 2.0
+_FAREWELL_EVERY_S = 0.3
+_LOOK_S = 0.2
+_LONGEST = 65_000
+_UNDER_WAY = 32
+"""Frames for which a decoder may still give a picture."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What a sender has done, and what the receiver's last report says of it.
+
+    Attributes:
+        frames: sent.
+        packets: of RTP.
+        octets: of their payloads.
+        lost: packets, as the receiver counts them; None without a report.
+        round_trip_s: of the last report; None without one.
+    """
+
+    frames: int = 0
+    packets: int = 0
+    octets: int = 0
+    lost: int | None = None
+    round_trip_s: float | None = None
+
+
+def send(
+    encoded: Encoded,
+    to: Address,
+    *,
+    tcp: bool = False,
+    mptcp: bool = False,
+    one_port: bool = False,
+    packet_bytes: int = PACKET_BYTES,
+    duration_s: float | None = None,
+) -> Sent:
+    """Plays an encoded clip to a receiver, each frame's packets at once when the camera would have taken it.
+
+    Args:
+        encoded: what is played, again and again where `duration_s` is longer.
+        to: the receiver; its reports are awaited on the port above, unless `one_port`.
+        tcp: over a TCP connection.
+        mptcp: over an MPTCP connection.
+        one_port: RTCP goes to the same port (RFC 5761); over a connection it always does.
+        packet_bytes: of the largest RTP packet, header included.
+        duration_s: how long to play; by default once through the clip.
+
+    Raises:
+        VideoError: nobody answers, or `packet_bytes` has no meaning.
+    """
+    if not 100 <= packet_bytes <= _LONGEST:
+        raise VideoError(f"packet: found {packet_bytes} B, expected 100 B to {_LONGEST} B")
+    link = connected(to, mptcp=mptcp) if tcp or mptcp else towards(to, one_port=one_port)
+    camera = _Camera(encoded, link, packet_bytes - 12)
+    frames = len(encoded) if duration_s is None else max(1, round(duration_s * encoded.fps))
+    try:
+        return camera.play(frames)
+    finally:
+        link.close()
+
+
+class _Camera:
+    def __init__(self, encoded: Encoded, link: Link, most: int) -> None:
+        self._encoded, self._link, self._most = encoded, link, most
+        self._ssrc, self._sequence, self._base = (secrets.randbits(bits) for bits in (32, 16, 32))
+        self._sent = Sent()
+        self._start_ns = self._reported_ns = 0
+        self._bye = False
+
+    def play(self, frames: int) -> Sent:
+        self._start_ns = time.monotonic_ns()
+        self._report()
+        for number in range(frames):
+            packets = list(self._packets(number))
+            self._until(self._start_ns + self._encoded.captured_ns(number))
+            for packet in packets:
+                self._link.media(packet)
+            self._sent.frames += 1
+            self._sent.packets += len(packets)
+            self._sent.octets += sum(map(len, packets)) - 12 * len(packets)
+            if self._link.ended or self._bye:
+                break
+        self._farewell()
+        return self._sent
+
+    def _packets(self, number: int) -> Iterator[bytes]:
+        codec = self._encoded.settings.codec
+        units = self._encoded.units(number % len(self._encoded))
+        payloads = [payload for unit in units for payload in rtp.payloads(codec, unit, self._most)]
+        timestamp = self._base + round(number * rtp.CLOCK_HZ / self._encoded.fps) & 0xFFFF_FFFF
+        for place, payload in enumerate(payloads, start=1):
+            yield rtp.Packet(place == len(payloads), self._sequence, timestamp, self._ssrc, payload).to_bytes()
+            self._sequence = self._sequence + 1 & 0xFFFF
+
+    def _until(self, at_ns: int) -> None:
+        """Waits, reports each second, and hears what the receiver reports."""
+        while (now_ns := time.monotonic_ns()) < at_ns and not self._link.ended:
+            if now_ns - self._reported_ns >= _REPORT_NS:
+                self._report()
+            self._hear((at_ns - now_ns) / 1e9)
+        if time.monotonic_ns() - self._reported_ns >= _REPORT_NS:
+            self._report()
+
+    def _hear(self, longest_s: float) -> None:
+        ready, _, _ = select.select(self._link.handles(), [], [], max(0.0, longest_s))
+        for one in ready:
+            for data in self._link.read(one):
+                for part in rtp.control(data) if rtp.is_control(data) else ():
+                    if isinstance(part, rtp.ReceiverReport) and part.source == self._ssrc:
+                        self._sent.lost = part.lost
+                        self._sent.round_trip_s = part.round_trip_s(rtp.ntp(time.time_ns()))
+                    self._bye |= isinstance(part, rtp.Bye)
+
+    def _report(self, *, bye: bool = False) -> None:
+        self._reported_ns = time.monotonic_ns()
+        passed = (self._reported_ns - self._start_ns) * rtp.CLOCK_HZ // 1_000_000_000
+        report = rtp.SenderReport(
+            self._ssrc,
+            rtp.ntp(time.time_ns()),
+            self._base + passed & 0xFFFF_FFFF,
+            self._sent.packets,
+            self._sent.octets,
+        )
+        end = rtp.Bye(self._ssrc).to_bytes() if bye else b""
+        self._link.report(report.to_bytes() + rtp.description(self._ssrc, _NAME) + end)
+
+    def _farewell(self) -> None:
+        """Says that it has ended, until the receiver says the same: what is under way is to arrive."""
+        deadline = time.monotonic() + _FAREWELL_S
+        said = 0.0
+        while (now := time.monotonic()) < deadline and not self._bye and not self._link.ended:
+            if now - said >= _FAREWELL_EVERY_S:
+                self._report(bye=True)
+                said = now
+            self._hear(min(deadline, said + _FAREWELL_EVERY_S) - now)
+
+
+def sdp(encoded: Encoded, to: Address, *, one_port: bool = False) -> str:
+    """What a player needs to know of a stream over UDP: its session description (RFC 8866; RFC 6184 and 7798, 7).
+
+    Args:
+        encoded: what `send` plays.
+        to: where it sends to.
+        one_port: RTCP goes to the same port.
+    """
+    codec = encoded.settings.codec
+    first = encoded.units(0)
+    if codec == "h265":
+        names = {32: "sprop-vps", 33: "sprop-sps", 34: "sprop-pps"}
+        sets = {unit[0] >> 1 & 0x3F: base64.b64encode(unit).decode() for unit in first}
+        words = [f"{name}={sets[kind]}" for kind, name in names.items() if kind in sets]
+    else:
+        sets = {unit[0] & 0x1F: base64.b64encode(unit).decode() for unit in first}
+        profile = next((unit[1:4].hex().upper() for unit in first if unit[0] & 0x1F == 7), None)
+        words = ["packetization-mode=1"]
+        if profile is not None and 8 in sets:
+            words += [f"profile-level-id={profile}", f"sprop-parameter-sets={sets[7]},{sets[8]}"]
+    family = "IP6" if ":" in to.host else "IP4"
+    pt = rtp.PAYLOAD_TYPE
+    lines = ["v=0", f"o=- 0 0 IN {family} {to.host}", "s=Skybraid", f"c=IN {family} {to.host}", "t=0 0"]
+    lines += [f"m=video {to.port} RTP/AVP {pt}", f"a=rtpmap:{pt} {codec.upper()}/{rtp.CLOCK_HZ}"]
+    lines += [f"a=fmtp:{pt} {'; '.join(words)}", f"a=framerate:{float(encoded.fps):g}"]
+    lines += ["a=rtcp-mux"] if one_port else []
+    return "\r\n".join(lines) + "\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A picture on the screen.
+
+    Attributes:
+        frame: the number in its time code; None where none was drawn, none can be read, or nothing was decoded.
+        timestamp: RTP time stamp of what was decoded, 32 bits.
+        captured_ns: when what is seen was taken, since 1970; None if no sender's report has come.
+        shown_ns: when it was on the screen, since 1970.
+        damaged: something is missing of it, or of what it refers to.
+    """
+
+    frame: int | None
+    timestamp: int
+    captured_ns: int | None
+    shown_ns: int
+    damaged: bool
+
+    @property
+    def latency_ns(self) -> int | None:
+        """From the camera to the screen."""
+        return None if self.captured_ns is None else self.shown_ns - self.captured_ns
+
+
+@dataclass(slots=True)
+class Received:
+    """What a receiver has seen.
+
+    Attributes:
+        rows: one a picture.
+        packets: of RTP that came.
+        lost: of those sent.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    packets: int = 0
+    lost: int = 0
+
+
+class Receiver:
+    """A receiver that listens from the moment it is made.
+
+    Args:
+        listen: where.
+        codec: what is sent, "h264" or "h265".
+        jitter_buffer_s: for how long what came soonest is kept.
+        tcp: waits for a TCP connection.
+        mptcp: waits for an MPTCP connection, or a TCP one.
+        decode: decodes, and reads the time codes; needs PyAV.
+        out: where the rows are written to as they come, as CSV.
+
+    Raises:
+        VideoError: the address cannot be had.
+    """
+
+    def __init__(
+        self,
+        listen: Address,
+        *,
+        codec: str = "h264",
+        jitter_buffer_s: float = 0.15,
+        tcp: bool = False,
+        mptcp: bool = False,
+        decode: bool = True,
+        out: TextIO | None = None,
+    ) -> None:
+        if codec not in ("h264", "h265"):
+            raise VideoError(f"codec: found {codec}, expected one of h264, h265")
+        self._codec, self._decode, self._out = codec, decode, out
+        self._length_ns = round(jitter_buffer_s * 1e9)
+        self._ssrc = secrets.randbits(32)
+        self._stopped = threading.Event()
+        self._listener: socket.socket | None = None
+        self._link: Link | None = None
+        if tcp or mptcp:
+            self._listener = listener(listen, mptcp=mptcp)
+        else:
+            self._link = at(listen)
+
+    def stop(self) -> None:
+        """Ends `run`, from another thread or a signal's handler."""
+        self._stopped.set()
+
+    def run(self, limit_s: float | None = None) -> Received:
+        """Receives until the sender has said that it ends, or is told to stop.
+
+        Args:
+            limit_s: the longest time to receive.
+
+        Raises:
+            OSError: the rows cannot be written.
+        """
+        deadline = None if limit_s is None else time.monotonic() + limit_s
+        screen = _Screen(self._codec, decode=self._decode, out=self._out)
+        received = Received(screen.rows)
+        try:
+            link = self._link or self._accepted(deadline)
+            if link is not None:
+                _Stream(self._codec, self._length_ns, self._ssrc, link, screen, received).run(self._stopped, deadline)
+        finally:
+            screen.end()
+            self.close()
+        return received
+
+    def close(self) -> None:
+        """Closes its sockets."""
+        for one in (self._listener, self._link):
+            if one is not None:
+                one.close()
+
+    def _accepted(self, deadline: float | None) -> Link | None:
+        assert self._listener is not None
+        self._listener.settimeout(_LOOK_S)
+        while not self._stopped.is_set() and (deadline is None or time.monotonic() < deadline):
+            with contextlib.suppress(TimeoutError):
+                connection, _ = self._listener.accept()
+                self._link = Connection(connection)
+                return self._link
+        return None
+
+
+class _Stream:
+    """One source at a time: what comes of it, the reports on it, and its frames for the screen."""
+
+    def __init__(self, codec: str, length_ns: int, ssrc: int, link: Link, screen: _Screen, received: Received) -> None:
+        self._codec, self._length_ns, self._ssrc = codec, length_ns, ssrc
+        self._link, self._screen, self._received = link, screen, received
+        self._source: int | None = None
+        self._report: rtp.SenderReport | None = None
+        self._reception = rtp.Reception()
+        self._buffer = JitterBuffer(codec, length_ns)
+        self._lost_before = 0
+        self._ended = False
+
+    def run(self, stopped: threading.Event, deadline: float | None) -> None:
+        report_ns = time.monotonic_ns() + _REPORT_NS
+        while not (stopped.is_set() or self._ended or self._link.ended or self._screen.failed):
+            now_ns = time.monotonic_ns()
+            if deadline is not None and now_ns >= deadline * 1e9:
+                break
+            if now_ns >= report_ns:
+                self._tell()
+                report_ns = now_ns + _REPORT_NS
+            next_ns = self._buffer.next_ns()
+            wake_ns = min(report_ns, now_ns + int(_LOOK_S * 1e9), report_ns if next_ns is None else next_ns)
+            ready, _, _ = select.select(self._link.handles(), [], [], max(0, wake_ns - now_ns) / 1e9)
+            for one in ready:
+                for data in self._link.read(one):
+                    self._take(time.monotonic_ns(), data)
+            self._screen.show(self._buffer.take(time.monotonic_ns()))
+        self._screen.show(self._buffer.flush())
+        self._received.lost = self._lost_before + self._reception.lost
+        self._screen.drain()
+        self._tell(bye=True)
+
+    def _take(self, now_ns: int, data: bytes) -> None:
+        if rtp.is_control(data):
+            for part in rtp.control(data):
+                if isinstance(part, rtp.SenderReport):
+                    self._reported(now_ns, part)
+                elif isinstance(part, rtp.Bye):
+                    self._ended |= part.ssrc == self._source
+            return
+        packet = rtp.Packet.of(data)
+        if packet is None:
+            return
+        if packet.ssrc != self._source:
+            self._begin(packet.ssrc)
+        self._received.packets += 1
+        self._reception.took(packet, now_ns)
+        self._buffer.put(now_ns, packet)
+        self._clock()
+
+    def _begin(self, source: int) -> None:
+        """Another source has begun: a program that was started anew."""
+        self._screen.show(self._buffer.flush())
+        self._screen.drain()
+        self._screen.clock = None
+        self._lost_before += self._reception.lost
+        self._source = source
+        self._buffer, self._reception = JitterBuffer(self._codec, self._length_ns), rtp.Reception()
+
+    def _reported(self, now_ns: int, report: rtp.SenderReport) -> None:
+        self._report = report
+        if report.ssrc == self._source:
+            self._reception.reported(report, now_ns)
+            self._clock()
+
+    def _clock(self) -> None:
+        """When the pictures of this source were taken, by its last report, which may come before them."""
+        if self._report is not None and self._report.ssrc == self._source:
+            self._screen.clock = self._buffer.ticks(self._report.timestamp), rtp.unix_ns(self._report.ntp)
+            self._report = None
+
+    def _tell(self, *, bye: bool = False) -> None:
+        parts = [rtp.description(self._ssrc, _NAME)]
+        if self._source is not None:
+            parts.insert(0, self._reception.report(self._ssrc, self._source, time.monotonic_ns()).to_bytes())
+        if bye:
+            parts.append(rtp.Bye(self._ssrc).to_bytes())
+        self._link.report(b"".join(parts))
+
+
+class _Screen:
+    """Decodes frames in a thread of its own, shows each when it is due, and writes what was seen."""
+
+    def __init__(self, codec: str, *, decode: bool, out: TextIO | None) -> None:
+        self.rows: list[Row] = []
+        self.clock: tuple[int, int] | None = None
+        self.failed: BaseException | None = None
+        self._codec, self._decode = codec, decode
+        self._writer = None if out is None else csv.writer(out, lineterminator="\n")
+        self._out = out
+        self._frames: SimpleQueue[Frame | threading.Event | None] = SimpleQueue()
+        self._unclocked: list[tuple[int | None, int, int, bool]] = []
+        self._last: tuple[int | None, int] = None, 0
+        self._write(COLUMNS)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def show(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._frames.put(frame)
+
+    def drain(self) -> None:
+        """Waits until all that was given is on the screen."""
+        done = threading.Event()
+        self._frames.put(done)
+        while not done.wait(_LOOK_S) and self._thread.is_alive():
+            pass
+
+    def end(self) -> None:
+        """Shows what is left.
+
+        Raises:
+            OSError: the rows could not be written.
+        """
+        self._frames.put(None)
+        self._thread.join()
+        if self.failed is not None:
+            raise self.failed
+
+    def _run(self) -> None:
+        try:
+            self._show_all()
+        except BaseException as error:  # noqa: BLE001 `end` raises it where it can be caught
+            self.failed = error
+
+    def _show_all(self) -> None:
+        if not self._decode:
+            for frame in self._given():
+                self._shown(frame, None)
+            self._rest()
+            return
+        from skybraid.video import timecode
+        from skybraid.video.decode import Decoder, luma
+
+        decoder = Decoder(self._codec)
+        under_way: dict[int, Frame] = {}
+        for number, frame in enumerate(self._given()):
+            under_way[number] = frame
+            for picture in decoder.push(number, frame.units):
+                self._shown(under_way.pop(picture.pts or 0, frame), timecode.read(luma(picture)))
+            if len(under_way) > _UNDER_WAY:
+                del under_way[next(iter(under_way))]
+        for picture in decoder.end():
+            if (picture.pts or 0) in under_way:
+                self._shown(under_way.pop(picture.pts or 0), timecode.read(luma(picture)))
+        self._rest()
+
+    def _given(self) -> Iterator[Frame]:
+        while (found := self._frames.get()) is not None:
+            if isinstance(found, threading.Event):
+                found.set()
+            else:
+                yield found
+
+    def _shown(self, frame: Frame, code: int | None) -> None:
+        wait_ns = frame.due_ns - time.monotonic_ns()
+        if wait_ns > 0:
+            time.sleep(wait_ns / 1e9)
+        # What fills the place of a lost picture is the one before, taken when that was.
+        if code is None or code != self._last[0]:
+            self._last = code, frame.ticks
+        self._unclocked.append((code, self._last[1], time.time_ns(), not frame.intact))
+        if self.clock is not None:
+            self._rest()
+
+    def _rest(self) -> None:
+        for code, ticks, shown_ns, damaged in self._unclocked:
+            captured_ns = None
+            if self.clock is not None:
+                captured_ns = self.clock[1] + (ticks - self.clock[0]) * 1_000_000_000 // rtp.CLOCK_HZ
+            row = Row(code, ticks & 0xFFFF_FFFF, captured_ns, shown_ns, damaged)
+            self.rows.append(row)
+            self._write((row.frame, row.timestamp, captured_ns, shown_ns, row.latency_ns, str(damaged).lower()))
+        self._unclocked.clear()
+
+    def _write(self, cells: tuple[object, ...]) -> None:
+        if self._writer is not None and self._out is not None:
+            self._writer.writerow(cells)
+            self._out.flush()

@@ -1,0 +1,183 @@
+"""How much of the pictures is left: SSIM and PSNR of luma, of what a screen shows against what was sent.
+
+SSIM after Wang et al. 2004 (IEEE Transactions on Image Processing 13(4)) over windows of 7×7 pixels of equal weight and
+with the covariance of a sample, as scikit-image's `structural_similarity` has it by default. There is no VMAF: the
+FFmpeg of PyAV comes without libvmaf.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from skybraid.errors import VideoError
+from skybraid.video import timecode
+from skybraid.video.decode import Decoder, luma
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from skybraid.video.clips import Clip
+    from skybraid.video.encode import Encoded
+    from skybraid.video.pyav import av
+
+    Luma = NDArray[np.uint8]
+    See = Callable[[int, float, av.VideoFrame, av.VideoFrame | None], None]
+
+_WINDOW = 7
+_PIXELS = _WINDOW * _WINDOW
+_C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+_ROWS = 32
+_BLACK = 16
+_SCHEMA = {
+    "frame": pl.Int64,
+    "decoded": pl.Boolean,
+    "code": pl.Int64,
+    "ssim": pl.Float64,
+    "psnr_db": pl.Float64,
+    "source_ssim": pl.Float64,
+    "source_psnr_db": pl.Float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What a screen showed, frame by frame.
+
+    Attributes:
+        frames: a row for each frame that was looked at: `frame`; `decoded`, whether a picture of it came; `code`, the
+            number that the time code on the screen shows, null where it cannot be read; `ssim` and `psnr_db` of the
+            luma on the screen against what the encoder made of the frame, `source_ssim` and `source_psnr_db` against
+            the clip, null where it was not asked for. Equal pictures have SSIM 1 and an infinite PSNR; before the first
+            picture the screen is black.
+        every_nth: one of so many frames was looked at.
+    """
+
+    frames: pl.DataFrame
+    every_nth: int
+
+
+def measure(
+    encoded: Encoded,
+    received: Iterable[Sequence[bytes] | None],
+    *,
+    source: Clip | None = None,
+    every_nth: int = 1,
+    see: See | None = None,
+) -> Quality:
+    """Decodes what was received and holds the screen against what was sent; the screen keeps a picture until the next.
+
+    Args:
+        encoded: what was sent, again and again from its beginning.
+        received: of each frame the NAL units that arrived, or None, as `decode` takes them.
+        source: the clip that was encoded, to be compared with as well.
+        every_nth: looks at every so many frames; all are decoded.
+        see: shown each frame that is looked at: its number, the SSIM against the source, else against what was sent,
+            what was sent, and what is on the screen.
+
+    Raises:
+        VideoError: `every_nth` is below one, or the source cannot be decoded.
+    """
+    if every_nth < 1:
+        raise VideoError(f"every_nth: found {every_nth}, expected 1 or more")
+    arriving, sending = Decoder(encoded.settings.codec), Decoder(encoded.settings.codec)
+    screen: Luma = np.full((encoded.settings.height, encoded.settings.width), _BLACK, np.uint8)
+    rows: list[tuple[object, ...]] = []
+    on_screen: av.VideoFrame | None = None
+    seen = None if source is None else camera(encoded, source)
+    for number, units in enumerate(received):
+        pictures = arriving.push(number, units)
+        if pictures:
+            on_screen = pictures[-1]
+            screen = luma(on_screen)
+        (picture,) = sending.push(number, encoded.units(number % len(encoded)))
+        taken = None if seen is None else next(seen)
+        if number % every_nth:
+            continue
+        sources = (None, None) if taken is None else (ssim(screen, taken), psnr_db(screen, taken))
+        sent = luma(picture)
+        similar = ssim(screen, sent)
+        rows.append((number, bool(pictures), timecode.read(screen), similar, psnr_db(screen, sent), *sources))
+        if see is not None:
+            see(number, similar if sources[0] is None else sources[0], picture, on_screen)
+    return Quality(pl.DataFrame(rows, _SCHEMA, orient="row"), every_nth)
+
+
+def ssim(a: Luma, b: Luma) -> float:
+    """Mean structural similarity of two pictures of the same shape, at least 7×7: 1 where they are equal."""
+    if a.shape != b.shape or min(a.shape) < _WINDOW:
+        raise VideoError(f"ssim: found pictures of {a.shape} and {b.shape}, expected equal shapes of at least 7×7")
+    if np.array_equal(a, b):
+        return 1.0
+    total = 0.0
+    lines: int = a.shape[0] - _WINDOW + 1
+    columns: int = a.shape[1] - _WINDOW + 1
+    for first in range(0, lines, _ROWS):
+        rows = slice(first, min(first + _ROWS, lines) + _WINDOW - 1)
+        total += _similarity(a[rows], b[rows])
+    return total / (lines * columns)
+
+
+def psnr_db(a: Luma, b: Luma) -> float:
+    """Peak signal-to-noise ratio of two pictures of the same shape in dB: infinite where they are equal."""
+    away = a.astype(np.int16) - b
+    squares = float(np.square(away, dtype=np.int32).mean())
+    return 10 * math.log10(255**2 / squares) if squares else math.inf
+
+
+def _similarity(a: Luma, b: Luma) -> float:
+    """Sum of the structural similarity of all windows in a few rows; the sums of a window are whole numbers."""
+    x, y = a.astype(np.int32), b.astype(np.int32)
+    sum_x, sum_y = _windows(x), _windows(y)
+    both = sum_x * sum_y
+    sum_x *= sum_x
+    sum_y *= sum_y
+    sum_x += sum_y
+    covariance = _windows(x * y)
+    covariance *= _PIXELS
+    covariance -= both
+    x *= x
+    y *= y
+    x += y
+    variances = _windows(x)
+    variances *= _PIXELS
+    variances -= sum_x
+    means, spread = np.float32(_C1 * _PIXELS**2), np.float32(_C2 * _PIXELS * (_PIXELS - 1))
+    similar = _plus(2 * both, means) * _plus(2 * covariance, spread)
+    similar /= _plus(sum_x, means) * _plus(variances, spread)
+    return float(similar.sum(dtype=np.float64))
+
+
+def _plus(whole: NDArray[np.int32], constant: np.float32) -> NDArray[np.float32]:
+    real: NDArray[np.float32] = whole.astype(np.float32)
+    real += constant
+    return real
+
+
+def _windows(values: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Sums over windows of 7×7, all that lie within: of two, of four, of seven rows; then the same of columns."""
+    pairs = values[:-1] + values[1:]
+    sums = pairs[:-2] + pairs[2:]
+    sums = sums[:-3] + pairs[4:-1]
+    sums += values[6:]
+    pairs = sums[:, :-1] + sums[:, 1:]
+    fours = pairs[:, :-2] + pairs[:, 2:]
+    sevens: NDArray[np.int32] = fours[:, :-3] + pairs[:, 4:-1]
+    sevens += sums[:, 6:]
+    return sevens
+
+
+def camera(encoded: Encoded, source: Clip) -> Iterator[Luma]:
+    """What the camera saw, again and again, with the time codes that were drawn into it."""
+    settings = encoded.settings
+    while True:
+        for number, planes in enumerate(source.pictures((settings.width, settings.height), encoded.fps)):
+            if settings.time_code:
+                timecode.draw(planes, number)
+            yield planes[: settings.height]

@@ -1,0 +1,137 @@
+"""How good the pictures of a flight were, at the cost of decoding its clip once.
+
+A frame that was shown undamaged looks as the encoder made it, so that its SSIM is the clip's and kept beside that. Only
+a flight with damaged frames is decoded itself.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from skybraid.video.cache import alone, whole
+from skybraid.video.decode import Decoder, luma
+from skybraid.video.flows import received
+from skybraid.video.quality import camera, measure, ssim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from skybraid.video.clips import Clip
+    from skybraid.video.encode import Encoded
+
+    Floats = NDArray[np.float64]
+    Luma = NDArray[np.uint8]
+
+AGES = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377)
+"""In frames, of old pictures that are held against new ones."""
+
+_VERSION = 1
+_APART = 31
+"""Frames from one to the next that old pictures are held against: one more than usual key frames are apart."""
+
+
+def similarity(clip: Clip, made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Floats:
+    """SSIM of each frame that a flight showed, against the camera's picture of the same frame.
+
+    Args:
+        clip: what was filmed.
+        made: what was sent.
+        video: what `_core.Scenario.videos` says of the flow.
+        frames: the flow's rows of the table `frames` of one run.
+
+    Raises:
+        VideoError: the clip cannot be decoded, or the rate of the flow changed, so that what was sent was never
+            encoded.
+    """
+    frames = frames.sort("frame")
+    shown = frames.filter(pl.col("shown_ns").is_not_null())
+    if shown["intact"].all() and not video["controlled"]:
+        places = shown["frame"].to_numpy().astype(np.int64) % len(made)
+        of_whole: Floats = encoded_similarity(clip, made)[places]
+        return of_whole
+    until = frames.filter(pl.col("frame") <= shown["frame"].max())
+    seen = measure(made, received(made, video, until), source=clip).frames
+    of_shown: Floats = seen.filter(pl.col("frame").is_in(shown["frame"].to_list()))["source_ssim"].to_numpy()
+    return of_shown
+
+
+def encoded_similarity(clip: Clip, made: Encoded) -> Floats:
+    """SSIM of each frame of a clip as its encoder made it, against the camera's picture; worked out once and kept."""
+
+    def work_out() -> Floats:
+        return np.array([ssim(*pair) for pair in zip(_decoded(made), camera(made, clip), strict=False)])
+
+    return _once(made, "ssim", work_out)
+
+
+def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
+    """SSIM of old pictures of a clip, as the encoder made them, against what the camera sees now; kept as well.
+
+    Returns:
+        For each of `AGES` one number for every `_APART`th frame that the camera sees; NaN where the old picture would
+        lie before the clip's beginning.
+    """
+
+    def work_out() -> Floats:
+        places = range(0, len(made), _APART)
+        now = dict(zip(places, islice(camera(made, clip), 0, len(made), _APART), strict=True))
+        found = np.full((len(AGES), len(places)), np.nan)
+        for frame, picture in enumerate(_decoded(made)):
+            for row, age in enumerate(AGES):
+                if frame + age in now:
+                    found[row, (frame + age) // _APART] = ssim(picture, now[frame + age])
+        return found
+
+    return dict(zip(AGES, _once(made, "aged", work_out), strict=True))
+
+
+def screen_ages(frames: pl.DataFrame, until_ns: float) -> NDArray[np.int64]:
+    """By how many frames the screen is behind, each time that a frame is due, from the first picture on.
+
+    A frame is due when it was taken and the flight's least latency from the camera to the screen is over.
+
+    Args:
+        frames: the flow's rows of the table `frames` of one run.
+        until_ns: the end of the flight.
+    """
+    shown = frames.filter(pl.col("shown_ns").is_not_null()).sort("shown_ns")
+    shown_ns, captured_ns = shown["shown_ns"].to_numpy(), frames["captured_ns"].to_numpy()
+    if not shown_ns.size:
+        return np.empty(0, np.int64)
+    due_ns = captured_ns + (shown_ns - shown["captured_ns"].to_numpy()).min()
+    place = np.searchsorted(shown_ns, due_ns, side="right") - 1
+    seen = (place >= 0) & (due_ns <= until_ns)
+    ages: NDArray[np.int64] = frames["frame"].to_numpy()[seen].astype(np.int64) - shown["frame"].to_numpy()[place[seen]]
+    return ages
+
+
+def _decoded(made: Encoded) -> Iterator[Luma]:
+    decoder = Decoder(made.settings.codec)
+    for number in range(len(made)):
+        yield from map(luma, decoder.push(number, made.units(number)))
+
+
+def _once(made: Encoded, what: str, work_out: Callable[[], Floats]) -> Floats:
+    file = made.file.with_name(f"{made.file.name}.{what}-{_VERSION}.npy")
+    with alone(file):
+        found = _kept(file)
+        if found is None:
+            found = work_out()
+            with whole(file) as aside, aside.open("wb") as stream:
+                np.save(stream, found, allow_pickle=False)
+    return found
+
+
+def _kept(file: Path) -> Floats | None:
+    try:
+        found: Floats = np.load(file, allow_pickle=False)
+    except (OSError, EOFError, ValueError):
+        return None
+    return found

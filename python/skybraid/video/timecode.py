@@ -1,0 +1,82 @@
+"""A number in the picture, which survives its encoding: which frame this is, or when it was taken in µs.
+
+48 bits and their CRC-16/CCITT-FALSE (polynomial 0x1021, begun at 0xFFFF) stand in the upper left corner as 4 rows of 16
+squares, the highest bit first; bright is one. A square is at least 8 pixels wide and begins at multiples of 8, where
+codecs part their blocks.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.errors import VideoError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BITS = 48
+"""A number is from 0 to 2^48 - 1; in µs nearly nine years."""
+
+_COLUMNS, _ROWS = 16, 4
+_DARK, _BRIGHT = 48, 208
+_CLEAR = 24
+"""How far from the middle between dark and bright a square has to be to count."""
+
+
+def square(width: int) -> int:
+    """How many pixels wide a square of the code is in a picture of a width: 8, and 16 from 1920 pixels on."""
+    return 8 * max(1, width // 960)
+
+
+def draw(planes: NDArray[np.uint8], number: int) -> None:
+    """Draws a number into a picture.
+
+    Args:
+        planes: Y, Cb, Cr (4:2:0) in rows, shape (1.5 · height, width); what lies under the code is lost.
+        number: from 0 to 2^48 - 1.
+
+    Raises:
+        VideoError: the picture is too small for the code, or the number too great.
+    """
+    rows, width = planes.shape
+    height = rows * 2 // 3
+    side = square(width)
+    if width < _COLUMNS * side or height < _ROWS * side:
+        words = f"found {width}×{height} pixels, expected at least {_COLUMNS * side}×{_ROWS * side}"
+        raise VideoError(f"time code: {words}")
+    if not 0 <= number < 1 << BITS:
+        raise VideoError(f"time code: found {number}, expected 0 to 2^{BITS} - 1")
+    data = number.to_bytes(BITS // 8, "big")
+    data += binascii.crc_hqx(data, 0xFFFF).to_bytes(2, "big")
+    ones = np.unpackbits(np.frombuffer(data, np.uint8)).reshape(_ROWS, _COLUMNS)
+    code = np.where(ones, np.uint8(_BRIGHT), np.uint8(_DARK)).repeat(side, 0).repeat(side, 1)
+    planes[: code.shape[0], : code.shape[1]] = code
+    chroma = planes[height:].reshape(2, height // 2, width // 2)
+    chroma[:, : code.shape[0] // 2, : code.shape[1] // 2] = 128
+
+
+def read(luma: NDArray[np.uint8]) -> int | None:
+    """The number in a picture, or None where it is damaged or none was drawn.
+
+    A damaged code is taken for a number once in 65536 times.
+
+    Args:
+        luma: brightness, shape (at least height, width); rows below the code are not looked at.
+    """
+    rows, width = luma.shape
+    side = square(width)
+    if width < _COLUMNS * side or rows < _ROWS * side:
+        return None
+    squares = luma[: _ROWS * side, : _COLUMNS * side].reshape(_ROWS, side, _COLUMNS, side)
+    edge = side // 4
+    away = squares[:, edge:-edge, :, edge:-edge].mean((1, 3)) - (_DARK + _BRIGHT) / 2
+    if np.abs(away).min() < _CLEAR:
+        return None
+    data = np.packbits(away > 0).tobytes()
+    number, check = data[: BITS // 8], data[BITS // 8 :]
+    if binascii.crc_hqx(number, 0xFFFF) != int.from_bytes(check, "big"):
+        return None
+    return int.from_bytes(number, "big")

@@ -1,0 +1,247 @@
+"""Watching a flight again: what arrived of its video is decoded, and each picture held against what the camera saw."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from skybraid.errors import ResultError, VideoError
+from skybraid.requirements import Requirement
+from skybraid.scenario import Scenario
+from skybraid.statistics import share_verdict
+from skybraid.video.flows import MODEL, encoded, received
+from skybraid.video.strip import Moment, Strip, sheet, thumbnail, write
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from PIL import Image
+
+    from skybraid.results import Results
+    from skybraid.video.clips import Clip
+    from skybraid.video.encode import Encoded
+    from skybraid.video.pyav import av
+    from skybraid.video.quality import Quality, See
+
+QUALITY = "quality.parquet"
+"""The file in a result's folder that holds what was seen."""
+
+PERCENTILES = {"p1": 0.01, "p5": 0.05, "p50": 0.5}
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a pilot's screen showed of a flow.
+
+    Attributes:
+        flow: its name.
+        frames: a row for each frame that was looked at, as `quality.Quality.frames` has it, with `flow` and `seed` in
+            front.
+        every_nth: one of so many frames was looked at.
+        requirements: those of its SSIM, judged.
+        moments: by seed, the moments at which the screen was farthest from what the camera saw.
+    """
+
+    flow: str
+    frames: pl.DataFrame
+    every_nth: int
+    requirements: tuple[Requirement, ...]
+    moments: dict[int, list[Moment]]
+
+    def summary(self) -> dict[str, float]:
+        """Mean SSIM and PSNR against the camera's picture, and percentiles of SSIM."""
+        similar = self.frames["source_ssim"].to_numpy()
+        ratio = self.frames["source_psnr_db"].to_numpy()
+        quantiles = {f"ssim_{name}": float(np.quantile(similar, share)) for name, share in PERCENTILES.items()}
+        return {"ssim_mean": float(similar.mean()), "psnr_mean_db": float(ratio.mean())} | quantiles
+
+
+def watch(results: Results, flow: str | None = None, *, every_nth: int = 1) -> Watched:
+    """Decodes what arrived of a flow, in every run of a result that has the table `frames`.
+
+    Args:
+        results: a result.
+        flow: which flow; by default the only one with a clip.
+        every_nth: compares every so many frames; all are decoded.
+
+    Raises:
+        VideoError: there is no such flow, it has no clip, or its rate changed in flight.
+        ResultError: the result has no table `frames`.
+    """
+    film = _Film.of(results, flow)
+    parts, moments = [], {}
+    for seed in results.seeds:
+        strip = Strip()
+        seen = film.measure(seed, every_nth=every_nth, see=strip.offer)
+        of_run = (pl.lit(film.flow).alias("flow"), pl.lit(seed, pl.UInt64).alias("seed"))
+        parts.append(seen.frames.select(*of_run, pl.all()))
+        moments[seed] = strip.moments()
+    frames = pl.concat(parts)
+    wanted = [one for one in results.requirements if one.flow == film.flow and one.metric == "ssim"]
+    return Watched(film.flow, frames, every_nth, tuple(_judged(one, frames) for one in wanted), moments)
+
+
+def save(watched: Watched, folder: Path) -> None:
+    """Puts what was seen into a result's folder: `quality.parquet`, and pictures of the worst moments.
+
+    Raises:
+        ResultError: it cannot be written.
+    """
+    try:
+        watched.frames.write_parquet(folder / QUALITY)
+        for seed, moments in watched.moments.items():
+            write(folder, watched.flow, seed, moments)
+    except OSError as error:
+        raise ResultError(f"{folder}: cannot keep what was seen: {error.strerror}") from error
+
+
+def beside(one: Results, other: Results, flow: str | None = None, *, rows: int = 6) -> Image.Image:
+    """Pictures of two results beside what was sent, at the frames where their quality differs most.
+
+    Args:
+        one: a result.
+        other: another of the same clip and settings of the encoder; of both the first flight counts.
+        flow: which flow; by default the only one with a clip.
+        rows: how many frames, a second apart at least.
+
+    Raises:
+        VideoError: as for `watch`, or the two have no frame in common.
+        ResultError: as for `watch`.
+    """
+    films = [_Film.of(results, flow) for results in (one, other)]
+    columns = ("frame", "source_ssim")
+    similar = [film.measure(film.results.seeds[0]).frames.select(columns) for film in films]
+    both = similar[0].join(similar[1], on="frame", suffix="_other")
+    if both.is_empty():
+        raise VideoError("the two results have no frame in common, expected flights of the same video")
+    chosen: dict[int, tuple[float, float]] = {}
+    apart = (pl.col("source_ssim") - pl.col("source_ssim_other")).abs()
+    for frame, *values in both.sort(apart, descending=True).iter_rows():
+        if len(chosen) < rows and all(abs(frame - taken) >= _APART_FRAMES for taken in chosen):
+            chosen[frame] = (values[0], values[1])
+    found: list[dict[int, list[Image.Image]]] = []
+    for film in films:
+        pictures: dict[int, list[Image.Image]] = {}
+
+        film.measure(film.results.seeds[0], see=functools.partial(_picture, chosen, pictures))
+        found.append(pictures)
+    lines = [
+        (f"frame {frame}: SSIM {first:.3f} and {second:.3f}", [*found[0][frame], found[1][frame][1]])
+        for frame, (first, second) in sorted(chosen.items())
+    ]
+    names = [results.name for results in (one, other)]
+    if names[0] == names[1]:
+        names = [
+            name if results.folder is None else results.folder.name
+            for name, results in zip(names, (one, other), strict=True)
+        ]
+    return sheet(["sent", *names], lines)
+
+
+def _picture(
+    chosen: Container[int],
+    pictures: dict[int, list[Image.Image]],
+    frame: int,
+    _ssim: float,
+    sent: av.VideoFrame,
+    shown: av.VideoFrame | None,
+) -> None:
+    """Keeps a frame that is among the chosen, as it was sent and as it was shown."""
+    if frame in chosen:
+        picture = thumbnail(sent)
+        pictures[frame] = [picture, thumbnail(shown, picture)]
+
+
+_APART_FRAMES = 30
+
+
+@dataclass(frozen=True)
+class _Film:
+    """What is needed to watch a flow of a result again."""
+
+    results: Results
+    flow: str
+    video: dict[str, Any]
+    made: Encoded
+    clip: Clip
+    table: pl.DataFrame
+
+    @classmethod
+    def of(cls, results: Results, flow: str | None) -> _Film:
+        traffics = _traffics(results.scenario)
+        flow = _chosen(traffics, flow)
+        native = Scenario.build(
+            {
+                "duration": "1s",
+                "path": {"any": {"rate": "1Gbit/s", "delay": "1ms"}},
+                "flow": {flow: {"from": "vehicle", "traffic": traffics[flow], "transport": {"protocol": "udp"}}},
+            }
+        ).native
+        video = native.videos()[flow]
+        clip, made = encoded(flow, video, _scenario_folder(results))
+        if "frames" not in results.tables:
+            raise ResultError("the result has no table `frames`; fly it again with --tables frames")
+        table = results.tables["frames"].filter(pl.col("flow") == flow)
+        return cls(results, flow, video, made, clip, table)
+
+    def measure(self, seed: int, *, every_nth: int = 1, see: See | None = None) -> Quality:
+        """Decodes what arrived in a flight."""
+        from skybraid.video import quality
+
+        of_seed = pl.col("seed") == seed
+        rows = _decided((self.table.filter(of_seed) if "seed" in self.table.columns else self.table).sort("frame"))
+        units = received(self.made, self.video, rows)
+        return quality.measure(self.made, units, source=self.clip, every_nth=every_nth, see=see)
+
+
+def _decided(rows: pl.DataFrame) -> pl.DataFrame:
+    """Without the frames that were on their way when the flight ended."""
+    shown = rows["shown_ns"].is_not_null().arg_true()
+    return rows.head(int(shown[-1]) + 1 if len(shown) else 0)
+
+
+def _traffics(scenario: str) -> dict[str, dict[str, Any]]:
+    flows = tomllib.loads(scenario).get("flow", {})
+    return {name: flow["traffic"] for name, flow in flows.items() if flow["traffic"].get("kind") == "video"}
+
+
+def _chosen(traffics: dict[str, dict[str, Any]], flow: str | None) -> str:
+    of_clips = [name for name, traffic in traffics.items() if traffic.get("clip", MODEL) != MODEL]
+    if flow is None and len(of_clips) == 1:
+        return of_clips[0]
+    if flow in of_clips:
+        return flow
+    found = f"{len(of_clips)} of them" if flow is None else flow
+    known = ", ".join(of_clips) or "none in this result; give `clip` in its traffic"
+    raise VideoError(f"flow: found {found}, expected one whose video has a clip: {known}")
+
+
+def _scenario_folder(results: Results) -> Path:
+    """Where the scenario's file was when it was flown."""
+    words = shlex.split(str(results.provenance.get("replay", "")))
+    return Path(words[2]).parent if len(words) > 2 else Path()
+
+
+def _judged(requirement: Requirement, frames: pl.DataFrame) -> Requirement:
+    similar = frames["source_ssim"].to_numpy()
+    judged = share_verdict(int((similar >= requirement.ssim).sum()), len(similar), requirement.target)
+    return Requirement(
+        flow=requirement.flow,
+        metric="ssim",
+        deadline_ms=None,
+        target=requirement.target,
+        estimate=judged.estimate if len(similar) else None,
+        low=judged.interval.low,
+        high=judged.interval.high,
+        trials=len(similar),
+        verdict=judged.verdict,
+        needed=judged.needed,
+        ssim=requirement.ssim,
+    )
