@@ -49,6 +49,44 @@ at = "4s"
 path.far.down = "1s"
 """
 
+FILMED = """
+name = "A camera over two paths"
+duration = "10s"
+seed = 3
+
+[path.near]
+rate = "20Mbit/s"
+delay = "20ms"
+loss = { uniform = "0.5%" }
+
+[path.far]
+rate = "20Mbit/s"
+delay = "60ms"
+
+[flow.video]
+from = "vehicle"
+traffic = { kind = "video", rate = "4Mbit/s", fps = 25 }
+transport = { protocol = "udp", scheduler = "round_robin" }
+require = [
+    { frames = "95%", within = "300ms" },
+    { frame_rate = 20.0, worst_frame_rate = 10.0, freezes = 30.0 },
+]
+
+[flow.control]
+from = "ground"
+traffic = { kind = "cbr", rate = "100kbit/s", packet = "125B" }
+transport = { protocol = "udp", scheduler = "redundant" }
+require = { deadline = "100ms", share = "99.999%" }
+
+[[event]]
+at = "4s"
+path.far.down = "1s"
+
+[[event]]
+at = "4s"
+path.near.down = "1s"
+"""
+
 
 def emulator_lacks() -> str:
     """What this machine lacks for the emulator, or nothing."""
@@ -72,6 +110,12 @@ def two_paths(tmp_path: Path) -> Path:
 def flown(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """The result of one flight, on disk."""
     return run(Scenario(TWO_PATHS), out=tmp_path_factory.mktemp("flown") / "result")
+
+
+@pytest.fixture(scope="session")
+def filmed(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The result of one flight with a camera, on disk."""
+    return run(Scenario(FILMED), out=tmp_path_factory.mktemp("filmed") / "result")
 
 
 MOODY = """
@@ -101,6 +145,34 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     plugin.write_text(MOODY, encoding="utf-8")
     scenario = Scenario(TWO_PATHS, "two-paths.toml").with_("duration", "5s")
     return sweep(scenario, vary=SWEPT, seeds=range(1, 6), out=folder / "campaign", plugins=[plugin], workers=1)
+
+
+FILM = Scenario(FILMED, "filmed.toml").with_all(
+    {
+        "event": [],
+        "duration": "3s",
+        "flow.video.require": [
+            {"frames": "95%", "within": "300ms"},
+            {"frames": "80%", "within": "1s"},
+            {"ssim": 0.5, "ssim_share": "95%"},
+            {"ssim": 0.8, "ssim_share": "50%"},
+        ],
+    }
+)
+"""Three seconds of the camera's flight without its outages."""
+
+
+@pytest.fixture(scope="session")
+def shot(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """A campaign with a camera over two axes and four seeds.
+
+    Where a scheduler takes the paths in turn, losses of the near one damage pictures.
+    """
+    vary = {
+        "flow.video.transport.scheduler": ["round_robin", "redundant"],
+        "flow.video.traffic.rate": ["2Mbit/s", "4Mbit/s"],
+    }
+    return sweep(FILM, vary=vary, seeds=range(1, 5), out=tmp_path_factory.mktemp("shot") / "campaign", workers=1)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ MAY_USE = {
     "transport": {"units"},
     "traffic": {"units"},
     "host": {"units", "link", "transport", "traffic"},
-    "gateway": {"units", "transport", "link"},
+    "gateway": {"units", "transport", "traffic", "link"},
     "sim": {"host", "units", "link", "transport", "traffic"},
     "scenario": {"host", "gateway", "units", "track", "orbit", "link", "transport", "traffic"},
     "runtime": {"scenario", "gateway", "host", "units", "track", "orbit", "link", "transport", "traffic"},
@@ -50,7 +50,7 @@ USES = {
     "transport": "units libm serde thiserror",
     "traffic": "units libm serde thiserror",
     "host": "units link transport traffic serde",
-    "gateway": "units transport curve25519-dalek serde snow thiserror",
+    "gateway": "units transport traffic curve25519-dalek serde snow thiserror",
     "sim": "units link transport host",
     "scenario": "units track orbit link transport traffic host gateway serde serde_path_to_error sha2 strsim thiserror "
     "toml_edit",

@@ -107,7 +107,7 @@ def test_a_result_that_is_there_already_stays_as_it_is(skybraid: Command, two_pa
         (["run", "two-paths.toml", "--set", "duration"], ["--set", "KEY=VALUE"]),
         (["run", "two-paths.toml", "--seeds", "9..1"], ["--seeds", "1..100"]),
         (["run", "two-paths.toml", "--seed", "1", "--seeds", "1..2"], ["seed, seeds: found both"]),
-        (["run", "two-paths.toml", "--tables", "frames"], ["frames", "messages"]),
+        (["run", "two-paths.toml", "--tables", "pixels"], ["pixels", "messages"]),
         (["run", "two-paths.toml", "--out", "two-paths.toml/result"], ["Not a directory"]),
         (["run", "two-paths.toml", "--bogus"], ["--bogus"]),
         (["report", "."], ["found neither campaign.json nor summary.json", "expected a campaign or a result"]),
@@ -162,15 +162,15 @@ def test_report_and_plots_are_written_beside_the_tables(skybraid: Command, two_p
     assert drawn.returncode == 0
     kinds = ["ecdf", "ccdf", "box", "timeline", "shares", "goodput", "queue", "window"]
     assert [Path(line).name for line in drawn.stdout.splitlines()] == [f"{kind}.svg" for kind in kinds]
-    for suffix in ("svg", "pdf", "png"):
-        done = skybraid("plot", "result", "--kind", "ccdf", "--out", f"delay.{suffix}")
-        assert done.returncode == 0
-        assert (two_paths.parent / f"delay.{suffix}").stat().st_size > 1_000
+    assert skybraid("plot", "result", "--kind", "ccdf", "--out", "delay.pdf").returncode == 0
+    assert (two_paths.parent / "delay.pdf").stat().st_size > 1_000
     assert skybraid("plot", "result", "--kind", "ccdf", "--out", "delay.bmp").returncode == 2
     assert skybraid("plot", "result", "--kind", "moon").returncode == 2
 
 
-@pytest.mark.parametrize("kind", ["schedulers", "congestion", "protocols", "reordering", "links", "traffic"])
+@pytest.mark.parametrize(
+    "kind", ["schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control"]
+)
 def test_the_lists_say_what_a_scenario_may_name(skybraid: Command, kind: str) -> None:
     entries = json.loads(skybraid("list", kind, "--json").stdout)
     assert entries
@@ -194,7 +194,7 @@ def test_a_link_is_shown_whole_with_its_numbers_and_their_sources(skybraid: Comm
 
 def test_a_list_of_nothing_in_particular_names_everything(skybraid: Command) -> None:
     kinds = [line.partition(":")[0] for line in skybraid("list").stdout.splitlines()]
-    assert kinds == ["schedulers", "congestion", "protocols", "reordering", "links", "traffic"]
+    assert kinds == ["schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control"]
     assert set(json.loads(skybraid("list", "--json").stdout)) == set(kinds)
 
 

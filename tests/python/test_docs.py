@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,12 @@ import pytest
 
 import skybraid
 from skybraid import Scenario, ScenarioError, emulate_cli, live, registry, run, sweep_cli
+from skybraid import compare as compare_room
 from skybraid.campaigns import axes
+from skybraid.measures import MEASURES
+from skybraid.options import assignment
+from skybraid.requirements import headline, milliseconds, percent
+from skybraid.summary import FRAMES_IN_TIME, VIDEO_COUNTS, VIDEO_MEASURES, video_words
 from test_campaigns import TINY
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -21,6 +27,8 @@ TRANSPORT = DOCS / "transport.md"
 SCENARIO = DOCS / "scenario.md"
 EMULATE = DOCS / "emulate.md"
 CAMPAIGNS = DOCS / "campaigns.md"
+VIDEO = DOCS / "video.md"
+EXAMPLE = DOCS.parent / "scenarios" / "video.toml"
 
 # Generated tables.
 
@@ -231,6 +239,92 @@ def test_the_emulators_guide_names_the_options_of_the_command() -> None:
     others = {"set_": "set", "limit": "for", "live_": "live", "as_json": "json"}
     told = EMULATE.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
     assert set(re.findall(r"`--(\w+)", told)) == {others.get(name, name) for name in parameters}
+
+
+# The guide to video.
+
+
+def of_guide(section: str, head: str) -> list[list[str]]:
+    """The rows of a table of the guide to video."""
+    text = VIDEO.read_text(encoding="utf-8").split(f"\n## {section}\n", 1)[1]
+    lines = text.split(f"\n| {head} |" if head else "\n| |", 1)[1]
+    body = lines.split("\n\n", 1)[0].splitlines()[2:]
+    return [[part.strip() for part in line.split("|")[1:-1]] for line in body]
+
+
+def test_the_guide_to_video_names_the_keys_of_its_traffic_with_their_defaults() -> None:
+    (video,) = (one for one in registry("traffic") if one["name"] == "video")
+    told = {cells[0].strip("`"): cells[1].strip('`"') for cells in of_guide("The camera", "key")}
+    assert told == {one["name"]: one["default"].strip("()") for one in video["parameters"]}
+
+
+def test_the_guide_to_video_names_the_columns_of_its_table(filmed: skybraid.Results) -> None:
+    told = [name for cells in of_guide("The table `frames`", "column") for name in re.findall(r"`(\w+)`", cells[0])]
+    assert told == filmed.tables["frames"].columns
+
+
+def test_the_guide_to_video_names_the_requirements_of_one() -> None:
+    told = {name for cells in of_guide("Requirements", "`require`") for name in re.findall(r"(\w+) = ", cells[0])}
+    assert told | {"deadline", "share", "delay", "percentile", "goodput"} == taken("flow.data.require")
+
+
+def test_the_example_of_the_guide_to_video_is_what_the_command_prints() -> None:
+    results = run(EXAMPLE, tables=())
+    text = VIDEO.read_text(encoding="utf-8")
+    for requirement in results.requirements:
+        assert f"\n  {requirement.flow}: {requirement.verdict}. {requirement.words}.\n" in text
+    video = results.flows["video"].video
+    assert video is not None
+    assert f"\n  video: {video_words(video)}.\n{headline(results.requirements)}\n" in text
+
+
+@pytest.mark.parametrize("cells", of_guide("An example", ""), ids=lambda cells: cells[0])
+def test_so_are_the_choices_beside_it(cells: list[str]) -> None:
+    settings = [assignment(word) for quoted in re.findall(r"`--set ([^`]+)`", cells[0]) for word in shlex.split(quoted)]
+    flow = (results := run(Scenario.load(EXAMPLE, settings), tables=())).flows["video"]
+    assert flow.video is not None
+    estimate, latency_ms = results.requirements[0].estimate, flow.video["latency_ms"]
+    assert estimate is not None
+    assert cells[1:] == [
+        percent(estimate),
+        f"{flow.video['frame_rate']:.4g}",
+        f"{flow.video['freezes_per_minute']:.3g}",
+        milliseconds(latency_ms["p50"]),
+        milliseconds(latency_ms["p99"]),
+    ]
+
+
+def printed(command: str) -> list[str]:
+    """What the guide to video says that a command prints, up to `…`."""
+    block = VIDEO.read_text(encoding="utf-8").split(f"\n$ skybraid {command}", 1)[1].split("\n```", 1)[0]
+    return block.split("\n  …", 1)[0].splitlines()[1:]
+
+
+def test_so_is_the_comparison_of_schedulers() -> None:
+    frame = compare_room.compare(
+        Scenario.load(EXAMPLE),
+        flows=["video"],
+        protocols=["mp_dccp", "mptcp"],
+        schedulers=["low_rtt", "low_rtt_wait", "redundant"],
+        congestion=["bbr"],
+    )
+    assert printed("compare scenarios/video.toml --flow")[1:] == compare_room.text(frame).splitlines()
+
+
+def test_so_is_that_of_two_scenarios() -> None:
+    other = Scenario(EXAMPLE.read_text(encoding="utf-8").replace("mp_dccp", "mptcp"))
+    found = skybraid.paired(EXAMPLE, other, seeds=range(1, 6))
+    told = [f"  {one.words}" for one in found.differences if one.flow == "video"]
+    assert printed("compare scenarios/video.toml mptcp.toml")[3:] == told
+
+
+def test_the_guides_name_every_metric_of_a_question_and_its_column() -> None:
+    told = {name for cells in of_guide("Comparing", "metric of `--until`") for name in re.findall(r"`(\w+)`", cells[0])}
+    assert told == {one.name for one in MEASURES if one.video}
+    section = CAMPAIGNS.read_text(encoding="utf-8").split("\n## Until it is decided\n", 1)[1]
+    assert all(f"`{one.name}`" in section for one in MEASURES)
+    compared = (DOCS / "compare.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in compared for name in (*VIDEO_COUNTS, *VIDEO_MEASURES, *FRAMES_IN_TIME))
 
 
 # The guide to campaigns.

@@ -27,7 +27,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_kernel_carries_over_a_link_what_the_simulator_says(case: Case, tmp_path: Path) -> None:
-    found = agreement(case, (1, 2), tmp_path, parallel=2)
+    found = agreement(case, (1, 2, 3), tmp_path, parallel=3)
     assert found.holds, (found.simulated_mbps, found.emulated_mbps)
 
 

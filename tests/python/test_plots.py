@@ -97,8 +97,10 @@ def test_another_length_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", plots.KINDS)
-def test_every_kind_is_drawn_of_what_has_it(flown: Results, swept: Campaign, kind: str, tmp_path: Path) -> None:
-    drawn = [source for source in (flown, swept) if kind in plots.kinds_of(source)]
+def test_every_kind_is_drawn_of_what_has_it(
+    flown: Results, filmed: Results, swept: Campaign, shot: Campaign, kind: str, tmp_path: Path
+) -> None:
+    drawn = [source for source in (flown, filmed, swept, shot) if kind in plots.kinds_of(source)]
     assert drawn
     for source in drawn:
         figure = plots.draw(source, kind)
@@ -226,3 +228,32 @@ def test_the_guide_names_the_kinds_and_the_options() -> None:
     assert first_cells("kind") == set(plots.KINDS)
     parameters = set(inspect.signature(report_cli.plot).parameters) - {"source"}
     assert first_cells("option") == {name.rstrip("_") for name in parameters}
+
+
+def test_frames_are_drawn_of_video_alone(flown: Results, filmed: Results) -> None:
+    assert set(plots.OF_VIDEO) & set(plots.kinds_of(filmed)) == {"frame_latency", "frame_rate"}
+    for kind in plots.OF_VIDEO:
+        assert kind not in plots.kinds_of(flown)
+        with pytest.raises(ResultError, match=f"found {kind}, which takes a flow that is video, expected one of ecdf"):
+            plots.draw(flown, kind)
+
+
+def test_the_frame_rate_falls_to_zero_in_the_second_without_any_path_which_is_shaded(filmed: Results) -> None:
+    (axes,) = plots.frame_rate(filmed).axes
+    line = next(one for one in axes.get_lines() if one.get_label() == "frames shown in a second")
+    video = filmed.flows["video"].video
+    assert video is not None
+    assert np.asarray(line.get_ydata()).min() == video["worst_frame_rate"]
+    assert len(axes.patches) == video["freezes"] == 1
+    (begin_s, _), (end_s, _) = axes.patches[0].get_extents().transformed(axes.transData.inverted()).get_points()
+    assert end_s - begin_s == pytest.approx(video["frozen_s"])
+    assert 4 < begin_s < 4.3
+
+
+def test_the_curve_of_undamaged_frames_passes_the_required_latency_at_the_share_that_missed_it(filmed: Results) -> None:
+    _, tail = plots.frame_latency(filmed).axes
+    curve = next(one for one in tail.get_lines() if one.get_label() == "video")
+    latency_ms, missing = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
+    frames = next(one for one in filmed.requirements if one.metric == "frames")
+    assert frames.estimate is not None
+    assert missing[latency_ms <= 300][-1] == pytest.approx(1 - frames.estimate)

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 from matplotlib.axes import Axes
 
-from conftest import TWO_PATHS
-from skybraid import Campaign, MissingTableError, Results, Scenario, Verdict, plots, run
+from conftest import FILMED, TWO_PATHS
+from skybraid import Campaign, MissingTableError, Results, Scenario, Verdict, plots, run, sweep
 from skybraid.plots import DARK_COLOURS, series
+from skybraid.plots.result import wanted
 from skybraid.report import html, judged, longest_gaps, path_stories
 from skybraid.statistics import clopper_pearson
 
@@ -56,15 +57,21 @@ def parsed(source: Results | Campaign) -> tuple[str, Page]:
     return text, page
 
 
+@pytest.fixture(scope="module")
+def reported(flown: Results) -> tuple[str, Page]:
+    """The report of one flight."""
+    return parsed(flown)
+
+
 def told(text: str) -> str:
     """The page without its scripts and drawings: what it tells in words and tables."""
     return re.sub(r"<(script|noscript)\b.*?</\1>", "", text, flags=re.DOTALL)
 
 
-def test_the_report_is_one_page_that_loads_nothing(flown: Results, tmp_path: Path) -> None:
+def test_the_report_is_one_page_that_loads_nothing(flown: Results, reported: tuple[str, Page], tmp_path: Path) -> None:
     file = flown.report(tmp_path / "report.html")
     assert file.stat().st_size < 3_000_000
-    text, page = parsed(flown)
+    text, page = reported
     assert file.read_text(encoding="utf-8") == text
     assert all(address.startswith("#") for address in page.addresses)
     assert not re.search(r"https?://|@import", told(text))
@@ -75,8 +82,8 @@ def test_the_report_is_one_page_that_loads_nothing(flown: Results, tmp_path: Pat
     assert 'name="viewport"' in text
 
 
-def test_the_report_says_the_verdict_first_then_the_rest(flown: Results) -> None:
-    _, page = parsed(flown)
+def test_the_report_says_the_verdict_first_then_the_rest(flown: Results, reported: tuple[str, Page]) -> None:
+    _, page = reported
     wanted = [
         "required 95 %",
         "Flows",
@@ -97,16 +104,18 @@ def test_the_report_says_the_verdict_first_then_the_rest(flown: Results) -> None
     assert places[0] < places[1]
 
 
-def test_the_drawings_take_their_ink_from_the_page(flown: Results) -> None:
-    text, _ = parsed(flown)
+def test_the_drawings_take_their_ink_from_the_page(reported: tuple[str, Page]) -> None:
+    text, _ = reported
     (unscripted,) = re.findall(r"<noscript>\n.*?</noscript>", text, flags=re.DOTALL)
     assert unscripted.count("<svg") == 2
     assert "currentColor" in unscripted
     assert plots.INK not in unscripted
 
 
-def test_the_drawings_take_their_colours_from_the_page_which_has_others_in_the_dark(flown: Results) -> None:
-    text, _ = parsed(flown)
+def test_the_drawings_take_their_colours_from_the_page_which_has_others_in_the_dark(
+    reported: tuple[str, Page],
+) -> None:
+    text, _ = reported
     text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     drawings = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
     assert "var(--series-0)" in drawings
@@ -234,6 +243,85 @@ def test_the_report_of_an_emulation_says_what_its_proxies_did_and_what_its_user_
     assert "noteflow `video` uses <MPTCP>" in text
 
 
+def test_a_video_has_a_section_of_its_own_with_its_charts(filmed: Results) -> None:
+    text, page = parsed(filmed)
+    assert len(text) < 3_000_000
+    section = page.text.split("\nVideo\n", 1)[1].split("\nDelay\n", 1)[0]
+    for head in ("frames taken", "shown undamaged", "in the worst second", "freezes, 1/min", "latency p50"):
+        assert head in section
+    video = filmed.flows["video"].video
+    assert video is not None
+    assert f"{video['intact']} ({100 * video['intact'] / video['frames']:.2f}".rstrip("0") in section
+    for title in ("video: frame rate", "video: latency", "Latency of frames"):
+        assert title in section
+    for chart in ("frame-rate-0", "frame-latency-0", "frame-tail"):
+        assert f'id="chart-{chart}"' in text
+    assert "not drawn" not in section
+
+
+def test_without_video_the_report_does_not_speak_of_it(reported: tuple[str, Page]) -> None:
+    text, page = reported
+    assert "\nVideo\n" not in page.text
+    assert "frames taken" not in page.text
+    assert "frame-rate-0" not in text
+
+
+def test_without_the_table_of_frames_a_video_still_has_its_numbers() -> None:
+    _, page = parsed(run(Scenario(FILMED), tables=["messages"]))
+    section = page.text.split("\nVideo\n", 1)[1].split("\nDelay\n", 1)[0]
+    assert "frames taken" in section
+    assert "not drawn. table frames: this result was not asked to keep it" in section
+
+
+def test_the_frames_in_time_are_no_deadline_of_the_messages(filmed: Results) -> None:
+    deadlines = [deadline_ms for deadline_ms, *_ in wanted(filmed, "video")]
+    assert deadlines == []
+    assert [deadline_ms for deadline_ms, *_ in wanted(filmed, "control")] == [100.0]
+
+
+def test_the_report_of_a_campaign_with_video_tells_its_frames(tmp_path: Path) -> None:
+    scenario = Scenario(FILMED, "filmed.toml").with_("duration", "5s")
+    rates = {"flow.video.traffic.rate": ["2Mbit/s", "4Mbit/s"]}
+    campaign = sweep(scenario, vary=rates, seeds=range(1, 4), out=tmp_path / "campaign", workers=1)
+    _, page = parsed(campaign)
+    for head in (
+        "video: 95 % of frames undamaged within 300 ms",
+        "video: 20 frames/s",
+        "video: 10 frames/s in the worst second",
+        "video: at most 30 freezes/min",
+        "video: frames shown undamaged in time, %",
+        "video: frame rate, 1/s",
+        "video: frame rate in the worst second, 1/s",
+        "video: undamaged frames against their latency",
+        "video: freezes, 1/min",
+    ):
+        assert head in page.text
+    assert "control: frame rate" not in page.text
+
+
+def test_frames_of_a_campaign_are_judged_over_all_runs_and_freezes_by_the_mean_of_the_runs() -> None:
+    columns = {"point": 0, "flow": "video", "ssim": None}
+    shares = [
+        columns
+        | {"metric": "frames", "deadline_ms": 300.0, "target": 0.9, "estimate": met / 100, "met": met}
+        | {"seed": seed, "trials": 100}
+        for seed, met in enumerate((96, 94))
+    ]
+    freezes = [
+        columns
+        | {"metric": "freezes", "deadline_ms": None, "target": 2.0, "estimate": value, "met": None}
+        | {"seed": seed, "trials": 1}
+        for seed, value in enumerate((4.0, 4.2))
+    ]
+    found = {one.wanted.metric: one for one in judged(pl.DataFrame([*shares, *freezes], infer_schema_length=None))}
+    assert (found["frames"].verdict, found["frames"].of) == (Verdict.MET, "200 frames")
+    assert found["frames"].interval == clopper_pearson(190, 200)
+    assert found["freezes"].estimate == pytest.approx(4.1)
+    # Student's t with one degree of freedom: 4.1 ± 12.706 · 0.1414 / √2 is 2.83 to 5.37.
+    assert found["freezes"].verdict is Verdict.NOT_MET
+    assert found["freezes"].wanted.words == "video: at most 2 freezes/min"
+
+
 def test_the_report_of_a_campaign_says_how_many_points_hold_and_which_runs_failed(swept: Campaign) -> None:
     text, page = parsed(swept)
     assert "None of 12 points meets every requirement." in page.text
@@ -247,7 +335,7 @@ def test_the_report_of_a_campaign_says_how_many_points_hold_and_which_runs_faile
 
 def test_a_campaigns_requirement_is_judged_over_all_runs_of_a_point() -> None:
     # Two runs of 1000 messages, one of which lost 4: 1996 of 2000 show 99 %, and 99.9 % is out of reach.
-    columns = {"point": 0, "flow": "control", "metric": "share", "deadline_ms": 100.0}
+    columns = {"point": 0, "flow": "control", "metric": "share", "deadline_ms": 100.0, "ssim": None}
     rows = [
         columns | {"seed": seed, "target": target, "estimate": met / 1000, "met": met, "trials": 1000}
         for target in (0.99, 0.999)
@@ -263,7 +351,7 @@ def test_a_campaigns_requirement_is_judged_over_all_runs_of_a_point() -> None:
 
 
 def test_a_delay_and_a_goodput_of_a_campaign_are_judged_by_the_means_of_their_runs() -> None:
-    columns = {"point": 0, "flow": "video", "met": None, "trials": 1}
+    columns = {"point": 0, "flow": "video", "met": None, "trials": 1, "ssim": None}
     delays = [("percentile", 90.0, 0.95, value) for value in (70.0, 72.0, 74.0)]
     goodputs = [("goodput", None, 4e6, value) for value in (3.5e6, 3.6e6, 3.7e6)]
     rows = [

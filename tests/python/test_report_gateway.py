@@ -68,6 +68,7 @@ def class_of(name: str, at_s: int, **more: Any) -> dict[str, Any]:
         "late": 0,
         "superseded": 0,
         "duplicates": 48 * at_s,
+        "repaired": 0,
         "delay_p50_ms": 21.0,
         "delay_p99_ms": 28.0,
         "longest_gap_ms": 31.0,

@@ -338,7 +338,7 @@ figure = "Fig. 1"
 finding = "It takes a while."
 unit = "kbit/s"
 sweep = { label = "x", values = [1, 2, 3, 4, 5, 6, 7, 8], set = { "flow.a.traffic.rate" = "{100*x}kbit/s" } }
-runs = { duration = "400s" }
+runs = { duration = "200s" }
 [series.A]
 use = "a"
 [[claim]]
@@ -351,7 +351,7 @@ by = 6
 
 @pytest.fixture
 def long(place: Path) -> Path:
-    """A study of 24 runs that take some tenths of a second each."""
+    """A study of 24 runs that take a tenth of a second each."""
     for file in place.glob("*/*-*.toml"):
         file.unlink()
     (place / "index.toml").unlink()

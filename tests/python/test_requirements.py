@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from skybraid.requirements import Requirement, count, headline, judge, milliseconds, percent, rate, span
+from skybraid.requirements import Requirement, count, headline, judge, members_of, milliseconds, percent, rate, span
 from skybraid.statistics import Verdict
 
 
@@ -21,6 +21,9 @@ class Seen:
         return len(self.delays_ms)
 
     def met(self, deadline_ms: float | None = None) -> tuple[int, int]:
+        return self.in_time, self.trials
+
+    def frames_met(self, within_ms: float) -> tuple[int, int]:
         return self.in_time, self.trials
 
     def delay_quantile(self, q: float) -> float:
@@ -43,6 +46,19 @@ def percentile(delays_ms: list[float], quantile: float, limit_ms: float) -> Requ
 def goodput(runs_bps: list[float], target_bps: float) -> Requirement:
     required = {"flow": "video", "metric": "goodput", "deadline_ms": None, "target": target_bps}
     return judge(required, Seen(), runs_bps)
+
+
+def frames(intact: int, trials: int, target: float) -> Requirement:
+    required = {"flow": "video", "metric": "frames", "deadline_ms": 300.0, "target": target}
+    return judge(required, Seen(trials=trials, in_time=intact), [1e6])
+
+
+def of_runs(metric: str, values: list[float | None], target: float) -> Requirement:
+    """A requirement that has one number a run."""
+    name = "freezes_per_minute" if metric == "freezes" else metric
+    required = {"flow": "video", "metric": metric, "deadline_ms": None, "target": target}
+    videos = [{"frames": 300, "shown": 0 if value is None else 290, name: value} for value in values]
+    return judge(required, Seen(), [1e6] * len(values), videos)
 
 
 def test_a_share_reads_like_a_sentence() -> None:
@@ -107,6 +123,60 @@ def test_goodput_of_one_run_is_not_shown_and_of_several_has_students_interval() 
     assert goodput([9.5e6], 9e6).verdict is Verdict.NOT_SHOWN
     assert goodput([9.5e6, 9.6e6, 9.5e6], 9e6).verdict is Verdict.MET
     assert goodput([8.5e6, 8.6e6, 8.5e6], 9e6).verdict is Verdict.NOT_MET
+
+
+def test_frames_are_judged_as_messages_are() -> None:
+    met, failed = frames(1788, 1792, 0.95), frames(269, 1792, 0.95)
+    assert (met.verdict, failed.verdict) == (Verdict.MET, Verdict.NOT_MET)
+    assert (met.low, met.high) == pytest.approx((share(1788, 1792, 0.95).low, share(1788, 1792, 0.95).high))
+    assert failed.words == (
+        "15 % of 1 792 frames were shown undamaged within 300 ms (95 % interval 13.4–16.7 %, required 95 %)"
+    )
+    assert frames(10, 10, 0.9).words.endswith("29 frames without a miss would show it")
+    assert frames(0, 0, 0.9).words == "no frame was due to be shown within 300 ms; required 90 %"
+
+
+def test_a_frame_rate_needs_several_runs_and_many_frames_are_good() -> None:
+    assert of_runs("frame_rate", [29.9], 28).verdict is Verdict.NOT_SHOWN
+    assert of_runs("frame_rate", [29.9], 28).words == (
+        "29.9 frames/s in 1 run, which gives no interval (required 28 frames/s): fly several seeds"
+    )
+    assert of_runs("frame_rate", [29.9, 29.8, 29.9], 28).verdict is Verdict.MET
+    assert of_runs("frame_rate", [26.9, 26.8, 26.9], 28).verdict is Verdict.NOT_MET
+    assert of_runs("worst_frame_rate", [20, 21, 20], 10).words.startswith(
+        "in the worst second 20.33 frames/s on average"
+    )
+
+
+def test_few_freezes_are_good() -> None:
+    assert of_runs("freezes", [0.1, 0.2, 0.1], 1).verdict is Verdict.MET
+    assert of_runs("freezes", [5.1, 5.2, 5.1], 1).verdict is Verdict.NOT_MET
+    assert of_runs("freezes", [0.0, 5.0, 0.0], 1).verdict is Verdict.NOT_SHOWN
+    assert of_runs("freezes", [0.5], 1).words == (
+        "0.5 freezes/min in 1 run, which gives no interval (at most 1 freezes/min allowed): fly several seeds"
+    )
+
+
+def test_a_run_in_which_nothing_was_shown_has_no_frame_a_second_and_no_freezes() -> None:
+    assert of_runs("frame_rate", [None, 30.0, 30.0], 28).estimate == 20
+    assert of_runs("worst_frame_rate", [None, None, None], 1).verdict is Verdict.NOT_MET
+    judged = of_runs("freezes", [None], 1)
+    assert (judged.verdict, judged.estimate, judged.trials) == (Verdict.NOT_SHOWN, None, 0)
+    assert judged.words == "nothing was shown; at most 1 freezes/min allowed"
+
+
+def test_an_ssim_is_not_shown_until_frames_are_decoded() -> None:
+    required = {"flow": "video", "metric": "ssim", "deadline_ms": None, "target": 0.95, "ssim": 0.5}
+    judged = judge(required, Seen(), [1e6], [None])
+    assert (judged.verdict, judged.ssim, judged.trials) == (Verdict.NOT_SHOWN, 0.5, 0)
+    assert Requirement.from_dict(judged.to_dict()) == judged
+
+
+def test_of_a_group_the_one_that_freezes_most_and_the_one_of_the_lowest_rate_are_the_worst() -> None:
+    often = members_of([("video.1", of_runs("freezes", [1.0], 1)), ("video.2", of_runs("freezes", [3.0], 1))])
+    assert often.words("freezes").endswith("worst is video.2 with 3 freezes/min")
+    slow = members_of([("video.1", of_runs("frame_rate", [21.0], 1)), ("video.2", of_runs("frame_rate", [30.0], 1))])
+    assert slow.words("frame_rate").endswith("worst is video.1 with 21 frames/s")
 
 
 def test_a_requirement_survives_json() -> None:

@@ -212,7 +212,7 @@ def test_a_progress_that_raises_stops_the_flight(tmp_path: Path) -> None:
         ({"seeds": []}, "found none"),
         ({"seeds": [1, 1]}, "found one twice"),
         ({"seed": -1}, "found -1"),
-        ({"tables": ["frames"]}, "found frames, expected some of messages"),
+        ({"tables": ["pixels"]}, "found pixels, expected some of messages"),
     ],
 )
 def test_wishes_that_make_no_sense_are_refused(wishes: dict[str, Any], words: str) -> None:

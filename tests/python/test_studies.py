@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import Command
-from skybraid import ScenarioError
+from skybraid import Scenario, ScenarioError
 from skybraid.studies import Study, beyond, reproduce, scorecard
 from skybraid.studies.claims import KINDS, Claim, Holds, Line
 from skybraid.studies.places import fill
@@ -275,7 +276,9 @@ def test_places_in_values_are_filled_in() -> None:
 
 
 @pytest.mark.parametrize("folder", sorted(file.parent for file in STUDIES.glob("*/study.toml")), ids=lambda it: it.name)
-def test_every_point_of_every_study_is_a_scenario(folder: Path) -> None:
+def test_every_point_of_every_study_is_a_scenario(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Many experiments and readings share points: each is read once.
+    monkeypatch.setattr(Scenario, "load", cache(Scenario.load))
     study = Study(folder)
     for reading in study.readings:
         experiments = study.experiments(reading)

@@ -89,16 +89,19 @@ def test_flights_without_trials_say_nothing() -> None:
         ("video.goodput ≥ 5Mbit/s +/- shown", "video", "goodput", True, 5e6, None),
         ("video.share ± 0.01%", "video", "share", None, None, 0.0001),
         ("video.p50 ± 0.5s", "video", "p50", None, None, 500),
+        ("video.frames >= 95% ± shown by frames", "video", "frames", True, 0.95, None),
+        ("a.video.frame_latency_p95 <= 0.3s ± shown", "a.video", "frame_latency_p95", False, 300, None),
+        ("video.worst_frame_rate ± 2.5", "video", "worst_frame_rate", None, None, 2.5),
     ],
 )
 def test_a_question_names_flow_metric_and_value(
     text: str, flow: str, metric: str, at_least: bool | None, target: float | None, reach: float | None
 ) -> None:
     asked = question(text)
-    assert (asked.flow, asked.metric, asked.at_least) == (flow, metric, at_least)
+    assert (asked.flow, asked.metric.name, asked.at_least) == (flow, metric, at_least)
     assert asked.target == pytest.approx(target)
     assert asked.reach == pytest.approx(reach)
-    assert asked.by_messages == text.endswith("by messages")
+    assert asked.by_things == text.endswith((" by messages", " by frames"))
 
 
 @pytest.mark.parametrize(
