@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from skybraid import Campaign, Results, Scenario, run, sweep
+from skybraid.video.clips import Clip, open_clip, render
 
 TWO_PATHS = """
 name = "Two plain paths"
@@ -173,6 +174,30 @@ def shot(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         "flow.video.traffic.rate": ["2Mbit/s", "4Mbit/s"],
     }
     return sweep(FILM, vary=vary, seeds=range(1, 5), out=tmp_path_factory.mktemp("shot") / "campaign", workers=1)
+
+
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Clips and what is made of them are kept in a folder of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Clip:
+    """Two and a half seconds of the built-in flight, small."""
+    file = tmp_path_factory.mktemp("clips") / "flight.mkv"
+    render(file, 240, 136, 2.5)
+    return open_clip(file)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two seconds of the built-in flight, small, as `flight.mkv`."""
+    folder = tmp_path_factory.mktemp("flights")
+    render(folder / "flight.mkv", 240, 136, 2.0)
+    return folder
 
 
 @pytest.fixture

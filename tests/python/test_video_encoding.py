@@ -1,7 +1,7 @@
 """Encoded clips: their rate, their frames, what is kept, and what a loss does to their pictures."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,7 @@ Picture = np.ndarray[Any, np.dtype[np.uint8]]
 Received = list[list[bytes] | None]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> clips.Clip:
-    file = tmp_path_factory.mktemp("clips") / "flight.mkv"
-    clips.render(file, WIDTH, HEIGHT, FRAMES / clips.FPS)
-    return clips.open_clip(file)
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(params=["h264", "h265"])

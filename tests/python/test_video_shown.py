@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +19,7 @@ FRAMES = 60
 MS = 1_000_000
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("flights")
-    clips.render(folder / "flight.mkv", 240, 136, FRAMES / clips.FPS)
-    return folder
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def scenario(folder: Path, loss: str = "0%", clip: str = "flight.mkv", more: str = "") -> Scenario:

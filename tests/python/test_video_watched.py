@@ -1,7 +1,6 @@
 """Clips flown and watched: what arrives decodes to what was sent, and a loss breaks what FFmpeg says that it breaks."""
 
 import io
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,18 +23,7 @@ WIDTH, HEIGHT, FRAMES = 240, 136, 60
 RATE_BPS = 600e3
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("flights")
-    clips.render(folder / "flight.mkv", WIDTH, HEIGHT, FRAMES / clips.FPS)
-    return folder
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def flown(folder: Path, loss: str, require: str = "[]", **traffic: object) -> Results:
