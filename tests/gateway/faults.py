@@ -6,7 +6,7 @@
 A cut takes one or several of three paths, each with a fault of its own, for up to two seconds; one path that has been
 well for a second stays so. Gateways, links and this program go before the machine's other work. A fourth path, which
 the gateways do not know, carries a stream of bare datagrams at the same moments: what the machine itself delays shows
-there too, and is told apart.
+there too, or in the times in which a processor stood still, and is told apart.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from pilot import INTERVAL_S, MESSAGES, Loop, Quality
+import numpy as np
+
+from pilot import INTERVAL_S, MESSAGES, Loop, Quality, Stream
 from skybraid.gateway import Daemon, Field, Shell, binary, both
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
+from stalls import StallError, Stalls, spared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -55,6 +58,9 @@ KINDS = ("dead here", "dead there", "silent", "one-way up", "one-way down", "slo
 
 OWN_MS = 5.0
 """What two gateways, the emulator and this program may add to a gap."""
+
+ENOUGH = 100
+"""So many messages must be left for a percentile."""
 
 WELL_S = 1.0
 """So long a path must have been well to be one that a cut may leave alone."""
@@ -141,6 +147,7 @@ class Flight:
         self.shells = {"here": Shell(self.field.vehicle), "there": Shell(self.field.ground)}
         self.loop = Loop((self.field.vehicle.socket(), _AIR), (self.field.ground.socket(), _GROUND))
         self.watch = Watch(self.field, addresses[WATCH])
+        self.stalls = Stalls()
 
     def begin(self) -> None:
         """Starts the gateways and waits until control flows."""
@@ -148,6 +155,7 @@ class Flight:
             daemon.start()
         for daemon in (self.ground, self.aircraft):
             daemon.until_linked(len(DELAYS_MS))
+        self.stalls.__enter__()
         self.loop.__enter__()
         self.watch.__enter__()
         began = time.monotonic_ns()
@@ -168,6 +176,7 @@ class Flight:
     ) -> None:
         self.loop.__exit__(kind, error, trace)
         self.watch.__exit__(kind, error, trace)
+        self.stalls.__exit__(kind, error, trace)
         self.end()
 
     def end(self) -> None:
@@ -181,7 +190,21 @@ class Flight:
     def machine_ms(self, begin_ns: int, end_ns: int) -> float:
         """How long the machine itself held things up at most, around a time."""
         late_ms = self.loop.late_ms(begin_ns - 100_000_000, end_ns + 100_000_000)
-        return max(self.watch.excess_ms(begin_ns, end_ns), late_ms)
+        # What came at the end of the gap may have been under way when it began.
+        stood_ms = self.stalls.between_ms(begin_ns - max(DELAYS_MS.values()) * 1_000_000, end_ns)
+        return max(self.watch.excess_ms(begin_ns, end_ns), late_ms, stood_ms)
+
+    def p99_ms(self, stream: Stream, begin_ns: int, end_ns: int) -> float:
+        """Of the delays of a stream between two moments, without what a stall of the machine may have held up.
+
+        Raises:
+            StallError: too little is left.
+        """
+        sent_ns, delays_ms = stream.delays(begin_ns, end_ns)
+        counts = spared(self.stalls.seen(), sent_ns, max(DELAYS_MS.values()) * 1_000_000)
+        if counts.sum() < ENOUGH:
+            raise StallError(f"of {stream.name}, the machine held up all but {counts.sum()} of {len(counts)} messages")
+        return float(np.quantile(delays_ms[counts], 0.99))
 
     def inflict(self, path: str, fault: str, over: threading.Event) -> Callable[[], None]:
         """Does something to a path, and gives what ends that."""
@@ -387,26 +410,35 @@ def told(name: str, quality: Quality) -> str:
 
 
 def bulk(flight: Flight, seconds: float, *, rate_bps: float = 20e6) -> tuple[dict[str, float], dict[str, float], float]:
-    """Control without and with a log download at full rate: p99 by stream in ms, and what the download got in bit/s."""
+    """Control without and with a log download at full rate: p99 by stream in ms, and what the download got in bit/s.
+
+    What a stall of the machine may have held up does not count.
+
+    Raises:
+        StallError: too little is left.
+    """
+    ground = flight.loop.ends["ground"]
     begin_ns = time.monotonic_ns()
     time.sleep(seconds)
     middle_ns = time.monotonic_ns()
     command = [sys.executable, str(Path(__file__).with_name("bulk.py")), "127.0.0.1:14540"]
-    command += ["--rate", str(rate_bps), "--seconds", str(seconds + 2)]
+    command += ["--rate", str(rate_bps), "--seconds", str(seconds + 60)]
     process = flight.field.vehicle.start(command, stderr=None)
     try:
+        before = ground.bulk_bytes
+        assert flight.loop.until(lambda: ground.bulk_bytes > before, 30), "the download does not begin"
         # Congestion control finds its rate first.
         time.sleep(2)
-        loaded_ns, before = time.monotonic_ns(), flight.loop.ends["ground"].bulk_bytes
+        loaded_ns, before = time.monotonic_ns(), ground.bulk_bytes
         time.sleep(seconds)
-        end_ns, after = time.monotonic_ns(), flight.loop.ends["ground"].bulk_bytes
+        end_ns, after = time.monotonic_ns(), ground.bulk_bytes
     finally:
         process.kill()
         process.wait()
     time.sleep(1.2)
-    streams = flight.loop.streams
-    without = {name: one.quality(begin_ns, middle_ns).delay_ms(0.99) for name, one in streams.items()}
-    loaded = {name: one.quality(loaded_ns, end_ns).delay_ms(0.99) for name, one in streams.items()}
+    streams = flight.loop.streams.values()
+    without = {one.name: flight.p99_ms(one, begin_ns, middle_ns) for one in streams}
+    loaded = {one.name: flight.p99_ms(one, loaded_ns, end_ns) for one in streams}
     return without, loaded, (after - before) * 8 / ((end_ns - loaded_ns) / 1e9)
 
 

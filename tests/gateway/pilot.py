@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from numpy.typing import NDArray
+
 Kind = Literal["manual", "named"]
 
 INTERVAL_S = 0.02
@@ -59,7 +61,7 @@ class Quality:
     superseded: int
     duplicates: int
     stale: int
-    delays_ms: np.ndarray[Any, np.dtype[np.float64]]
+    delays_ms: NDArray[np.float64]
     gap_ms: float
     gap_at_ns: int
 
@@ -101,6 +103,15 @@ class Stream:
         if self.kind == "named" and kind == "NAMED_VALUE_INT" and message.name == self.name[:10]:
             return int(message.value)
         return None
+
+    def delays(self, begin_ns: int, end_ns: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Of what was sent between two moments and came: when it was sent in ns, and the delays in ms."""
+        came: dict[int, int] = {}
+        for number, at in list(self.arrivals):
+            came.setdefault(number, at)
+        sent = [(at, came[n] - at) for n, at in enumerate(self.sent_ns) if begin_ns <= at < end_ns and n in came]
+        times = np.array(sent, dtype=np.int64).reshape(-1, 2)
+        return times[:, 0], times[:, 1] / 1e6
 
     def quality(self, begin_ns: int = 0, end_ns: int | None = None, *, patience_ms: float = 1000.0) -> Quality:
         """How it fared between two moments.

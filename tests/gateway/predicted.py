@@ -5,14 +5,14 @@
 Control goes from the ground to the vehicle over both paths at once, video of 5 Mbit/s from the vehicle over MP-DCCP:
 packet by packet, or 30 times a second a frame at once, which is there with its last packet. Held are the median, the
 95th and the 99th percentile of the one-way delays of messages or frames, and the share that arrives within the
-deadline, by the 95 % intervals of both sides, which must have something in common.
+deadline, by the 95 % intervals of both sides, which must have something in common. A message during whose way the
+machine itself stood still does not count; where too few are left, it is flown again.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import select
 import socket
@@ -32,9 +32,10 @@ from skybraid.gateway import Field, binary, both
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
 from skybraid.statistics import clopper_pearson
+from stalls import StallError, Stalls, spared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -98,7 +99,10 @@ _FPS = 30
 _PORTS = {"control": 5601, "video": 5600}
 _STAMPS = 35  # SO_TIMESTAMPNS
 _HELD_UP_S = 0.05
-_TRIES = 3
+_TRIES = 4
+
+LEFT = 0.5
+"""The share of a flight's messages that must count."""
 
 
 @dataclass(slots=True)
@@ -245,12 +249,10 @@ class Meter:
     packets: list[range] = field(default_factory=list)
     came_ns: dict[int, int] = field(default_factory=dict)
     due: float = 0.0
-    late_s: float = 0.0
 
     def write(self) -> None:
         """Sends what is due, and not what was due long ago: this program may have been held up."""
         now = time.monotonic()
-        self.late_s = max(self.late_s, now - self.due if self.due else 0)
         if now - self.due > _HELD_UP_S:
             self.due = now
         while self.due <= now:
@@ -263,16 +265,16 @@ class Meter:
                     self.out.sendto(struct.pack("!Q", number).ljust(size, b"s"), self.to)
             self.due += self.every_s
 
-    def delays_ms(self, first_ns: float, last_ns: float) -> tuple[NDArray[np.float64], int]:
-        """Of what was sent in that time and came as a whole, and how much was sent."""
-        sent = zip(self.sent_ns, self.packets, strict=True)
-        wanted = [(at, packets) for at, packets in sent if first_ns <= at <= last_ns]
+    def side(self, first_ns: float, last_ns: float, stalls: NDArray[np.int64], way_ns: int) -> Side:
+        """What was sent in that time, without what a stall may have held up within `way_ns` from its beginning."""
+        sent = zip(self.sent_ns, self.packets, spared(stalls, np.array(self.sent_ns), way_ns), strict=True)
+        wanted = [(at, packets) for at, packets, counts in sent if counts and first_ns <= at <= last_ns]
         whole = [
             (max(self.came_ns[number] for number in packets) - at) / 1e6
             for at, packets in wanted
             if all(number in self.came_ns for number in packets)
         ]
-        return np.array(whole), len(wanted)
+        return Side(np.array(whole), len(wanted))
 
     def read(self) -> None:
         """Takes what came; the kernel says when."""
@@ -288,11 +290,16 @@ class Meter:
 
 
 def fly(
-    file: Path, folder: Path, seed: int, length_s: float, video: dict[str, Any] | None = None
-) -> tuple[dict[str, Side], str]:
-    """What two gateways make of it, and why the machine was too busy for that to be trusted, or nothing.
+    file: Path,
+    folder: Path,
+    seed: int,
+    length_s: float,
+    ways_ns: Mapping[str, int],
+    video: dict[str, Any] | None = None,
+) -> dict[str, Side]:
+    """What two gateways make of it, without what the machine held up while it may have been under way.
 
-    `video` is what the aircraft's file says of that class.
+    `ways_ns` says how long that is by flow, `video` is what the aircraft's file says of that class.
     """
     program = binary()
     assert program is not None, "found no skybraid-node: make node, or name it by SKYBRAID_NODE"
@@ -337,23 +344,17 @@ def fly(
             aircraft.start()
             aircraft.until_linked(len(links.paths))
             time.sleep(max(began_ns / 1e9 + START_S - time.time(), 0))
-            _pump(list(meters.values()), began_ns + round(length_s * 1e9))
+            with Stalls() as watch:
+                _pump(list(meters.values()), began_ns + round(length_s * 1e9))
+                stalls = watch.seen() + (time.time_ns() - time.monotonic_ns())
         finally:
             for daemon in (aircraft, ground):
                 daemon.stop()
             for one in meters.values():
                 one.out.close()
                 one.into.close()
-    found = {}
     first_ns, last_ns = began_ns + BEGIN_S * 1e9, began_ns + (length_s - 1) * 1e9
-    for name, one in meters.items():
-        found[name] = Side(*one.delays_ms(first_ns, last_ns))
-    summary = json.loads((folder / "emulation" / "summary.json").read_text(encoding="utf-8"))
-    doubt = str(summary["flights"][0]["emulation"]["doubtful"] or "")
-    late_s = max(one.late_s for one in meters.values())
-    if not doubt and late_s > _HELD_UP_S:
-        doubt = f"this program was held up for {late_s * 1000:.0f} ms"
-    return found, doubt
+    return {name: one.side(first_ns, last_ns, stalls, ways_ns[name]) for name, one in meters.items()}
 
 
 def _pump(meters: Sequence[Meter], end_ns: int) -> None:
@@ -373,28 +374,52 @@ def _pump(meters: Sequence[Meter], end_ns: int) -> None:
             one.read()
 
 
-def flown(file: Path, folder: Path, seed: int, length_s: float, video: dict[str, Any] | None = None) -> dict[str, Side]:
-    """What two gateways make of it. A flight on a machine that was too busy for it is flown again, twice at most."""
-    for again in range(_TRIES):
-        place = folder / f"{file.stem}-{seed}-{again}"
+def flown(
+    file: Path,
+    folder: Path,
+    seed: int,
+    length_s: float,
+    simulations: Sequence[Mapping[str, Side]],
+    video: dict[str, Any] | None = None,
+) -> dict[str, Side]:
+    """What two gateways make of it, in as many flights as it takes until enough counts.
+
+    Raises:
+        StallError: the machine stood still too often.
+    """
+    # Most are there after twice the median.
+    ways_ns = {name: round(2e6 * float(np.median(_of(simulations, name).delays_ms))) for name in _SIZES}
+    enough = {name: LEFT * simulations[0][name].sent for name in _SIZES}
+    flights: list[dict[str, Side]] = []
+    while not flights or any(_of(flights, name).sent < least for name, least in enough.items()):
+        if len(flights) == _TRIES:
+            raise StallError(f"{file.stem}, seed {seed}: the machine stood still too often for {_TRIES} flights")
+        place = folder / f"{file.stem}-{seed}-{len(flights)}"
         place.mkdir()
-        sides, doubt = fly(file, place, seed, length_s, video)
-        if not doubt:
-            break
-        print(f"{file.stem}, seed {seed}: {doubt}", file=sys.stderr, flush=True)
-    return sides
+        flights.append(fly(file, place, seed, length_s, ways_ns, video))
+    return {name: _of(flights, name) for name in _SIZES}
+
+
+def simulated(file: Path) -> list[dict[str, Side]]:
+    """What the simulator says with each seed."""
+    return [simulate(file, seed) for seed in SIMULATED]
 
 
 def hold(case: str, text: str, folder: Path, seeds: Sequence[int], length_s: float) -> list[Held]:
-    """Simulates and flies a scenario with several seeds, and holds each flow of all of them together."""
+    """Simulates and flies a scenario with several seeds, and holds each flow of all of them together.
+
+    Raises:
+        StallError: the machine stood still too often.
+    """
     file = folder / f"{case}.toml"
     file.write_text(text, encoding="utf-8")
-    flights = [flown(file, folder, seed, length_s) for seed in seeds]
-    simulations = [simulate(file, seed) for seed in SIMULATED]
-    return [
-        Held(case, name, [one[name] for one in simulations], _together([one[name] for one in flights]))
-        for name in _SIZES
-    ]
+    simulations = simulated(file)
+    flights = [flown(file, folder, seed, length_s, simulations) for seed in seeds]
+    return [Held(case, name, [one[name] for one in simulations], _of(flights, name)) for name in _SIZES]
+
+
+def _of(flights: Sequence[Mapping[str, Side]], name: str) -> Side:
+    return _together([one[name] for one in flights])
 
 
 def _together(sides: Sequence[Side]) -> Side:
@@ -413,7 +438,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="agreement-") as name:
         for case, text in cases(given.length).items():
             if given.only in case:
-                for one in hold(case, text, Path(name), range(1, given.seeds + 1), given.length):
+                try:
+                    held = hold(case, text, Path(name), range(1, given.seeds + 1), given.length)
+                except StallError as still:
+                    wrong.append(str(still))
+                    continue
+                for one in held:
                     print(one.line(), flush=True)
                     wrong += one.wrong
     for line in wrong:

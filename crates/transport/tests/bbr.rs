@@ -97,6 +97,20 @@ fn a_flow_alone_fills_ten_megabits_with_a_buffer_of_one_bandwidth_delay_product(
     }
 }
 
+#[test]
+fn a_sender_that_runs_every_few_milliseconds_alone_fills_the_link_still() {
+    for name in ["bbr", "bbr3"] {
+        for grain_ms in [1, 3, 8] {
+            let mut bench = Bench::new(&transport(name), path(10.0, 1.0, 0.0), 1);
+            bench.grain = Duration::from_millis(grain_ms);
+            bench.write(u32::MAX);
+            bench.run_until(20.0);
+            let used = bench.utilisation(2.0, 20.0);
+            assert!(used >= 0.95, "{name} every {grain_ms} ms: {used:.3}");
+        }
+    }
+}
+
 // Source: as above: window 84, round-trip time 50 ms ± 1 ms. The window is 2 · bandwidth · time,
 // rounded up to a segment; version 3 shows the time in the half product while it probes for it.
 #[test]

@@ -39,6 +39,9 @@ pub struct Bench {
     pub path: Path,
     pub now: Instant,
     pub log: Vec<Sample>,
+    /// The endpoints run at multiples of this alone, as on a machine with much else to do; zero for whenever
+    /// they want to.
+    pub grain: Duration,
     ends: [Endpoint; 2],
     wires: [VecDeque<(Instant, Segment)>; 2],
     /// Departures from the buffer that are still to come, with sizes.
@@ -61,6 +64,7 @@ impl Bench {
             path,
             now: Instant::ZERO,
             log: Vec::new(),
+            grain: Duration::ZERO,
             ends: [Role::Client, Role::Server].map(|role| Endpoint::new(&config, &info, role)),
             wires: Default::default(),
             buffer: VecDeque::new(),
@@ -83,7 +87,7 @@ impl Bench {
         loop {
             let arrivals = self.wires.iter().filter_map(|wire| wire.front().map(|(at, _)| *at));
             let timers = self.ends.iter().map(Endpoint::next_wakeup);
-            let next = arrivals.chain(timers).min().unwrap();
+            let next = self.later(arrivals.chain(timers).min().unwrap());
             if next > end {
                 self.now = end;
                 return;
@@ -91,6 +95,16 @@ impl Bench {
             self.now = self.now.max(next);
             self.step();
         }
+    }
+
+    /// The first multiple of the grain at or after an instant.
+    fn later(&self, at: Instant) -> Instant {
+        let grain = self.grain.as_nanos();
+        if grain == 0 {
+            return at;
+        }
+        let passed = at.since(Instant::ZERO).as_nanos();
+        Instant::ZERO + Duration::from_nanos((passed + grain - 1) / grain * grain)
     }
 
     fn step(&mut self) {
