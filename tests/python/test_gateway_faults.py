@@ -11,7 +11,7 @@ pytest.importorskip("pymavlink", reason="pymavlink is not installed: make dev")
 from faults import KINDS, Flight, bulk, cuts, disk_full, judge, restart
 from skybraid.gateway import binary
 from skybraid.gateway.field import lacks
-from stalls import StallError
+from skybraid.stalls import StallError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 from predicted import HEADING, cases, flown, hold, simulated
 from skybraid.gateway import binary
 from skybraid.gateway.field import lacks
-from stalls import StallError
+from skybraid.stalls import StallError
 
 if TYPE_CHECKING:
     from pathlib import Path
