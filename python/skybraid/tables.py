@@ -37,7 +37,7 @@ ROW_GROUP_ROWS = 250_000
 """Rows in a Parquet row group; small enough to be read back piece by piece."""
 
 _MISSING_IF_NEGATIVE = frozenset(
-    {"delivered_ns", "out_ns", "srtt_ns", "first_ns", "last_ns", "shown_ns", "latency_ns", "gap_ns"}
+    {"delivered_ns", "out_ns", "srtt_ns", "sent_ns", "first_ns", "last_ns", "shown_ns", "latency_ns", "gap_ns"}
 )
 _MISSING_IF_LARGEST = frozenset({"ssthresh_bytes", "pacing_bps"})
 _MISSING_IF_NAN = frozenset({"until_s"})

@@ -82,6 +82,14 @@ def test_a_second_of_video_has_the_rate_of_its_encoder_and_a_key_frame_of_four_t
     assert payload[0] / payload[1] == pytest.approx(4, rel=0.002)
 
 
+def test_a_frame_is_sent_when_the_last_of_its_packets_is() -> None:
+    _, at_once = flight()
+    assert (at_once["sent_ns"] == at_once["captured_ns"]).all()
+    _, spread = flight(**{"flow.video.traffic.spread": "20ms"})
+    packets = spread["packets"].cast(pl.Int64)
+    assert (spread["sent_ns"] - spread["captured_ns"]).to_list() == (20_000_000 // packets * (packets - 1)).to_list()
+
+
 def test_a_frame_that_is_lost_damages_the_picture_until_the_next_key_frame() -> None:
     # Frame 63 leaves at 2.52 s, alone in these 40 ms; the next key frame is 75.
     video, frames = flight(ONE_LINK + outage("2.49s", "40ms"))
@@ -146,6 +154,8 @@ def checked(results: Results) -> None:
     assert frames.filter(pl.col("intact") & ~(pl.col("complete") & pl.col("shown_ns").is_not_null())).is_empty()
     assert (frames["arrived"].eq(0) == frames["first_ns"].is_null()).all()
     assert (frames["arrived"].eq(0) == frames["last_ns"].is_null()).all()
+    assert (shown["sent_ns"] >= shown["captured_ns"]).all()
+    assert whole.filter(pl.col("repaired").eq(0) & (pl.col("last_ns") <= pl.col("sent_ns"))).is_empty()
     assert (shown["first_ns"] > shown["captured_ns"]).all()
     assert (shown["first_ns"] <= shown["last_ns"]).all()
     assert (shown["last_ns"] <= shown["shown_ns"]).all()

@@ -239,6 +239,7 @@ pub fn frames<'py>(
     columns.numbers("repaired", frames().map(|it| it.repaired))?;
     columns.texts("missing", frames().map(|it| ranges(&it.missing)))?;
     columns.numbers("captured_ns", frames().map(|it| it.captured.as_nanos()))?;
+    columns.numbers("sent_ns", frames().map(|it| time(it.sent)))?;
     columns.numbers("first_ns", frames().map(|it| time(it.first)))?;
     columns.numbers("last_ns", frames().map(|it| time(it.last)))?;
     columns.numbers("complete", frames().map(|it| it.complete))?;

@@ -87,8 +87,8 @@ impl Film {
     }
 
     /// A part of a frame was written as message `id`.
-    pub fn written(&mut self, id: u32, part: Part, bytes: u32) {
-        self.screen.sent(id, part, bytes);
+    pub fn written(&mut self, now: Instant, id: u32, part: Part, bytes: u32) {
+        self.screen.sent(now, id, part, bytes);
     }
 
     /// Message `id` has arrived.

@@ -232,7 +232,7 @@ impl FlowRecord {
     pub fn written(&mut self, now: Instant, written: impl Into<Write>) {
         let Write { bytes, part, copies, .. } = written.into();
         if let (Some(film), Some(part)) = (&mut self.film, part) {
-            film.written(self.next, part, bytes);
+            film.written(now, self.next, part, bytes);
         }
         if self.blocks.back().is_none_or(|block| block.rows.len() == self.block()) {
             if !self.keep {

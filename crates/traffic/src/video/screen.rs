@@ -40,6 +40,8 @@ pub struct Frame {
     pub repaired: u16,
     /// Those that neither arrived nor were made good before it was decided.
     pub missing: Vec<u16>,
+    /// When the last of those that were sent was written, repair packets apart.
+    pub sent: Option<Instant>,
     /// When the first of them arrived.
     pub first: Option<Instant>,
     /// When the last of them arrived.
@@ -87,6 +89,7 @@ impl Pending {
             arrived: 0,
             repaired: 0,
             missing: Vec::new(),
+            sent: None,
             first: None,
             last: None,
             complete: false,
@@ -217,19 +220,23 @@ impl Screen {
 
     /// The camera's side has written message `message`, which is `part`. Messages come in their order,
     /// with ascending numbers.
-    pub fn sent(&mut self, message: u32, part: Part, bytes: u32) {
+    pub fn sent(&mut self, now: Instant, message: u32, part: Part, bytes: u32) {
+        let source = part.packet < part.packets;
         let newest = self.newest.replace(part.frame);
         if newest == Some(part.frame) {
             // A frame may be given up before all of it was written.
             let pending = self.frames.back_mut().filter(|it| it.frame.number == part.frame);
             if let Some(pending) = pending {
                 pending.frame.bytes += bytes;
+                pending.frame.sent = if source { Some(now) } else { pending.frame.sent };
             }
             return;
         }
         self.skip(message, part, newest);
         let first = message.wrapping_sub(u32::from(part.packet));
-        self.frames.push_back(Pending::new(first, part, bytes));
+        let mut pending = Pending::new(first, part, bytes);
+        pending.frame.sent = source.then_some(now);
+        self.frames.push_back(pending);
     }
 
     /// Frames of which the sender dropped all have a place in the film too.
@@ -384,7 +391,7 @@ mod tests {
                 let key = number % 4 == 0 && (number == 0 || screen.refresh.is_none());
                 let part =
                     Part { frame: number, key, captured, packet, packets: 2, protection: None };
-                screen.sent(2 * number + u32::from(packet), part, 500);
+                screen.sent(captured, 2 * number + u32::from(packet), part, 500);
             }
         }
         let mut rows = Vec::new();
@@ -474,7 +481,7 @@ mod tests {
                 let protection = Some(protection);
                 let key = frame == 0;
                 let part = Part { frame, key, captured, packet, packets: 2, protection };
-                screen.sent(message, part, 500);
+                screen.sent(captured, message, part, 500);
             }
             let mut rows = Vec::new();
             for message in (0..9).filter(|message| !lost.contains(message)) {
@@ -496,7 +503,7 @@ mod tests {
             let captured = at(100 * i64::from(frame));
             let key = frame == 0;
             let part = Part { frame, key, captured, packet: 0, packets: 1, protection: None };
-            screen.sent(message, part, 500);
+            screen.sent(captured, message, part, 500);
         }
         let mut rows = Vec::new();
         screen.arrived(at(20), 0, &mut |frame| rows.push(frame));
@@ -505,6 +512,8 @@ mod tests {
         let told: Vec<_> = rows.iter().map(|row| (row.number, row.shown.is_some())).collect();
         assert_eq!(told, [(0, true), (1, false), (2, false), (3, true)]);
         assert_eq!(rows[2].captured, at(200));
+        let sent: Vec<_> = rows.iter().map(|row| row.sent).collect();
+        assert_eq!(sent, [Some(at(0)), None, None, Some(at(300))]);
         assert!(!rows[3].intact, "it refers to what was dropped");
     }
 
@@ -513,7 +522,7 @@ mod tests {
         let mut screen = screen(false);
         let part =
             Part { frame: 0, key: true, captured: at(0), packet: 0, packets: 1, protection: None };
-        screen.sent(0, part, 100);
+        screen.sent(at(0), 0, part, 100);
         screen.arrived(at(20), 0, &mut |_| unreachable!());
         let mut rows = Vec::new();
         screen.finish(at(100), &mut |frame| rows.push(frame));
