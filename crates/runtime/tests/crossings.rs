@@ -12,7 +12,7 @@ use skybraid_runtime::clock::Clock;
 use skybraid_runtime::emulation::{Emulated, Emulation, Options};
 use skybraid_runtime::testbed::Namespace;
 use skybraid_scenario::Scenario;
-use skybraid_units::Seed;
+use skybraid_units::{Instant, Seed};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -48,14 +48,21 @@ fn over(paths: &str, work: impl FnOnce(&Nodes) + Send) -> Option<Emulated> {
     let mut emulation = Emulation::build(setup, &scenario.testbed, Options::default()).unwrap();
     let [vehicle, ground] = ["vehicle", "ground"].map(|it| emulation.node(it).unwrap().again());
     let nodes = Nodes { vehicle: vehicle.unwrap(), ground: ground.unwrap() };
-    let done = AtomicBool::new(false);
+    let [begun, done] = [false, false].map(AtomicBool::new);
     let carried = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
+            // What leaves before the links carry is asked for again a second later.
+            while !begun.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             work(&nodes);
             done.store(true, Ordering::Release);
         });
-        let carried =
-            emulation.carry(&mut |_| !done.load(Ordering::Acquire) && !worker.is_finished());
+        let carried = emulation.carry(&mut |now| {
+            begun.fetch_or(now >= Instant::ZERO, Ordering::AcqRel);
+            !done.load(Ordering::Acquire) && !worker.is_finished()
+        });
+        begun.store(true, Ordering::Release);
         worker.join().unwrap();
         carried
     });
