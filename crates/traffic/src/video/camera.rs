@@ -233,33 +233,12 @@ impl Camera {
 #[cfg(test)]
 mod tests {
     use super::super::clip::EncodedFrame;
-    use super::super::rate::RateConfig;
     use super::*;
     use alloc::vec::Vec;
-    use skybraid_units::Rate;
 
     fn config(units: &[u32]) -> VideoConfig {
         let frames = [true, false].map(|key| EncodedFrame { key, units: units.to_vec() });
-        VideoConfig {
-            clip: "own".into(),
-            codec: Codec::H264,
-            rate: Rate::from_mbps(1.0),
-            fps: 30,
-            jitter_buffer: Duration::from_millis(150),
-            key_every: Duration::from_secs(1),
-            intra_refresh: false,
-            slices: 1,
-            packet: Bytes::new(1012),
-            spread: Duration::ZERO,
-            rate_control: RateConfig::Constant {},
-            start_rate: None,
-            least_rate: None,
-            duplicate: Duplicate::None,
-            repair: None,
-            drop_after: None,
-            encoded: Some(Arc::new(EncodedClip::new(frames.into()).unwrap())),
-            framed: false,
-        }
+        VideoConfig { packet: Bytes::new(1012), ..VideoConfig::of(frames.into()) }
     }
 
     /// The next packet, at its time.

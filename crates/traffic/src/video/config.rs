@@ -175,3 +175,30 @@ impl VideoConfig {
         })
     }
 }
+
+#[cfg(test)]
+impl VideoConfig {
+    /// 30 frames a second of these, a key frame a second, in packets of 1200 bytes, without protection.
+    pub(super) fn of(frames: alloc::vec::Vec<super::clip::EncodedFrame>) -> Self {
+        Self {
+            clip: "own".into(),
+            codec: Codec::H264,
+            rate: Rate::from_mbps(1.0),
+            fps: 30,
+            jitter_buffer: Duration::from_millis(150),
+            key_every: Duration::from_secs(1),
+            intra_refresh: false,
+            slices: 1,
+            packet: Bytes::new(1200),
+            spread: Duration::ZERO,
+            rate_control: RateConfig::Constant {},
+            start_rate: None,
+            least_rate: None,
+            duplicate: Duplicate::None,
+            repair: None,
+            drop_after: None,
+            encoded: Some(Arc::new(EncodedClip::new(frames).unwrap())),
+            framed: false,
+        }
+    }
+}

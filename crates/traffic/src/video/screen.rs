@@ -346,13 +346,9 @@ fn due(least: &[Option<Duration>; 2], jitter_buffer: Duration, captured: Instant
 
 #[cfg(test)]
 mod tests {
-    use super::super::clip::{EncodedClip, EncodedFrame};
-    use super::super::packetise::Codec;
-    use super::super::protect::{Duplicate, RepairKind};
-    use super::super::rate::RateConfig;
+    use super::super::clip::EncodedFrame;
+    use super::super::protect::RepairKind;
     use super::*;
-    use alloc::sync::Arc;
-    use skybraid_units::{Bytes, Rate};
 
     fn at(ms: i64) -> Instant {
         Instant::from_millis(ms)
@@ -361,24 +357,10 @@ mod tests {
     fn screen(refresh: bool) -> Screen {
         let frame = EncodedFrame { key: true, units: [100].into() };
         Screen::new(&VideoConfig {
-            clip: "own".into(),
-            codec: Codec::H264,
-            rate: Rate::from_mbps(1.0),
             fps: 10,
-            jitter_buffer: Duration::from_millis(150),
             key_every: Duration::from_millis(400),
             intra_refresh: refresh,
-            slices: 1,
-            packet: Bytes::new(1200),
-            spread: Duration::ZERO,
-            rate_control: RateConfig::Constant {},
-            start_rate: None,
-            least_rate: None,
-            duplicate: Duplicate::None,
-            repair: None,
-            drop_after: None,
-            encoded: Some(Arc::new(EncodedClip::new([frame].into()).unwrap())),
-            framed: false,
+            ..VideoConfig::of([frame].into())
         })
     }
 
