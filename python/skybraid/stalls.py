@@ -48,6 +48,10 @@ class Stalls:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Watches no more; what was seen is gone."""
         for watcher in self._watchers:
             watcher.kill()
             watcher.wait()
@@ -81,12 +85,13 @@ def spared(seen: NDArray[np.int64], begins_ns: NDArray[np.int64], length_ns: int
 
 
 def watch(processor: int) -> None:
-    """Writes a line a stall, its begin and its end, for ever."""
+    """Writes a line a stall, its begin and its end, as long as the program that started it lives."""
+    parent = os.getppid()
     os.sched_setaffinity(0, [processor])
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     step_ns = round(STEP_S * 1e9)
-    while True:
+    while os.getppid() == parent:
         before_ns = time.monotonic_ns()
         time.sleep(STEP_S)
         now_ns = time.monotonic_ns()

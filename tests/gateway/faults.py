@@ -176,7 +176,6 @@ class Flight:
     ) -> None:
         self.loop.__exit__(kind, error, trace)
         self.watch.__exit__(kind, error, trace)
-        self.stalls.__exit__(kind, error, trace)
         self.end()
 
     def end(self) -> None:
@@ -186,6 +185,7 @@ class Flight:
         for shell in self.shells.values():
             shell.close()
         self.field.close()
+        self.stalls.close()
 
     def machine_ms(self, begin_ns: int, end_ns: int) -> float:
         """How long the machine itself held things up at most, around a time."""
