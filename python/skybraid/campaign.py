@@ -31,6 +31,7 @@ PCAP = "pcap"
 """Folder of the packet captures inside a result."""
 
 _POLL_S = 0.1
+_NEARLY = 0.999
 
 _Job = TypeVar("_Job")
 _Done = TypeVar("_Done")
@@ -272,7 +273,10 @@ def on_all_cores(
     progress: Progress | None,
     workers: int | None = None,
 ) -> list[_Done]:
-    """Flies each job in worker threads, one a core by default; Ctrl-C and the progress stay with the caller's."""
+    """Flies each job in worker threads, one a core by default; Ctrl-C and the progress stay with the caller's.
+
+    The progress is told a share of 1 only after the last job has ended: one at its end still has results to write.
+    """
     threads = min(len(jobs), workers or os.cpu_count() or 1)
     with ThreadPoolExecutor(threads, thread_name_prefix="skybraid") as pool:
         try:
@@ -284,7 +288,8 @@ def on_all_cores(
                     for future in done:
                         future.result()
                     if progress is not None:
-                        progress(gauge.share() if pending or gauge.landing else 1.0)
+                        share = gauge.share() if pending or gauge.landing else 1.0
+                        progress(min(share, _NEARLY) if pending else share)
                 except KeyboardInterrupt:
                     if not gauge.land():
                         raise

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from conftest import TWO_PATHS
 from skybraid import MissingTableError, ResultError, Results, Scenario, ScenarioError, Verdict, run
+from skybraid.campaign import Gauge, on_all_cores
 from skybraid.statistics import clopper_pearson
 
 
@@ -194,6 +196,19 @@ def test_the_progress_ends_at_the_end() -> None:
     run(Scenario(TWO_PATHS), tables=[], progress=told.append)
     assert told[-1] == 1.0
     assert told == sorted(told)
+
+
+def test_the_progress_is_whole_only_after_what_is_flown_is_kept() -> None:
+    gauge, ended, told = Gauge(1, 1.0), [], []
+
+    def fly(job: str) -> None:
+        gauge.reporter(job)(1.0)
+        time.sleep(0.3)
+        ended.append(job)
+
+    on_all_cores(fly, ["a"], gauge, lambda share: told.append((share, list(ended))))
+    assert len(told) > 1
+    assert all((share == 1.0) == (done == ["a"]) for share, done in told)
 
 
 def test_a_progress_that_raises_stops_the_flight(tmp_path: Path) -> None:

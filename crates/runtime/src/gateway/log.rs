@@ -141,7 +141,7 @@ fn utc(unix: f64) -> String {
     format!("{year:04}{month:02}{:02}T{hour:02}{minute:02}{second:02}Z", days + 1)
 }
 
-/// Writes the log until there are no more events, and then what is left.
+/// Writes the log until there are no more events, and then the state at the end and what is left.
 pub(super) fn keep(books: &Books, name: PathBuf, every: Duration, events: &Receiver<Told>) {
     let about = books.about();
     let header = json!({
@@ -162,14 +162,14 @@ pub(super) fn keep(books: &Books, name: PathBuf, every: Duration, events: &Recei
             take(books, &mut lines, &serde_json::to_string(told).unwrap_or_default());
         }
         let now = clock.now();
-        if now >= sample_at {
+        let ended = matches!(event, Err(RecvTimeoutError::Disconnected));
+        if now >= sample_at || ended {
             sample_at = now + every;
             if let Some(state) = books.state() {
                 let line = json!({ "t_ms": state.uptime_ms, "unix": unix_s(), "sample": state });
                 take(books, &mut lines, &line.to_string());
             }
         }
-        let ended = matches!(event, Err(RecvTimeoutError::Disconnected));
         if now >= flush_at || ended {
             flush_at = now + FLUSH_EVERY;
             write(books, &mut lines);

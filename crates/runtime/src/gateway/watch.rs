@@ -507,6 +507,27 @@ mod tests {
     }
 
     #[test]
+    fn the_log_ends_with_the_state_at_the_end() {
+        let folder = std::env::temp_dir().join(format!("skybraid-end-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let shared = Arc::new(Shared::default());
+        let text = "[log]\nfile = 'flight.jsonl'\nevery = '1h'\n";
+        let name = folder.join("flight.jsonl");
+        let (events, watchers) =
+            Watchers::start(&config("", text), Some(name), shared.clone()).unwrap();
+        let mut state = sample::snapshot();
+        state.uptime_ms += 1000.0;
+        shared.publish(state, Edges::default());
+        drop(events);
+        watchers.finish();
+        let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+        let text = fs::read_to_string(file).unwrap();
+        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(last["sample"]["uptime_ms"], 62_500.0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_log_that_cannot_be_written_is_an_alarm_and_holds_up_nothing() {
         let shared = Arc::new(Shared::default());
         shared.publish(sample::snapshot(), Edges::default());
