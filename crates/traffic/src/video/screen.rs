@@ -78,13 +78,13 @@ struct Pending {
 }
 
 impl Pending {
-    /// A frame of which nothing has arrived, whose packets are messages from `message` on.
-    fn new(message: u32, part: Part, bytes: u32) -> Self {
+    /// A frame of which nothing was sent or has arrived, whose packets are messages from `message` on.
+    fn new(message: u32, part: Part) -> Self {
         let frame = Frame {
             number: part.frame,
             key: part.key,
             captured: part.captured,
-            bytes,
+            bytes: 0,
             packets: part.packets,
             arrived: 0,
             repaired: 0,
@@ -221,22 +221,19 @@ impl Screen {
     /// The camera's side has written message `message`, which is `part`. Messages come in their order,
     /// with ascending numbers.
     pub fn sent(&mut self, now: Instant, message: u32, part: Part, bytes: u32) {
-        let source = part.packet < part.packets;
         let newest = self.newest.replace(part.frame);
-        if newest == Some(part.frame) {
-            // A frame may be given up before all of it was written.
-            let pending = self.frames.back_mut().filter(|it| it.frame.number == part.frame);
-            if let Some(pending) = pending {
-                pending.frame.bytes += bytes;
-                pending.frame.sent = if source { Some(now) } else { pending.frame.sent };
-            }
-            return;
+        if newest != Some(part.frame) {
+            self.skip(message, part, newest);
+            let first = message.wrapping_sub(u32::from(part.packet));
+            self.frames.push_back(Pending::new(first, part));
         }
-        self.skip(message, part, newest);
-        let first = message.wrapping_sub(u32::from(part.packet));
-        let mut pending = Pending::new(first, part, bytes);
-        pending.frame.sent = source.then_some(now);
-        self.frames.push_back(pending);
+        // A frame may be given up before all of it was written.
+        let pending = self.frames.back_mut().filter(|it| it.frame.number == part.frame);
+        let Some(Pending { frame, .. }) = pending else { return };
+        frame.bytes += bytes;
+        if part.packet < part.packets {
+            frame.sent = Some(now);
+        }
     }
 
     /// Frames of which the sender dropped all have a place in the film too.
@@ -247,7 +244,7 @@ impl Screen {
             let captured = part.captured - self.interval * behind;
             let none =
                 Part { frame: skipped, key: false, captured, packets: 0, protection: None, ..part };
-            self.frames.push_back(Pending::new(message, none, 0));
+            self.frames.push_back(Pending::new(message, none));
         }
     }
 
