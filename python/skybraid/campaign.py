@@ -289,7 +289,7 @@ def on_all_cores(
                         future.result()
                     if progress is not None:
                         share = gauge.share() if pending or gauge.landing else 1.0
-                        progress(min(share, _NEARLY) if pending else share)
+                        progress(min(share, _NEARLY if pending else 1.0))
                 except KeyboardInterrupt:
                     if not gauge.land():
                         raise

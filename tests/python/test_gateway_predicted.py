@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from predicted import HEADING, cases, flown, hold, simulated
+from predicted import HEADING, cases, flown, hold, simulate
 from skybraid.gateway import binary
 from skybraid.gateway.field import lacks
 from skybraid.stalls import StallError
@@ -38,7 +38,7 @@ def test_repair_packets_make_frames_whole_that_two_lossy_links_would_damage(tmp_
     # A frame of 17 packets, each lost with 1 %, is whole with 84 %. Groups of 10 and 7 with 2 repair packets each fail
     # with 2e-4 and 8e-5, and what is lost at the end of a frame may be made good only with the next one.
     try:
-        video = flown(file, tmp_path, 1, LENGTH_S, simulated(file), {"repair": {"share": "20%"}})["video"]
+        video = flown(file, tmp_path, 1, LENGTH_S, [simulate(file, 1)], {"repair": {"share": "20%"}})["video"]
     except StallError as still:
         pytest.skip(str(still))
     assert len(video.delays_ms) > 0.99 * video.sent > 100

@@ -475,6 +475,14 @@ mod tests {
         serving.join().unwrap();
     }
 
+    /// The lines of the one log in a folder.
+    fn logged(folder: &std::path::Path) -> Vec<serde_json::Value> {
+        let files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+        assert_eq!(files.len(), 1);
+        let text = fs::read_to_string(&files[0]).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     #[test]
     fn the_log_has_a_header_events_and_samples() {
         let folder = std::env::temp_dir().join(format!("skybraid-watch-{}", std::process::id()));
@@ -488,11 +496,7 @@ mod tests {
         thread::sleep(std::time::Duration::from_millis(300));
         drop(events);
         watchers.finish();
-        let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|it| it.unwrap().path()).collect();
-        assert_eq!(files.len(), 1);
-        let text = fs::read_to_string(&files[0]).unwrap();
-        let lines: Vec<serde_json::Value> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = logged(&folder);
         assert_eq!(lines[0]["format"], "skybraid-gateway-log");
         assert_eq!(lines[0]["version"], 1);
         assert_eq!(lines[0]["paths"][1], "lte");
@@ -520,10 +524,7 @@ mod tests {
         shared.publish(state, Edges::default());
         drop(events);
         watchers.finish();
-        let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
-        let text = fs::read_to_string(file).unwrap();
-        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        assert_eq!(last["sample"]["uptime_ms"], 62_500.0);
+        assert_eq!(logged(&folder).last().unwrap()["sample"]["uptime_ms"], 62_500.0);
         fs::remove_dir_all(&folder).unwrap();
     }
 
