@@ -343,8 +343,7 @@ def _judged(
     """A requirement judged over all runs: of the flow, and of each flow that it stands for."""
 
     def judged(runs: list[FlowStats]) -> Requirement:
-        videos = [stats.video() for stats in runs]
-        return judge(requirement, pooled(runs), [stats.goodput_bps for stats in runs], videos)
+        return judge(requirement, runs, pooled(runs))
 
     together = judged(by_flow[requirement["flow"]])
     single = [(name, judged(runs)) for name, runs in by_member.items() if runs[0].group == requirement["flow"]]

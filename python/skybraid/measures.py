@@ -54,16 +54,18 @@ class Counted(NamedTuple):
         met: the column of those that met it.
         trials: the column of those whose fate is decided.
         within_ms: the column of the time in question, in ms.
+        misses: beginning of the columns that tell how its misses came (`episodes.SPREAD`).
     """
 
     things: str
     met: str
     trials: str
     within_ms: str
+    misses: str
 
 
-MESSAGES = Counted("messages", "met", "trials", "deadline_ms")
-FRAMES = Counted("frames", "frames_met", "frames_due", "frames_within_ms")
+MESSAGES = Counted("messages", "met", "trials", "deadline_ms", "misses_")
+FRAMES = Counted("frames", "frames_met", "frames_due", "frames_within_ms", "frames_misses_")
 
 
 class Measure(NamedTuple):

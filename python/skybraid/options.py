@@ -14,15 +14,14 @@ import typer
 from skybraid import algorithms
 from skybraid.errors import ScenarioError, SkybraidError
 from skybraid.provenance import seeds_text
-from skybraid.requirements import count, headline, microseconds, percent_range, span
-from skybraid.statistics import Verdict, pooled_share
+from skybraid.requirements import count, headline, microseconds, span
+from skybraid.statistics import Verdict
 from skybraid.summary import video_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from skybraid.campaign import Progress
-    from skybraid.requirements import Requirement
     from skybraid.results import Results
 
 MET, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -89,10 +88,8 @@ def tell(results: Results, *, has_report: bool) -> None:
             see = f", see {node}.err" if program["exit"] else ""
             typer.echo(f"  {node}: {program['command']}: {ended(program)}{see}")
     if results.flows:
-        for place, requirement in enumerate(results.requirements):
+        for requirement in results.requirements:
             typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
-            if requirement.metric in ("share", "frames") and requirement.trials and not one:
-                typer.echo(f"    {_by_flights([flight.requirements[place] for flight in results.flights])}")
             if requirement.members is not None:
                 typer.echo(f"    each by itself: {requirement.members.words(requirement.metric)}")
         for name, flow in results.flows.items():
@@ -106,14 +103,6 @@ def tell(results: Results, *, has_report: bool) -> None:
         typer.echo(f"result: {results.folder}")
         page = results.folder / "report.html"
         typer.echo(f"report: {page}" if has_report else f"report: skybraid report {results.folder}")
-
-
-def _by_flights(flights: Sequence[Requirement]) -> str:
-    """The interval of a share that takes only flights as independent, in words."""
-    known = [(one.estimate, one.trials) for one in flights if one.estimate is not None]
-    share = pooled_share([round(estimate * trials) for estimate, trials in known], [trials for _, trials in known])
-    things = "frames" if flights[0].metric == "frames" else "messages"
-    return f"by flights, whose {things} may fail together: 95 % interval {percent_range(*share.flights)}"
 
 
 def _pace(results: Results) -> str:

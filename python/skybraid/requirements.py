@@ -2,27 +2,32 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol, Self
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple, Protocol, Self
 
-from skybraid.statistics import (
-    Verdict,
-    mean_interval,
-    percentile_ranks,
-    share_verdict,
-    values_needed,
-)
+import numpy as np
+import numpy.typing as npt
+
+from skybraid.episodes import FEW, RunShare, factor_needed, mean_over_time, share_interval
+from skybraid.statistics import Verdict, judge_interval, mean_interval
+
+Binned = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], float]
+"""Trials and successes of each bin of time, and the width of a bin in s."""
 
 
 class Stats(Protocol):
-    """What is read of a flow's statistics, pooled over the seeds (`_core.FlowStats`)."""
+    """What is read of a flow's statistics in one run (`_core.FlowStats`)."""
 
     @property
     def delivered(self) -> int: ...  # noqa: D102
-    def met(self, deadline_ms: float | None = None) -> tuple[int, int]: ...  # noqa: D102
-    def frames_met(self, within_ms: float) -> tuple[int, int]: ...  # noqa: D102
+    @property
+    def goodput_bps(self) -> float: ...  # noqa: D102
+    def met_over_time(self, deadline_ms: float | None = None) -> Binned: ...  # noqa: D102
+    def frames_met_over_time(self, within_ms: float) -> Binned: ...  # noqa: D102
+    def delays_within_over_time(self, delay_ms: float) -> Binned | None: ...  # noqa: D102
+    def goodput_over_time(self) -> tuple[npt.NDArray[np.uint64], float]: ...  # noqa: D102
     def delay_quantile(self, q: float) -> float: ...  # noqa: D102
-    def delay_rank(self, rank: int) -> float: ...  # noqa: D102
+    def video(self) -> dict[str, Any] | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +37,33 @@ class Members:
     Attributes:
         met: how many meet the requirement.
         not_met: how many do not.
-        not_shown: of how many it is not shown.
+        inconclusive: for how many the runs do not decide.
         worst: the name of the one that does worst; None where nothing was seen of any.
         worst_estimate: what it does: share from 0 to 1, delay in ms, or bit/s.
     """
 
     met: int
     not_met: int
-    not_shown: int
+    inconclusive: int
     worst: str | None
     worst_estimate: float | None
 
     @property
     def total(self) -> int:
         """How many there are."""
-        return self.met + self.not_met + self.not_shown
+        return self.met + self.not_met + self.inconclusive
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """From plain values; earlier versions called `inconclusive` "not_shown"."""
+        renamed = {"inconclusive" if name == "not_shown" else name: value for name, value in values.items()}
+        return cls(**renamed)
 
     def words(self, metric: str) -> str:
         """The same in a sentence."""
         text = f"met by {count(self.met)} of {count(self.total)}"
-        if self.not_shown:
-            text += f", not shown of {count(self.not_shown)}"
+        if self.inconclusive:
+            text += f", inconclusive for {count(self.inconclusive)}"
         if self.worst is None or self.worst_estimate is None:
             return text
         shown = _SHOWN[metric](self.worst_estimate)
@@ -61,7 +72,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement of one flow, with what the trials show about it.
+    """One requirement of one flow, with what the runs show about it.
 
     Attributes:
         flow: the flow's name.
@@ -75,9 +86,14 @@ class Requirement:
         low: lower end of the two-sided 95 % interval, in the unit of `estimate`; None where there is none.
         high: upper end; None where nothing bounds it.
         trials: messages or frames whose fate is decided, messages that arrived, or runs.
-        verdict: met, not met or not shown.
-        needed: how many trials (messages, or runs for goodput) would show it, where it is not shown and more would.
-        members: of a flow that stands for several, how each of them fares; the rest is of all together.
+        verdict: met, not met or inconclusive.
+        needed_s: flight time in s that would decide it, if flights went on like these; None where it is decided, or no
+            time would.
+        missed: of a share, how many trials failed.
+        episodes: of a share or a percentile, in how many groups its misses came.
+        span_s: flight time in s from the first to the last trial, over all runs.
+        runs: how many runs there are.
+        members: of a flow that is several connections or vehicles, how each fares; all else is of them together.
         ssim: the structural similarity in question.
     """
 
@@ -90,7 +106,11 @@ class Requirement:
     high: float | None
     trials: int
     verdict: Verdict
-    needed: int | None
+    needed_s: float | None = None
+    missed: int | None = None
+    episodes: int | None = None
+    span_s: float | None = None
+    runs: int = 1
     members: Members | None = None
     ssim: float | None = None
 
@@ -101,12 +121,14 @@ class Requirement:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """From what `to_dict` gave."""
+        known = {field.name for field in fields(cls)}
         members = values.get("members")
         return cls(
-            **(
-                values
-                | {"verdict": Verdict(values["verdict"]), "members": None if members is None else Members(**members)}
-            )
+            **{name: value for name, value in values.items() if name in known}
+            | {
+                "verdict": Verdict(values["verdict"]),
+                "members": None if members is None else Members.from_dict(members),
+            }
         )
 
     @property
@@ -144,29 +166,36 @@ class Requirement:
                 "ssim": "no frame was decoded: `skybraid video watch` does that",
             }[self.metric]
             return f"{none}; {required}"
-        text = (
+        return (
             f"{percent(self.estimate)} of {count(self.trials)} {things} {did} "
-            f"(95 % interval {percent_range(self.low, self.high)}, {required})"
+            f"(95 % interval {percent_range(self.low, self.high)}, {required}{self._misses_words()})"
+            f"{self._needed_words()}"
         )
-        # A share is judged by a one-sided bound, so the wider interval may still hold the target.
-        if self.verdict is Verdict.MET:
-            return (
-                text
-                if self.low >= self.target
-                else f"{text}: the one-sided 95 % bound, which decides, reaches the target"
-            )
-        if self.verdict is Verdict.NOT_MET:
-            return (
-                text
-                if self.high < self.target
-                else f"{text}: the one-sided 95 % bound, which decides, is below the target"
-            )
-        if self.needed is None:
-            return f"{text}: the interval holds the target; more {things} would tell"
-        if self.estimate == 1:
-            return f"{text}: {count(self.needed)} {things} without a miss would show it"
-        missed = round((1 - self.estimate) * self.trials)
-        return f"{text}: {count(self.needed)} {things} with only these {count(missed)} missed would show it"
+
+    def _misses_words(self) -> str:
+        """The misses of a share and their episodes: "; 17 misses in 4 episodes"."""
+        if self.missed is None or self.episodes is None:
+            return ""
+        if self.missed == 0:
+            seen_s = self.span_s or 0.0
+            rarer = f"outages rarer than one in {about(seen_s / 3)} cannot be excluded"
+            return f"; no miss in {about(seen_s)}: {rarer}"
+        misses = "1 miss" if self.missed == 1 else f"{count(self.missed)} misses"
+        together = "1 episode" if self.episodes == 1 else f"{count(self.episodes)} episodes"
+        few = ", too few for a narrow interval" if self.episodes < FEW else ""
+        return f"; {misses} in {together}{few}"
+
+    def _needed_words(self) -> str:
+        """What would decide an inconclusive requirement."""
+        if self.verdict is not Verdict.INCONCLUSIVE:
+            return ""
+        if self.needed_s is None or not self.span_s:
+            return ": too close to the requirement to be decided by more flights"
+        runs = math.ceil(self.runs * self.needed_s / self.span_s)
+        clean = " without a miss" if self.missed == 0 else ""
+        like = "this" if self.runs == 1 else "these"
+        time = f"about {about(self.needed_s)} of flight{clean}"
+        return f": {time} ({count(runs)} runs like {like}) would decide it"
 
     def _percentile_words(self) -> str:
         limit = milliseconds(self.deadline_ms or 0.0)
@@ -175,20 +204,18 @@ class Requirement:
             return f"no message arrived; {percent(self.target)} of them were required to take at most {limit}"
         low = milliseconds(self.low or 0.0)
         high = "no upper end" if self.high is None else milliseconds(self.high)
-        text = (
+        return (
             f"{which} took at most {milliseconds(self.estimate)} "
             f"(95 % interval {low} to {high}, {count(self.trials)} messages, required at most {limit})"
+            f"{self._needed_words()}"
         )
-        if self.verdict is Verdict.NOT_SHOWN and self.needed is not None:
-            return f"{text}: at least {count(self.needed)} messages are needed"
-        return text
 
     def _mean_words(self, shown: Callable[[float], str], *, required: str) -> str:
         if self.estimate is None:
             return f"nothing was {'carried' if self.metric == 'goodput' else 'shown'}; {required}"
         runs = "1 run" if self.trials == 1 else f"{count(self.trials)} runs"
         if self.low is None or self.high is None:
-            return f"{shown(self.estimate)} in {runs}, which gives no interval ({required}): fly several seeds"
+            return f"{shown(self.estimate)} in {runs}, which gives no interval ({required}): run several seeds"
         return (
             f"{shown(self.estimate)} on average over {runs} "
             f"(95 % interval {shown(self.low)} to {shown(self.high)}, {required})"
@@ -207,80 +234,136 @@ def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
     return Members(
         met=verdicts.count(Verdict.MET),
         not_met=verdicts.count(Verdict.NOT_MET),
-        not_shown=verdicts.count(Verdict.NOT_SHOWN),
+        inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
         worst=None if worst is None else worst[0],
         worst_estimate=None if worst is None else worst[1].estimate,
     )
 
 
-def judge(
-    requirement: dict[str, Any],
-    pooled: Stats,
-    goodputs_bps: Sequence[float],
-    videos: Sequence[dict[str, Any] | None] = (),
-) -> Requirement:
-    """Judges one requirement of a flow.
+class _Seen(NamedTuple):
+    """What runs show of a requirement; the fields are those of `Requirement`."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    trials: int
+    verdict: Verdict
+    needed_s: float | None = None
+    missed: int | None = None
+    episodes: int | None = None
+    span_s: float | None = None
+
+
+def judge(requirement: dict[str, Any], runs: Sequence[Stats], pooled: Stats) -> Requirement:
+    """Judges one requirement of a flow by its 95 % interval.
 
     Args:
         requirement: `flow`, `metric`, `deadline_ms`, `target`, perhaps `ssim`, as the scenario gives them.
-        pooled: the flow's statistics over all runs.
-        goodputs_bps: its goodput in each run, in bit/s.
-        videos: what the frames of its video came to in each run.
+        runs: the flow's statistics in each run.
+        pooled: the same over all runs.
 
-    A share is judged by its one-sided 95 % bounds, a percentile and a goodput by their two-sided 95 % intervals; the
-    interval that is kept and printed is always the two-sided one. A percentile is that of the messages that arrived,
-    since a lost one has no delay; its losses are a share's business. Goodput is one number a run: its interval needs
-    two runs, so one run does not show it. So do frame rates and freezes. Frames are judged like messages; an SSIM only
-    by those who decode them.
+    Shares of messages and frames, percentiles, and the goodput of a single run are judged by episodes
+    (`skybraid.episodes`). A percentile is that of the messages that arrived, since a lost one has no delay; its losses
+    are a share's business. Frame rates and freezes are one number a run: their interval needs two runs, so one run
+    does not decide. An SSIM is judged only by those who decode the frames.
     """
     metric, target = str(requirement["metric"]), float(requirement["target"])
     given: float | None = requirement.get("deadline_ms")
     deadline_ms = None if given is None else float(given)
-    estimate: float | None
-    low: float | None
-    high: float | None
-    needed: int | None
     match metric:
         case "share":
-            successes, trials = pooled.met(deadline_ms)
-            judged = share_verdict(successes, trials, target)
-            verdict, needed = judged.verdict, judged.needed
-            estimate, low, high = _finite(judged.estimate), judged.interval.low, judged.interval.high
-        case "percentile":
-            trials = pooled.delivered
-            estimate = _finite(pooled.delay_quantile(target)) if trials else None
-            low, high = _percentile_interval(pooled, target)
-            verdict, needed = _percentile_verdict(low, high, deadline_ms or 0.0), None
-            if verdict is Verdict.NOT_SHOWN and high is None:
-                needed = values_needed(target)
-        case "goodput":
-            trials, estimate, low, high = _mean(goodputs_bps)
-            verdict = _mean_verdict(low, high, target)
-            needed = 2 if trials < 2 else None
+            seen = judge_share([RunShare.of_bins(*run.met_over_time(deadline_ms)) for run in runs], target)
         case "frames":
-            successes, trials = pooled.frames_met(deadline_ms or 0.0)
-            judged = share_verdict(successes, trials, target)
-            verdict, needed = judged.verdict, judged.needed
-            estimate, low, high = _finite(judged.estimate), judged.interval.low, judged.interval.high
+            within_ms = deadline_ms or 0.0
+            seen = judge_share([RunShare.of_bins(*run.frames_met_over_time(within_ms)) for run in runs], target)
+        case "percentile":
+            seen = _percentile(runs, pooled, target, deadline_ms or 0.0)
+        case "goodput":
+            seen = _goodput(runs, target)
         case "frame_rate" | "worst_frame_rate" | "freezes":
             name = "freezes_per_minute" if metric == "freezes" else metric
-            values = [seen for video in videos if video is not None and (seen := a_second(video, name)) is not None]
+            videos = [video for run in runs if (video := run.video()) is not None]
+            values = [value for video in videos if (value := a_second(video, name)) is not None]
             trials, estimate, low, high = _mean(values)
             # Few freezes are good, many frames are.
-            sign = -1 if metric == "freezes" else 1
-            bounds = (low, high) if sign > 0 else (_negative(high), _negative(low))
-            verdict = _mean_verdict(*bounds, sign * target)
-            needed = 2 if trials < 2 else None
+            good = (low, high, target) if metric != "freezes" else (_negative(high), _negative(low), -target)
+            seen = _Seen(estimate, low, high, trials, judge_interval(*good))
         case "ssim":
-            estimate = low = high = needed = None
-            trials, verdict = 0, Verdict.NOT_SHOWN
+            seen = _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
         case _:
             expected = "share, percentile, goodput, frames, frame_rate, worst_frame_rate, freezes or ssim"
             raise ValueError(f"metric: found {metric}, expected {expected}")
-    found = Requirement(
-        str(requirement["flow"]), metric, deadline_ms, target, estimate, low, high, trials, verdict, needed
+    return Requirement(
+        str(requirement["flow"]),
+        metric,
+        deadline_ms,
+        target,
+        **seen._asdict(),
+        runs=len(runs),
+        ssim=requirement.get("ssim"),
     )
-    return replace(found, ssim=requirement["ssim"]) if "ssim" in requirement else found
+
+
+def judge_share(runs: Sequence[RunShare], target: float) -> _Seen:
+    """A share over all runs, judged by its interval."""
+    seen = share_interval(runs)
+    if not seen.trials:
+        return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+    verdict = judge_interval(seen.interval.low, seen.interval.high, target)
+    needed = _needed_s(runs, target, seen.span_s) if verdict is Verdict.INCONCLUSIVE else None
+    return _Seen(seen.estimate, *seen.interval, seen.trials, verdict, needed, seen.missed, seen.episodes, seen.span_s)
+
+
+def _needed_s(runs: Sequence[RunShare], target: float, span_s: float) -> float | None:
+    factor = factor_needed(runs, target)
+    return None if factor is None else factor * span_s
+
+
+def _percentile(runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: float) -> _Seen:
+    """A percentile of the delays, between those whose shares enclose it (Woodruff, JASA 47, 1952)."""
+    if not pooled.delivered:
+        return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+    estimate_ms = pooled.delay_quantile(target)
+    seen = share_interval(_within(runs, estimate_ms))
+    below, above = target - (seen.interval.high - seen.estimate), target + (seen.estimate - seen.interval.low)
+    low = pooled.delay_quantile(below) if below > 0 else None
+    high = pooled.delay_quantile(above) if above < 1 else None
+    verdict = Verdict.INCONCLUSIVE
+    if high is not None and high <= limit_ms:
+        verdict = Verdict.MET
+    elif low is not None and low > limit_ms:
+        verdict = Verdict.NOT_MET
+    needed = None
+    if verdict is Verdict.INCONCLUSIVE:
+        needed = _needed_s(_within(runs, limit_ms), target, seen.span_s)
+    return _Seen(estimate_ms, low, high, pooled.delivered, verdict, needed, None, seen.episodes, seen.span_s)
+
+
+def _within(runs: Sequence[Stats], delay_ms: float) -> list[RunShare]:
+    """The share of the messages that took at most so long, in each run."""
+    found = [run.delays_within_over_time(delay_ms) for run in runs]
+    return [RunShare.of_bins(*binned) for binned in found if binned is not None]
+
+
+def _goodput(runs: Sequence[Stats], target: float) -> _Seen:
+    """By runs where there are several, else by blocks of the only one."""
+    if len(runs) > 1:
+        trials, estimate, low, high = _mean([run.goodput_bps for run in runs])
+        return _Seen(estimate, low, high, trials, judge_interval(low, high, target))
+    run = runs[0]
+    arrived, bin_s = run.goodput_over_time()
+    written, _, written_bin_s = run.met_over_time(None)
+    # An outage at the end leaves bins empty that nothing arrived in.
+    bins = max(arrived.size, int(written.size * written_bin_s / bin_s))
+    series = np.concatenate([arrived, np.zeros(bins - arrived.size)])
+    busy = np.flatnonzero(series)
+    series = series[busy[0] :] if busy.size else series
+    interval = mean_over_time(series)
+    low = high = None
+    if interval is not None and series.any():
+        scale = run.goodput_bps / float(series.mean())
+        low, high = max(interval.low * scale, 0.0), interval.high * scale
+    return _Seen(run.goodput_bps, low, high, 1, judge_interval(low, high, target), span_s=bins * bin_s)
 
 
 def a_second(video: Mapping[str, Any], name: str) -> float | None:
@@ -300,30 +383,16 @@ def headline(requirements: Sequence[Requirement]) -> str:
     if total == 0:
         return "The scenario states no requirement."
     failed = sum(requirement.verdict is Verdict.NOT_MET for requirement in requirements)
-    open_ = sum(requirement.verdict is Verdict.NOT_SHOWN for requirement in requirements)
+    open_ = sum(requirement.verdict is Verdict.INCONCLUSIVE for requirement in requirements)
     if failed:
         return f"{failed} of {_requirements(total)} {'is' if failed == 1 else 'are'} not met."
     if open_:
-        verb = "is" if open_ == 1 else "are"
-        return f"None failed, but {open_} of {_requirements(total)} {verb} not shown by this number of trials."
+        return f"No requirement failed; {open_} of {total} {'is' if open_ == 1 else 'are'} inconclusive."
     return "The requirement is met." if total == 1 else f"All {_requirements(total)} are met."
 
 
 def _requirements(number: int) -> str:
     return "1 requirement" if number == 1 else f"{number} requirements"
-
-
-def _percentile_interval(pooled: Stats, quantile: float) -> tuple[float | None, float | None]:
-    ranks = percentile_ranks(pooled.delivered, quantile)
-    low = _finite(pooled.delay_rank(ranks.low)) if ranks.low >= 1 else None
-    high = _finite(pooled.delay_rank(ranks.high)) if ranks.high <= pooled.delivered else None
-    return low, high
-
-
-def _percentile_verdict(low: float | None, high: float | None, limit_ms: float) -> Verdict:
-    if high is not None and high <= limit_ms:
-        return Verdict.MET
-    return Verdict.NOT_MET if low is not None and low > limit_ms else Verdict.NOT_SHOWN
 
 
 def _mean(values: Sequence[float]) -> tuple[int, float | None, float | None, float | None]:
@@ -334,16 +403,6 @@ def _mean(values: Sequence[float]) -> tuple[int, float | None, float | None, flo
 
 def _negative(value: float | None) -> float | None:
     return None if value is None else -value
-
-
-def _mean_verdict(low: float | None, high: float | None, target: float) -> Verdict:
-    if low is not None and low >= target:
-        return Verdict.MET
-    return Verdict.NOT_MET if high is not None and high < target else Verdict.NOT_SHOWN
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def count(number: int) -> str:
@@ -393,6 +452,14 @@ def span(time_s: float) -> str:
         if time_s >= 2 * size or (time_s >= size and (size == 1 or time_s % size == 0)):
             return f"{time_s / size:.4g} {unit}"
     return milliseconds(time_s * 1000)
+
+
+def about(time_s: float) -> str:
+    """A time with two significant digits: "5.6 min", "17 min", "130 h"."""
+    if time_s < 120:
+        return span(float(f"{time_s:.2g}"))
+    size, unit = (3600, "h") if time_s >= 7200 else (60, "min")
+    return f"{float(f'{time_s / size:.2g}'):g} {unit}"
 
 
 def rate(bits_per_second: float) -> str:

@@ -165,7 +165,7 @@ class Results:
     def verdict(self) -> Verdict:
         """Met when all requirements are (also when there is none), else the worst of theirs."""
         found = {requirement.verdict for requirement in self.requirements}
-        worst = (Verdict.NOT_MET, Verdict.NOT_SHOWN)
+        worst = (Verdict.NOT_MET, Verdict.INCONCLUSIVE)
         return next((verdict for verdict in worst if verdict in found), Verdict.MET)
 
     @property
@@ -229,7 +229,11 @@ class Results:
             "high": pl.Float64,
             "trials": pl.UInt64,
             "verdict": pl.Enum([str(verdict) for verdict in Verdict]),
-            "needed": pl.UInt64,
+            "needed_s": pl.Float64,
+            "missed": pl.UInt64,
+            "episodes": pl.UInt64,
+            "span_s": pl.Float64,
+            "runs": pl.UInt64,
             "ssim": pl.Float64,
         }
         return pl.DataFrame(rows, schema=schema)

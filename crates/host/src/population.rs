@@ -98,6 +98,7 @@ pub fn populate(
         FlowRecord::new(keep, reliable, end, paths, &flow.judged_by)
             .with_copies(flow.copies)
             .with_video(flow.traffic.video(), &flow.frames_within)
+            .with_percentiles(flow.judges_delays)
     };
     outcome.flows.extend(setup.flows.iter().map(record_of));
     let (mut sides, mut relays): (Vec<Side>, Vec<Relay>) = (Vec::new(), Vec::new());

@@ -149,6 +149,8 @@ pub struct FlowSetup {
     pub judged_by: Vec<Duration>,
     /// Deadlines against which the frames of a video are counted.
     pub frames_within: Vec<Duration>,
+    /// Whether a requirement asks for a percentile of the delays.
+    pub judges_delays: bool,
     /// The flow in whose connection this one rides, as a position in [`Setup::flows`]; `None` for a
     /// connection of its own. Such a flow's own transport and paths do not count.
     pub rides_with: Option<usize>,

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use skybraid_host::record::Summary;
+use skybraid_host::record::{Deadline, Summary, Tally, Timeline};
 use skybraid_link::Cause;
 use skybraid_units::Duration;
 
@@ -60,11 +61,35 @@ impl FlowStats {
         &self.group
     }
 
+    fn frame_deadlines(&self) -> &[Deadline] {
+        self.summary.video.as_ref().map_or(&[], |video| &video.deadlines)
+    }
+
     fn by_path(&self, counts: &[u64]) -> BTreeMap<String, f64> {
         let total = counts.iter().sum::<u64>().max(1) as f64;
         let shares = counts.iter().map(|count| *count as f64 / total);
         self.paths.iter().cloned().zip(shares).collect()
     }
+}
+
+/// Trials and successes by bin, and the width of a bin in s.
+type Binned<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, f64);
+
+fn binned<'py>(py: Python<'py>, trials: Vec<u64>, met: Vec<u64>, width: Duration) -> Binned<'py> {
+    (trials.into_pyarray(py), met.into_pyarray(py), width.as_secs_f64())
+}
+
+fn tallies<'py>(py: Python<'py>, timeline: &Timeline<Tally>) -> Binned<'py> {
+    let (trials, met) =
+        timeline.bins().iter().map(|bin| (u64::from(bin.trials), u64::from(bin.met))).unzip();
+    binned(py, trials, met, timeline.width())
+}
+
+fn judged_by<'a>(deadlines: &'a [Deadline], argument: &str, wanted: f64) -> PyResult<&'a Deadline> {
+    let close = |deadline: &&Deadline| (deadline.limit.as_millis_f64() - wanted).abs() < 1e-6;
+    deadlines.iter().find(close).ok_or_else(|| {
+        bad_input(format!("{argument}: found {wanted}, which no requirement of the flow names"))
+    })
 }
 
 #[pymethods]
@@ -183,31 +208,60 @@ impl FlowStats {
             let summary = &self.summary;
             return Ok((summary.delivered, summary.delivered + summary.lost));
         };
-        self.summary
-            .deadlines
-            .iter()
-            .find(|deadline| (deadline.limit.as_millis_f64() - wanted).abs() < 1e-6)
-            .map(|deadline| (deadline.met, deadline.trials))
-            .ok_or_else(|| {
-                bad_input(format!(
-                    "deadline_ms: found {wanted}, which no requirement of the flow names"
-                ))
-            })
+        let deadline = judged_by(&self.summary.deadlines, "deadline_ms", wanted)?;
+        Ok((deadline.met, deadline.trials))
+    }
+
+    /// The same by the time at which the messages were written: trials and successes of each bin, and the width of a bin
+    /// in s.
+    #[pyo3(signature = (deadline_ms = None))]
+    fn met_over_time<'py>(
+        &self,
+        py: Python<'py>,
+        deadline_ms: Option<f64>,
+    ) -> PyResult<Binned<'py>> {
+        let Some(wanted) = deadline_ms else { return Ok(tallies(py, &self.summary.arrivals)) };
+        let deadline = judged_by(&self.summary.deadlines, "deadline_ms", wanted)?;
+        Ok(tallies(py, &deadline.timeline))
     }
 
     /// Of a video's frames, how many were shown undamaged within the time, and of how many that is decided.
     fn frames_met(&self, within_ms: f64) -> PyResult<(u64, u64)> {
-        let video = self.summary.video.as_ref();
-        let deadlines = video.iter().flat_map(|video| &video.deadlines);
-        let close = |limit: Duration| (limit.as_millis_f64() - within_ms).abs() < 1e-6;
-        deadlines
-            .into_iter()
-            .find(|deadline| close(deadline.limit))
-            .map(|deadline| (deadline.met, deadline.trials))
-            .ok_or_else(|| {
-                let found = format!("within_ms: found {within_ms}");
-                bad_input(format!("{found}, which no requirement of the flow names"))
-            })
+        let deadline = judged_by(self.frame_deadlines(), "within_ms", within_ms)?;
+        Ok((deadline.met, deadline.trials))
+    }
+
+    /// The same by the time at which the camera took the frames, as in `met_over_time`.
+    fn frames_met_over_time<'py>(&self, py: Python<'py>, within_ms: f64) -> PyResult<Binned<'py>> {
+        let deadline = judged_by(self.frame_deadlines(), "within_ms", within_ms)?;
+        Ok(tallies(py, &deadline.timeline))
+    }
+
+    /// How many of the messages that arrived took at most this long.
+    fn delays_within(&self, delay_ms: f64) -> u64 {
+        self.summary.delays.up_to(Duration::from_secs_f64(delay_ms / 1e3))
+    }
+
+    /// The same by the time at which the messages were written, as in `met_over_time`; `None` where no requirement asks for
+    /// a percentile.
+    fn delays_within_over_time<'py>(&self, py: Python<'py>, delay_ms: f64) -> Option<Binned<'py>> {
+        let timeline = self.summary.delays_over_time.as_ref()?;
+        let limit = Duration::from_secs_f64(delay_ms / 1e3);
+        let (trials, met) =
+            timeline.bins().iter().map(|delays| (delays.total(), delays.up_to(limit))).unzip();
+        Some(binned(py, trials, met, timeline.width()))
+    }
+
+    /// Payload bytes that arrived in each bin of time, and the width of a bin in s.
+    fn goodput_over_time<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, f64) {
+        let timeline = &self.summary.goodput;
+        (timeline.bins().to_vec().into_pyarray(py), timeline.width().as_secs_f64())
+    }
+
+    /// Time in which the flow wrote, over all its members, in s.
+    #[getter]
+    fn active_s(&self) -> f64 {
+        self.active_s
     }
 
     /// What the frames of a video came to; `None` of another flow.

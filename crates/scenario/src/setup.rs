@@ -163,6 +163,8 @@ impl Ways<'_> {
             Requirement::Frames { within, .. } => Some(*within),
             _ => None,
         });
+        let of_delays =
+            |requirement: &Requirement| matches!(requirement, Requirement::Delay { .. });
         let (mut traffic, mut transport) = (flow.traffic.clone(), flow.transport.clone());
         if let TrafficConfig::Video(video) = &mut traffic {
             video.framed = flow.transport.protocol.is_reliable();
@@ -194,6 +196,7 @@ impl Ways<'_> {
             deadline: flow.deadline,
             judged_by: judged_by.collect(),
             frames_within: frames_within.collect(),
+            judges_delays: flow.requirements.iter().any(of_delays),
             rides_with: flow.rides_with,
             copies: flow.copies,
         }

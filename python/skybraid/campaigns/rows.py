@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from skybraid import _core, algorithms
+from skybraid.episodes import SPREAD, RunShare
+from skybraid.measures import FRAMES, MESSAGES
 from skybraid.summary import (
     FRAMES_IN_TIME,
     PERCENTILES,
@@ -38,6 +40,8 @@ Row = tuple[Any, ...]
 DELAYS = tuple(f"delay_{name}_ms" for name in PERCENTILES)
 
 CAUSES = tuple(cause for cause in _core.causes() if cause != "delivered")
+
+_NO_SPREAD = (None,) * len(SPREAD)
 
 _SECONDS = frozenset(name for name in TOTALS if name.endswith("_s"))
 
@@ -114,20 +118,29 @@ def _flow(stats: FlowStats, deadline_ms: float | None, frames_within_ms: float |
         *(lost.get(cause, 0) for cause in CAUSES),
         *video_columns(stats.video()).values(),
         *frames_in_time(stats, frames_within_ms).values(),
+        *RunShare.of_bins(*stats.met_over_time(deadline_ms)).spread,
+        *(_NO_SPREAD if frames_within_ms is None else _frames(stats, frames_within_ms).spread),
         stats.share,
     )
+
+
+def _frames(stats: FlowStats, within_ms: float) -> RunShare:
+    return RunShare.of_bins(*stats.frames_met_over_time(within_ms))
 
 
 def _requirement(requirement: Mapping[str, Any], stats: FlowStats) -> Row:
     """A requirement of a single run: its estimate, and of a share the messages or frames that met it."""
     metric, target, deadline_ms = requirement["metric"], requirement["target"], requirement["deadline_ms"]
     met: int | None = None
+    spread: Row = _NO_SPREAD
     match metric:
-        case "share":
-            met, trials = stats.met(deadline_ms)
-            estimate = met / trials if trials else None
-        case "frames":
-            met, trials = stats.frames_met(deadline_ms)
+        case "share" | "frames":
+            share = (
+                RunShare.of_bins(*stats.met_over_time(deadline_ms))
+                if metric == "share"
+                else _frames(stats, deadline_ms)
+            )
+            trials, met, spread = share.trials, share.trials - share.missed, share.spread
             estimate = met / trials if trials else None
         case "frame_rate" | "worst_frame_rate" | "freezes":
             name = "freezes_per_minute" if metric == "freezes" else metric
@@ -141,7 +154,7 @@ def _requirement(requirement: Mapping[str, Any], stats: FlowStats) -> Row:
             estimate = _finite(stats.delay_quantile(target)) if trials else None
         case _:
             trials, estimate = 1, stats.goodput_bps
-    return (requirement["flow"], metric, deadline_ms, target, estimate, met, trials, requirement.get("ssim"))
+    return (requirement["flow"], metric, deadline_ms, target, estimate, met, trials, requirement.get("ssim"), *spread)
 
 
 def _finite(value: float) -> float | None:
@@ -173,11 +186,20 @@ def schemas(columns: Sequence[str], labels: Sequence[Label], paths: Sequence[str
         | dict.fromkeys(VIDEO_COUNTS, count)
         | dict.fromkeys(VIDEO_MEASURES, real)
         | {name: count if name in ("frames_met", "frames_due") else real for name in FRAMES_IN_TIME}
+        | _spread(MESSAGES.misses)
+        | _spread(FRAMES.misses)
         | {f"share_{path}": real for path in paths},
         REQUIREMENTS: named
         | {"flow": text, "metric": text, "deadline_ms": real, "target": real, "estimate": real}
-        | {"met": count, "trials": count, "ssim": real},
+        | {"met": count, "trials": count, "ssim": real}
+        | _spread(MESSAGES.misses),
     }
+
+
+def _spread(prefix: str) -> dict[str, pl.DataType]:
+    import polars as pl
+
+    return {f"{prefix}{name}": pl.UInt64() if name == "episodes" else pl.Float64() for name in SPREAD}
 
 
 @dataclass(slots=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid.campaigns.rows import FLOWS
 from skybraid.compare import RATE_TITLES, aligned, frames_title, rate_cells
+from skybraid.episodes import SPREAD, RunShare, share_interval
 from skybraid.measures import MEASURES
-from skybraid.requirements import percent, percent_range
-from skybraid.statistics import mean_interval, median_interval, pooled_share
+from skybraid.requirements import count, percent, percent_range
+from skybraid.statistics import mean_interval, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ MOST_LINES = 200
 """Points that are told line by line."""
 
 _TOLD = tuple(one for one in MEASURES if one.told)
-_INTERVALS = ("low", "high", "flights_low", "flights_high")
+_INTERVAL = ("low", "high")
 
 
 def summary(campaign: Campaign) -> pl.DataFrame:
@@ -31,20 +32,20 @@ def summary(campaign: Campaign) -> pl.DataFrame:
 
     Returns:
         A row for each point and flow: `point`, the axes' columns, `flow`, `runs`, `failed`; `deadline_ms`, `met`,
-        `trials`, `within_deadline` (0 to 1) with its 95 % intervals, by messages (`low`, `high`) and by flights
-        (`flights_low`, `flights_high`, null with one run; `method`, as of `statistics.pooled_share`);
+        `trials`, `within_deadline` (0 to 1) with its 95 % interval (`low`, `high`), the `episodes` of its misses, and
+        what counts as independent (`method`: "blocks" or "runs", as of `episodes.share_interval`);
         `goodput_bps`, the mean over the runs, with Student's interval (`goodput_low`, `goodput_high`);
         `delay_p50_ms` and `delay_p99_ms`, the medians over the runs of their percentiles, with distribution-free
         intervals (`delay_p50_low` …) from six runs on. The same of a video's frames, null of other flows:
         `frames_within_ms`, `frames_met`, `frames_due`, `frames_in_time`, `frames_low`, `frames_high`,
-        `frames_flights_low`, `frames_flights_high`, `frames_method`; the medians `frame_latency_p50_ms`, `_p95_ms` and
+        `frames_episodes`, `frames_method`; the medians `frame_latency_p50_ms`, `_p95_ms` and
         `_p99_ms`, and the means `frame_rate`, `worst_frame_rate` and `freezes_per_minute`, each with its interval
         (`frame_rate_low` …). A point all of whose runs failed has one row with `flow` null.
     """
     import polars as pl
 
     times = [one.counted.within_ms for one in _TOLD if one.counted]
-    lists = [name for one in _TOLD for name in ((one.counted.met, one.counted.trials) if one.counted else [one.column])]
+    lists = [name for one in _TOLD for name in (_columns(one.counted) if one.counted else [one.column])]
     grouped = (
         campaign.scan(FLOWS)
         .sort("point", "seed")
@@ -64,7 +65,7 @@ def summary(campaign: Campaign) -> pl.DataFrame:
     for one in _TOLD:
         if one.counted:
             names = (one.counted.within_ms, one.column, *_share_ends(one))
-            types |= dict.fromkeys((one.counted.met, one.counted.trials), pl.UInt64())
+            types |= dict.fromkeys((one.counted.met, one.counted.trials, f"{_prefix(one)}episodes"), pl.UInt64())
             types |= {f"{_prefix(one)}method": pl.String()}
         else:
             names = (one.column, *_ends(one))
@@ -74,12 +75,16 @@ def summary(campaign: Campaign) -> pl.DataFrame:
     return frame.select(*named, *(name for name in frame.columns if name not in named)).rename({"done": "runs"})
 
 
+def _columns(counted: Counted) -> list[str]:
+    return [counted.met, counted.trials, *(f"{counted.misses}{name}" for name in SPREAD)]
+
+
 def _prefix(share: Measure) -> str:
     return "frames_" if share.video else ""
 
 
 def _share_ends(share: Measure) -> list[str]:
-    return [f"{_prefix(share)}{end}" for end in _INTERVALS]
+    return [f"{_prefix(share)}{end}" for end in _INTERVAL]
 
 
 def _ends(number: Measure) -> tuple[str, str]:
@@ -97,18 +102,20 @@ def _flow(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _share(row: Mapping[str, Any], one: Measure, counted: Counted) -> dict[str, Any]:
-    pairs = [pair for pair in zip(row[counted.met], row[counted.trials], strict=True) if None not in pair]
-    if not pairs:
+    names = _columns(counted)
+    runs = [dict(zip(names, values, strict=True)) for values in zip(*(row[name] for name in names), strict=True)]
+    known = [run for it in runs if (run := RunShare.of_row(it, counted.met, counted.trials, counted.misses))]
+    if not known:
         return {}
-    share = pooled_share([met for met, _ in pairs], [trials for _, trials in pairs])
-    several = len(pairs) > 1
+    share = share_interval(known)
     return {
         counted.within_ms: row[counted.within_ms],
-        counted.met: share.met,
+        counted.met: share.trials - share.missed,
         counted.trials: share.trials,
         one.column: share.estimate if share.trials else None,
-        f"{_prefix(one)}method": share.method if several else None,
-        **dict(zip(_share_ends(one), (*share.messages, *(share.flights if several else (None, None))), strict=True)),
+        f"{_prefix(one)}episodes": share.episodes,
+        f"{_prefix(one)}method": share.method,
+        **dict(zip(_share_ends(one), share.interval, strict=True)),
     }
 
 
@@ -133,10 +140,9 @@ def text(frame: pl.DataFrame, columns: Sequence[str]) -> str:
     for row in frame.iter_rows(named=True):
         if row["flow"] is not None and (row["flow"] not in flows or flows[row["flow"]]["frames_due"] is None):
             flows[row["flow"]] = row
-    several = bool((frame["runs"] > 1).any())
     any_failed = bool((frame["failed"] > 0).any())
     shown = [_short(column, columns) for column in columns] + ["runs"] + (["failed"] if any_failed else [])
-    titles = {flow: _titles(row, several=several) for flow, row in flows.items()}
+    titles = {flow: _titles(row) for flow, row in flows.items()}
     lines = [shown + [title for of_flow in titles.values() for title in of_flow]]
     for rows in list(points.values())[:MOST_LINES]:
         first = rows[0]
@@ -144,7 +150,7 @@ def text(frame: pl.DataFrame, columns: Sequence[str]) -> str:
         cells += [str(first["failed"])] if any_failed else []
         by_flow = {row["flow"]: row for row in rows}
         for flow, like in flows.items():
-            cells += _cells(by_flow.get(flow), several=several, video=_is_video(like))
+            cells += _cells(by_flow.get(flow), video=_is_video(like))
         lines.append(cells)
     groups = {flow: len(of_flow) for flow, of_flow in titles.items()}
     told = aligned(lines, len(shown), groups, max(len(columns) - 1, 0))
@@ -156,25 +162,22 @@ def _is_video(row: Mapping[str, Any]) -> bool:
     return row["frames_due"] is not None
 
 
-def _titles(row: Mapping[str, Any], *, several: bool) -> list[str]:
+def _titles(row: Mapping[str, Any]) -> list[str]:
     video = _is_video(row)
     if video:
         within = frames_title(row["frames_within_ms"])
     else:
         within = "arrived" if row["deadline_ms"] is None else f"in {row['deadline_ms']:g} ms"
-    intervals = [f"95 % by {'frames' if video else 'messages'}", *(["by flights"] if several else [])]
-    return [within, *intervals, "p50 ms", "p99 ms", *(RATE_TITLES if video else ()), "Mbit/s"]
+    return [within, "95 % interval", "episodes", "p50 ms", "p99 ms", *(RATE_TITLES if video else ()), "Mbit/s"]
 
 
-def _cells(row: Mapping[str, Any] | None, *, several: bool, video: bool) -> list[str]:
+def _cells(row: Mapping[str, Any] | None, *, video: bool) -> list[str]:
     if row is None:
-        return ["–"] * ((6 if several else 5) + (len(RATE_TITLES) if video else 0))
+        return ["–"] * (6 + (len(RATE_TITLES) if video else 0))
     share, delay, begin = ("frames_in_time", "frame_latency", "frames_") if video else ("within_deadline", "delay", "")
-    low, high, flights_low, flights_high = (row[f"{begin}{end}"] for end in _INTERVALS)
+    low, high, episodes = (row[f"{begin}{name}"] for name in (*_INTERVAL, "episodes"))
     known = row[share] is not None
-    cells = [percent(row[share]) if known else "–", percent_range(low, high) if known else "–"]
-    if several:
-        cells.append(percent_range(flights_low, flights_high) if known and flights_low is not None else "–")
+    cells = [percent(row[share]), percent_range(low, high), count(episodes)] if known else ["–"] * 3
     delays = [row[f"{delay}_{percentile}_ms"] for percentile in ("p50", "p99")]
     cells += ["–" if delay_ms is None else f"{delay_ms:.1f}" for delay_ms in delays]
     return [*cells, *(rate_cells(row) if video else ()), f"{row['goodput_bps'] / 1e6:.3f}"]

@@ -6,8 +6,7 @@
 Metrics are those of `measures.MEASURES`: `share` (within the flow's shortest deadline; of all messages where it
 requires none), `goodput`, delays `p50` … `p99.999`; of a video also `frames` (the same share, of its frames),
 `frame_latency_p50`, `frame_latency_p95`, `frame_latency_p99`, `frame_rate`, `worst_frame_rate` and `freezes`. `+-` and
-`+/-` stand for ±. A share is judged by the wider of two intervals, that of the messages or frames and that of the
-flights (`statistics.pooled_share`); `± shown by messages` (`by frames`) takes the former alone.
+`+/-` can be written for ±. Intervals are those of `skybraid.episodes`: by runs, since misses come together.
 
 Each point is looked at after 10 flights, then after 20, 40, 80 …. To look often and stop at the first success would err
 more often than once in twenty, so a look decides by bounds of 99 %: over the first five looks the errors add up to at
@@ -26,19 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid.campaigns.ranges import quantity
 from skybraid.campaigns.rows import FLOWS
+from skybraid.episodes import SPREAD, RunShare, ShareInterval, factor_needed, share_interval
 from skybraid.errors import ScenarioError
 from skybraid.measures import MEASURES, MESSAGES, Measure, names
 from skybraid.requirements import count, percent_range
-from skybraid.statistics import (
-    CONFIDENCE,
-    Interval,
-    PooledShare,
-    Verdict,
-    mean_interval,
-    median_interval,
-    pooled_share,
-    trials_needed,
-)
+from skybraid.statistics import CONFIDENCE, Interval, Verdict, mean_interval, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +49,7 @@ MOST_RUNS = 10_000
 _GRAMMAR = re.compile(
     r"\s*(?P<flow>\S+?)\.(?P<metric>[a-z_]+(?:\d+(?:\.\d+)?)?)\s*"
     r"(?:(?P<sign>>=|<=|≥|≤)\s*(?P<target>[^±+\s]+(?:\s*[^±+\s\d]+)?)\s*)?"
-    r"(?:±|\+/?-)\s*(?P<reach>shown(?:\s+by\s+(?P<by>messages|frames))?|[^\s]+(?:\s*[^\s]+)?)\s*"
+    r"(?:±|\+/?-)\s*(?P<reach>shown|[^\s]+(?:\s*[^\s]+)?)\s*"
 )
 
 _EXPECTED = (
@@ -78,7 +69,6 @@ class Question:
         at_least: whether the target is to be reached (or else not exceeded); None without a target.
         target: share from 0 to 1, bit/s, ms, frames a second, or freezes a minute; None where only precision is asked.
         reach: how far the interval may reach to either side, in the same unit; None for "shown".
-        by_things: whether a share is judged by its messages or frames alone.
     """
 
     text: str
@@ -87,7 +77,6 @@ class Question:
     at_least: bool | None
     target: float | None
     reach: float | None
-    by_things: bool
 
     def told(self, value: float) -> str:
         """A value of the metric in words."""
@@ -121,7 +110,7 @@ class Answer:
         point: its number.
         name: its values.
         question: as it was put.
-        verdict: met, not met, or not shown within the budget.
+        verdict: met, not met, or inconclusive within the budget.
         flights: how many were flown.
         estimate: in the unit of the question's target; None where there is none.
         low: of the 95 % interval that counts.
@@ -189,9 +178,6 @@ def question(text: str) -> Question:
         raise ScenarioError(f"--until: found {text} without a value, {_EXPECTED}")
     if not shown and found["sign"] is not None:
         raise ScenarioError(f"--until: found both a value and a width in {text}, {_EXPECTED}")
-    if found["by"] and (metric.counted is None or metric.counted.things != found["by"]):
-        right = next(one.name for one in MEASURES if one.counted and one.counted.things == found["by"])
-        raise ScenarioError(f"--until: found `by {found['by']}` with {metric.name}, expected it with {right}")
     return Question(
         text.strip(),
         found["flow"],
@@ -199,7 +185,6 @@ def question(text: str) -> Question:
         None if found["sign"] is None else found["sign"] in (">=", "≥"),
         None if found["sign"] is None else _value(found["target"], metric),
         None if shown else _value(reach, metric),
-        bool(found["by"]),
     )
 
 
@@ -249,7 +234,7 @@ def fly_until(flight: Flight, asked: Question, limit: Budget) -> list[Answer]:
             flight.fly(jobs, until=end)
         for point in points:
             answers[point] = _look(flight, asked, point, {seed(place) for place in range(goal)})
-        open_ = [point for point in points if answers[point].verdict is Verdict.NOT_SHOWN]
+        open_ = [point for point in points if answers[point].verdict is Verdict.INCONCLUSIVE]
         if goal <= flown or (end is not None and time.monotonic() >= end):
             break
         flown, goal = goal, 2 * goal
@@ -264,27 +249,28 @@ def _look(flight: Flight, asked: Question, point: int, seeds: set[int]) -> Answe
     frame = (
         flight.campaign.scan(FLOWS)
         .filter((pl.col("point") == point) & (pl.col("flow") == asked.flow))
-        .select("seed", met=counted.met, trials=counted.trials, value=asked.metric.column)
         .sort("seed")
         .collect()
     )
     frame = frame.filter(pl.col("seed").is_in(list(seeds)))
-    share: PooledShare | None = None
+    share: ShareInterval | None = None
+    shown: Interval | None
+    decides: Interval | None
     needed = ""
     if asked.metric.counted is not None:
-        met, trials = (frame[name].fill_null(0).to_list() for name in ("met", "trials"))
-        share = pooled_share(met, trials)
-        shown: Interval | None = share.messages if asked.by_things else share.cautious
-        bounds = pooled_share(met, trials, DECIDING, sides=1)
-        decides: Interval | None = bounds.messages if asked.by_things else bounds.cautious
+        rows = frame.select(counted.met, counted.trials, *(f"{counted.misses}{name}" for name in SPREAD))
+        known = (
+            RunShare.of_row(row, counted.met, counted.trials, counted.misses) for row in rows.iter_rows(named=True)
+        )
+        runs = [run for run in known if run is not None]
+        share = share_interval(runs)
+        shown, decides = share.interval, share_interval(runs, 2 * DECIDING - 1).interval
         estimate = share.estimate if share.trials else None
-        if share.trials and share.met == share.trials and not asked.by_things and asked.target not in (None, 0, 1):
-            needed = (
-                f"; by flights, {count(trials_needed(asked.target or 0.5, confidence=DECIDING))} without a miss would "
-                "show it"
-            )
+        factor = None if asked.target is None else factor_needed(runs, asked.target, 2 * DECIDING - 1)
+        if factor is not None:
+            needed = f"; about {count(math.ceil(factor * len(runs)))} flights like these would decide it"
     else:
-        values = [asked.metric.nothing if value is None else value for value in frame["value"].to_list()]
+        values = [asked.metric.nothing if value is None else value for value in frame[asked.metric.column].to_list()]
         middle, reach = (statistics.fmean, _mean) if asked.metric.mean else (statistics.median, median_interval)
         estimate = middle(values) if values else None
         shown = reach(values, CONFIDENCE)
@@ -293,7 +279,7 @@ def _look(flight: Flight, asked: Question, point: int, seeds: set[int]) -> Answe
     words = _words(flight, asked, point, frame.height, estimate, shown, share, verdict)
     low, high = (None, None) if shown is None else (_finite(shown.low), _finite(shown.high))
     name = flight.plan.manifest.points[point].words(flight.plan.manifest.columns)
-    if verdict is Verdict.NOT_SHOWN:
+    if verdict is Verdict.INCONCLUSIVE:
         words += needed
     return Answer(
         point,
@@ -311,14 +297,14 @@ def _look(flight: Flight, asked: Question, point: int, seeds: set[int]) -> Answe
 def _verdict(asked: Question, shown: Interval | None, decides: Interval | None) -> Verdict:
     if asked.reach is not None:
         precise = shown is not None and (shown.high - shown.low) / 2 <= asked.reach
-        return Verdict.MET if precise else Verdict.NOT_SHOWN
+        return Verdict.MET if precise else Verdict.INCONCLUSIVE
     if decides is None or asked.target is None:
-        return Verdict.NOT_SHOWN
+        return Verdict.INCONCLUSIVE
     if asked.at_least:
         reached, missed = decides.low >= asked.target, decides.high < asked.target
     else:
         reached, missed = decides.high <= asked.target, decides.low > asked.target
-    return Verdict.MET if reached else Verdict.NOT_MET if missed else Verdict.NOT_SHOWN
+    return Verdict.MET if reached else Verdict.NOT_MET if missed else Verdict.INCONCLUSIVE
 
 
 def _words(
@@ -328,17 +314,16 @@ def _words(
     flights: int,
     estimate: float | None,
     shown: Interval | None,
-    share: PooledShare | None,
+    share: ShareInterval | None,
     verdict: Verdict,
 ) -> str:
     name = flight.plan.manifest.points[point].words(flight.plan.manifest.columns)
     before = f"{name}: " if name else ""
     seen = "nothing" if estimate is None else asked.told(estimate)
     if share is not None and share.trials:
-        things = (asked.metric.counted or MESSAGES).things
-        interval = (
-            f"95 % intervals {percent_range(*share.messages)} by {things}, {percent_range(*share.flights)} by flights"
-        )
+        misses = "1 miss" if share.missed == 1 else f"{count(share.missed)} misses"
+        together = "1 episode" if share.episodes == 1 else f"{count(share.episodes)} episodes"
+        interval = f"95 % interval {percent_range(*share.interval)}; {misses} in {together}"
     elif shown is None:
         interval = "no interval"
     else:

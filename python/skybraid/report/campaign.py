@@ -152,12 +152,12 @@ def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
     if meeting:
         return Verdict.MET
     lost = {one.point for one in seen.judged if one.verdict is Verdict.NOT_MET}
-    return Verdict.NOT_SHOWN if {one.point for one in seen.judged} - lost else Verdict.NOT_MET
+    return Verdict.INCONCLUSIVE if {one.point for one in seen.judged} - lost else Verdict.NOT_MET
 
 
 def best(seen: Seen, wanted: Wanted) -> list[Judged]:
     """The points that do best at a requirement: those that meet it first, then by their estimate."""
-    order = (Verdict.MET, Verdict.NOT_SHOWN, Verdict.NOT_MET)
+    order = (Verdict.MET, Verdict.INCONCLUSIVE, Verdict.NOT_MET)
     own = [one for one in seen.judged if one.wanted == wanted]
     return sorted(own, key=lambda it: (order.index(it.verdict), -wanted.goodness(it.estimate), it.point))[:BEST]
 

@@ -233,7 +233,7 @@ def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> ColumnDataS
 
 
 def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int], str], charts: Charts) -> list[Option]:
-    """Share in time of each point, with both of its intervals, for each requirement of messages or frames."""
+    """Share in time of each point, with its interval, for each requirement of messages or frames."""
     found: list[Option] = []
     for one in wanted:
         if one.metric not in ("share", "frames"):
@@ -244,10 +244,9 @@ def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int],
         if not cut:
             continue
         drawn = _interval_chart(cut, one, label)
-        things = "frames" if one.metric == "frames" else "messages"
         caption = (
-            f"Line: 95 % interval of the {things} (Clopper–Pearson). Bar behind it: 95 % interval of the runs, since "
-            "losses of one run come together. Dashed: what is required. A point without a miss stands at the end."
+            "Line: 95 % interval, which allows for misses that come in episodes. Dashed: what is required. A point "
+            "without a miss is at the end of the axis."
         )
         if len(own) > len(cut):
             caption += f" The best {len(cut)} of {len(own)} points."
@@ -258,7 +257,7 @@ def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int],
 
 _MARKS = {
     Verdict.MET: ("circle", COLOURS[2]),
-    Verdict.NOT_SHOWN: ("square", COLOURS[0]),
+    Verdict.INCONCLUSIVE: ("square", COLOURS[0]),
     Verdict.NOT_MET: ("inverted_triangle", COLOURS[3]),
 }
 
@@ -287,20 +286,11 @@ def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str])
         "share": [missed(it.estimate) for it in own],
         "low": [missed(it.interval.low if it.interval else None) for it in own],
         "high": [missed(it.interval.high if it.interval else None) for it in own],
-        "runs_low": [missed(it.over_runs.low if it.over_runs else None) for it in own],
-        "runs_high": [missed(it.over_runs.high if it.over_runs else None) for it in own],
         "seen": [it.words for it in own],
-        "resampled": [
-            f"{percent(it.over_runs.low)} to {percent(it.over_runs.high)}" if it.over_runs else "–" for it in own
-        ],
         "verdict": [str(it.verdict) for it in own],
         "of": [it.of for it in own],
     }
     every = ColumnDataSource(data)
-    drawn.hbar(
-        y="name", left="runs_low", right="runs_high", height=0.6, source=every, fill_color=SECOND_INK, fill_alpha=0.3,
-        line_color=None,
-    )  # fmt: skip
     whisker: dict[str, Any] = {"line_color": INK, "upper_head": None, "lower_head": None}
     drawn.add_layout(Whisker(base="name", lower="low", upper="high", dimension="width", source=every, **whisker))
     entries, marks = [], []
@@ -318,7 +308,6 @@ def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str])
     tips = [
         ("point", "@name"),
         ("seen", "@seen of @of"),
-        ("over runs", "@resampled"),
         ("verdict", "@verdict"),
     ]
     hover(drawn, marks, tips, mode="mouse")

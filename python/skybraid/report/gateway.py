@@ -41,7 +41,7 @@ class Finding:
     """A sentence of the verdict.
 
     Attributes:
-        kind: `met`, `not-met` or `not-shown`, which is how it is coloured.
+        kind: `met`, `not-met` or `inconclusive`, which is how it is coloured.
         words: the sentence.
     """
 
@@ -83,7 +83,7 @@ def gateway_html(files: Sequence[Path]) -> str:
         charts,
         title=" and ".join(dict.fromkeys(log.name for log in logs)),
         headline=headline(findings),
-        verdict=worst if any(one.kind == "met" for one in findings) or worst == "not-met" else "not-shown",
+        verdict=worst if any(one.kind == "met" for one in findings) or worst == "not-met" else "inconclusive",
         findings=findings,
         length_s=length_s,
         sections=[
@@ -112,7 +112,7 @@ def verdict(logs: Sequence[GatewayLog]) -> list[Finding]:
     """What the logs say of the flight, the gravest first."""
     found = [one for log, who in zip(logs, _names(logs), strict=True) for one in _of_one(log, who)]
     found += _of_both(logs)
-    order = ("not-met", "not-shown", "met")
+    order = ("not-met", "inconclusive", "met")
     return sorted(found, key=lambda one: order.index(one.kind))
 
 
@@ -158,7 +158,7 @@ def _of_one(log: GatewayLog, who: str) -> list[Finding]:
             total_s = sum(one.end_s - one.begin_s for one in downs)
             words = f"{who}: {path} was given up {_times(len(downs))}, {span(total_s)} in all"
             found.append(
-                Finding("not-shown", f"{words}, {span(max(one.end_s - one.begin_s for one in downs))} at most.")
+                Finding("inconclusive", f"{words}, {span(max(one.end_s - one.begin_s for one in downs))} at most.")
             )
     return found
 

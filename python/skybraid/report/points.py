@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from skybraid.episodes import RunShare, share_interval
+from skybraid.measures import MESSAGES
 from skybraid.requirements import count, frames_a_second, freezes_a_minute, milliseconds, percent, rate
-from skybraid.statistics import Interval, Verdict, mean_interval, pooled_share, share_verdict
+from skybraid.statistics import Interval, Verdict, judge_interval, mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,12 +84,11 @@ class Judged:
     Attributes:
         point: its number.
         wanted: the requirement.
-        verdict: met, not met or not shown.
+        verdict: met, not met or inconclusive.
         estimate: share of all messages or frames (0 to 1), or the mean over the runs of a delay percentile in ms, of
             goodput in bit/s, of a frame rate in 1/s, of freezes a minute.
-        interval: at 95 %, of messages or frames (Clopper–Pearson) for a share, of the mean of the runs (Student's t)
-            otherwise.
-        over_runs: of a share, the 95 % interval that takes runs as independent, not messages; None with a single run.
+        interval: at 95 %, by episodes for a share (`skybraid.episodes`), else of the mean of the runs (Student's t).
+        episodes: of a share, in how many groups its misses came.
         trials: messages, frames, or runs.
         runs: how many.
     """
@@ -97,7 +98,7 @@ class Judged:
     verdict: Verdict
     estimate: float | None
     interval: Interval | None
-    over_runs: Interval | None
+    episodes: int | None
     trials: int
     runs: int
 
@@ -113,7 +114,9 @@ class Judged:
     def of(self) -> str:
         """Of how much it was seen."""
         things = _COUNTED.get(self.wanted.metric)
-        return f"{count(self.runs)} runs" if things is None else f"{count(self.trials)} {things}"
+        if things is None:
+            return f"{count(self.runs)} runs"
+        return f"{count(self.trials)} {things}, misses in {count(self.episodes or 0)} episodes"
 
 
 def judged(requirements: pl.DataFrame) -> list[Judged]:
@@ -134,24 +137,20 @@ def judged(requirements: pl.DataFrame) -> list[Judged]:
 
 def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
     if wanted.metric in _COUNTED:
-        met, trials = ([int(number) for number in rows[name].fill_null(0)] for name in ("met", "trials"))
-        share = pooled_share(met, trials)
-        # As `skybraid run` with several seeds judges it, by the messages of all runs together.
-        verdict = share_verdict(share.met, share.trials, wanted.target).verdict
-        estimate, interval = (share.estimate, share.messages) if share.trials else (None, None)
-        flights = share.flights if len(met) > 1 and share.trials else None
-        return Judged(point, wanted, verdict, estimate, interval, flights, share.trials, rows.height)
+        known = (RunShare.of_row(row, "met", "trials", MESSAGES.misses) for row in rows.iter_rows(named=True))
+        share = share_interval([run for run in known if run is not None])
+        if not share.trials:
+            return Judged(point, wanted, Verdict.INCONCLUSIVE, None, None, None, 0, rows.height)
+        verdict = judge_interval(*share.interval, wanted.target)
+        return Judged(point, wanted, verdict, share.estimate, share.interval, share.episodes, share.trials, rows.height)
     values = [float(value) for value in rows["estimate"].drop_nulls()]
     mean = sum(values) / len(values) if values else None
     interval = mean_interval(values)
-    verdict = Verdict.NOT_SHOWN
+    verdict = Verdict.INCONCLUSIVE
     if interval is not None:
         limit = wanted.deadline_ms if wanted.metric == "percentile" else wanted.target
-        good = [wanted.goodness(value) for value in interval]
-        if min(good) >= wanted.goodness(limit):
-            verdict = Verdict.MET
-        elif max(good) < wanted.goodness(limit):
-            verdict = Verdict.NOT_MET
+        good = sorted(wanted.goodness(value) for value in interval)
+        verdict = judge_interval(good[0], good[1], wanted.goodness(limit))
     return Judged(point, wanted, verdict, mean, interval, None, len(values), rows.height)
 
 

@@ -45,8 +45,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skybraid.episodes import RunShare, share_interval
 from skybraid.keys import Keys
-from skybraid.statistics import bootstrap_share, clopper_pearson, mean_interval
+from skybraid.statistics import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -433,15 +434,10 @@ def pooled(
     """Compares a share of the messages of all flights, in %, with a range; both counts hold one number a flight."""
     if hits.size < 2 or not (np.isfinite(hits).all() and np.isfinite(trials).all()) or trials.sum() == 0:
         return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
-    exact = clopper_pearson(round(hits.sum()), round(trials.sum()))
-    flights = bootstrap_share(hits.tolist(), trials.tolist())
+    runs = [RunShare.of_counts(round(of), round(hit)) for hit, of in zip(hits, trials, strict=True)]
+    share = share_interval(runs)
     return Comparison(
-        what,
-        100 * float(hits.sum() / trials.sum()),
-        100 * min(exact.low, flights.low),
-        100 * max(exact.high, flights.high),
-        at_least,
-        at_most,
+        what, 100 * share.estimate, 100 * share.interval.low, 100 * share.interval.high, at_least, at_most
     )
 
 

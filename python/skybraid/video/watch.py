@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import shlex
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from skybraid.episodes import RunShare
 from skybraid.errors import ResultError, VideoError
-from skybraid.requirements import Requirement
+from skybraid.requirements import Requirement, judge_share
 from skybraid.scenario import Scenario
-from skybraid.statistics import share_verdict
 from skybraid.video.flows import MODEL, encoded, received
 from skybraid.video.strip import Moment, Strip, sheet, thumbnail, write
 
@@ -231,17 +231,7 @@ def _scenario_folder(results: Results) -> Path:
 
 def _judged(requirement: Requirement, frames: pl.DataFrame) -> Requirement:
     similar = frames["source_ssim"].to_numpy()
-    judged = share_verdict(int((similar >= requirement.ssim).sum()), len(similar), requirement.target)
-    return Requirement(
-        flow=requirement.flow,
-        metric="ssim",
-        deadline_ms=None,
-        target=requirement.target,
-        estimate=judged.estimate if len(similar) else None,
-        low=judged.interval.low,
-        high=judged.interval.high,
-        trials=len(similar),
-        verdict=judged.verdict,
-        needed=judged.needed,
-        ssim=requirement.ssim,
-    )
+    spacing_s = float(np.median(np.diff(frames["captured_ns"].to_numpy()))) / 1e9 if len(similar) > 1 else 1.0
+    met = similar >= requirement.ssim
+    judged = judge_share([RunShare.of_bins(np.ones(met.size), met, spacing_s)], requirement.target)
+    return replace(requirement, **judged._asdict())

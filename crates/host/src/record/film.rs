@@ -52,8 +52,7 @@ impl VideoSummary {
         self.shown += other.shown;
         self.latencies.merge(&other.latencies);
         for (deadline, more) in self.deadlines.iter_mut().zip(&other.deadlines) {
-            deadline.trials += more.trials;
-            deadline.met += more.met;
+            deadline.merge(more);
         }
         self.freezes += other.freezes;
         self.frozen += other.frozen;
@@ -115,13 +114,14 @@ impl Film {
 
     fn judge(&self, end: Instant, summary: &mut VideoSummary) {
         let deadline = |limit: &Duration| {
-            let due = |frame: &&Frame| frame.captured + *limit <= end;
-            let met = |frame: &&Frame| {
-                frame.intact && frame.latency().is_some_and(|latency| latency <= *limit)
-            };
-            let trials = self.frames.iter().filter(due).count() as u64;
-            let met = self.frames.iter().filter(due).filter(met).count() as u64;
-            Deadline { limit: *limit, trials, met }
+            let mut deadline = Deadline::new(*limit);
+            for frame in self.frames.iter().filter(|frame| frame.captured + *limit <= end) {
+                deadline.on_due(frame.captured);
+                if frame.intact && frame.latency().is_some_and(|latency| latency <= *limit) {
+                    deadline.on_met(frame.captured);
+                }
+            }
+            deadline
         };
         summary.deadlines = self.limits.iter().map(deadline).collect();
     }

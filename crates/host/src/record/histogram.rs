@@ -79,6 +79,18 @@ impl Histogram {
             .map(|(index, _)| Duration::from_nanos(upper(index) as i64))
     }
 
+    /// How many values are at most `limit`; those in its own bucket count.
+    pub fn up_to(&self, limit: Duration) -> u64 {
+        let last = bucket(limit.as_nanos().max(0) as u64);
+        let pages = self.pages.iter().enumerate();
+        let counts = pages.filter_map(|(number, page)| Some((number * PAGE, page.as_deref()?)));
+        counts
+            .flat_map(|(first, page)| (first..).zip(page))
+            .take_while(|(index, _)| *index <= last)
+            .map(|(_, count)| *count)
+            .sum()
+    }
+
     /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (number, theirs) in other.pages.iter().enumerate() {
@@ -110,6 +122,9 @@ mod tests {
                 proptest::prop_assert!(read >= *value && read <= value + value / 1000 + 1);
             }
             proptest::prop_assert_eq!(histogram.at_rank(values.len() as u64 + 1), None);
+            let median = histogram.at_rank(values.len().div_ceil(2) as u64).unwrap();
+            let at_most = values.iter().filter(|value| **value <= median.as_nanos()).count() as u64;
+            proptest::prop_assert_eq!(histogram.up_to(median), at_most);
         }
     }
 }

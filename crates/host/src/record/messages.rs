@@ -9,6 +9,7 @@ use skybraid_traffic::{VideoConfig, Write};
 use skybraid_transport::{ConnectionTotals, Delivered};
 use skybraid_units::{Duration, Instant};
 
+use super::timeline::{Tally, Timeline};
 use super::{Film, Histogram, VideoSummary};
 
 /// Marks a message that has not arrived.
@@ -69,8 +70,16 @@ pub struct Summary {
     pub refused: u64,
     /// Payload bytes of the messages that have arrived.
     pub delivered_bytes: u64,
+    /// Messages by the time at which they were written, and those among them that have arrived; those
+    /// on their way at the end are left out.
+    pub arrivals: Timeline<Tally>,
+    /// Payload bytes by the time at which they arrived.
+    pub goodput: Timeline<u64>,
     /// One-way delays of the messages that have arrived.
     pub delays: Histogram,
+    /// The same by the time at which the messages were written, where a requirement asks for a
+    /// percentile.
+    pub delays_over_time: Option<Timeline<Histogram, 64>>,
     /// For each deadline: messages whose deadline fell within the run, and how many met it.
     pub deadlines: Vec<Deadline>,
     /// Packets with payload that the links lost, in the order of [`Cause::ALL`].
@@ -109,7 +118,8 @@ impl Held {
 }
 
 impl Summary {
-    /// Adds the counts of another run of the same flow.
+    /// Adds the counts of another flow. What is counted over time is added as if both ran at the same
+    /// time.
     pub fn merge(&mut self, other: &Self) {
         self.sent += other.sent;
         self.delivered += other.delivered;
@@ -117,10 +127,14 @@ impl Summary {
         self.lost += other.lost;
         self.refused += other.refused;
         self.delivered_bytes += other.delivered_bytes;
+        self.arrivals.merge(&other.arrivals);
+        self.goodput.merge(&other.goodput);
         self.delays.merge(&other.delays);
+        if let (Some(delays), Some(more)) = (&mut self.delays_over_time, &other.delays_over_time) {
+            delays.merge(more);
+        }
         for (deadline, more) in self.deadlines.iter_mut().zip(&other.deadlines) {
-            deadline.trials += more.trials;
-            deadline.met += more.met;
+            deadline.merge(more);
         }
         let add = |counts: &mut [u64], more: &[u64]| {
             for (count, more) in counts.iter_mut().zip(more) {
@@ -141,14 +155,53 @@ impl Summary {
 }
 
 /// Arrivals judged by one deadline.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Deadline {
     /// The deadline.
     pub limit: Duration,
     /// Messages whose deadline fell within the run.
     pub trials: u64,
-    /// … of these, those that arrived in time.
+    /// Messages among these that arrived in time.
     pub met: u64,
+    /// Both by the time at which the messages were written.
+    pub timeline: Timeline<Tally>,
+}
+
+impl Deadline {
+    /// No message yet.
+    pub fn new(limit: Duration) -> Self {
+        Self { limit, trials: 0, met: 0, timeline: Timeline::default() }
+    }
+
+    /// Counts a message written at `sent` whose deadline falls within the run.
+    #[inline]
+    pub fn on_due(&mut self, sent: Instant) {
+        self.trials += 1;
+        self.timeline.at(sent).trials += 1;
+    }
+
+    /// Counts such a message as arrived in time.
+    #[inline]
+    pub fn on_met(&mut self, sent: Instant) {
+        self.met += 1;
+        self.timeline.at(sent).met += 1;
+    }
+
+    /// Takes back a message written at `sent` whose deadline the run no longer reaches.
+    fn withdraw(&mut self, sent: Instant, met: bool) {
+        let tally = self.timeline.at(sent);
+        tally.trials -= 1;
+        tally.met -= u32::from(met);
+        self.trials -= 1;
+        self.met -= u64::from(met);
+    }
+
+    /// Adds the counts of another flow in the same run.
+    pub fn merge(&mut self, other: &Self) {
+        self.trials += other.trials;
+        self.met += other.met;
+        self.timeline.merge(&other.timeline);
+    }
 }
 
 /// The messages of a flow.
@@ -189,8 +242,7 @@ impl FlowRecord {
         paths: usize,
         limits: &[Duration],
     ) -> Self {
-        let deadlines =
-            limits.iter().map(|limit| Deadline { limit: *limit, trials: 0, met: 0 }).collect();
+        let deadlines = limits.iter().map(|limit| Deadline::new(*limit)).collect();
         let packets_by_path = alloc::vec![0; paths];
         Self {
             summary: Summary {
@@ -220,6 +272,12 @@ impl FlowRecord {
     /// The messages are packets of this video, whose frames are judged by `limits`.
     pub fn with_video(self, video: Option<&VideoConfig>, limits: &[Duration]) -> Self {
         Self { film: video.map(|video| Film::new(video, limits)), ..self }
+    }
+
+    /// Delays are judged by a percentile.
+    pub fn with_percentiles(mut self, wanted: bool) -> Self {
+        self.summary.delays_over_time = wanted.then(Timeline::default);
+        self
     }
 
     /// Number of the next message.
@@ -256,8 +314,11 @@ impl FlowRecord {
         }
         self.next += 1;
         self.summary.sent += 1;
+        self.summary.arrivals.at(now).trials += 1;
         for deadline in &mut self.summary.deadlines {
-            deadline.trials += u64::from(now + deadline.limit <= self.end);
+            if now + deadline.limit <= self.end {
+                deadline.on_due(now);
+            }
         }
     }
 
@@ -364,14 +425,20 @@ impl FlowRecord {
         let delay = now - sent;
         self.summary.delivered += 1;
         self.summary.delivered_bytes += u64::from(bytes);
+        self.summary.arrivals.at(sent).met += 1;
+        *self.summary.goodput.at(now) += u64::from(bytes);
         self.summary.delays.add(delay);
+        if let Some(delays) = &mut self.summary.delays_over_time {
+            delays.at(sent).add(delay);
+        }
         self.summary.held.add(held);
         if let Some(won) = self.summary.won_by_path.get_mut(path.index()) {
             *won += 1;
         }
         for deadline in &mut self.summary.deadlines {
-            let counts = sent + deadline.limit <= self.end && delay <= deadline.limit;
-            deadline.met += u64::from(counts);
+            if sent + deadline.limit <= self.end && delay <= deadline.limit {
+                deadline.on_met(sent);
+            }
         }
         if let Some(film) = &mut self.film {
             film.arrived(now, id);
@@ -386,8 +453,7 @@ impl FlowRecord {
             for deadline in &mut self.summary.deadlines {
                 let due = row.sent() + deadline.limit;
                 if end < due && due <= self.end {
-                    deadline.trials -= 1;
-                    deadline.met -= u64::from(row.delivered().is_some_and(|at| at <= due));
+                    deadline.withdraw(row.sent(), row.delivered().is_some_and(|at| at <= due));
                 }
             }
         }
@@ -409,6 +475,7 @@ impl FlowRecord {
                         || on_the_way.binary_search(&number).is_ok();
                     if coming {
                         self.summary.in_flight += 1;
+                        self.summary.arrivals.at(row.sent()).trials -= 1;
                     } else {
                         self.summary.lost += 1;
                     }

@@ -5,12 +5,14 @@ pub mod histogram;
 pub mod messages;
 pub mod packets;
 pub mod samples;
+pub mod timeline;
 
 pub use film::{Film, VideoSummary};
 pub use histogram::Histogram;
-pub use messages::{FlowRecord, Held, MessageRow, Summary};
+pub use messages::{Deadline, FlowRecord, Held, MessageRow, Summary};
 pub use packets::{DecisionRow, PacketKind, PacketRow};
 pub use samples::{LinkRow, LinkTotal, SubflowRow};
+pub use timeline::{Tally, Timeline};
 
 use alloc::vec::Vec;
 

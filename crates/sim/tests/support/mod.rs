@@ -52,6 +52,7 @@ pub fn flow(
         deadline: None,
         judged_by: vec![Duration::from_millis(300)],
         frames_within: Vec::new(),
+        judges_delays: false,
         rides_with: None,
         copies: 1,
         proxies: vec![],

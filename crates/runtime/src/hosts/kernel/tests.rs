@@ -43,6 +43,7 @@ pub fn flow(traffic: &str, congestion: &str) -> FlowSetup {
         deadline: None,
         judged_by: Vec::new(),
         frames_within: Vec::new(),
+        judges_delays: false,
         rides_with: None,
         copies: 1,
         proxies: Vec::new(),

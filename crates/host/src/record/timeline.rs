@@ -1,0 +1,143 @@
+//! Counts over the time of a run, so that what comes in episodes is judged by episodes.
+
+use alloc::vec::Vec;
+
+use skybraid_units::{Duration, Instant};
+
+use super::Histogram;
+
+/// The binary logarithm of the first bins' width in ns: 16.8 ms.
+const FIRST_SHIFT: u32 = 24;
+
+/// Counts that add up.
+pub trait Count: Clone + Default {
+    /// Adds another count.
+    fn merge(&mut self, other: &Self);
+}
+
+/// Messages (or frames) of a bin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Those whose fate is decided.
+    pub trials: u32,
+    /// Of these, those that met the requirement.
+    pub met: u32,
+}
+
+impl Count for Tally {
+    fn merge(&mut self, other: &Self) {
+        self.trials += other.trials;
+        self.met += other.met;
+    }
+}
+
+impl Count for u64 {
+    fn merge(&mut self, other: &Self) {
+        *self += other;
+    }
+}
+
+impl Count for Histogram {
+    fn merge(&mut self, other: &Self) {
+        Self::merge(self, other);
+    }
+}
+
+/// Counts in at most `BINS` bins of equal width, which doubles when a run outgrows them. `BINS` is even.
+#[derive(Clone, Debug)]
+pub struct Timeline<T, const BINS: usize = 1024> {
+    shift: u32,
+    bins: Vec<T>,
+}
+
+impl<T, const BINS: usize> Default for Timeline<T, BINS> {
+    fn default() -> Self {
+        Self { shift: FIRST_SHIFT, bins: Vec::new() }
+    }
+}
+
+impl<T: Count, const BINS: usize> Timeline<T, BINS> {
+    /// The count of the bin at `at`; a time before the start counts as the start.
+    #[inline]
+    pub fn at(&mut self, at: Instant) -> &mut T {
+        let nanos = at.as_nanos().max(0) as u64;
+        while (nanos >> self.shift) as usize >= BINS {
+            self.coarsen();
+        }
+        let bin = (nanos >> self.shift) as usize;
+        if bin >= self.bins.len() {
+            self.bins.resize_with(bin + 1, T::default);
+        }
+        #[expect(clippy::indexing_slicing, reason = "resized just above")]
+        &mut self.bins[bin]
+    }
+
+    /// Width of a bin.
+    pub fn width(&self) -> Duration {
+        Duration::from_nanos(1 << self.shift)
+    }
+
+    /// The bins, from the start of the run on.
+    pub fn bins(&self) -> &[T] {
+        &self.bins
+    }
+
+    /// Adds the counts of another flow in the same run.
+    pub fn merge(&mut self, other: &Self) {
+        while self.shift < other.shift {
+            self.coarsen();
+        }
+        let finer = self.shift - other.shift;
+        for (place, count) in other.bins.iter().enumerate() {
+            let start = Instant::from_nanos(((place >> finer) << self.shift) as i64);
+            self.at(start).merge(count);
+        }
+    }
+
+    fn coarsen(&mut self) {
+        self.shift += 1;
+        let pairs = self.bins.chunks(2).map(|pair| {
+            let mut both = T::default();
+            pair.iter().for_each(|one| both.merge(one));
+            both
+        });
+        self.bins = pairs.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn counts_stay_in_their_bins_however_long_the_run_is(
+            times in proptest::collection::vec(0i64..100_000_000_000_000, 1..200)
+        ) {
+            let mut timeline = Timeline::<u64, 64>::default();
+            for time in &times {
+                *timeline.at(Instant::from_nanos(*time)) += 1;
+            }
+            proptest::prop_assert!(timeline.bins().len() <= 64);
+            let width = timeline.width().as_nanos();
+            for (bin, count) in timeline.bins().iter().enumerate() {
+                let within = times.iter().filter(|time| **time / width == bin as i64).count();
+                proptest::prop_assert_eq!(*count, within as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn flows_of_different_length_merge_bin_by_bin() {
+        let at = Instant::from_secs_f64;
+        let (mut long, mut short) =
+            (Timeline::<u64, 64>::default(), Timeline::<u64, 64>::default());
+        *long.at(at(100.0)) += 1;
+        *short.at(at(0.5)) += 2;
+        let mut both = short.clone();
+        both.merge(&long);
+        long.merge(&short);
+        assert_eq!((both.bins(), both.width()), (long.bins(), long.width()));
+        assert_eq!(both.bins().iter().sum::<u64>(), 3);
+    }
+}
