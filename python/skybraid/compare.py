@@ -69,7 +69,7 @@ def compare(
     schedulers: Sequence[str] | None = None,
     congestion: Sequence[str] | None = None,
     seed: int | None = None,
-    seeds: Iterable[int] | None = None,
+    seeds: Iterable[int] | str | None = None,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
     """Flies a scenario with every combination of protocol, scheduler and congestion control, on all cores.

@@ -1,5 +1,8 @@
 """What can go wrong, by what the caller can do about it."""
 
+import difflib
+from collections.abc import Iterable
+
 from skybraid._core import Interrupted, ScenarioError, SkybraidError
 
 __all__ = [
@@ -32,3 +35,11 @@ class DomainError(SkybraidError, ValueError):
 
 class VideoError(SkybraidError):
     """A clip cannot be had, read, encoded or decoded; it names the clip and says what was found and expected."""
+
+
+def unknown(where: str, found: str, known: Iterable[str]) -> str:
+    """The words about a name that is not known: what there is, and the one that was probably meant."""
+    names = list(known)
+    close = difflib.get_close_matches(found, names, 1)
+    likely = f"; did you mean {close[0]}?" if close else ""
+    return f"{where}: found {found}, expected one of {', '.join(names) or 'none, since there is none'}{likely}"

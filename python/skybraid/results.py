@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SUMMARY = "summary.json"
 SCENARIO = "scenario.toml"
 PROVENANCE = "provenance.json"
+
+_SHOWN_REQUIREMENTS = 6
 
 _ESSENCE = ("version", "driver", "scenario", "seeds", "inputs")
 
@@ -135,6 +138,26 @@ class Results:
     provenance: dict[str, Any]
     tables: Tables = field(default_factory=Tables)
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        runs = "1 run" if len(self.flights) == 1 else f"{len(self.flights)} runs"
+        lines = [f"Results({self.name!r}: {runs}, {self.verdict}; flows: {', '.join(self.flows) or 'none'})"]
+        shown = self.requirements[:_SHOWN_REQUIREMENTS]
+        lines += [f"  {requirement.flow}: {requirement.verdict}. {requirement.words}" for requirement in shown]
+        if len(self.requirements) > len(shown):
+            lines.append(f"  and {len(self.requirements) - len(shown)} more requirements")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, as a table."""
+        runs = "1 run" if len(self.flights) == 1 else f"{len(self.flights)} runs"
+        title = escape(f"{self.name}: {runs}, {self.verdict}")
+        rows = "".join(
+            f"<tr><td>{escape(requirement.flow)}</td><td>{requirement.verdict}</td>"
+            f"<td>{escape(requirement.words)}</td></tr>"
+            for requirement in self.requirements[:_SHOWN_REQUIREMENTS]
+        )
+        return f"<table><caption>{title}</caption>{rows}</table>"
 
     @property
     def seeds(self) -> list[int]:
