@@ -373,5 +373,5 @@ def _tables(tables: Sequence[str] | None, *, several: bool, video: bool) -> list
         raise ScenarioError(f"tables: found the text {tables!r}, expected a list of names")
     for table in tables:
         if table not in table_files.ALL:
-            raise ScenarioError(unknown("tables", table, table_files.ALL).replace("one of", "some of"))
+            raise ScenarioError(unknown("tables", table, table_files.ALL, several=True))
     return list(dict.fromkeys(tables))

@@ -34,13 +34,14 @@ from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
 from skybraid.campaigns import pairs as paired_room
 from skybraid.doctor import conclusions, examine
-from skybraid.errors import ResultError, ScenarioError, SkybraidError
+from skybraid.errors import ResultError, ScenarioError, SkybraidError, unknown
 from skybraid.folder import RUNS, check_new_file, default_folder, remove_left_over, write_whole
 from skybraid.options import (
     BAD_INPUT,
     INTERRUPTED,
     MET,
     NOT_MET,
+    TERMINATED,
     AsJson,
     Kept,
     Out,
@@ -49,7 +50,6 @@ from skybraid.options import (
     Plugins,
     Quiet,
     Report,
-    TERMINATED,
     Seed,
     assignment,
     blaming,
@@ -125,7 +125,7 @@ def run(
     chosen = Scenario.load(scenario, [assignment(text) for text in set_ or []])
     numbers = None if seeds is None else seeds_from(seeds, max_seeds=MAX_RUNS)
     label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
-    kept = [] if summary else listed(tables)
+    kept = [] if summary else listed(tables, "--tables")
     if decisions:
         sampled = [] if numbers is not None and len(numbers) > 1 else [*table_files.SAMPLED]
         kept = [*(sampled if kept is None else kept), "decisions"]
@@ -213,10 +213,10 @@ def compare(
     with progress(shown=not quiet) as told, blaming(plugin):
         frame = compare_room.compare(
             Scenario.load(scenario, overrides),
-            flows=listed(flow),
-            protocols=compare_room.PROTOCOLS if protocols is None else listed(protocols) or [],
-            schedulers=listed(schedulers),
-            congestion=listed(congestion),
+            flows=listed(flow, "--flow"),
+            protocols=compare_room.PROTOCOLS if protocols is None else listed(protocols, "--protocols") or [],
+            schedulers=listed(schedulers, "--schedulers"),
+            congestion=listed(congestion, "--congestion"),
             seed=seed,
             seeds=numbers,
             progress=told,
@@ -265,12 +265,11 @@ def list_(
             typer.echo(f"{listed}: {', '.join(entry['name'] for entry in named)}")
         return
     if kind not in KINDS:
-        raise ScenarioError(f"list: found {kind}, expected one of {', '.join(KINDS)}")
+        raise ScenarioError(unknown("list", kind, KINDS))
     known = _entries(kind)
     chosen = [entry for entry in known if name in (None, entry["name"])]
     if not chosen:
-        names = ", ".join(entry["name"] for entry in known)
-        raise ScenarioError(f"list {kind}: found {name}, expected one of {names}")
+        raise ScenarioError(unknown(f"list {kind}", str(name), [entry["name"] for entry in known]))
     if as_json:
         typer.echo(json.dumps(chosen if name is None else chosen[0], ensure_ascii=False))
         return

@@ -104,8 +104,8 @@ def emulate(
     With --vehicle or --ground, commands run over its links in place of its flows. `skybraid doctor` says whether this
     machine can do it.
 
-    Exit code: 0 all requirements met, 1 not, 2 bad input, 130 interrupted, 143 terminated; with commands 0 if all that ended by
-    themselves ended with 0, else 1.
+    Exit code: 0 all requirements met, 1 not, 2 bad input, 130 interrupted, 143 terminated; with commands 0 if all that
+    ended by themselves ended with 0, else 1.
     """
     options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3)
     if iperf3 and options.programs:
@@ -124,7 +124,7 @@ def emulate(
             chosen,
             options,
             seed=seed,
-            tables=listed(tables),
+            tables=listed(tables, "--tables"),
             out=default_folder(chosen.name, f"emulated {label}") if out is None else out,
             pcap=pcap,
             progress=told,

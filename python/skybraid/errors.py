@@ -37,9 +37,18 @@ class VideoError(SkybraidError):
     """A clip cannot be had, read, encoded or decoded; it names the clip and says what was found and expected."""
 
 
-def unknown(where: str, found: str, known: Iterable[str]) -> str:
-    """The words about a name that is not known: what there is, and the one that was probably meant."""
+def unknown(where: str, found: str, known: Iterable[str], *, several: bool = False) -> str:
+    """The words about a name that is not known: what there is, and the one that was probably meant.
+
+    Args:
+        where: the option or argument.
+        found: the name.
+        known: what there is.
+        several: whether more than one may be named.
+    """
     names = list(known)
     close = difflib.get_close_matches(found, names, 1)
     likely = f"; did you mean {close[0]}?" if close else ""
-    return f"{where}: found {found}, expected one of {', '.join(names) or 'none, since there is none'}{likely}"
+    how_many = "some" if several else "one"
+    listed = ", ".join(names) or "none, since there is none"
+    return f"{where}: found {found}, expected {how_many} of {listed}{likely}"

@@ -1,7 +1,7 @@
 """Result folders and files: written aside, flushed to the disk, put in place whole.
 
-A folder never replaces an earlier one. Whatever is being written has a name that ends in `.partial` and is locked by its
-process, so that `left_over` knows what belongs to nobody any more.
+A folder never replaces an earlier one. Whatever is being written has a name that ends in `.partial` and is locked by
+its process, so that `remove_left_over` knows what belongs to nobody any more.
 """
 
 import errno
@@ -93,7 +93,7 @@ def _new_partial_folder(target: Path) -> tuple[Path, int | None]:
 
 
 def _locked(descriptor: int, path: Path) -> int | None:
-    """Locks what was just made, until its descriptor is closed; None if `left_over` removed it before that.
+    """Locks what was just made, until its descriptor is closed; None if `remove_left_over` removed it before that.
 
     The kernel lets the lock go when this process dies.
     """

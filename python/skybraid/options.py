@@ -57,9 +57,14 @@ def assignment(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Names between commas."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def listed(text: str | None, option: str) -> list[str] | None:
+    """Names between commas, at least one, which an option was given."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ScenarioError(f"{option}: found nothing, expected names with commas between")
+    return names
 
 
 def seconds(option: str, text: str | None) -> float | None:

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from numbers import Integral
 from typing import Any, NoReturn
 
 from skybraid import _core, algorithms
@@ -114,7 +113,7 @@ def seeds_from(seeds: str | Iterable[int], where: str = "--seeds", max_seeds: in
         raise ScenarioError(f"{where}: found none, expected at least one")
     seen: set[int] = set()
     for number in chosen:
-        if not isinstance(number, Integral) or isinstance(number, bool) or not 0 <= number < 2**64:
+        if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < 2**64:
             raise ScenarioError(f"{where}: found {number!r}, expected whole numbers from 0 to 2^64 − 1")
         if number in seen:
             raise ScenarioError(f"{where}: found one twice, {number}; expected each once")

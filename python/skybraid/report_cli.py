@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from skybraid.campaigns import Campaign, open_
-from skybraid.errors import MissingTableError, ResultError
+from skybraid.errors import MissingTableError, ResultError, unknown
 from skybraid.folder import check_new_file, write_whole
 from skybraid.options import Quiet
 from skybraid.results import Results
@@ -97,7 +97,7 @@ def plot(
             typer.echo(f"{name:{longest}} {plots.KINDS[name].title}")
         return
     if kind is not None and kind not in kinds:
-        raise ResultError(f"--kind: found {kind}, expected one of {', '.join(kinds)}")
+        raise ResultError(unknown("--kind", kind, kinds))
     if kind is None:
         for option, given in (("--out", out), ("--x", x), ("--y", y), ("--by", by)):
             if given is not None:

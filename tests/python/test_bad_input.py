@@ -8,8 +8,8 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from conftest import TWO_PATHS
 
+from conftest import TWO_PATHS
 from skybraid import Results, Scenario, ScenarioError, run, sweep
 from skybraid.campaigns.plan import plan
 from skybraid.provenance import MAX_RUNS
@@ -62,6 +62,7 @@ def refused(done: CompletedProcess[str], *words: str) -> None:
         (["--seeds", "5..1"], ["found 5..1"]),
         (["--seeds", "4,4"], ["found one twice, 4"]),
         (["--seeds", str(2**64)], [str(2**64), "2^64"]),
+        (["--tables", ""], ["--tables", "found nothing"]),
         (["--tables", "mesages"], ["found mesages", "did you mean messages?"]),
     ],
 )
@@ -95,7 +96,9 @@ def test_a_track_without_cells_is_noticed(skybraid: Command, two_paths: Path) ->
     track = "[node.vehicle]\ntrack = { waypoints = [[47.0, 7.4], [47.0, 8.2]], speed = '60m/s', altitude = '30m' }\n"
     two_paths.write_text(TWO_PATHS + track, encoding="utf-8")
     done = skybraid("run", two_paths, "--summary")
-    assert f"two-paths.toml:{TWO_PATHS.count(chr(10)) + 2}:1: node.vehicle.track: the track has no effect" in done.stderr
+    assert (
+        f"two-paths.toml:{TWO_PATHS.count(chr(10)) + 2}:1: node.vehicle.track: the track has no effect" in done.stderr
+    )
 
 
 def test_what_is_no_file_or_too_long_is_no_scenario(skybraid: Command, tmp_path: Path) -> None:
@@ -214,3 +217,23 @@ def test_a_link_to_an_empty_folder_takes_the_result(tmp_path: Path) -> None:
     run(Scenario(TWO_PATHS).with_("duration", "5s"), out=tmp_path / "out")
     assert (tmp_path / "out").is_symlink()
     assert Results.open(tmp_path / "disk").seeds == [3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "two-paths.toml", "--flow", "vidoe"], ["found vidoe", "did you mean video?"]),
+        (["compare", "two-paths.toml", "--schedulers", "low_rt"], ["found low_rt", "did you mean low_rtt?"]),
+        (["compare", "two-paths.toml", "--schedulers", ","], ["--schedulers", "found nothing"]),
+        (["list", "shedulers"], ["did you mean schedulers?"]),
+        (["list", "links", "starlnk"], ["did you mean starlink?"]),
+        (["plot", "CAMPAIGN", "--kind", "ecfd"], ["did you mean ecdf?"]),
+        (["plot", "CAMPAIGN", "--kind", "ecdf", "--flow", "vidoe"], ["did you mean video?"]),
+        (["sweep", "two-paths.toml", "--seeds", "1..2000000"], ["2000000 runs", "at most 1000000"]),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_likely_one(
+    skybraid: Command, two_paths: Path, swept: Path, arguments: list[str], words: list[str]
+) -> None:
+    assert two_paths.exists()
+    refused(skybraid(*(str(swept) if word == "CAMPAIGN" else word for word in arguments)), *words)

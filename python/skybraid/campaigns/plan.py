@@ -97,8 +97,8 @@ def plan(
     chosen = tuple(seeds_from(seeds, "seeds")) if seeds is not None else found.seeds or (own_seed,)
     if len(points) * len(chosen) > MAX_RUNS:
         raise ScenarioError(
-            f"{file}: found {len(points)} points with {len(chosen)} seeds each, {len(points) * len(chosen)} runs, expected "
-            f"at most {MAX_RUNS}; fly fewer seeds, or let `--until` add them where they decide something"
+            f"{file}: found {len(points)} points with {len(chosen)} seeds each, {len(points) * len(chosen)} runs, "
+            f"expected at most {MAX_RUNS}; fly fewer seeds, or let `--until` add them where they decide something"
         )
     base = replace(base, plugins=tuple((it, Path(it).read_text(encoding="utf-8")) for it in files))
     created = utc_now().isoformat(timespec="seconds")

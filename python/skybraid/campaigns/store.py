@@ -260,8 +260,8 @@ class Store:
             first = next(iter(found.values()))
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise ResultError(
-                f"{self.url}: the campaign is damaged: {first}{more}; `skybraid sweep` with this folder as --out sets such "
-                "parts aside and makes their runs again"
+                f"{self.url}: the campaign is damaged: {first}{more}; `skybraid sweep` with this folder as --out sets "
+                "such parts aside and makes their runs again"
             )
 
     def set_damaged_aside(self) -> list[str]:
