@@ -381,6 +381,11 @@ def main() -> None:
         _refuse(f"{where}{error.strerror or error}")
     except MemoryError:
         _refuse("not enough memory; `skybraid run --summary` needs least")
+    except Exception as error:
+        # Of a table that was overwritten inside; importing polars for its classes would delay every command.
+        if type(error).__module__ != "polars.exceptions":
+            raise
+        _refuse(f"a table cannot be read: {str(error).partition(chr(10))[0]}")
 
 
 def _broken_off(leaving: SystemExit) -> bool:

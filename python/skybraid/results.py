@@ -64,11 +64,14 @@ class Tables(Mapping[str, "pl.DataFrame"]):
 
         Raises:
             MissingTableError: the result does not have it.
+            ResultError: its file is damaged.
         """
         import polars as pl
 
         if table in self._files:
             path = self._files[table]
+            for file in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+                _refuse_damaged(file)
             return pl.scan_parquet(path / "*.parquet" if path.is_dir() else path, glob=True)
         if table in self._runs:
             parts = [part for seed, run in self._runs[table] for part in table_files.frames(run, table, seed)]
@@ -383,6 +386,20 @@ def write_table(
     path.parent.mkdir(exist_ok=True)
     table_files.write(batches, path, footer(essence))
     return path if seed is None else path.parent
+
+
+def _refuse_damaged(file: Path) -> None:
+    """Refuses a Parquet file that was cut short or overwritten."""
+    import polars as pl
+
+    try:
+        pl.read_parquet_schema(file)
+    except OSError as error:
+        raise ResultError(f"{file}: cannot read the table: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        advice = "`replay` in provenance.json is the command that makes the result again"
+        raise ResultError(f"{file}: the table is damaged: {words}; {advice}") from error
 
 
 def _json(value: object) -> str:

@@ -191,3 +191,14 @@ def test_a_campaign_goes_on_around_a_damaged_part(
     sky.sweep(SHORT, seeds=[4], out=campaign)
     assert len(list(campaign.rglob("*.damaged"))) == len(aside)
     assert skybraid("report", "out").returncode == 0
+
+
+def test_a_damaged_table_of_a_result_is_named(skybraid: Command, two_paths: Path) -> None:
+    skybraid("run", two_paths, "--out", "result", "--quiet")
+    cut_short(two_paths.with_name("result") / "messages.parquet")
+    for words in (["report", "result"], ["plot", "result"]):
+        done = skybraid(*words)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert "messages.parquet: the table is damaged" in done.stderr
+        assert "makes the result again" in done.stderr
