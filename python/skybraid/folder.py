@@ -56,6 +56,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     Raises:
         ResultError: `target` holds something already, or cannot be made or filled.
     """
+    _refuse_dangling(target)
     target = _real(target)
     _refuse_existing(target)
     try:
@@ -263,7 +264,6 @@ def _refuse_dangling(path: Path) -> None:
 
 
 def _refuse_existing(target: Path) -> None:
-    _refuse_dangling(target)
     if not target.name or target.name == "..":
         raise ResultError(f"{target}: found no name of its own, expected a new folder for the result")
     try:

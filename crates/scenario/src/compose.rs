@@ -107,6 +107,7 @@ pub(crate) fn scenario(
     let setup = scenario.plain_setup(scenario.seed, Record::default());
     scenario.warnings = checks::warnings(&scenario.nodes, &scenario.links, &scenario.flows, &setup);
     scenario.warnings.extend(unused_tracks(&scenario, &text));
+    scenario.warnings.extend(late_outages(&scenario, &text));
     Ok(scenario)
 }
 
@@ -123,6 +124,27 @@ fn check_routes(scenario: &Scenario, text: &ScenarioText) -> Result<(), Scenario
         }
     }
     Ok(())
+}
+
+/// Notices about scripted outages that begin after the end of the run.
+fn late_outages(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
+    let mut notices = Vec::new();
+    for link in &scenario.links {
+        let outages = link.config.down.iter().flatten().enumerate();
+        for (index, (at, _)) in outages.filter(|(_, (at, _))| *at >= scenario.duration) {
+            let kind = if text.has(&table("link", &link.group)) { "link" } else { "path" };
+            let key = table(kind, &link.group).key("down").index(index);
+            let words = format!(
+                "the outage at {at} has no effect: the run ends after {}",
+                scenario.duration
+            );
+            let notice = text.notice(&key, &words);
+            if !notices.contains(&notice) {
+                notices.push(notice);
+            }
+        }
+    }
+    notices
 }
 
 /// Notices about tracks without effect: no link of their node has cells or satellites.

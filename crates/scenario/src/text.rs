@@ -93,7 +93,7 @@ impl ScenarioText {
             let mut place = KeyPath::default();
             for key in &keys {
                 let index = key.get().parse().ok();
-                let index = index.filter(|index| self.stands(&place.index(*index)));
+                let index = index.filter(|index| self.has(&place.index(*index)));
                 place.push(match index {
                     Some(index) => Step::Index(index),
                     None => Step::Key(key.get().to_string()),
@@ -127,7 +127,7 @@ impl ScenarioText {
             let missing =
                 message.strip_prefix("missing field `").map(|it| it.trim_end_matches('`'));
             // Some keys are read only in their place.
-            match missing.filter(|name| self.stands(&outer.key(name))) {
+            match missing.filter(|name| self.has(&outer.key(name))) {
                 Some(name) => self.wrong(&outer, format!("`{name}` must be the first key")),
                 None => {
                     let unknown = message.starts_with("unknown field");
@@ -163,7 +163,8 @@ impl ScenarioText {
         key.clone()
     }
 
-    fn stands(&self, key: &KeyPath) -> bool {
+    /// Whether the effective text has a value at `key`.
+    pub fn has(&self, key: &KeyPath) -> bool {
         find(&self.effective, key).1 == key.steps().len()
     }
 

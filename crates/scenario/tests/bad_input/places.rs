@@ -179,3 +179,14 @@ fn a_track_that_no_link_follows_is_noticed() {
     let scenario = Scenario::parse(&cells, Path::new("x.toml"), &[]).unwrap();
     assert_eq!(scenario.warnings, Vec::<String>::new());
 }
+
+#[test]
+fn an_outage_after_the_end_of_the_run_is_noticed() {
+    let down = "down = [[\"5s\", \"1s\"], [\"20s\", \"1s\"]]";
+    let text = GOOD.replace("[path.leo]\n", &format!("[path.leo]\n{down}\n"));
+    let scenario = Scenario::parse(&text, Path::new("x.toml"), &[]).unwrap();
+    assert_eq!(
+        scenario.warnings,
+        ["x.toml:8:23: path.leo.down[1]: the outage at 20s has no effect: the run ends after 10s"]
+    );
+}
