@@ -12,6 +12,7 @@ generator. `docs/extending.md` has worked examples.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import inspect
@@ -19,6 +20,7 @@ import os
 import random
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -55,6 +57,8 @@ PREFIX = "python:"
 
 NO_LIMIT = 2**64 - 1
 """A size in bytes that stands for "no limit": a window without congestion control, a threshold before a loss."""
+
+_PACKAGE = str(Path(__file__).parent)
 
 SCHEDULERS, CONGESTION = "schedulers", "congestion"
 
@@ -167,7 +171,8 @@ def load(file: str | os.PathLike[str]) -> list[Callable[..., object]]:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            with refusing_exit(f"while {os.fspath(file)} was loaded"):
+                spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
@@ -177,6 +182,25 @@ def load(file: str | os.PathLike[str]) -> list[Callable[..., object]]:
         words = "registers no algorithm, expected `@skybraid.scheduler` or `@skybraid.congestion_control`"
         raise ScenarioError(f"{os.fspath(file)}: {words}")
     return found
+
+
+@contextlib.contextmanager
+def refusing_exit(when: str) -> Iterator[None]:
+    """Takes `sys.exit` in an algorithm of one's own for an error; a run is not over by it.
+
+    Raises:
+        AlgorithmError: it was called; says in which file and line.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not frame.filename.startswith((_PACKAGE, "<frozen"))]
+        where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+        raise AlgorithmError(
+            f"{where}found sys.exit({'' if error.code is None else repr(error.code)}) {when}, expected an algorithm to "
+            "return or to raise an error"
+        ) from error
 
 
 def _all() -> Iterator[tuple[str, str, Callable[..., object]]]:
@@ -255,7 +279,10 @@ def check(class_: Callable[..., Any], **parameters: object) -> None:
     name = getattr(class_, "__name__", str(class_))
     for seed in range(_SITUATIONS):
         try:
-            first, second = examine(class_, parameters, seed), examine(class_, parameters, seed)
+            with refusing_exit("in its check"):
+                first, second = examine(class_, parameters, seed), examine(class_, parameters, seed)
+        except AlgorithmError:
+            raise
         except Exception as error:
             raise AlgorithmError(f"{name}: {type(error).__name__}: {error}") from error
         for step, (one, two) in enumerate(zip(first, second, strict=True)):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from skybraid import algorithms
 from skybraid import tables as table_files
-from skybraid.errors import Interrupted, ResultError, ScenarioError
+from skybraid.errors import Interrupted, ResultError, ScenarioError, unknown
 from skybraid.folder import new_folder
-from skybraid.provenance import essence, provenance, replay_command, utc_now
+from skybraid.provenance import MAX_RUNS, essence, provenance, replay_command, seeds_from, utc_now
 from skybraid.requirements import Requirement, judge, members_of
 from skybraid.results import Results, write_table
 from skybraid.scenario import Scenario
@@ -72,14 +72,15 @@ def simulation(scenario: Scenario) -> Driver:
     def make(
         seed: int, tables: list[str], report: Report, _folder: Path | None, captures: Path | None
     ) -> tuple[Run, None]:
-        native = chosen.run(
-            seed,
-            tables,
-            report,
-            None if captures is None else str(captures),
-            algorithms.registered(algorithms.SCHEDULERS),
-            algorithms.registered(algorithms.CONGESTION),
-        )
+        with algorithms.refusing_exit("during the run"):
+            native = chosen.run(
+                seed,
+                tables,
+                report,
+                None if captures is None else str(captures),
+                algorithms.registered(algorithms.SCHEDULERS),
+                algorithms.registered(algorithms.CONGESTION),
+            )
         return native, None
 
     return Driver("simulation", make, scenario.duration_s)
@@ -89,7 +90,7 @@ def run(
     scenario: Scenario | str | os.PathLike[str],
     *,
     seed: int | None = None,
-    seeds: Iterable[int] | None = None,
+    seeds: Iterable[int] | str | None = None,
     tables: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     pcap: bool = False,
@@ -100,7 +101,8 @@ def run(
     Args:
         scenario: a `Scenario`, or the path of its file.
         seed: root of the random streams; the scenario's own if neither this nor `seeds` is given.
-        seeds: several seeds, each flown once, on all cores; their trials are judged together.
+        seeds: several seeds, each flown once, on all cores; their trials are judged together. Numbers, or a text as on
+            the command line: "1..100" or "3,5,8".
         tables: which of messages, subflows, links, decisions, packets, frames to keep; by default the first three of a
             single run, with frames where there is video, and none of several. An empty sequence keeps nothing but the
             summary, in little memory.
@@ -350,29 +352,25 @@ def _judged(
     return replace(together, members=members_of(single)) if single else together
 
 
-def seeds_of(scenario: Scenario, seed: int | None, seeds: Iterable[int] | None) -> list[int]:
+def seeds_of(scenario: Scenario, seed: int | None, seeds: Iterable[int] | str | None) -> list[int]:
     """The seeds to fly: those that are given, or the scenario's own.
 
     Raises:
-        ScenarioError: both are given, one twice, none, or one that is no seed.
+        ScenarioError: both are given, one twice, none, one that is no seed, or too many.
     """
     if seed is not None and seeds is not None:
         raise ScenarioError("seed, seeds: found both, expected one of them")
-    chosen = [scenario.seed if seed is None else seed] if seeds is None else list(seeds)
-    if not chosen:
-        raise ScenarioError("seeds: found none, expected at least one")
-    if len(set(chosen)) < len(chosen):
-        raise ScenarioError("seeds: found one twice, expected each once")
-    for number in chosen:
-        if not 0 <= number < 2**64:
-            raise ScenarioError(f"seed: found {number}, expected a whole number from 0 to 2^64 − 1")
-    return chosen
+    if seeds is not None:
+        return seeds_from(seeds, "seeds", MAX_RUNS)
+    return seeds_from([scenario.seed if seed is None else seed], "seed")
 
 
 def _tables(tables: Sequence[str] | None, *, several: bool, video: bool) -> list[str]:
     if tables is None:
         return [] if several else [*table_files.SAMPLED, *(table_files.OF_VIDEO if video else ())]
+    if isinstance(tables, str):
+        raise ScenarioError(f"tables: found the text {tables!r}, expected a list of names")
     for table in tables:
         if table not in table_files.ALL:
-            raise ScenarioError(f"tables: found {table}, expected some of {', '.join(table_files.ALL)}")
+            raise ScenarioError(unknown("tables", table, table_files.ALL, several=True))
     return list(dict.fromkeys(tables))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -17,6 +16,7 @@ from skybraid import (
     chavali,
     control,
     emulate_cli,
+    interruption,
     orbit_cli,
     registry,
     report_cli,
@@ -34,13 +34,14 @@ from skybraid import traces as traces_room
 from skybraid.campaign import run as fly
 from skybraid.campaigns import pairs as paired_room
 from skybraid.doctor import conclusions, examine
-from skybraid.errors import ResultError, ScenarioError, SkybraidError
-from skybraid.folder import RUNS, default_folder, left_over, write_whole
+from skybraid.errors import ResultError, ScenarioError, SkybraidError, unknown
+from skybraid.folder import RUNS, check_new_file, default_folder, remove_left_over, write_whole
 from skybraid.options import (
     BAD_INPUT,
     INTERRUPTED,
     MET,
     NOT_MET,
+    TERMINATED,
     AsJson,
     Kept,
     Out,
@@ -57,7 +58,7 @@ from skybraid.options import (
     progress,
     tell,
 )
-from skybraid.provenance import seeds_from, seeds_text
+from skybraid.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.results import Results
 from skybraid.scenario import Scenario
 from skybraid.statistics import Verdict
@@ -122,9 +123,9 @@ def run(
     if summary and tables:
         raise ScenarioError("--summary, --tables: found both, expected one of them")
     chosen = Scenario.load(scenario, [assignment(text) for text in set_ or []])
-    numbers = None if seeds is None else seeds_from(seeds)
+    numbers = None if seeds is None else seeds_from(seeds, max_seeds=MAX_RUNS)
     label = str(chosen.seed if seed is None else seed) if numbers is None else seeds_text(numbers)
-    kept = [] if summary else listed(tables)
+    kept = [] if summary else listed(tables, "--tables")
     if decisions:
         sampled = [] if numbers is not None and len(numbers) > 1 else [*table_files.SAMPLED]
         kept = [*(sampled if kept is None else kept), "decisions"]
@@ -186,7 +187,8 @@ def compare(
     load_plugins(plugin)
     if out is not None:
         compare_room.check_name(out)
-    numbers = None if seeds is None else seeds_from(seeds)
+        check_new_file(out)
+    numbers = None if seeds is None else seeds_from(seeds, max_seeds=MAX_RUNS)
     overrides = [assignment(text) for text in set_ or []]
     if other is not None:
         names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
@@ -211,10 +213,10 @@ def compare(
     with progress(shown=not quiet) as told, blaming(plugin):
         frame = compare_room.compare(
             Scenario.load(scenario, overrides),
-            flows=listed(flow),
-            protocols=compare_room.PROTOCOLS if protocols is None else listed(protocols) or [],
-            schedulers=listed(schedulers),
-            congestion=listed(congestion),
+            flows=listed(flow, "--flow"),
+            protocols=compare_room.PROTOCOLS if protocols is None else listed(protocols, "--protocols") or [],
+            schedulers=listed(schedulers, "--schedulers"),
+            congestion=listed(congestion, "--congestion"),
             seed=seed,
             seeds=numbers,
             progress=told,
@@ -263,12 +265,11 @@ def list_(
             typer.echo(f"{listed}: {', '.join(entry['name'] for entry in named)}")
         return
     if kind not in KINDS:
-        raise ScenarioError(f"list: found {kind}, expected one of {', '.join(KINDS)}")
+        raise ScenarioError(unknown("list", kind, KINDS))
     known = _entries(kind)
     chosen = [entry for entry in known if name in (None, entry["name"])]
     if not chosen:
-        names = ", ".join(entry["name"] for entry in known)
-        raise ScenarioError(f"list {kind}: found {name}, expected one of {names}")
+        raise ScenarioError(unknown(f"list {kind}", str(name), [entry["name"] for entry in known]))
     if as_json:
         typer.echo(json.dumps(chosen if name is None else chosen[0], ensure_ascii=False))
         return
@@ -342,14 +343,20 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def clean(
-    folder: Annotated[Path, typer.Argument(help="Where results lie.", metavar="FOLDER")] = RUNS,
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of results; by default runs/ and the current one.", metavar="FOLDER")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Remove what killed processes have left: unfinished results below runs/, control sockets without an emulation."""
-    found = [*control.sweep(), *left_over(folder)]
+    """Remove leftovers of killed runs: unfinished results, control sockets without an emulation.
+
+    What a running process is writing stays.
+    """
+    folders = [RUNS, Path()] if folder is None else [folder]
+    if folder is not None and not folder.is_dir():
+        raise ResultError(f"{folder}: found no folder, expected one with results")
+    found = [*control.sweep(), *(path for one in folders for path in remove_left_over(one))]
     for path in found:
-        if path.is_dir():
-            shutil.rmtree(path)
         if not quiet:
             typer.echo(f"removed {path}")
     if not found and not quiet:
@@ -357,12 +364,15 @@ def clean(
 
 
 def main() -> None:
-    """Runs the command line and leaves with its exit code; errors are told in plain words."""
+    """Runs the command line and leaves with its exit code; errors are reported in plain words."""
+    interruption.catch_sigterm()
     try:
         app(prog_name="skybraid")
     except SystemExit as leaving:
         if _broken_off(leaving):
             typer.echo("interrupted: nothing was written, earlier results are as they were", err=True)
+        if leaving.code == INTERRUPTED and interruption.was_terminated():
+            sys.exit(TERMINATED)
         raise
     except SkybraidError as error:
         _refuse(str(error))
@@ -371,6 +381,11 @@ def main() -> None:
         _refuse(f"{where}{error.strerror or error}")
     except MemoryError:
         _refuse("not enough memory; `skybraid run --summary` needs least")
+    except Exception as error:
+        # Of a table that was overwritten inside; importing polars for its classes would delay every command.
+        if type(error).__module__ != "polars.exceptions":
+            raise
+        _refuse(f"a table cannot be read: {str(error).partition(chr(10))[0]}")
 
 
 def _broken_off(leaving: SystemExit) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from skybraid import algorithms
 from skybraid._core import registry
 from skybraid.campaign import Gauge, on_all_cores, seeds_of, simulation
-from skybraid.errors import ResultError, ScenarioError
+from skybraid.errors import ResultError, ScenarioError, unknown
 from skybraid.folder import write_whole
 from skybraid.scenario import Scenario
 from skybraid.summary import (
@@ -69,7 +69,7 @@ def compare(
     schedulers: Sequence[str] | None = None,
     congestion: Sequence[str] | None = None,
     seed: int | None = None,
-    seeds: Iterable[int] | None = None,
+    seeds: Iterable[int] | str | None = None,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
     """Flies a scenario with every combination of protocol, scheduler and congestion control, on all cores.
@@ -189,7 +189,7 @@ def check_name(path: Path) -> None:
 def _flows(scenario: Scenario, wanted: Sequence[str] | None) -> list[str]:
     for name in wanted or []:
         if name not in scenario.flows:
-            raise ScenarioError(f"flow: found {name}, expected one of {', '.join(scenario.flows)}")
+            raise ScenarioError(unknown("flow", name, scenario.flows))
     tables = tomllib.loads(scenario.toml())["flow"]
     return [name for name in scenario.flows if (name in wanted if wanted else "with" not in tables[name])]
 
@@ -198,7 +198,7 @@ def _names(kind: str, wanted: Sequence[str] | None) -> list[str]:
     known = [str(entry["name"]) for entry in (*registry(kind), *algorithms.entries(kind))]
     for name in wanted or []:
         if name not in known:
-            raise ScenarioError(f"{kind}: found {name}, expected some of {', '.join(known)}")
+            raise ScenarioError(unknown(kind, name, known, several=True))
     return list(dict.fromkeys(wanted)) if wanted else known
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skybraid import _core, control
+from skybraid import _core, control, interruption
 from skybraid.emulation import Options, await_listener, emulate_here, shell_command
 from skybraid.errors import ScenarioError
 from skybraid.folder import default_folder
@@ -39,7 +39,7 @@ from skybraid.options import (
     tell,
 )
 from skybraid.requirements import span
-from skybraid.scenario import Scenario
+from skybraid.scenario import Scenario, read_stream
 from skybraid.statistics import Verdict
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def emulate(
     With --vehicle or --ground, commands run over its links in place of its flows. `skybraid doctor` says whether this
     machine can do it.
 
-    Exit code: 0 all requirements met, 1 not, 2 bad input, 130 interrupted; with commands 0 if all that ended by
-    themselves ended with 0, else 1.
+    Exit code: 0 all requirements met, 1 not, 2 bad input, 130 interrupted, 143 terminated; with commands 0 if all that
+    ended by themselves ended with 0, else 1.
     """
     options = Options(precise, ipv6, vehicle, ground, seconds("--for", limit), iperf3)
     if iperf3 and options.programs:
@@ -124,7 +124,7 @@ def emulate(
             chosen,
             options,
             seed=seed,
-            tables=listed(tables),
+            tables=listed(tables, "--tables"),
             out=default_folder(chosen.name, f"emulated {label}") if out is None else out,
             pcap=pcap,
             progress=told,
@@ -247,8 +247,8 @@ def enter_sandbox() -> None:
     """Goes on inside a sandbox; outside, this never returns."""
     if not _core.inside_sandbox():
         raise typer.Exit(control.rerun_inside())
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    interruption.catch_sigterm()
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
 def _scenario(name: str, set_: list[str] | None, file: str | None) -> Scenario:
@@ -256,7 +256,7 @@ def _scenario(name: str, set_: list[str] | None, file: str | None) -> Scenario:
     if name != _STDIN:
         scenario = Scenario.load(name, overrides)
     else:
-        scenario = Scenario(sys.stdin.read(), file or "scenario.toml", overrides)
+        scenario = Scenario(read_stream(sys.stdin), file or "scenario.toml", overrides)
     scenario.native.needs_two_hosts()
     return scenario
 

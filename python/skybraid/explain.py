@@ -12,7 +12,7 @@ import tomllib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from skybraid.errors import ResultError
+from skybraid.errors import ResultError, unknown
 from skybraid.requirements import count, milliseconds, percent, rate
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def explain(results: Results, flow: str | None = None) -> list[FlowExplained]:
     scenario = tomllib.loads(results.scenario)
     flows = scenario["flow"]
     if flow is not None and flow not in flows:
-        raise ResultError(f"--flow: found {flow}, expected one of {', '.join(flows)}")
+        raise ResultError(unknown("--flow", str(flow), flows))
     return [_explain(results, scenario, name) for name in flows if flow in (None, name)]
 
 

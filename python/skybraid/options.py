@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skybraid.campaign import Progress
     from skybraid.results import Results
 
-MET, NOT_MET, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+MET, NOT_MET, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int | None, typer.Option(help="Root of the randomness, instead of the scenario's.")]
@@ -56,9 +56,14 @@ def assignment(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def listed(text: str | None) -> list[str] | None:
-    """Names between commas."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def listed(text: str | None, option: str) -> list[str] | None:
+    """Names between commas, at least one, which an option was given."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ScenarioError(f"{option}: found nothing, expected names with commas between")
+    return names
 
 
 def seconds(option: str, text: str | None) -> float | None:
@@ -180,12 +185,23 @@ def load_plugins(plugins: list[Path] | None) -> None:
         except SkybraidError:
             raise
         except Exception as error:  # noqa: BLE001 the file may raise anything
-            _blame(error)
+            _blame(error, [file])
 
 
-def _blame(error: Exception) -> NoReturn:
-    """Leaves with the error of an algorithm of the user's own, as Python tells it."""
-    typer.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+def _blame(error: Exception, plugins: list[Path]) -> NoReturn:
+    """Leaves with the error of an algorithm of the user's own: where it arose, then the frames of its file."""
+    told = traceback.TracebackException.from_exception(error)
+    files = {str(file.resolve()) for file in plugins}
+    own = next((place for place, frame in enumerate(told.stack) if frame.filename in files), None)
+    if own is not None:
+        told.stack = traceback.StackSummary.from_list(told.stack[own:])
+        last = [frame for frame in told.stack if frame.filename in files][-1]
+        words = f"{Path(last.filename).name}:{last.lineno}: {type(error).__name__}: {error}"
+        typer.echo(f"error: {words}", err=True)
+    elif isinstance(error, SyntaxError):
+        told.stack = traceback.StackSummary()
+        typer.echo(f"error: {Path(error.filename or plugins[0]).name}:{error.lineno}: {error.msg}", err=True)
+    typer.echo("".join(told.format()).rstrip(), err=True)
     raise typer.Exit(BAD_INPUT) from error
 
 
@@ -198,7 +214,7 @@ def blaming(plugins: list[Path] | None) -> Iterator[None]:
         raise
     except Exception as error:
         if plugins:
-            _blame(error)
+            _blame(error, plugins)
         raise
 
 

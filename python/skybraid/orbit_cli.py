@@ -10,7 +10,7 @@ import typer
 
 from skybraid import orbit as room
 from skybraid.errors import ResultError, ScenarioError
-from skybraid.folder import write_whole
+from skybraid.folder import check_new_file, write_whole
 from skybraid.options import AsJson, Overrides, Quiet, assignment
 from skybraid.requirements import span
 from skybraid.scenario import Scenario
@@ -90,6 +90,8 @@ def orbit(
     for file in (csv, hypatia, plot):
         if file is not None and file.exists():
             raise ResultError(f"{file}: found a file, expected a new name; nothing was changed")
+        if file is not None:
+            check_new_file(file)
     if plot is not None and plot.suffix not in FIGURES:
         raise ScenarioError(f"--plot: found {plot}, expected a name that ends in {', '.join(FIGURES)}")
     satellites: dict[str, Any] = {

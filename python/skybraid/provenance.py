@@ -5,14 +5,22 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
+from typing import Any, NoReturn
 
 from skybraid import _core, algorithms
 from skybraid.errors import ScenarioError
 from skybraid.scenario import Scenario
+
+MAX_SEEDS = 1_000_000
+"""Maximum number of seeds of a campaign's points."""
+
+MAX_RUNS = 100_000
+"""Maximum number of runs that one result holds; it is judged in memory."""
 
 PACKAGES = ("bokeh", "fsspec", "jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
 """Python packages that Skybraid stands on."""
@@ -81,20 +89,53 @@ def seeds_text(seeds: Sequence[int]) -> str:
     return ",".join(str(seed) for seed in seeds)
 
 
-def seeds_from(text: str, where: str = "--seeds") -> list[int]:
-    """Seeds as the command line takes them: "1..100", "3,5,8" or "7".
+def seeds_from(seeds: str | Iterable[int], where: str = "--seeds", max_seeds: int = MAX_SEEDS) -> list[int]:
+    """Seeds as numbers, from such a text as "1..100", "3,5,8" or "7", or from numbers.
+
+    Args:
+        seeds: the text or the numbers.
+        where: stands before what is wrong.
+        max_seeds: how many there may be; a range is not expanded before this is checked.
 
     Raises:
-        ScenarioError: it is none of these; `where` stands before what is wrong.
+        ScenarioError: no seeds, one twice, one that is no seed, or too many.
     """
-    first, dots, last = text.partition("..")
+    numbers = _range_or_list(seeds, where) if isinstance(seeds, str) else seeds
     try:
-        numbers = list(range(int(first), int(last) + 1)) if dots else [int(number) for number in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 0:
-        raise ScenarioError(f"{where}: found {text}, expected a range such as 1..100 or a list such as 3,5,8")
-    return numbers
+        chosen = list(islice(iter(numbers), max_seeds + 1))
+    except TypeError:
+        words = f"{where}: found {numbers!r}, expected whole numbers, or a text such as 1..100"
+        raise ScenarioError(words) from None
+    if len(chosen) > max_seeds:
+        found = str(numbers[-1] - numbers[0] + 1) if isinstance(numbers, range) else f"more than {max_seeds}"
+        _refuse_many(where, found, max_seeds)
+    if not chosen:
+        raise ScenarioError(f"{where}: found none, expected at least one")
+    seen: set[int] = set()
+    for number in chosen:
+        if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number < 2**64:
+            raise ScenarioError(f"{where}: found {number!r}, expected whole numbers from 0 to 2^64 − 1")
+        if number in seen:
+            raise ScenarioError(f"{where}: found one twice, {number}; expected each once")
+        seen.add(number)
+    return [int(number) for number in chosen]
+
+
+def _range_or_list(text: str, where: str) -> range | list[int]:
+    found = re.fullmatch(r"\s*(\d{1,20})\s*\.\.\s*(\d{1,20})\s*", text, re.ASCII)
+    if found is not None and int(found[1]) <= int(found[2]):
+        return range(int(found[1]), int(found[2]) + 1)
+    if re.fullmatch(r"\s*\d{1,20}\s*(,\s*\d{1,20}\s*)*", text, re.ASCII):
+        return [int(number) for number in text.split(",")]
+    words = "expected a range such as 1..100 or a list such as 3,5,8"
+    raise ScenarioError(f"{where}: found {text or 'nothing'}, {words}")
+
+
+def _refuse_many(where: str, found: str, max_seeds: int) -> NoReturn:
+    advice = "fly fewer: a requirement's verdict says how many more runs would decide it"
+    if max_seeds < MAX_SEEDS:
+        advice = "`skybraid sweep` flies more, into a dataset that grows on the disk, and `--until` stops it in time"
+    raise ScenarioError(f"{where}: found {found} runs, expected at most {max_seeds}; {advice}")
 
 
 def package_version(name: str) -> str | None:

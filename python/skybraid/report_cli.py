@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from skybraid.campaigns import Campaign, open_
-from skybraid.errors import MissingTableError, ResultError
-from skybraid.folder import write_whole
+from skybraid.errors import MissingTableError, ResultError, unknown
+from skybraid.folder import check_new_file, write_whole
 from skybraid.options import Quiet
 from skybraid.results import Results
 
@@ -39,15 +39,20 @@ def report(
     """Write the report of a result, of a campaign or of a flight's gateways, one HTML file."""
     from skybraid.report import gateway_html, is_log, write_report
 
+    if out is not None:
+        check_new_file(out)
     files = [Path(one) for one in source]
     if len(files) > 1 or is_log(files[0]):
         path = files[0].with_suffix(".html") if out is None else out
+        check_new_file(path)
         write_whole(path, gateway_html(files).encode())
         if not quiet:
             typer.echo(path)
         return
     opened = open_(source[0])
-    path = write_report(opened, _place(opened, "report.html") if out is None else out)
+    place = _place(opened, "report.html") if out is None else out
+    check_new_file(place)
+    path = write_report(opened, place)
     if not quiet:
         typer.echo(path)
 
@@ -82,6 +87,8 @@ def plot(
     """Draw a result or a campaign for print: distributions, paths over time, heat maps and more."""
     from skybraid import plots
 
+    if out is not None:
+        check_new_file(out)
     opened = open_(source)
     kinds = plots.kinds_of(opened)
     if list_:
@@ -90,13 +97,14 @@ def plot(
             typer.echo(f"{name:{longest}} {plots.KINDS[name].title}")
         return
     if kind is not None and kind not in kinds:
-        raise ResultError(f"--kind: found {kind}, expected one of {', '.join(kinds)}")
+        raise ResultError(unknown("--kind", kind, kinds))
     if kind is None:
         for option, given in (("--out", out), ("--x", x), ("--y", y), ("--by", by)):
             if given is not None:
                 raise ResultError(f"{option}: is for one figure, expected --kind with it, one of {', '.join(kinds)}")
     for name in kinds if kind is None else [kind]:
         path = _place(opened, f"plots/{name}.svg") if out is None else out
+        check_new_file(path)
         try:
             figure = plots.draw(opened, name, flow=flow, x=x, y=y, by=by)
         except ResultError as error:

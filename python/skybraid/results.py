@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SUMMARY = "summary.json"
 SCENARIO = "scenario.toml"
 PROVENANCE = "provenance.json"
+
+_SHOWN_REQUIREMENTS = 6
 
 _ESSENCE = ("version", "driver", "scenario", "seeds", "inputs")
 
@@ -61,11 +64,14 @@ class Tables(Mapping[str, "pl.DataFrame"]):
 
         Raises:
             MissingTableError: the result does not have it.
+            ResultError: its file is damaged.
         """
         import polars as pl
 
         if table in self._files:
             path = self._files[table]
+            for file in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+                _refuse_damaged(file)
             return pl.scan_parquet(path / "*.parquet" if path.is_dir() else path, glob=True)
         if table in self._runs:
             parts = [part for seed, run in self._runs[table] for part in table_files.frames(run, table, seed)]
@@ -135,6 +141,26 @@ class Results:
     provenance: dict[str, Any]
     tables: Tables = field(default_factory=Tables)
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        runs = "1 run" if len(self.flights) == 1 else f"{len(self.flights)} runs"
+        lines = [f"Results({self.name!r}: {runs}, {self.verdict}; flows: {', '.join(self.flows) or 'none'})"]
+        shown = self.requirements[:_SHOWN_REQUIREMENTS]
+        lines += [f"  {requirement.flow}: {requirement.verdict}. {requirement.words}" for requirement in shown]
+        if len(self.requirements) > len(shown):
+            lines.append(f"  and {len(self.requirements) - len(shown)} more requirements")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, as a table."""
+        runs = "1 run" if len(self.flights) == 1 else f"{len(self.flights)} runs"
+        title = escape(f"{self.name}: {runs}, {self.verdict}")
+        rows = "".join(
+            f"<tr><td>{escape(requirement.flow)}</td><td>{requirement.verdict}</td>"
+            f"<td>{escape(requirement.words)}</td></tr>"
+            for requirement in self.requirements[:_SHOWN_REQUIREMENTS]
+        )
+        return f"<table><caption>{title}</caption>{rows}</table>"
 
     @property
     def seeds(self) -> list[int]:
@@ -364,6 +390,20 @@ def write_table(
     path.parent.mkdir(exist_ok=True)
     table_files.write(batches, path, footer(essence))
     return path if seed is None else path.parent
+
+
+def _refuse_damaged(file: Path) -> None:
+    """Refuses a Parquet file that was cut short or overwritten."""
+    import polars as pl
+
+    try:
+        pl.read_parquet_schema(file)
+    except OSError as error:
+        raise ResultError(f"{file}: cannot read the table: {error.strerror or error}") from error
+    except pl.exceptions.PolarsError as error:
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        advice = "`replay` in provenance.json is the command that makes the result again"
+        raise ResultError(f"{file}: the table is damaged: {words}; {advice}") from error
 
 
 def _json(value: object) -> str:

@@ -2,14 +2,18 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 import tomli_w
 
 from skybraid import _core
 from skybraid.errors import ScenarioError
+
+MAX_BYTES = 16 << 20
+"""Maximum size of a scenario's file."""
 
 Overrides = Sequence[tuple[str, str]]
 
@@ -185,14 +189,36 @@ def read_text(path: str | os.PathLike[str]) -> str:
     """The text of a scenario's file.
 
     Raises:
-        ScenarioError: the file cannot be read or is not UTF-8.
+        ScenarioError: it is no regular file, is longer than `MAX_BYTES`, cannot be read or is not UTF-8.
     """
     try:
+        about = Path(path).stat()
+        if not stat.S_ISREG(about.st_mode):
+            found = "a folder" if stat.S_ISDIR(about.st_mode) else "a device or pipe"
+            raise ScenarioError(f"{path}: found {found}, expected a scenario's file")
+        if about.st_size > MAX_BYTES:
+            raise ScenarioError(_too_long(str(path), str(about.st_size)))
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ScenarioError(f"{path}: cannot read the scenario: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: byte {error.start} is not UTF-8; expected a TOML text") from error
+
+
+def read_stream(stream: TextIO) -> str:
+    """The text of a scenario that arrives on a stream.
+
+    Raises:
+        ScenarioError: it is longer than `MAX_BYTES`.
+    """
+    text = stream.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise ScenarioError(_too_long("standard input", f"more than {MAX_BYTES}"))
+    return text
+
+
+def _too_long(name: str, found: str) -> str:
+    return f"{name}: found {found} bytes, expected a scenario of at most {MAX_BYTES >> 20} MiB"
 
 
 def toml_value(value: object) -> str:

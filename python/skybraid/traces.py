@@ -17,6 +17,7 @@ import typer
 from numpy.typing import NDArray
 
 from skybraid._core import SkybraidError, read_trace
+from skybraid.folder import check_new_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -547,6 +548,7 @@ def plot_command(
 ) -> None:
     """Draw a trace over time and its distribution."""
     try:
+        check_new_file(out)
         if out.suffix not in {".svg", ".pdf", ".png"}:
             raise TraceError(f"{out}: found suffix `{out.suffix}`; expected .svg, .pdf or .png")
         if out.exists():
@@ -572,6 +574,7 @@ def convert_command(
 ) -> None:
     """Convert a trace to CSV, Parquet or mahimahi opportunities."""
     try:
+        check_new_file(out)
         chosen = cast("OutputFormat | None", _one_of(to, "--to", OUTPUT_FORMATS))
         write(_open(file, column, unit, format_), out, chosen)
     except SkybraidError as error:

@@ -378,16 +378,17 @@ def test_control_changes_a_link_and_says_what_it_does_not_know(
     assert json.loads(ctl("stop", "--json"))["ok"]
 
 
-def test_ctrl_c_keeps_what_was_seen_and_leaves_nothing_behind(
-    begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_keep_what_was_seen_and_leave_nothing(
+    begin: Begin, flight: Path, tmp_path: Path, own_sockets: Path, number: signal.Signals, code: int
 ) -> None:
     before = interfaces()
     flight.write_text(FLIGHT.replace('duration = "2s"', 'duration = "60s"'), encoding="utf-8")
     process = begin("emulate", flight, "--out", "result")
     until(lambda: flies(own_sockets))
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=20)
-    assert process.returncode == 130, out + err
+    assert process.returncode == code, out + err
     assert "of 60 s: the result holds what was seen so far" in err
     results = Results.open(tmp_path / "result")
     assert 0 < results.simulated_s < 10

@@ -121,8 +121,8 @@ fn a_wrong_file_is_told_with_its_line_and_the_gateway_does_not_start() {
         assert_eq!(code, 2, "{command}");
         assert_eq!(
             said,
-            "skybraid-node: kite.toml:1: side: unknown side `air`; did you mean `aircraft`? (expected \
-             one of `aircraft`, `ground`)\n"
+            "skybraid-node: kite.toml:1:8: side: unknown side `air`; did you mean `aircraft`? (expected \
+             one of `aircraft`, `ground`)\n  |\n1 | side = \"air\"\n  |        ^^^^^\n"
         );
     }
 }

@@ -19,6 +19,7 @@ use crate::flight::{self, CellsFile, Place};
 use crate::flows::Flows;
 use crate::inputs::Inputs;
 use crate::key::{KeyPath, is_name};
+use crate::misplaced;
 use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
 use crate::orbit::{self, Orbit};
 use crate::setup::stretches;
@@ -34,7 +35,7 @@ pub(crate) fn scenario(
     overrides: &[(String, String)],
 ) -> Result<Scenario, ScenarioError> {
     let text = ScenarioText::parse(text, file, overrides)?;
-    let read: ScenarioFile = text.read()?;
+    let read: ScenarioFile = text.read_with_hints(misplaced::hint)?;
     if !read.duration.is_positive() {
         let problem = "expected a time above zero".to_string();
         return Err(text.wrong(&KeyPath::dotted("duration"), problem));
@@ -105,6 +106,8 @@ pub(crate) fn scenario(
     check_routes(&scenario, &text)?;
     let setup = scenario.plain_setup(scenario.seed, Record::default());
     scenario.warnings = checks::warnings(&scenario.nodes, &scenario.links, &scenario.flows, &setup);
+    scenario.warnings.extend(unused_tracks(&scenario, &text));
+    scenario.warnings.extend(late_outages(&scenario, &text));
     Ok(scenario)
 }
 
@@ -121,6 +124,46 @@ fn check_routes(scenario: &Scenario, text: &ScenarioText) -> Result<(), Scenario
         }
     }
     Ok(())
+}
+
+/// Notices about scripted outages that begin after the end of the run.
+fn late_outages(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
+    let mut notices = Vec::new();
+    for link in &scenario.links {
+        let outages = link.config.down.iter().flatten().enumerate();
+        for (index, (at, _)) in outages.filter(|(_, (at, _))| *at >= scenario.duration) {
+            let kind = if text.has(&table("link", &link.group)) { "link" } else { "path" };
+            let key = table(kind, &link.group).key("down").index(index);
+            let words = format!(
+                "the outage at {at} has no effect: the run ends after {}",
+                scenario.duration
+            );
+            let notice = text.notice(&key, &words);
+            if !notices.contains(&notice) {
+                notices.push(notice);
+            }
+        }
+    }
+    notices
+}
+
+/// Notices about tracks without effect: no link of their node has cells or satellites.
+fn unused_tracks(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
+    let mut groups: Vec<&str> = Vec::new();
+    for (number, (node, track)) in scenario.nodes.iter().zip(&scenario.tracks).enumerate() {
+        let follows = |link: &Link| {
+            link.ends.contains(&number) && (link.cells.is_some() || link.orbit.is_some())
+        };
+        let moves = track.as_ref().is_some_and(|track| !track.is_fixed());
+        if moves && !scenario.links.iter().any(follows) && !groups.contains(&node.group.as_str()) {
+            groups.push(&node.group);
+        }
+    }
+    let notice = |group: &&str| {
+        let words = "the track has no effect: no path or link of this node has `cells` or `orbit`";
+        text.notice(&table("node", group).key("track"), words)
+    };
+    groups.iter().map(notice).collect()
 }
 
 /// Reads a single path: the keys of a path's table as TOML, with its preset filled in and its traces

@@ -1,15 +1,17 @@
 //! What can be wrong with a scenario.
 
+use crate::source_line::SourceLine;
+
 /// Why a scenario cannot be used, by what would mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
     /// The scenario's text must be corrected.
-    #[error("{}{}{problem}", place(file, *line), prefix(key))]
+    #[error("{}{}{problem}{}", place(file, line.as_deref()), prefix(key), excerpt(line.as_deref()))]
     Invalid {
         /// The scenario's file.
         file: String,
-        /// The line, from one, where it is known.
-        line: Option<usize>,
+        /// The line at fault, where it is known.
+        line: Option<Box<SourceLine>>,
         /// The key at fault, for example `path.lte.uplink.rate`; empty for the text as a whole.
         key: String,
         /// What was found and what was expected.
@@ -34,12 +36,12 @@ pub enum ScenarioError {
         problem: String,
     },
     /// A trace file must be corrected.
-    #[error("{}{problem}{}", place(file, *line), suffix(key))]
+    #[error("{}{problem}{}{}", place(file, line.as_deref()), suffix(key), excerpt(line.as_deref()))]
     Trace {
         /// The trace file.
         file: String,
-        /// The line, from one, where one is at fault.
-        line: Option<usize>,
+        /// The line at fault, where there is one.
+        line: Option<Box<SourceLine>>,
         /// The key that names the file.
         key: String,
         /// What was found and what was expected.
@@ -47,11 +49,15 @@ pub enum ScenarioError {
     },
 }
 
-fn place(file: &str, line: Option<usize>) -> String {
+fn place(file: &str, line: Option<&SourceLine>) -> String {
     match line {
-        Some(line) => format!("{file}:{line}: "),
+        Some(line) => format!("{file}:{}: ", line.position()),
         None => format!("{file}: "),
     }
+}
+
+fn excerpt(line: Option<&SourceLine>) -> String {
+    line.map(SourceLine::excerpt).unwrap_or_default()
 }
 
 fn prefix(key: &str) -> String {

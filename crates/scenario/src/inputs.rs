@@ -13,7 +13,12 @@ use skybraid_units::{Duration, Instant};
 
 use crate::ScenarioError;
 use crate::key::KeyPath;
+use crate::source_line::SourceLine;
 use crate::text::ScenarioText;
+use crate::wording;
+
+/// Maximum size of a scenario's or gateway's file.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// A trace file that a scenario read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +163,9 @@ impl<'a> Inputs<'a> {
         key: &KeyPath,
     ) -> ScenarioError {
         let file = self.folder.join(name).display().to_string();
+        let text = self.read.get(name).map(String::as_str).unwrap_or_default();
+        let found = wording::quoted(&problem).filter(|_| problem.starts_with("found `"));
+        let line = line.map(|number| Box::new(SourceLine::numbered(text, number, found)));
         ScenarioError::Trace { file, line, key: key.to_string(), problem }
     }
 
@@ -189,6 +197,19 @@ impl<'a> Inputs<'a> {
         );
         Err(self.text.wrong(key, problem))
     }
+}
+
+/// The text of a scenario's or gateway's file.
+pub(crate) fn read_main_file(file: &FilePath) -> Result<String, ScenarioError> {
+    let shown = file.display().to_string();
+    let length = fs::metadata(file).map_or(0, |metadata| metadata.len());
+    if length > MAX_FILE_BYTES {
+        let mebibytes = MAX_FILE_BYTES >> 20;
+        let problem =
+            format!("found {length} bytes, expected a TOML text of at most {mebibytes} MiB");
+        return Err(ScenarioError::Unreadable { file: shown, key: String::new(), problem });
+    }
+    read_text(file, shown, String::new())
 }
 
 /// The text of a file. `shown` and `key` name it in errors.

@@ -63,6 +63,11 @@ impl KeyPath {
         }
     }
 
+    /// The last key, or nothing where the way does not end with one.
+    pub fn last_step(&self) -> &str {
+        self.last_key().unwrap_or_default()
+    }
+
     /// How many steps this way and `other` have in common.
     pub fn shared(&self, other: &Self) -> usize {
         self.0.iter().zip(&other.0).take_while(|(own, other)| own == other).count()

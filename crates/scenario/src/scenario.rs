@@ -178,7 +178,7 @@ impl Scenario {
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
         let path = path.as_ref();
-        let text = crate::inputs::read_text(path, path.display().to_string(), String::new())?;
+        let text = crate::inputs::read_main_file(path)?;
         Self::parse(&text, path, overrides)
     }
 

@@ -1,5 +1,6 @@
 //! The text of a scenario: where its keys stand, and what overrides make of it.
 
+use std::ops::Range;
 use std::path::Path as FilePath;
 
 use serde::de::DeserializeOwned;
@@ -7,6 +8,7 @@ use toml_edit::{Document, Item, Key, Table, TableLike, Value, de::Deserializer};
 
 use crate::ScenarioError;
 use crate::key::{KeyPath, Step};
+use crate::source_line::SourceLine;
 use crate::wording;
 
 /// Deeper keys than any scenario has.
@@ -14,6 +16,12 @@ const DEEPEST_OVERRIDE: usize = 16;
 
 /// The table that turns a scenario into a campaign.
 const SWEEP: &str = "sweep";
+
+/// Tables whose keys are names that the user chooses.
+const NAMED: [&str; 4] = ["path", "node", "link", "flow"];
+
+/// Lists of tables.
+const LISTED: [&str; 3] = ["event", "route", "outages"];
 
 /// The text of a scenario.
 pub(crate) struct ScenarioText {
@@ -44,7 +52,7 @@ impl ScenarioText {
         let written =
             Document::parse(text.to_string()).map_err(|error| ScenarioError::Invalid {
                 file: file.clone(),
-                line: error.span().map(|span| line_of(text, span.start)),
+                line: error.span().map(|span| Box::new(SourceLine::at(text, &span))),
                 key: String::new(),
                 problem: format!("not TOML: {}", wording::plain(error.message(), None)),
             })?;
@@ -75,14 +83,17 @@ impl ScenarioText {
             let mut value = value.parse().unwrap_or_else(|_| Value::from(value.as_str()));
             value.decor_mut().clear();
             let mut edited = self.effective.clone().into_mut();
-            set_in_table(edited.as_table_mut(), &keys, value).map_err(wrong)?;
+            refuse_new_name(edited.as_table(), &keys).map_err(wrong)?;
+            if let Some(value) = add_named(edited.as_table_mut(), &keys, value) {
+                set_in_table(edited.as_table_mut(), &keys, value).map_err(wrong)?;
+            }
             self.effective = Document::parse(edited.to_string()).map_err(|error| {
                 wrong(format!("does not fit the scenario: {}", error.message()))
             })?;
             let mut place = KeyPath::default();
             for key in &keys {
                 let index = key.get().parse().ok();
-                let index = index.filter(|index| self.stands(&place.index(*index)));
+                let index = index.filter(|index| self.has(&place.index(*index)));
                 place.push(match index {
                     Some(index) => Step::Index(index),
                     None => Step::Key(key.get().to_string()),
@@ -100,6 +111,14 @@ impl ScenarioText {
 
     /// Reads the effective text.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
+        self.read_with_hints(|_| None)
+    }
+
+    /// Reads the effective text; `hint` says where an unknown key belongs.
+    pub fn read_with_hints<T: DeserializeOwned>(
+        &self,
+        hint: impl Fn(&KeyPath) -> Option<String>,
+    ) -> Result<T, ScenarioError> {
         let reader = Deserializer::from(self.effective.clone());
         serde_path_to_error::deserialize(reader).map_err(|error| {
             let outer = KeyPath::from(error.path());
@@ -108,9 +127,17 @@ impl ScenarioText {
             let missing =
                 message.strip_prefix("missing field `").map(|it| it.trim_end_matches('`'));
             // Some keys are read only in their place.
-            match missing.filter(|name| self.stands(&outer.key(name))) {
+            match missing.filter(|name| self.has(&outer.key(name))) {
                 Some(name) => self.wrong(&outer, format!("`{name}` must be the first key")),
-                None => self.wrong(&inner, wording::plain(message, inner.last_key())),
+                None => {
+                    let unknown = message.starts_with("unknown field");
+                    let problem = match hint(&inner).filter(|_| unknown) {
+                        // It says more than the keys of this table.
+                        Some(hint) => format!("unknown key `{}`; {hint}", inner.last_step()),
+                        None => wording::plain(message, inner.last_key()),
+                    };
+                    self.wrong(&inner, problem)
+                }
             }
         })
     }
@@ -136,7 +163,8 @@ impl ScenarioText {
         key.clone()
     }
 
-    fn stands(&self, key: &KeyPath) -> bool {
+    /// Whether the effective text has a value at `key`.
+    pub fn has(&self, key: &KeyPath) -> bool {
         find(&self.effective, key).1 == key.steps().len()
     }
 
@@ -155,12 +183,23 @@ impl ScenarioText {
             let problem = if elsewhere { format!("{key}: {problem}") } else { problem };
             return ScenarioError::Override { key: origin.to_string(), problem };
         }
+        let value = place.value.filter(|_| depth == key.steps().len() && is_of_value(&problem));
+        let span = value.or(place.key);
         ScenarioError::Invalid {
             file: self.file.clone(),
-            line: place.offset.map(|offset| line_of(self.written.raw(), offset)),
+            line: span.map(|span| Box::new(SourceLine::at(self.written.raw(), &span))),
             key: key.to_string(),
             problem,
         }
+    }
+
+    /// A notice about the value at `key`, with its file, line and column.
+    pub fn notice(&self, key: &KeyPath, words: &str) -> String {
+        let (place, depth) = find(&self.written, key);
+        let span = place.key.filter(|_| depth == key.steps().len());
+        let position = span.map(|span| SourceLine::at(self.written.raw(), &span).position());
+        let place = position.map(|position| format!("{}:{position}: ", self.file));
+        format!("{}{key}: {words}", place.unwrap_or_default())
     }
 
     /// Completes a problem that says only what was expected, following tables of a single key to
@@ -186,9 +225,9 @@ impl ScenarioText {
     }
 }
 
-/// The line, from one, that holds the byte at `offset`.
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+/// Whether a problem is with the value of a key, not with the key itself.
+fn is_of_value(problem: &str) -> bool {
+    !problem.starts_with("unknown key") && !problem.contains("must be the first key")
 }
 
 /// A value of the document.
@@ -199,21 +238,20 @@ enum Node<'a> {
     Value(&'a Value),
 }
 
-/// A value and where it stands: the offset of its key.
-#[derive(Clone, Copy)]
+/// A value and where it is: its key, or that of the table around it; and itself, unless it is a table.
+#[derive(Clone)]
 struct Place<'a> {
     node: Node<'a>,
-    offset: Option<usize>,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
 }
 
 /// The value at the end of `key`, or as far as there is one, and the number of steps taken.
 fn find<'a>(document: &'a Document<String>, key: &KeyPath) -> (Place<'a>, usize) {
-    let mut place = Place { node: Node::Table(document.as_table()), offset: None };
+    let mut place = Place { node: Node::Table(document.as_table()), key: None, value: None };
     for (depth, step) in key.steps().iter().enumerate() {
         match place.node.step(step) {
-            Some(next) => {
-                place = Place { node: next.node, offset: next.offset.or(place.offset) };
-            }
+            Some(next) => place = Place { key: next.key.or(place.key), ..next },
             None => return (place, depth),
         }
     }
@@ -241,13 +279,15 @@ impl<'a> Node<'a> {
         if let Self::Item(Item::ArrayOfTables(tables)) = self {
             let place = |table: &'a Table| Place {
                 node: Node::Table(table),
-                offset: table.span().map(|span| span.start),
+                key: table.span(),
+                value: None,
             };
             return tables.iter().map(place).collect();
         }
         let place = |value: &'a Value| Place {
             node: Node::Value(value),
-            offset: value.span().map(|span| span.start),
+            key: value.span(),
+            value: value.span(),
         };
         self.value().and_then(Value::as_array).into_iter().flatten().map(place).collect()
     }
@@ -256,9 +296,10 @@ impl<'a> Node<'a> {
         match step {
             Step::Key(name) => {
                 let (key, item) = self.table()?.get_key_value(name)?;
-                Some(Place { node: Node::Item(item), offset: key.span().map(|span| span.start) })
+                let value = item.as_value().and_then(Value::span);
+                Some(Place { node: Node::Item(item), key: key.span(), value })
             }
-            Step::Index(index) => self.entries().get(*index).copied(),
+            Step::Index(index) => self.entries().into_iter().nth(*index),
         }
     }
 
@@ -287,6 +328,44 @@ impl<'a> Node<'a> {
             _ => return None,
         })
     }
+}
+
+/// Adds a path, node, link or flow that is set whole and not there yet, after those that are there; else
+/// gives the value back.
+fn add_named(scenario: &mut Table, keys: &[Key], value: Value) -> Option<Value> {
+    let [kind, name] = keys else { return Some(value) };
+    if !NAMED.contains(&kind.get()) {
+        return Some(value);
+    }
+    let tables = scenario.get_mut(kind.get()).and_then(Item::as_table_mut);
+    match (tables, value) {
+        (Some(tables), Value::InlineTable(made)) if !tables.contains_key(name.get()) => {
+            tables.insert(name.get(), Item::Table(made.into_table()));
+            None
+        }
+        (_, value) => Some(value),
+    }
+}
+
+/// Refuses a key below a path, node, link, flow or list entry that the scenario does not have: it is a
+/// misspelt name more often than a new one. A table that is set whole is meant to be new.
+fn refuse_new_name(scenario: &Table, keys: &[Key]) -> Result<(), String> {
+    let [kind, name, _, ..] = keys else { return Ok(()) };
+    let (kind, name) = (kind.get(), name.get());
+    let below = scenario.get(kind);
+    if NAMED.contains(&kind) {
+        let tables = below.and_then(Item::as_table_like);
+        if tables.is_some_and(|tables| tables.contains_key(name)) {
+            return Ok(());
+        }
+        let known = tables.map(|tables| tables.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        let problem = wording::unknown(kind, name, &known.unwrap_or_default());
+        return Err(format!("{problem}; a new one is set whole: `{kind}.{name}={{ … }}`"));
+    }
+    if LISTED.contains(&kind) && below.is_none() {
+        return Err(format!("found no `[[{kind}]]` in the scenario, expected at least one"));
+    }
+    Ok(())
 }
 
 /// Sets the value at the end of `keys`, making tables on the way.

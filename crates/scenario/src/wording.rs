@@ -90,6 +90,11 @@ pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
     }
 }
 
+/// The keys that a message about an unknown one expects.
+pub(crate) fn expected_names(message: &str) -> Vec<&str> {
+    names(message, "unknown field `").map(|(_, known)| known).unwrap_or_default()
+}
+
 /// The name after `start` and the names that were expected instead.
 fn names<'a>(message: &'a str, start: &str) -> Option<(&'a str, Vec<&'a str>)> {
     let rest = message.strip_prefix(start)?;

@@ -1,6 +1,9 @@
 //! A gateway's file that is wrong is refused with the file, the line, the key, what was found and what
 //! was expected.
+
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,6 +12,8 @@ use std::path::{Path, PathBuf};
 use skybraid_gateway::PrivateKey;
 use skybraid_scenario::{GatewayFile, read_private_key};
 use skybraid_transport::scheduler::SchedulerConfig;
+
+use common::first_line;
 
 const AIRCRAFT: &str = r#"name = "kite"
 side = "aircraft"
@@ -45,7 +50,7 @@ udp_listen = "127.0.0.1:14550"
 fn said(text: &str) -> String {
     let read = GatewayFile::parse(text, Path::new("kite.toml"));
     read.map_or_else(
-        |error| error.to_string(),
+        |error| first_line(&error.to_string()),
         |read| format!("accepted, warnings: {:?}", read.warnings),
     )
 }
@@ -491,7 +496,7 @@ fn ones_own_public_key_is_no_peers() {
     let ours = AIRCRAFT.replace(other, &private.public().to_string());
     let read = GatewayFile::parse(&ours, &place).unwrap().private_key(user);
     assert_eq!(
-        read.unwrap_err().to_string(),
+        first_line(&read.unwrap_err().to_string()),
         format!(
             "{}:4: peer: this is the public key of this end's own `key`, expected that of the other \
              end: `skybraid-node pubkey FILE` there prints it",

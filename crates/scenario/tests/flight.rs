@@ -1,5 +1,8 @@
 //! Where nodes are, the cells under their links, and the outages that links share.
+
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +11,8 @@ use skybraid_host::record::Record;
 use skybraid_link::LinkConfig;
 use skybraid_scenario::Scenario;
 use skybraid_units::{Duration, Instant, Seed};
+
+use common::first_line;
 
 const PATH: &str = "uplink.rate = '10Mbit/s'\ndownlink.rate = '10Mbit/s'\n";
 
@@ -19,7 +24,7 @@ const TRACK: &str = "[node.vehicle]\n\
 
 fn parse(text: &str) -> Result<Scenario, String> {
     let text = format!("duration = '900s'\n{text}");
-    Scenario::parse(&text, Path::new("x.toml"), &[]).map_err(|error| error.to_string())
+    Scenario::parse(&text, Path::new("x.toml"), &[]).map_err(|error| first_line(&error.to_string()))
 }
 
 fn links(scenario: &Scenario, seed: u64) -> Vec<[LinkConfig; 2]> {
@@ -89,7 +94,8 @@ fn a_track_is_read_from_a_file_beside_the_scenario() {
         );
         let file: PathBuf = folder.join("x.toml");
         let name = format!("{}/", folder.display());
-        Scenario::parse(&text, &file, &[]).map_err(|it| it.to_string().replace(&name, ""))
+        Scenario::parse(&text, &file, &[])
+            .map_err(|it| first_line(&it.to_string().replace(&name, "")))
     };
     let scenario = load("time_s,latitude,longitude,altitude_m\n0,47,7,500\n10,47,8,600\n").unwrap();
     let place = scenario.tracks[0].as_ref().unwrap().at(Duration::from_secs(5));

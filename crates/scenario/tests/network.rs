@@ -1,5 +1,8 @@
 //! Networks: groups, routes, and what must not be.
+
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,11 +11,14 @@ use skybraid_host::record::Record;
 use skybraid_scenario::{Route, Scenario, SubflowRoute};
 use skybraid_units::{Bytes, Seed};
 
+use common::first_line;
+
 const FLOW: &str = "traffic = { kind = 'bulk' }\ntransport = { protocol = 'tcp' }\n";
 
 fn read(text: &str) -> Result<Scenario, String> {
     let text = format!("duration = '10s'\n{text}");
-    Scenario::parse(&text, Path::new("net.toml"), &[]).map_err(|error| error.to_string())
+    Scenario::parse(&text, Path::new("net.toml"), &[])
+        .map_err(|error| first_line(&error.to_string()))
 }
 
 /// A link of a group between two groups.

@@ -1,5 +1,8 @@
 //! Satellites under the paths and links of a scenario.
+
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod common;
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +10,8 @@ use std::path::Path;
 use skybraid_link::{Cause, DelaySource, Direction, Fate, Link};
 use skybraid_scenario::{Scenario, load_orbit};
 use skybraid_units::{Bytes, Duration, Instant, Seed};
+
+use common::first_line;
 
 const PLACES: &str = "[node.vehicle]\n\
                       track = { circle = { centre = [47.0, 7.4], radius = '20km', speed = '40m/s' } }\n\
@@ -16,7 +21,7 @@ const PATH: &str = "[path.sat]\nuplink.rate = '1Gbit/s'\ndownlink.rate = '1Gbit/
 
 fn parse(text: &str) -> Result<Scenario, String> {
     let text = format!("duration = '600s'\n{text}");
-    Scenario::parse(&text, Path::new("x.toml"), &[]).map_err(|error| error.to_string())
+    Scenario::parse(&text, Path::new("x.toml"), &[]).map_err(|error| first_line(&error.to_string()))
 }
 
 fn under(orbit: &str) -> Result<Scenario, String> {
@@ -109,7 +114,8 @@ fn element_sets_are_read_beside_the_scenario_and_count_among_its_inputs() {
     let read = |name: &str| {
         let orbit = format!("elements = '{name}'\nstart = 2020-07-13T00:00:00Z\n");
         let text = format!("duration = '6h'\n{PLACES}{PATH}[path.sat.orbit]\n{orbit}");
-        Scenario::parse(&text, &folder.join("x.toml"), &[]).map_err(|error| error.to_string())
+        Scenario::parse(&text, &folder.join("x.toml"), &[])
+            .map_err(|error| first_line(&error.to_string()))
     };
     let scenario = read("iss.tle").unwrap();
     assert_eq!(scenario.inputs.len(), 1);
@@ -166,8 +172,9 @@ fn what_cannot_be_is_refused_at_its_key() {
 
 #[test]
 fn a_terminal_by_itself_needs_a_place_and_a_gateway() {
-    let request =
-        |text: &str| load_orbit(text, Path::new("x.toml")).map_err(|error| error.to_string());
+    let request = |text: &str| {
+        load_orbit(text, Path::new("x.toml")).map_err(|error| first_line(&error.to_string()))
+    };
     let orbit = "duration = '10s'\norbit = { geostationary = '13deg' }\n";
     let here = "terminal.position = { latitude = 47, longitude = 7 }\n";
     let error = request(&format!("{orbit}{here}")).unwrap_err();

@@ -170,7 +170,7 @@ fn overrides_replace_add_and_reach_into_lists_and_keep_comments() {
             ("flow.control.transport.scheduler", "single"),
             ("flow.control.require.1.deadline", "50ms"),
             ("event.0.at", "5min"),
-            ("path.sat.preset", "geo"),
+            ("path.sat", "{ preset = 'geo' }"),
             ("seed", "9"),
         ],
     );
@@ -329,8 +329,9 @@ fn parallel_tcp_takes_as_many_paths_as_there_are() {
 
 #[test]
 fn a_flow_writes_each_message_once_unless_it_says_copies() {
-    let with = "{ kind = 'cbr', rate = '800bit/s', packet = '50B' }";
-    let riding = [("flow.x.from", "vehicle"), ("flow.x.traffic", with), ("flow.x.with", "video")];
+    let traffic = "traffic = { kind = 'cbr', rate = '800bit/s', packet = '50B' }";
+    let whole = format!("{{ from = 'vehicle', with = 'video', {traffic} }}");
+    let riding = [("flow.x", whole.as_str())];
     assert_eq!(set(FLIGHT, &riding).flows[2].copies, 1);
     let copied = set(FLIGHT, &[&riding[..], &[("flow.x.copies", "2")]].concat());
     assert_eq!((copied.flows[2].copies, copied.flows[0].copies), (2, 1));

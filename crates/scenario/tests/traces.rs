@@ -1,5 +1,8 @@
 //! Trace files are found beside the scenario, read once, and refused with file and line.
+
 #![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +10,8 @@ use std::path::{Path, PathBuf};
 use skybraid_link::{DelaySource, RateSource};
 use skybraid_scenario::{Scenario, load_path};
 use skybraid_units::Instant;
+
+use common::first_line;
 
 /// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
@@ -35,7 +40,7 @@ impl Folder {
         );
         let folder = format!("{}/", self.0.display());
         Scenario::parse(&text, &self.0.join("x.toml"), &[])
-            .map_err(|error| error.to_string().replace(&folder, ""))
+            .map_err(|error| first_line(&error.to_string().replace(&folder, "")))
     }
 }
 
@@ -200,5 +205,6 @@ fn a_path_alone_is_read_with_its_preset_and_traces() {
     let link = path.link(skybraid_link::Direction::Uplink).unwrap();
     assert!(matches!(link.rate, RateSource::Series(_)));
     let error = load_path("preset = 'starlnk'", Path::new(".")).unwrap_err().to_string();
+    let error = first_line(&error);
     assert!(error.starts_with("path:1: preset: unknown preset `starlnk`; did you mean"), "{error}");
 }

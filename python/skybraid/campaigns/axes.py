@@ -25,7 +25,7 @@ from skybraid.campaigns.ranges import of_table
 from skybraid.errors import ScenarioError
 from skybraid.keys import Keys
 from skybraid.provenance import seeds_from
-from skybraid.scenario import toml_key, toml_value
+from skybraid.scenario import Scenario, toml_key, toml_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,6 +152,8 @@ def read(text: str, file: str, vary: Sequence[tuple[str, object]] = (), override
     try:
         table = tomllib.loads(text).get("sweep", {})
     except tomllib.TOMLDecodeError as error:
+        # The native parser points at the column.
+        Scenario(text, file)
         raise ScenarioError(f"{file}: not TOML: {error}") from error
     if not isinstance(table, dict):
         raise ScenarioError(f"{file}: sweep: found {table!r}, expected a table")
@@ -206,17 +208,12 @@ def _scalar(text: str) -> object:
 
 
 def _seeds(keys: Keys) -> tuple[int, ...] | None:
-    value: object = keys.take("seeds", (str, list), "")
-    if value == "":
+    value: object = keys.take("seeds", (str, list), None)
+    if value is None:
         return None
     if isinstance(value, str):
         return tuple(seeds_from(value, f"{keys.where}: seeds"))
-    numbers = value if isinstance(value, list) else []
-    if not numbers or not all(isinstance(it, int) and not isinstance(it, bool) and 0 <= it < 2**64 for it in numbers):
-        keys.refuse("seeds", repr(value), 'a range such as "1..20" or a list of whole numbers from 0 on')
-    if len(set(numbers)) < len(numbers):
-        keys.refuse("seeds", "one twice", "each once")
-    return tuple(numbers)
+    return tuple(seeds_from(cast("list[int]", value), f"{keys.where}: seeds"))
 
 
 def _flat(table: Mapping[str, Any], where: str, above: str = "") -> Iterator[tuple[str, object]]:

@@ -131,7 +131,7 @@ class Campaign:
 
     @classmethod
     def at(cls, store: Store) -> Campaign:
-        """The campaign in a store.
+        """The campaign in a store, of which every part can be read.
 
         Raises:
             ResultError: there is none, or it is damaged.
@@ -139,6 +139,7 @@ class Campaign:
         manifest = Manifest.of(store)
         if manifest is None:
             raise ResultError(f"{store.url}: found no {MANIFEST}, expected a campaign's folder")
+        store.refuse_damaged()
         return cls(store.url, manifest, store)
 
     @property

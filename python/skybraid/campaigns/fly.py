@@ -167,9 +167,10 @@ def begun(
     *,
     retry: bool = False,
     progress: Callable[[Status], None] | None = None,
+    note: Callable[[str], None] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[Flight]:
-    """A campaign ready to be flown: locked, swept up, described.
+    """A campaign ready to be flown: locked, swept up, without damaged parts, described.
 
     Raises:
         ResultError: another campaign or process is there, or nothing can be written.
@@ -180,6 +181,9 @@ def begun(
         there = Manifest.of(store)
         full = planned if there is None else grown(planned, there, store.url)
         if there is not None:
+            for words in store.set_damaged_aside():
+                if note is not None:
+                    note(words)
             store.sweep_up()
         if there is None or there != full.manifest:
             store.write_manifest(full.manifest.to_dict())
@@ -191,7 +195,7 @@ def begun(
 def sweep(
     scenario: Scenario | str | os.PathLike[str],
     *,
-    seeds: Iterable[int] | None = None,
+    seeds: Iterable[int] | str | None = None,
     vary: Mapping[str, object] | None = None,
     overrides: Overrides = (),
     out: str | os.PathLike[str] | None = None,
@@ -240,7 +244,7 @@ def sweep(
     for words in planned.notes if note is not None else ():
         note(words)  # type: ignore[misc]
     executor = executor_of(on, workers)
-    with begun(planned, out, executor, retry=retry, progress=progress, options=storage_options) as flight:
+    with begun(planned, out, executor, retry=retry, progress=progress, note=note, options=storage_options) as flight:
         if asked is not None:
             return replace(flight.campaign, answers=tuple(fly_until(flight, asked, limit)))
         wanted, numbers = flight.plan.wanted, flight.plan.seeds
@@ -284,6 +288,8 @@ def _refuse_others(store: Store) -> None:
     """Refuses a folder that holds something else than a campaign."""
     if store.local:
         place = store.place("")
+        if os.path.islink(place.rstrip("/")) and not os.path.exists(place):  # noqa: PTH110, PTH114 the path is fsspec's
+            raise ResultError(f"{store.url}: found a symbolic link to nothing, expected a folder for the campaign")
         if os.path.exists(place) and not os.path.isdir(place):  # noqa: PTH110, PTH112 the path is fsspec's
             raise ResultError(f"{store.url}: found a file, expected a folder for the campaign")
     if store.manifest() is None and not store.is_empty():

@@ -18,6 +18,7 @@ from skybraid.campaigns.runs import Pace, Threads
 from skybraid.campaigns.store import MANIFEST, Store
 from skybraid.errors import ResultError, ScenarioError
 from skybraid.measures import MEASURES, POINTS, Measure
+from skybraid.provenance import MAX_RUNS, seeds_from
 from skybraid.requirements import count, milliseconds
 from skybraid.results import Results
 from skybraid.scenario import Scenario
@@ -132,7 +133,7 @@ def paired(
     a: Side,
     b: Side,
     *,
-    seeds: Iterable[int] | None = None,
+    seeds: Iterable[int] | str | None = None,
     overrides: Overrides = (),
     workers: int | None = None,
     progress: Progress | None = None,
@@ -153,7 +154,7 @@ def paired(
         ResultError: there is nothing to compare, or a run failed.
         KeyboardInterrupt: Ctrl-C.
     """
-    chosen = None if seeds is None else list(seeds)
+    chosen = None if seeds is None else seeds_from(seeds, "seeds", MAX_RUNS)
     sides = [_opened(side) for side in (a, b)]
     to_fly = sum(isinstance(side, _Unflown) for side in sides)
     known = {seed for side in sides if isinstance(side, _Flown) for _, _, seed in side.values}

@@ -14,7 +14,7 @@ from skybraid.campaigns.dataset import Manifest
 from skybraid.campaigns.rows import digest_of
 from skybraid.campaigns.runs import Base
 from skybraid.errors import ResultError, ScenarioError
-from skybraid.provenance import utc_now
+from skybraid.provenance import seeds_from, utc_now
 from skybraid.scenario import Scenario, read_text
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from skybraid.campaigns.axes import Axis, Point
     from skybraid.scenario import Overrides
+
+MAX_RUNS = 10_000_000
+"""Maximum number of runs of a campaign."""
 
 _SHOWN = 3
 
@@ -50,7 +53,7 @@ class Plan:
 def plan(
     scenario: Scenario | str | os.PathLike[str],
     *,
-    seeds: Iterable[int] | None = None,
+    seeds: Iterable[int] | str | None = None,
     vary: Mapping[str, object] | None = None,
     overrides: Overrides = (),
     plugins: Sequence[str | os.PathLike[str]] = (),
@@ -91,10 +94,11 @@ def plan(
         videos |= dict.fromkeys(one.videos)
         warnings |= dict.fromkeys(one.warnings())
         name, own_seed = name or one.name, one.seed
-    chosen = tuple(seeds) if seeds is not None else found.seeds or (own_seed,)
-    if not chosen or len(set(chosen)) < len(chosen) or not all(0 <= seed < 2**64 for seed in chosen):
+    chosen = tuple(seeds_from(seeds, "seeds")) if seeds is not None else found.seeds or (own_seed,)
+    if len(points) * len(chosen) > MAX_RUNS:
         raise ScenarioError(
-            "seeds: found none, one twice or one that is no seed, expected each once, from 0 to 2^64 − 1"
+            f"{file}: found {len(points)} points with {len(chosen)} seeds each, {len(points) * len(chosen)} runs, "
+            f"expected at most {MAX_RUNS}; fly fewer seeds, or let `--until` add them where they decide something"
         )
     base = replace(base, plugins=tuple((it, Path(it).read_text(encoding="utf-8")) for it in files))
     created = utc_now().isoformat(timespec="seconds")

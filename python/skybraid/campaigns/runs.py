@@ -131,7 +131,7 @@ def fly(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda _: Tru
             wall_s = time.perf_counter() - clock
             times_ms = (prepared.deadlines_ms, prepared.frames_within_ms)
             outcomes.append(outcome_of(run, place, wall_s, *times_ms, prepared.requirements))
-        except (Interrupted, KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (Interrupted, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 an algorithm of one's own may raise anything
             words = f"{type(error).__name__}: {error}"

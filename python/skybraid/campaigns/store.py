@@ -15,10 +15,12 @@ import sys
 import time
 from dataclasses import dataclass, field
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skybraid.campaigns.rows import FLOWS, REQUIREMENTS, RUNS
 from skybraid.errors import ResultError
+from skybraid.folder import flush, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,6 +40,8 @@ TABLES = (FLOWS, REQUIREMENTS, RUNS)
 _LOCK = ".lock"
 _REMOTE_LOCK = "lock.json"
 _PARTIAL = ".partial"
+_DAMAGED = ".damaged"
+_PARQUET, _MIN_PARQUET = b"PAR1", 12
 _STALE_S = 120.0
 _BEAT_S = 20.0
 
@@ -117,7 +121,10 @@ class Store:
                 self._fs.pipe_file(place, data)
                 return
             folder, _, file = place.rpartition("/")
-            self._fs.makedirs(folder, exist_ok=True)
+            if self.local:
+                make_folder(Path(folder))
+            else:
+                self._fs.makedirs(folder, exist_ok=True)
             aside = f"{folder}/.{file}.{self._session}{_PARTIAL}"
             try:
                 if self.local:
@@ -126,6 +133,7 @@ class Store:
                         opened.flush()
                         os.fsync(opened.fileno())
                     os.replace(aside, place)  # noqa: PTH105
+                    flush(Path(folder))
                 else:
                     self._fs.pipe_file(aside, data)
                     self._fs.mv(aside, place)
@@ -209,12 +217,76 @@ class Store:
         for table in reversed(TABLES):
             self.remove(f"{table}/{name}")
 
+    def damaged(self) -> dict[str, str]:
+        """Parts that cannot be read, each with the file at fault and what is wrong with it.
+
+        Of a campaign elsewhere only `runs/` is read, since reading means to fetch.
+
+        Raises:
+            ResultError: the folder cannot be listed.
+        """
+        found: dict[str, str] = {}
+        for name in self.parts():
+            for table in TABLES if self.local else (RUNS,):
+                problem = self._fault(f"{table}/{name}")
+                if problem is not None:
+                    found[name] = f"{table}/{name}: {problem}"
+                    break
+        return found
+
+    def _fault(self, name: str) -> str | None:
+        """What is wrong with a Parquet file of the campaign."""
+        import polars as pl
+
+        data = self.read(name)
+        if data is None:
+            return "the file is missing"
+        if len(data) < _MIN_PARQUET or data[:4] != _PARQUET or data[-4:] != _PARQUET:
+            return f"its {len(data)} bytes are no whole Parquet file"
+        try:
+            pl.read_parquet(BytesIO(data))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            return str(error).splitlines()[0] if str(error) else type(error).__name__
+        return None
+
+    def refuse_damaged(self) -> None:
+        """Refuses a campaign of which a part cannot be read.
+
+        Raises:
+            ResultError: there is such a part; says which, and what to do.
+        """
+        found = self.damaged()
+        if found:
+            first = next(iter(found.values()))
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise ResultError(
+                f"{self.url}: the campaign is damaged: {first}{more}; `skybraid sweep` with this folder as --out sets "
+                "such parts aside and makes their runs again"
+            )
+
+    def set_damaged_aside(self) -> list[str]:
+        """Renames the files of parts that cannot be read, so that their runs are missing; says which, and why.
+
+        Raises:
+            ResultError: they cannot be renamed.
+        """
+        told = []
+        for name, fault in self.damaged().items():
+            with self._telling("write"):
+                # `runs/` first: without it, a part does not count.
+                for table in reversed(TABLES):
+                    place = self.place(f"{table}/{name}")
+                    if self._fs.exists(place):
+                        self._fs.mv(place, place + _DAMAGED)
+            told.append(f"{fault}: the part is set aside as {name}{_DAMAGED}, and its runs are made again")
+        return told
+
     def sweep_up(self) -> None:
         """Removes what a process that was killed has left: parts without their `runs/`, files half written."""
         counted = set(self.parts())
         for table in TABLES:
             for name in self.names(table):
-                if name not in counted:
+                if name not in counted and not name.endswith(_DAMAGED):
                     self.remove(f"{table}/{name}")
         for name in self.names(""):
             if name.endswith(_PARTIAL):
@@ -313,7 +385,7 @@ class Lock:
     def _hold_local(self) -> None:
         place = self._store.place(_LOCK)
         try:
-            os.makedirs(self._store.place(""), exist_ok=True)  # noqa: PTH103 the path is fsspec's
+            make_folder(Path(self._store.place("")))
             descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             words = f"{self._store.url}: cannot write the campaign: {error.strerror or error}"

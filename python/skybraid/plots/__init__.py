@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skybraid.errors import ResultError
+from skybraid.errors import ResultError, unknown
 from skybraid.plots import runs as _runs
 from skybraid.plots.result import box, ccdf, ecdf, goodput, queue, shares, timeline, window
 from skybraid.plots.runs import NothingToDrawError, Runs
@@ -132,7 +132,7 @@ def draw(
         ResultError: no such kind, flow, axis or column, or nothing of this kind can be drawn of the source.
     """
     if kind not in KINDS:
-        raise ResultError(f"--kind: found {kind}, expected one of {', '.join(KINDS)}")
+        raise ResultError(unknown("--kind", kind, KINDS))
     chosen = KINDS[kind]
     if kind in OF_VIDEO and kind not in kinds_of(source):
         found = f"--kind: found {kind}, which takes a flow that is video"
@@ -143,7 +143,7 @@ def draw(
                 raise ResultError(f"{option}: found {value}, but --kind {kind} of a single result has no such choice")
         return chosen.of_result(source, flow)
     if chosen.of_runs is None:
-        raise ResultError(f"--kind: found {kind}, expected one of {', '.join(kinds_of(source))}")
+        raise ResultError(unknown("--kind", kind, kinds_of(source)))
     return chosen.of_runs(Runs.of(source), _runs.Choice(flow, x, y, by))
 
 

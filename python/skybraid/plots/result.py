@@ -15,7 +15,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from skybraid.errors import MissingTableError, ResultError
+from skybraid.errors import MissingTableError, ResultError, unknown
 from skybraid.plots.series import (
     DIRECTIONS,
     bin_ns,
@@ -66,7 +66,7 @@ def flows_of(results: Results, flow: str | None) -> list[str]:
         ResultError: there is no such flow.
     """
     if flow is not None and flow not in results.flows:
-        raise ResultError(f"--flow: found {flow}, expected one of {', '.join(results.flows)}")
+        raise ResultError(unknown("--flow", flow, results.flows))
     return [name for name in results.flows if flow in (None, name)]
 
 

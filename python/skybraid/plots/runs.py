@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 from skybraid.campaigns.dataset import Campaign
-from skybraid.errors import ResultError
+from skybraid.errors import ResultError, unknown
 from skybraid.plots.style import ALGORITHMS, INK, STYLE, WIDTH_IN, Look, legend, looks, path_colour
 from skybraid.results import Results
 from skybraid.summary import PERCENTILES
@@ -122,7 +122,7 @@ class Runs:
         """
         flows = self.flows
         if flow is not None and flow not in flows:
-            raise ResultError(f"--flow: found {flow}, expected one of {', '.join(flows)}")
+            raise ResultError(unknown("--flow", flow, flows))
         return self.frame.filter(pl.col("flow") == (flow or (flows[0] if flows else "")))
 
     @property
@@ -176,7 +176,7 @@ class Runs:
             if kind.is_numeric() and one not in ("point", "seed", *self.axes)
         ]
         if column not in numbers:
-            raise ResultError(f"--y: found {column}, expected one of {', '.join(numbers)}")
+            raise ResultError(unknown("--y", column, numbers))
         return metric(column)
 
 

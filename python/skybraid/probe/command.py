@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from skybraid.folder import write_whole
+from skybraid.folder import check_new_file, write_whole
 from skybraid.probe import echo, tcp
 from skybraid.probe.measure import Measurement, ProbeError, Row, quic_module, repeat, seconds, size_bytes
 from skybraid.probe.site import MOST_OBJECTS, Site, place
@@ -222,6 +222,8 @@ def _measure(
     quiet: bool,
 ) -> None:
     """Runs a probe, tells and writes what it found, and leaves with its exit code."""
+    if out is not None:
+        check_new_file(out)
     rows, failures = asyncio.run(repeat(runs, seconds(wait, "--wait"), one))
     found = Measurement(probe, target, words(rows), rows, failures)
     if out is not None:

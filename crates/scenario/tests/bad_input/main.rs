@@ -1,6 +1,9 @@
 //! Bad input is refused with the file, the line, the key, what was found and what was expected.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod links_and_events;
+mod places;
 
 use std::path::Path;
 
@@ -8,6 +11,8 @@ use skybraid_scenario::Scenario;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::registry::About;
 use skybraid_transport::scheduler::SchedulerConfig;
+
+use common::first_line;
 
 const GOOD: &str = r#"name = "test"
 duration = "10s"
@@ -26,7 +31,7 @@ require = { deadline = "300ms", share = "90%" }
 
 fn error(text: &str, overrides: &[(String, String)]) -> String {
     let scenario = Scenario::parse(text, Path::new("scenarios/x.toml"), overrides);
-    scenario.map_or_else(|error| error.to_string(), |_| "accepted".to_string())
+    scenario.map_or_else(|error| first_line(&error.to_string()), |_| "accepted".to_string())
 }
 
 /// The good scenario with `bad` in place of a line is refused.
@@ -460,7 +465,11 @@ fn a_wrong_override_is_named_by_its_key() {
         "3",
         "override `a..b`: not a key: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`",
     );
-    refused_override("event.0.at", "3s", "override `event.0.at`: found a table, expected a list");
+    refused_override(
+        "event.0.at",
+        "3s",
+        "override `event.0.at`: found no `[[event]]` in the scenario, expected at least one",
+    );
     refused_override(
         "duration",
         "0s",
