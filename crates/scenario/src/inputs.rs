@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path as FilePath, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -141,7 +142,7 @@ impl<'a> Inputs<'a> {
     pub fn text(&mut self, name: &str, key: &KeyPath) -> Result<&str, ScenarioError> {
         if !self.read.contains_key(name) {
             let file = self.folder.join(name);
-            let text = read_text(&file, file.display().to_string(), key.to_string())?;
+            let text = read_text(&file, MAX_INPUT, file.display().to_string(), key.to_string())?;
             let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
             self.inputs.push(Input { file: name.to_string(), sha256 });
             self.read.insert(name.to_string(), text);
@@ -191,9 +192,16 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// The text of a file. `shown` and `key` name it in errors.
+/// Bytes that a trace, a track or a file of orbital elements may have.
+const MAX_INPUT: u64 = 1_000_000_000;
+
+/// Bytes that a scenario's or a gateway's file may have.
+pub(crate) const MAX_SCENARIO: u64 = 16_000_000;
+
+/// The text of a file of at most `max` bytes. `shown` and `key` name it in errors.
 pub(crate) fn read_text(
     file: &FilePath,
+    max: u64,
     shown: String,
     key: String,
 ) -> Result<String, ScenarioError> {
@@ -204,10 +212,20 @@ pub(crate) fn read_text(
     };
     let failed = |error: std::io::Error| unreadable(format!("cannot be read: {error}"));
     // A pipe or device might never end.
-    if !fs::metadata(file).map_err(failed)?.is_file() {
+    let size = fs::metadata(file).map_err(failed)?;
+    if !size.is_file() {
         return Err(unreadable("found something else, expected a file".to_string()));
     }
-    let bytes = fs::read(file).map_err(failed)?;
+    let mut bytes = Vec::new();
+    // The size on the disk may not be all: some files of the kernel's never end.
+    if size.len() <= max {
+        let open = fs::File::open(file).map_err(failed)?;
+        open.take(max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    }
+    if size.len().max(bytes.len() as u64) > max {
+        let problem = format!("found more than {} MB, expected at most so much", max / 1_000_000);
+        return Err(unreadable(problem));
+    }
     if bytes.starts_with(b"PAR1") {
         let problem = "found Parquet, expected text; convert it with `skybraid trace convert`";
         return Err(unreadable(problem.to_string()));

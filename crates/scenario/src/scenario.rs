@@ -11,6 +11,7 @@ use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
+use crate::inputs::{MAX_SCENARIO, read_text};
 use crate::{Input, Link, Node, NodeKind, OutageGroup, Routing, ScenarioError, Testbed, compose};
 
 /// What a flow must achieve.
@@ -178,7 +179,7 @@ impl Scenario {
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
         let path = path.as_ref();
-        let text = crate::inputs::read_text(path, path.display().to_string(), String::new())?;
+        let text = read_text(path, MAX_SCENARIO, path.display().to_string(), String::new())?;
         Self::parse(&text, path, overrides)
     }
 

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use skybraid_link::{DelaySource, RateSource};
+use skybraid_link::{DelaySource, Direction, Fate, Link, RateSource};
 use skybraid_scenario::{Scenario, load_path};
-use skybraid_units::Instant;
+use skybraid_units::{Bytes, Instant, Seed};
 
 /// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
@@ -162,6 +162,50 @@ fn each_format_is_read() {
     assert_eq!(first_delay("trace = 'd.csv', column = '2', unit = 'ms'"), 10.0);
     assert_eq!(first_delay("trace = 'h.csv', format = 'hypatia'"), 15.0);
     assert_eq!(first_delay("trace = 'p.txt', format = 'ping', repeat = true"), 15.0);
+}
+
+/// Probes 3 to 13 of one a second are lost: 11 s in which nothing arrives.
+const GAP: &str = "64 bytes from a: icmp_seq=1 ttl=44 time=30.0 ms\n\
+                   64 bytes from a: icmp_seq=2 ttl=44 time=40.0 ms\n\
+                   64 bytes from a: icmp_seq=14 ttl=44 time=50.0 ms\n\
+                   64 bytes from a: icmp_seq=15 ttl=44 time=50.0 ms\n";
+
+#[test]
+fn a_ping_log_as_delay_brings_its_lost_probes_along() {
+    let folder = Folder::new("ping-gap");
+    folder.write("p.txt", GAP);
+    let lost_at = |keys: &str| {
+        let text = format!("uplink.rate = '10Mbit/s'\n{keys}");
+        let path = load_path(&text, &folder.0).unwrap();
+        let config = path.link(Direction::Uplink).unwrap();
+        let mut link = Link::new(&config, "p", "uplink", Seed(1));
+        let at = (0..300).map(|tenth| Instant::from_millis(100 * tenth));
+        let lost = |at: &Instant| matches!(link.admit(*at, Bytes::new(100)), Fate::Lost { .. });
+        at.filter(lost).map(|at| at.as_nanos() / 100_000_000).collect::<Vec<_>>()
+    };
+    let delay = "uplink.delay = { trace = 'p.txt', format = 'ping', repeat = true }";
+    let loss = "uplink.loss = { trace = 'p.txt', format = 'ping', repeat = true }";
+    // The gap is from 2 s to 13 s of each 15 s.
+    let gap: Vec<i64> = (20..130).chain(170..280).collect();
+    assert_eq!(lost_at(delay), gap);
+    assert_eq!(lost_at(loss), gap, "one clock, also after the log has started over");
+    assert_eq!(lost_at(&format!("{delay}\n{loss}")), gap, "no loss counts twice");
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_with_the_bound() {
+    let folder = Folder::new("large");
+    // A file with a hole takes no room on the disk.
+    let file = fs::File::create(folder.0.join("r.csv")).unwrap();
+    file.set_len(1_000_000_001).unwrap();
+    assert_eq!(
+        folder.scenario(RATE).unwrap_err(),
+        "r.csv: found more than 1000 MB, expected at most so much (named by path.lte.uplink.rate)"
+    );
+    let file = fs::File::create(folder.0.join("large.toml")).unwrap();
+    file.set_len(16_000_001).unwrap();
+    let error = Scenario::load(folder.0.join("large.toml"), &[]).unwrap_err().to_string();
+    assert!(error.contains("found more than 16 MB"), "{error}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path as FilePath, PathBuf};
 use skybraid_gateway::{GatewayConfig, PrivateKey};
 
 use crate::ScenarioError;
-use crate::inputs::read_text;
+use crate::inputs::{MAX_SCENARIO, read_text};
 use crate::key::KeyPath;
 use crate::text::ScenarioText;
 
@@ -45,7 +45,7 @@ impl GatewayFile {
     /// # Errors
     /// The file cannot be read, or as for [`parse`](Self::parse).
     pub fn load(file: &FilePath) -> Result<Self, ScenarioError> {
-        let text = read_text(file, file.display().to_string(), String::new())?;
+        let text = read_text(file, MAX_SCENARIO, file.display().to_string(), String::new())?;
         Self::parse(&text, file)
     }
 
