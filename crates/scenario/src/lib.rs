@@ -21,6 +21,7 @@ mod inputs;
 mod key;
 mod network;
 mod orbit;
+mod randomness;
 mod routing;
 mod scenario;
 mod setup;
