@@ -141,6 +141,8 @@ def run(
             pcap=pcap,
             progress=told,
         )
+    for notice in results.notices if not quiet else ():
+        typer.echo(f"note: {notice}", err=True)
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
