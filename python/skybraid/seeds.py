@@ -13,8 +13,8 @@ RANDOM_TRACES = ("traces", "random")
 """The key of a scenario, and its value, by which each run begins at a place of its own in the traces."""
 
 ALIKE = (
-    "no seed changes anything: no link, traffic or algorithm that a flow uses draws at random, and every trace begins at a "
-    "stated place"
+    "no seed changes anything: no link, traffic or algorithm that a flow uses draws at random, and every trace begins "
+    "at a stated place"
 )
 """Why one run stands for all."""
 
@@ -31,7 +31,7 @@ def sampled(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
 
 
 def distinct(scenario: Scenario, seeds: Sequence[int]) -> tuple[list[int], tuple[str, ...]]:
-    """The seeds whose simulated runs may differ, and what the user should know of that: one alone where all are alike."""
+    """The seeds whose simulated runs may differ, one alone where all are alike, and what the user should know of that."""
     if len(seeds) < 2 or scenario.native.is_random():
         return list(seeds), ()
     return [seeds[0]], (f"{ALIKE}; 1 run with seed {seeds[0]} in place of {len(seeds)}",)
@@ -45,7 +45,7 @@ def random_note(clocks: Iterable[str]) -> str:
     """
     names = list(dict.fromkeys(clocks))
     words = (
-        f"each run begins at a place drawn from its seed in {', '.join(names)} (traces = \"random\"); "
+        f'each run begins at a place drawn from its seed in {", ".join(names)} (traces = "random"); '
         'traces = "replay" begins all at the beginning'
     )
     if len(names) > 1:

@@ -94,7 +94,9 @@ def _sweep(
     overrides = [assignment(text) for text in set_ or []]
     varied = dict(_varied(text) for text in vary or [])
     if dry_run:
-        planned = plan(scenario, seeds=numbers, vary=varied, overrides=overrides, several=until is not None)
+        planned = plan(
+            scenario, seeds=numbers, vary=varied, overrides=overrides, several=None if until is None else True
+        )
         _tell_plan(planned, as_json=as_json)
         return
     last = Status()

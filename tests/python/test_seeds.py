@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from skybraid import Scenario, sweep
+from skybraid import Scenario, paired, sweep
 from skybraid import run as fly
 from skybraid.campaigns.plan import plan
 from skybraid.cli import app
@@ -124,6 +124,15 @@ def test_a_sweep_with_seeds_enters_measurements_at_random(tmp_path: Path) -> Non
     grown = sweep(scenario, seeds=[9], out=tmp_path / "sweep")
     assert len(grown.scan("runs").collect()) == 9
     assert plan(scenario).manifest.base.overrides == (), "a single flight is a replay"
+
+
+def test_scenarios_whose_runs_are_alike_are_compared_once(tmp_path: Path) -> None:
+    scenario = Scenario.load(written(tmp_path))
+    found = paired(scenario, scenario.with_("path.lte.uplink.delay", "5ms"), seeds=range(1, 9))
+    assert found.seeds == (1,)
+    assert any(ALIKE in note for note in found.notes)
+    lossy = scenario.with_("path.lte.uplink.loss", {"uniform": "1%"})
+    assert paired(scenario, lossy, seeds=range(1, 9)).seeds == tuple(range(1, 9))
 
 
 def test_a_sweep_may_vary_where_runs_begin(tmp_path: Path) -> None:

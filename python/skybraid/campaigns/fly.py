@@ -235,7 +235,7 @@ def sweep(
     if asked is None and budget is not None:
         raise ScenarioError("--budget: found it without --until, expected both")
     planned = plan(
-        scenario, seeds=seeds, vary=vary, overrides=overrides, plugins=plugins, several=asked is not None
+        scenario, seeds=seeds, vary=vary, overrides=overrides, plugins=plugins, several=None if asked is None else True
     )
     if asked is not None:
         asked.check(planned.flows, planned.videos)

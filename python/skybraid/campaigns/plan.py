@@ -36,6 +36,7 @@ class Plan:
         seeds: of each point.
         wanted: positions of the points to fly, in `manifest.points`.
         alike: those of them where no seed changes anything, so that one run stands for all.
+        drawn: the note on traces that begin at random since several seeds are flown; empty where none do.
         notes: what the user should know.
         flows: names of the flows, over all points.
         videos: names of those that are video at some point.
@@ -48,6 +49,7 @@ class Plan:
     flows: tuple[str, ...]
     videos: tuple[str, ...]
     alike: frozenset[int] = frozenset()
+    drawn: str = ""
 
     def seeds_of(self, point: int) -> tuple[int, ...]:
         """Seeds with which a point is flown."""
@@ -61,11 +63,11 @@ def plan(
     vary: Mapping[str, object] | None = None,
     overrides: Overrides = (),
     plugins: Sequence[str | os.PathLike[str]] = (),
-    several: bool = False,
+    several: bool | None = None,
 ) -> Plan:
     """Reads the sweep and checks every point.
 
-    With seeds of the campaign's own, traces begin at a place drawn from the seed unless the scenario says where.
+    Of several seeds, traces begin at a place drawn from the seed unless the scenario says where.
 
     Args:
         scenario: a `Scenario`, or the path of its file.
@@ -73,7 +75,7 @@ def plan(
         vary: keys with their values.
         overrides: keys that every point has replaced (key, TOML value).
         plugins: Python files with algorithms of one's own.
-        several: whether further seeds will come to these.
+        several: whether there are several seeds, or will be; by default where the sweep or `seeds` says which.
 
     Raises:
         ScenarioError: the sweep or a point is wrong; it says which.
@@ -88,11 +90,13 @@ def plan(
     points = tuple(found.points())
     base = Base(text, file, tuple(overrides))
     survey = _Survey(tuple(plugins))
-    draws = several or seeds is not None or bool(found.seeds)
+    growing = several is True
+    if several is None:
+        several = seeds is not None or bool(found.seeds)
     for place in range(len(points)):
         one = _read(base, points, found.columns, place)
         unplaced = one.native.unplaced_traces()
-        if draws and unplaced and not survey.drawn:
+        if several and unplaced and not survey.drawn:
             base = replace(base, overrides=(*base.overrides, (RANDOM_TRACES[0], toml_value(RANDOM_TRACES[1]))))
             survey = _Survey(tuple(plugins), drawn=random_note(unplaced))
             for before in range(place):
@@ -109,11 +113,12 @@ def plan(
     digests, paths, alike = tuple(survey.digests), tuple(survey.paths), frozenset(survey.alike)
     manifest = Manifest(survey.name, base, _core.__version__, found.axes, points, digests, paths, created)
     notes = [*found.notes, *([survey.drawn] if survey.drawn else ()), *survey.warnings]
-    if alike and (several or len(chosen) > 1):
+    if alike and (growing or len(chosen) > 1):
         where = "" if len(alike) == len(points) else f"at {len(alike)} of {len(points)} points, "
         notes.append(f"{where}{ALIKE}; 1 run each")
     flows, videos = tuple(survey.flows), tuple(survey.videos)
-    return Plan(manifest, chosen, tuple(range(len(points))), tuple(notes), flows, videos, alike)
+    wanted = tuple(range(len(points)))
+    return Plan(manifest, chosen, wanted, tuple(notes), flows, videos, alike, survey.drawn)
 
 
 class _Survey:
