@@ -31,7 +31,7 @@ def sampled(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
 
 
 def distinct(scenario: Scenario, seeds: Sequence[int]) -> tuple[list[int], tuple[str, ...]]:
-    """The seeds whose simulated runs may differ, one alone where all are alike, and what the user should know of that."""
+    """The seeds whose simulated runs may differ, one where all are alike, and what the user should know of that."""
     if len(seeds) < 2 or scenario.native.is_random():
         return list(seeds), ()
     return [seeds[0]], (f"{ALIKE}; 1 run with seed {seeds[0]} in place of {len(seeds)}",)

@@ -3,6 +3,7 @@
 //! Nothing here opens a file. A configuration names its files in [`TraceSource`]s; whoever may do
 //! input hands the text to [`TraceSource::load`].
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -333,13 +334,13 @@ pub struct TraceFile {
     /// and does not say `repeat = true`.
     pub repeat: Option<bool>,
     /// How runs sample it.
-    pub sampling: Sampling,
+    pub sampling: Box<Sampling>,
 }
 
 impl TraceFile {
     /// Whether both read the same data from the same file, however runs sample it.
     pub fn reads_as(&self, other: &Self) -> bool {
-        let plain = |file: &Self| Self { sampling: Sampling::default(), ..file.clone() };
+        let plain = |file: &Self| Self { sampling: Box::default(), ..file.clone() };
         plain(self) == plain(other)
     }
 
@@ -384,6 +385,7 @@ impl TraceSource {
 
     /// Delivery opportunities that are still to be read from the file at `path`.
     pub fn opportunities(path: String, sampling: Sampling) -> Self {
+        let sampling = Box::new(sampling);
         let file = TraceFile { trace: path, sampling, ..TraceFile::default() };
         Self { file, kind: TraceKind::Opportunities(None), length: None }
     }
@@ -541,7 +543,7 @@ macro_rules! trace_table {
                     time_unit: self.time_unit.clone(),
                     every: self.every,
                     repeat: self.repeat,
-                    sampling: self.sampling(),
+                    sampling: alloc::boxed::Box::new(self.sampling()),
                 };
                 if self.trace.is_some() {
                     return Ok(Some(file));
