@@ -156,6 +156,17 @@ fn a_lost_probe_lies_between_its_neighbours_in_time() {
 }
 
 #[test]
+fn sequence_numbers_of_a_long_ping_log_start_over() {
+    let reply = |number: u64| format!("64 bytes from a: icmp_seq={} time=5 ms\n", number % 65_536);
+    // Probe 70 000 is lost, and the reply to 65 535 comes after that to 65 536.
+    let order =
+        (1..=65_534).chain([65_536, 65_535]).chain((65_537..=140_000).filter(|it| *it != 70_000));
+    let log = ping::read(&order.map(reply).collect::<String>(), None, true).unwrap();
+    assert_eq!((log.sent, log.answered), (140_000, 139_999));
+    assert_eq!(log.loss.values().iter().position(|lost| *lost == 1.0), Some(69_999));
+}
+
+#[test]
 fn every_measured_ping_log_has_one_clock() {
     let logs = measurements(".out");
     for (name, text) in &logs {

@@ -4,7 +4,8 @@
 //! With stamps, which are those of the replies, a probe was sent one round trip earlier; without, probes
 //! are evenly spaced. A sequence number without a reply is a lost probe, and so are those by which the
 //! summary's "packets transmitted" exceeds the last one seen. A lost probe was sent between its
-//! neighbours, at an even spacing. Repeated replies (`DUP!`) are skipped.
+//! neighbours, at an even spacing. Repeated replies (`DUP!`) are skipped. Sequence numbers have 16 bits and
+//! start over after 65535.
 //!
 //! A log is one measurement: its round trips and its losses have the same times, which begin with the
 //! first probe sent, answered or not, and the same end.
@@ -62,13 +63,16 @@ struct Reply {
 pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog, TraceError> {
     let mut replies: BTreeMap<u64, Reply> = BTreeMap::new();
     let mut transmitted = 0;
+    let mut newest = 0;
     for (index, line) in text.lines().enumerate() {
         if let Some((before, _)) = line.split_once(" packets transmitted") {
             let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
             transmitted = count.parse::<u64>().unwrap_or(0).min(MOST_PROBES);
         }
         if line.contains(" bytes from ") {
-            let reply = read_reply(line.trim(), index + 1)?;
+            let mut reply = read_reply(line.trim(), index + 1)?;
+            reply.sequence = unwrapped(reply.sequence, newest);
+            newest = newest.max(reply.sequence);
             replies.entry(reply.sequence).or_insert(reply);
         }
     }
@@ -101,6 +105,17 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
         sent,
         answered: replies.len() as u64,
     })
+}
+
+/// A sequence number of 16 bits as one that goes on after 65535, for a reply that comes after that of
+/// `newest` or not long before it.
+const fn unwrapped(sequence: u64, newest: u64) -> u64 {
+    const ROUND: u64 = 1 << 16;
+    if sequence >= ROUND {
+        return sequence;
+    }
+    let rounds = (newest + ROUND / 2).saturating_sub(sequence) / ROUND;
+    sequence + rounds * ROUND
 }
 
 /// Keeps a corrupted sequence number from filling memory.
