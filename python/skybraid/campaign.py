@@ -19,6 +19,7 @@ from skybraid.provenance import MAX_RUNS, essence, provenance, replay_command, s
 from skybraid.requirements import Requirement, judge, members_of
 from skybraid.results import Results, write_table
 from skybraid.scenario import Scenario
+from skybraid.seeds import distinct, sampled
 from skybraid.summary import Flight, one_run, over_runs, pooled
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def run(
         scenario: a `Scenario`, or the path of its file.
         seed: root of the random streams; the scenario's own if neither this nor `seeds` is given.
         seeds: several seeds, each flown once, on all cores; their trials are judged together. Numbers, or a text as on
-            the command line: "1..100" or "3,5,8".
+            the command line: "1..100" or "3,5,8". Traces begin at a place drawn from the seed unless the scenario says
+            where; where no seed changes anything, only the first is flown.
         tables: which of messages, subflows, links, decisions, packets, frames to keep; by default the first three of a
             single run, with frames where there is video, and none of several. An empty sequence keeps nothing but the
             summary, in little memory.
@@ -121,7 +123,13 @@ def run(
     numbers = seeds_of(chosen, seed, seeds)
     if pcap and out is None:
         raise ResultError("pcap: found no result folder, expected `out` to put the captures into")
-    return flown(chosen, simulation(chosen), numbers, tables, None if out is None else Path(out), progress, pcap=pcap)
+    notices: tuple[str, ...] = ()
+    if len(numbers) > 1:
+        chosen, about_traces = sampled(chosen)
+        numbers, about_seeds = distinct(chosen, numbers)
+        notices = (*about_traces, *about_seeds)
+    folder = None if out is None else Path(out)
+    return flown(chosen, simulation(chosen), numbers, tables, folder, progress, pcap=pcap, notices=notices)
 
 
 def flown(
@@ -133,6 +141,7 @@ def flown(
     progress: Progress | None = None,
     *,
     pcap: bool = False,
+    notices: tuple[str, ...] = (),
 ) -> Results:
     """Makes the runs, judges them, and puts them into a folder if one is named; what `run` and `emulate` share.
 
@@ -143,9 +152,9 @@ def flown(
     """
     kept = _tables(tables, several=len(seeds) > 1, video=bool(scenario.native.videos()))
     if out is None:
-        return _fly(scenario, driver, seeds, kept, None, progress, pcap=False)
+        return _fly(scenario, driver, seeds, kept, None, progress, pcap=False, notices=notices)
     with new_folder(out) as aside:
-        results = _fly(scenario, driver, seeds, kept, aside, progress, pcap=pcap)
+        results = _fly(scenario, driver, seeds, kept, aside, progress, pcap=pcap, notices=notices)
         results.write_summary(aside, parquet=tables is None or len(kept) > 0)
     return Results.open(out)
 
@@ -224,6 +233,7 @@ def _fly(
     progress: Progress | None,
     *,
     pcap: bool,
+    notices: tuple[str, ...],
 ) -> Results:
     started, clock = utc_now(), time.perf_counter()
     several = len(seeds) > 1
@@ -254,7 +264,8 @@ def _fly(
     runs = on_all_cores(fly, seeds, gauge, progress)
     wall_s = time.perf_counter() - clock if several else runs[0].wall_s
     replay = replay_command(scenario, seeds, driver.command, driver.options)
-    results = _judge(scenario, runs, provenance(core, replay, started, wall_s))
+    origin = provenance(core, replay, started, wall_s) | ({"notices": list(notices)} if notices else {})
+    results = _judge(scenario, runs, origin)
     for one in runs:
         if one.holder is not None:
             for table in tables:

@@ -61,6 +61,7 @@ from skybraid.options import (
 from skybraid.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.results import Results
 from skybraid.scenario import Scenario
+from skybraid.seeds import sampled
 from skybraid.statistics import Verdict
 
 KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control")
@@ -142,6 +143,8 @@ def run(
             pcap=pcap,
             progress=told,
         )
+    for notice in results.notices if not quiet else ():
+        typer.echo(f"note: {notice}", err=True)
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
@@ -210,9 +213,14 @@ def compare(
             for words in (*(one.words for one in found.differences), *(f"note: {note}" for note in found.notes)):
                 typer.echo(f"  {words}")
         return
+    chosen = Scenario.load(scenario, overrides)
+    if numbers is not None and len(numbers) > 1:
+        chosen, notices = sampled(chosen)
+        for notice in notices if not quiet else ():
+            typer.echo(f"note: {notice}", err=True)
     with progress(shown=not quiet) as told, blaming(plugin):
         frame = compare_room.compare(
-            Scenario.load(scenario, overrides),
+            chosen,
             flows=listed(flow, "--flow"),
             protocols=compare_room.PROTOCOLS if protocols is None else listed(protocols, "--protocols") or [],
             schedulers=listed(schedulers, "--schedulers"),

@@ -19,6 +19,7 @@ from skybraid.campaign import Gauge, on_all_cores, seeds_of, simulation
 from skybraid.errors import ResultError, ScenarioError, unknown
 from skybraid.folder import write_whole
 from skybraid.scenario import Scenario
+from skybraid.seeds import sampled
 from skybraid.summary import (
     FRAMES_IN_TIME,
     PERCENTILES,
@@ -82,7 +83,8 @@ def compare(
         schedulers: their names; all by default.
         congestion: names of the congestion controls; all by default.
         seed: root of the random streams of every flight; the scenario's own if neither this nor `seeds` is given.
-        seeds: several seeds, each flown once with every combination.
+        seeds: several seeds, each flown once with every combination; traces then begin at a place drawn from the seed
+            unless the scenario says where.
         progress: told how far the simulation is.
 
     Returns:
@@ -101,6 +103,8 @@ def compare(
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     replaced = _flows(chosen, flows)
     numbers = seeds_of(chosen, seed, seeds)
+    if len(numbers) > 1:
+        chosen, _ = sampled(chosen)
     jobs = [
         (combination, number)
         for combination in _combinations(

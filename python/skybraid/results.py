@@ -183,6 +183,11 @@ class Results:
         return str(self.provenance.get("driver", "simulation"))
 
     @property
+    def notices(self) -> list[str]:
+        """What the user should know of how the runs were made."""
+        return [str(words) for words in self.provenance.get("notices", ())]
+
+    @property
     def wall_s(self) -> float:
         """How long it took, in s of wall time."""
         return float(self.provenance["circumstances"]["wall_s"])
@@ -222,6 +227,7 @@ class Results:
             "seed": self.seeds[0],
             "seeds": self.seeds,
             "verdict": str(self.verdict),
+            "notices": self.notices,
             "requirements": [requirement.to_dict() for requirement in self.requirements],
             "flows": flows,
             "simulated_s": self.simulated_s,

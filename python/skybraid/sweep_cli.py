@@ -94,7 +94,10 @@ def _sweep(
     overrides = [assignment(text) for text in set_ or []]
     varied = dict(_varied(text) for text in vary or [])
     if dry_run:
-        _tell_plan(plan(scenario, seeds=numbers, vary=varied, overrides=overrides), as_json=as_json)
+        planned = plan(
+            scenario, seeds=numbers, vary=varied, overrides=overrides, several=None if until is None else True
+        )
+        _tell_plan(planned, as_json=as_json)
         return
     last = Status()
     with _progress(shown=not quiet) as told:
@@ -154,6 +157,7 @@ def _json(campaign: Campaign, status: Status) -> dict[str, Any]:
         "points": campaign.summary().to_dicts(),
         "failed": campaign.failed().select("key", "point", "seed", "error", "replay").to_dicts(),
         "answers": [answer.to_dict() for answer in campaign.answers],
+        "notices": list(campaign.notices),
     }
 
 
@@ -169,7 +173,7 @@ def _tell_plan(planned: Plan, *, as_json: bool) -> None:
         typer.echo(f"note: {note}", err=True)
     for place, point in enumerate(manifest.points):
         typer.echo(f"{place + 1}: {point.words(manifest.columns) or 'the scenario as it is'}")
-    runs = len(points) * len(planned.seeds)
+    runs = sum(len(planned.seeds_of(place)) for place in planned.wanted)
     typer.echo(
         f"{_number(len(points), 'point')}, seeds {seeds_text(planned.seeds)}: {_number(runs, 'run')}, all checked; "
         "nothing was flown"

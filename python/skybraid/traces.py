@@ -8,6 +8,7 @@ read here. The formats are described in `docs/traces.md`.
 import json
 import math
 import re
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, cast, get_args
@@ -35,6 +36,9 @@ UNIT_OF: dict[Quantity, str] = {"rate": "Mbit/s", "delay": "ms", "loss": "%", "r
 
 DEADLINE_MS = 300.0
 """One-way delay that remote piloting allows (Baltaci et al. 2023, section II)."""
+
+MAX_BYTES = 1_000_000_000
+"""Bytes that a trace's file may have."""
 
 # Size of each accepted unit in the unit of `UNIT_OF`, the same units as in a scenario file.
 _RATE_UNITS = {"bit/s": 1e-6, "kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}
@@ -137,7 +141,7 @@ def read(
     """Read a trace.
 
     column: name without its unit, or number from 1; default: the first that is not the time.
-    For a ping log "rtt" (default) or "loss".
+    For a ping log "rtt" (default; a lost probe is a gap without a path until the next one was sent) or "loss".
     unit: unit of the values where the file does not state it, for example "Mbit/s", "ms", "%".
     format: default: told from the name and the first lines.
 
@@ -231,7 +235,7 @@ def write(trace: Trace, path: str | Path, to: OutputFormat | None = None) -> Non
     chosen = to or _output_format(path)
     if path.exists():
         raise TraceError(f"{path}: exists already; expected a new file")
-    if not np.isfinite(trace.values).all():
+    if chosen != "csv" and not np.isfinite(trace.values).all():
         raise TraceError(f"{trace.name}: has gaps without a path, which {chosen} cannot hold")
     header = ("time [s]", f"{trace.quantity} [{trace.unit}]")
     try:
@@ -291,14 +295,35 @@ def _rate_of_opportunities(times_s: NDArray[np.float64], name: str) -> Trace:
 
 
 def _read_text(path: Path) -> str:
+    _refuse_devices(path)
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            found = file.read(MAX_BYTES + 1)
+        _refuse_large(path, len(found))
+        return found.decode("utf-8")
     except FileNotFoundError:
         raise TraceError(f"{path}: no such file; expected a trace ({', '.join(FORMATS)})") from None
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: byte {error.start} is not text; expected one of {', '.join(FORMATS)}") from error
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _refuse_devices(path: Path) -> None:
+    """Raises TraceError for a device or a folder, and for a file that is too large; what is absent comes out later."""
+    try:
+        found = path.stat()
+    except OSError:
+        return
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)):
+        raise TraceError(f"{path}: found something else; expected a file")
+    _refuse_large(path, found.st_size)
+
+
+def _refuse_large(path: Path, size: int) -> None:
+    """Raises TraceError for more than `MAX_BYTES`."""
+    if size > MAX_BYTES:
+        raise TraceError(f"{path}: found more than {MAX_BYTES // 10**6} MB; expected at most so much")
 
 
 def _recognise(path: Path, text: str) -> Format:
@@ -410,6 +435,7 @@ def _read_parquet(path: Path, column: str | int | None, unit: str | None) -> Tra
     """Read one column of a Parquet file. Raises TraceError."""
     import polars as pl
 
+    _refuse_devices(path)
     try:
         table = pl.read_parquet(path)
     except FileNotFoundError:

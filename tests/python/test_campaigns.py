@@ -33,6 +33,7 @@ delay = "5ms"
 [path.far]
 rate = "10Mbit/s"
 delay = "20ms"
+loss = { uniform = "1ppm" } # so that runs may differ
 
 [flow.control]
 from = "ground"

@@ -1,5 +1,7 @@
 """One direction of a path, a whole array of packets at a time."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -63,3 +65,20 @@ def test_arrays_of_unlike_length_and_times_that_are_no_numbers_are_told() -> Non
         Link(SATURATED).admit(np.zeros(2), np.zeros(3, dtype=np.uint32))
     with pytest.raises((ScenarioError, ValueError)):
         Link(SATURATED).admit(np.array([np.nan]), np.array([100], dtype=np.uint32))
+
+
+def test_a_link_enters_a_measurement_where_its_seed_says(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("".join(f"{second},{second}\n" for second in range(60)), encoding="utf-8")
+    toml = 'uplink.rate = "1Gbit/s"\nuplink.delay = { trace = "a.csv", column = "2", unit = "ms", start = "random" }'
+
+    def delays_ms(seed: int) -> list[int]:
+        times_s = np.arange(120) + 0.5
+        link = Link(toml, seed=seed, base=str(tmp_path))
+        arrivals_s, _ = link.admit(times_s, np.full(120, 100, dtype=np.uint32))
+        return [int(delay) for delay in 1000.0 * (arrivals_s - times_s)]
+
+    found = {seed: delays_ms(seed) for seed in range(10)}
+    for delays in found.values():
+        assert [(delay - delays[0]) % 60 for delay in delays] == [second % 60 for second in range(120)]
+    assert len({delays[0] for delays in found.values()}) > 5
+    assert delays_ms(3) == found[3]

@@ -138,10 +138,22 @@ class TestMeasurements:
         found = stats(trace)
         assert (found.mean, found.max) == pytest.approx((26.00000025, 27.0000005))
         assert found.share_without_path == pytest.approx(1 / 3)
+        write(trace, tmp_path / "copy.csv")
+        assert np.array_equal(read(tmp_path / "copy.csv").values, trace.values)
         with pytest.raises(TraceError, match="gaps without a path"):
-            write(trace, tmp_path / "copy.csv")
+            write(trace, tmp_path / "copy.parquet")
         told = CliRunner().invoke(traces.app, ["stats", str(file)])
         assert "no path      33.33 % of the time" in told.output
+
+    def test_a_lost_probe_is_a_gap_of_the_round_trips(self, tmp_path: Path) -> None:
+        file = tmp_path / "ping.log"
+        reply = "64 bytes from 10.0.0.1: icmp_seq={} ttl=44 time=30.0 ms\n"
+        file.write_text("".join(reply.format(number) for number in (1, 2, 5)), encoding="utf-8")
+        rtt, loss = read(file), read(file, "loss")
+        assert rtt.values.tolist() == [30.0, 30.0, np.inf, np.inf, 30.0]
+        assert loss.values.tolist() == [0.0, 0.0, 100.0, 100.0, 0.0]
+        assert np.array_equal(rtt.times_s, loss.times_s)
+        assert stats(rtt).share_without_path == pytest.approx(0.4)
 
     def test_a_ping_log(self) -> None:
         folder = MEASUREMENTS / "pam2025_multicarrier_ping" / "trip2_05_13_2023" / "app" / "verizon"
@@ -259,12 +271,34 @@ class TestErrors:
             ("time [s],delay [ms]\n0,1\n2,3\n1,4\n", None, None, r"trace\.csv: line 4: found"),
             ("time [s],delay [ms]\n0,1\n2,nan\n", None, None, r"trace\.csv: line 3: found"),
             ("time [s],delay [ms]\n0,1\n2,x\n", None, None, r"trace\.csv: line 3: found `x`"),
+            (
+                "time [s],delay [ms],delay [ms]\n0,1,2\n",
+                None,
+                None,
+                r"trace\.csv: line 1: found `delay \[ms\]`, expected each column once",
+            ),
+            (
+                'time [s],delay [ms]\n0,"1\n',
+                None,
+                None,
+                r'trace\.csv: line 2: found `0,"1`, expected a closing quote',
+            ),
         ],
     )
     def test_csv(self, tmp_path: Path, text: str, column: str | None, unit: str | None, message: str) -> None:
         (tmp_path / "trace.csv").write_text(text, encoding="utf-8")
         with pytest.raises(TraceError, match=message):
             read(tmp_path / "trace.csv", column, unit)
+
+    def test_a_device_and_a_file_above_the_bound_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(TraceError, match="found something else; expected a file"):
+            read("/dev/zero")
+        large = tmp_path / "large.csv"
+        with large.open("wb") as file:
+            file.truncate(traces.MAX_BYTES + 1)
+        for format_ in (None, "csv", "parquet"):
+            with pytest.raises(TraceError, match="more than 1000 MB; expected at most so much"):
+                read(large, format=format_)
 
     def test_mahimahi(self, tmp_path: Path) -> None:
         (tmp_path / "trace.up").write_text("1\n5\n3\n", encoding="utf-8")

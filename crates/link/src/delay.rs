@@ -10,7 +10,7 @@ use skybraid_units::{Duration, Instant, Seed, Stream};
 use crate::distribution::{Distribution, DistributionTable, Mixture, Sampler, read_fixed};
 use crate::form::{only_one, text_or_table};
 use crate::rate::{series_of_steps, unread};
-use crate::trace::{Quantity, Series, SeriesCursor, TraceSource, trace_table};
+use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table};
 
 /// How a configuration gives a one-way delay.
 ///
@@ -33,7 +33,7 @@ pub enum DelaySource {
     /// Drawn for each packet, unless fixed.
     Distribution(Distribution),
     /// A series in ns; infinity is a gap in which packets are lost.
-    Series(Arc<Series>),
+    Series(Replay<Series>),
 }
 
 impl DelayConfig {
@@ -49,7 +49,7 @@ impl DelayConfig {
             }
             Self::Steps(steps) => {
                 let samples = steps.iter().map(|(at, delay)| (*at, delay.as_nanos() as f64));
-                Ok(DelaySource::Series(Arc::new(series_of_steps(samples)?)))
+                Ok(DelaySource::Series(Arc::new(series_of_steps(samples)?).into()))
             }
             Self::Trace(source) => {
                 source.loaded_series().map(DelaySource::Series).ok_or_else(|| unread(source))
@@ -133,7 +133,7 @@ impl Delay {
                 Some(delay) => Self::Constant(delay),
                 None => Self::Drawn(distribution.sampler(), seed.stream(stream)),
             },
-            DelaySource::Series(series) => Self::Series(SeriesCursor::new(Arc::clone(series))),
+            DelaySource::Series(replay) => Self::Series(SeriesCursor::new(replay, seed)),
         }
     }
 

@@ -23,6 +23,7 @@ mod lutz;
 mod outage;
 pub mod presets;
 mod queue;
+mod randomness;
 mod rate;
 mod reconfiguration;
 mod service;
@@ -43,4 +44,7 @@ pub use queue::{Codel, QueueConfig};
 pub use rate::{RateConfig, RateSource};
 pub use reconfiguration::{Reconfiguration, ReconfigurationConfig};
 pub use shared_outage::{SharedOutages, SharedOutagesConfig};
-pub use trace::{Opportunities, Series, TraceError, TraceFile, TraceFormat, TraceSource};
+pub use trace::{
+    Course, Opportunities, Replay, Sampling, Series, Start, TraceError, TraceFile, TraceFormat,
+    TraceSource,
+};

@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 use core::fmt;
@@ -18,7 +17,7 @@ use crate::form::only_one;
 use crate::link::Cause;
 use crate::lutz::{Fading, Lutz, LutzConfig};
 use crate::rate::unread;
-use crate::trace::{Quantity, Series, SeriesCursor, TraceSource, trace_table};
+use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table};
 
 /// One loss model of a configuration.
 ///
@@ -105,7 +104,7 @@ pub enum LossSource {
     /// A land-mobile-satellite channel.
     Lutz(Lutz),
     /// A series of ratios.
-    Series(Arc<Series>),
+    Series(Replay<Series>),
 }
 
 impl LossConfig {
@@ -317,8 +316,8 @@ impl LossProcess {
                 let fading = Fading::new(model, states, named("lutz.fading"));
                 Self { model: Model::Lutz(Box::new(fading)), stream: named("lutz") }
             }
-            LossSource::Series(series) => Self {
-                model: Model::Series(SeriesCursor::new(Arc::clone(series))),
+            LossSource::Series(replay) => Self {
+                model: Model::Series(SeriesCursor::new(replay, seed)),
                 stream: named("trace"),
             },
         }

@@ -6,11 +6,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Duration, Instant, Rate};
+use skybraid_units::{Duration, Instant, Rate, Seed};
 
 use crate::form::{only_one, text_or_table};
 use crate::trace::mahimahi::OpportunityCursor;
-use crate::trace::{Opportunities, Quantity, Series, SeriesCursor, TraceSource, trace_table};
+use crate::trace::{
+    Opportunities, Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table,
+};
 
 /// How a configuration gives a rate.
 ///
@@ -32,9 +34,9 @@ pub enum RateSource {
     /// Always this.
     Constant(Rate),
     /// A series in bit/s.
-    Series(Arc<Series>),
+    Series(Replay<Series>),
     /// Mahimahi delivery opportunities.
-    Opportunities(Arc<Opportunities>),
+    Opportunities(Replay<Opportunities>),
 }
 
 impl RateConfig {
@@ -51,7 +53,7 @@ impl RateConfig {
             Self::Constant(rate) => Ok(RateSource::Constant(*rate)),
             Self::Steps(steps) => {
                 let samples = steps.iter().map(|(at, rate)| (*at, rate.as_bps() as f64));
-                Ok(RateSource::Series(Arc::new(series_of_steps(samples)?)))
+                Ok(RateSource::Series(Arc::new(series_of_steps(samples)?).into()))
             }
             Self::Trace(source) => {
                 let series = source.loaded_series().map(RateSource::Series);
@@ -85,11 +87,17 @@ impl RateTable {
             ("trace", self.trace.is_some()),
             ("opportunities", self.opportunities.is_some()),
         ])?;
-        if let Some(file) = self.trace_file()? {
+        let sampling = self.sampling();
+        let of_trace = match self.opportunities {
+            // These keys go with opportunities, too.
+            Some(_) => Self { start: None, together: None, resample: None, ..self },
+            None => self,
+        };
+        if let Some(file) = of_trace.trace_file()? {
             return Ok(RateConfig::Trace(TraceSource::series(file, Quantity::Rate)));
         }
-        match (self.steps, self.opportunities) {
-            (_, Some(path)) => Ok(RateConfig::Trace(TraceSource::opportunities(path))),
+        match (of_trace.steps, of_trace.opportunities) {
+            (_, Some(path)) => Ok(RateConfig::Trace(TraceSource::opportunities(path, sampling))),
             (steps, None) => {
                 let steps = steps.unwrap_or_default();
                 series_of_steps(steps.iter().map(|(at, rate)| (*at, rate.as_bps() as f64)))?;
@@ -116,7 +124,12 @@ impl Serialize for RateConfig {
             Self::Constant(rate) => return rate.serialize(to),
             Self::Steps(steps) => RateTable { steps: Some(steps.clone()), ..RateTable::default() },
             Self::Trace(source) if source.holds_opportunities() => {
-                RateTable { opportunities: Some(source.file.trace.clone()), ..RateTable::default() }
+                let path = source.file.trace.clone();
+                RateTable {
+                    opportunities: Some(path),
+                    trace: None,
+                    ..RateTable::of_trace(&source.file)
+                }
             }
             Self::Trace(TraceSource { file, .. }) => RateTable::of_trace(file),
         };
@@ -133,16 +146,16 @@ pub(crate) enum RateCursor {
 }
 
 impl RateCursor {
-    pub fn new(source: &RateSource) -> Self {
+    pub fn new(source: &RateSource, seed: Seed) -> Self {
         match source {
             RateSource::Constant(rate) => Self::Constant(*rate),
             // A series that is zero throughout would be searched for ever.
-            RateSource::Series(series) if series.values().iter().all(|rate| *rate < 1.0) => {
+            RateSource::Series(replay) if replay.data.values().iter().all(|rate| *rate < 1.0) => {
                 Self::Constant(Rate::ZERO)
             }
-            RateSource::Series(series) => Self::Series(SeriesCursor::new(Arc::clone(series))),
-            RateSource::Opportunities(opportunities) => {
-                Self::Opportunities(OpportunityCursor::new(Arc::clone(opportunities)))
+            RateSource::Series(replay) => Self::Series(SeriesCursor::new(replay, seed)),
+            RateSource::Opportunities(replay) => {
+                Self::Opportunities(OpportunityCursor::new(replay, seed))
             }
         }
     }

@@ -53,11 +53,11 @@ pub(crate) struct Service {
 impl Service {
     pub fn new(config: &LinkConfig, path: &str, seed: Seed) -> Self {
         let changes = config.changes.iter().filter_map(|(from, change)| match change {
-            Change::Rate(rate) => Some((*from, RateCursor::new(rate))),
+            Change::Rate(rate) => Some((*from, RateCursor::new(rate, seed))),
             Change::Delay(_) | Change::Loss(_) => None,
         });
         Self {
-            rates: Schedule::new(RateCursor::new(&config.rate), changes.collect()),
+            rates: Schedule::new(RateCursor::new(&config.rate, seed), changes.collect()),
             halts: Halts::new(config, path, seed),
         }
     }

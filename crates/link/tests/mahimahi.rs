@@ -13,7 +13,8 @@ use skybraid_units::{Bytes, Duration, Seed};
 
 fn replay(trace: &str) -> Link {
     let opportunities = Arc::new(mahimahi::read(trace).unwrap());
-    let mut config = LinkConfig::plain(RateSource::Opportunities(opportunities), Duration::ZERO);
+    let mut config =
+        LinkConfig::plain(RateSource::Opportunities(opportunities.into()), Duration::ZERO);
     config.queue = QueueConfig::Unlimited;
     Link::new(&config, "p", "uplink", Seed(1))
 }
@@ -168,7 +169,8 @@ fn measured_traces_are_replayed_byte_for_byte() {
 #[test]
 fn halts_waste_opportunities_and_outages_lose_what_is_waiting() {
     let opportunities = Arc::new(mahimahi::read("1\n").unwrap());
-    let mut config = LinkConfig::plain(RateSource::Opportunities(opportunities), Duration::ZERO);
+    let mut config =
+        LinkConfig::plain(RateSource::Opportunities(opportunities.into()), Duration::ZERO);
     config.down = vec![(ms(10.0), Duration::from_millis(5))];
     let mut link = Link::new(&config, "p", "uplink", Seed(1));
     let fates: Vec<_> = (0..20).map(|_| lost(link.admit(ms(0.0), Bytes::new(1500)))).collect();

@@ -64,11 +64,11 @@ fn series(most: f64) -> impl Strategy<Value = Arc<Series>> {
 fn rate() -> impl Strategy<Value = RateSource> {
     prop_oneof![
         (1_000_000..200_000_000u64).prop_map(|bps| RateSource::Constant(Rate::from_bps(bps))),
-        series(5e7).prop_map(RateSource::Series),
+        series(5e7).prop_map(|it| RateSource::Series(it.into())),
         vec(0..40i64, 1..20).prop_map(|mut times| {
             times.sort_unstable();
             times.push(41);
-            RateSource::Opportunities(Arc::new(Opportunities::new(times).unwrap()))
+            RateSource::Opportunities(Arc::new(Opportunities::new(times).unwrap()).into())
         }),
     ]
 }
@@ -76,7 +76,7 @@ fn rate() -> impl Strategy<Value = RateSource> {
 fn delay() -> impl Strategy<Value = DelaySource> {
     prop_oneof![
         distribution().prop_map(DelaySource::Distribution),
-        series(3e8).prop_map(DelaySource::Series),
+        series(3e8).prop_map(|it| DelaySource::Series(it.into())),
     ]
 }
 
@@ -112,7 +112,7 @@ fn loss() -> impl Strategy<Value = LossSource> {
             })
         ),
         (0.0..20.0f64, 1..200i64, 1..50i64, -5.0..30.0f64).prop_map(lutz),
-        series(1.0).prop_map(LossSource::Series),
+        series(1.0).prop_map(|it| LossSource::Series(it.into())),
     ]
 }
 

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{measurement, ms, near};
+use common::{measurement, measurements, ms, near};
 use skybraid_link::trace::{self, Quantity, csv, hypatia, ping};
-use skybraid_link::{Series, TraceFile};
+use skybraid_link::{Series, TraceError, TraceFile};
 use skybraid_units::{Duration, Instant};
 
 fn rates(text: &str) -> Result<Series, String> {
@@ -78,6 +78,34 @@ fn what_is_not_a_series_is_refused_with_line_found_and_expected() {
 }
 
 #[test]
+fn a_column_that_is_named_twice_is_refused() {
+    let error = rates("# drive\ntime,rate,rate\n0,1,2\n").unwrap_err();
+    assert_eq!(error, "line 2: found `rate`, expected each column once");
+    assert!(rates("time,rate,,\n0,1,2,3\n").is_ok(), "columns without a heading are not named");
+    assert!(rates("1,5,5\n2,6,6\n").is_ok(), "a file without headings names nothing");
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_refused() {
+    let error = rates("\"time,rate\n0,1\n").unwrap_err();
+    assert_eq!(error, "line 1: found `\"time,rate`, expected a closing quote `\"`");
+    assert!(rates("time,rate\n0,1\n1,\"2\n").unwrap_err().starts_with("line 3: found `1,\"2`"));
+    let quoted = "\"time, of day\",\"rate\"\n0,\"1\"\n";
+    let file = csv::column(Some("rate"), Some("Mbit/s"));
+    assert_eq!(csv::read(quoted, &file, Quantity::Rate).unwrap().values(), [1e6]);
+}
+
+#[test]
+fn a_delay_of_infinity_in_a_table_is_a_gap() {
+    let delays = csv::column(None, Some("ms"));
+    let series = csv::read("time,rtt\n0,5\n1,inf\n2,6\n", &delays, Quantity::Delay).unwrap();
+    assert_eq!(series.values(), [5e6, f64::INFINITY, 6e6]);
+    let error = |text| csv::read(text, &delays, Quantity::Delay).unwrap_err().to_string();
+    assert!(error("0,5\n1,-inf\n").starts_with("line 2: found `-inf`"));
+    assert!(error("0,5\ninf,5\n").starts_with("line 2: found `inf`"));
+}
+
+#[test]
 fn a_ping_log_gives_round_trips_and_losses() {
     let log = "PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n\
                [1000.100000] 64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=100 ms\n\
@@ -88,13 +116,75 @@ fn a_ping_log_gives_round_trips_and_losses() {
                5 packets transmitted, 3 received, 40% packet loss, time 4000ms\n";
     let log = ping::read(log, None, false).unwrap();
     assert_eq!((log.sent, log.answered), (5, 3));
-    assert_eq!(log.rtt.values(), [100e6, 50e6, 80e6]);
+    assert_eq!(log.rtt.values(), [100e6, 50e6, f64::INFINITY, 80e6, f64::INFINITY]);
     let sent: Vec<f64> = log.rtt.times().iter().map(|it| it.as_secs_f64()).collect();
-    for (found, expected) in sent.iter().zip([0.0, 0.3, 0.9]) {
+    for (found, expected) in sent.iter().zip([0.0, 0.3, 0.6, 0.9, 0.9 + 0.88 / 3.0]) {
         near(*found, expected, 1e-6);
     }
     assert_eq!(log.loss.values(), [0.0, 0.0, 1.0, 0.0, 1.0]);
-    assert_eq!(log.one_way_delay().unwrap().values(), [50e6, 25e6, 40e6]);
+    let one_way = log.one_way_delay().unwrap();
+    assert_eq!(one_way.values(), [50e6, 25e6, f64::INFINITY, 40e6, f64::INFINITY]);
+}
+
+#[test]
+fn round_trips_and_losses_of_a_ping_log_share_one_clock() {
+    // The first two probes and the last three are lost: each series alone would begin and end elsewhere.
+    let log = "[1003.050] 64 bytes from a: icmp_seq=3 ttl=64 time=50 ms\n\
+               [1004.050] 64 bytes from a: icmp_seq=4 ttl=64 time=50 ms\n\
+               --- a ping statistics ---\n\
+               7 packets transmitted, 2 received, 71% packet loss, time 6000ms\n";
+    let log = ping::read(log, None, true).unwrap();
+    assert_eq!(log.rtt.times(), log.loss.times());
+    assert_eq!((log.rtt.end(), log.loss.end()), (ms(7000.0), ms(7000.0)));
+    assert_eq!(log.loss.values(), [1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+    let gap = f64::INFINITY;
+    assert_eq!(log.rtt.values(), [gap, gap, 50e6, 50e6, gap, gap, gap]);
+}
+
+#[test]
+fn a_lost_probe_lies_between_its_neighbours_in_time() {
+    // The mean spacing of 5 s would put probe 2 after probe 3, whose answer would be dropped.
+    let log = "[1000.1] 64 bytes from a: icmp_seq=1 ttl=64 time=100 ms\n\
+               [1002.1] 64 bytes from a: icmp_seq=3 ttl=64 time=100 ms\n\
+               [1015.1] 64 bytes from a: icmp_seq=4 ttl=64 time=100 ms\n";
+    let log = ping::read(log, None, true).unwrap();
+    let sent: Vec<f64> = log.loss.times().iter().map(|at| at.as_secs_f64()).collect();
+    for (found, expected) in sent.iter().zip([0.0, 1.0, 2.0, 15.0]) {
+        near(*found, expected, 1e-6);
+    }
+    assert_eq!(log.loss.values(), [0.0, 1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn sequence_numbers_of_a_long_ping_log_start_over() {
+    let reply = |number: u64| format!("64 bytes from a: icmp_seq={} time=5 ms\n", number % 65_536);
+    // Probe 70 000 is lost, and the reply to 65 535 comes after that to 65 536.
+    let order =
+        (1..=65_534).chain([65_536, 65_535]).chain((65_537..=140_000).filter(|it| *it != 70_000));
+    let log = ping::read(&order.map(reply).collect::<String>(), None, true).unwrap();
+    assert_eq!((log.sent, log.answered), (140_000, 139_999));
+    assert_eq!(log.loss.values().iter().position(|lost| *lost == 1.0), Some(69_999));
+}
+
+#[test]
+fn every_measured_ping_log_has_one_clock() {
+    let logs = measurements(".out");
+    for (name, text) in &logs {
+        let log = match ping::read(text, None, true) {
+            Ok(log) => log,
+            // Of one of them no probe was answered.
+            Err(TraceError::Empty { .. }) => continue,
+            Err(error) => panic!("{name}: {error}"),
+        };
+        assert_eq!(log.rtt.times(), log.loss.times(), "{name}");
+        assert_eq!(log.rtt.end(), log.loss.end(), "{name}");
+        let lost = log.loss.values().iter().filter(|value| **value == 1.0).count();
+        let gaps = log.rtt.values().iter().filter(|value| value.is_infinite()).count();
+        assert_eq!(gaps, lost, "{name}");
+    }
+    if !logs.is_empty() {
+        eprintln!("{} ping logs were read", logs.len());
+    }
 }
 
 #[test]
@@ -102,7 +192,7 @@ fn a_ping_log_without_stamps_is_spaced_evenly() {
     let log = "64 bytes from 10.0.0.1: icmp_seq=1 ttl=64 time=0.5 ms\n\
                64 bytes from 10.0.0.1: icmp_seq=3 ttl=64 time=0.7 ms\n";
     let log = ping::read(log, Some(Duration::from_millis(200)), true).unwrap();
-    assert_eq!(log.rtt.times(), [ms(0.0), ms(400.0)]);
+    assert_eq!(log.rtt.times(), [ms(0.0), ms(200.0), ms(400.0)]);
     assert_eq!(log.loss.values(), [0.0, 1.0, 0.0]);
 }
 

@@ -36,7 +36,8 @@ fn series(file: &str, unit: &str, quantity: Quantity, low: f64, high: f64) -> Ar
 fn a_saturated_link_delivers_the_rates_of_its_series() {
     let series = series("baltaci2023_inputs/bitrate_dl.csv", "Mbit/s", Quantity::Rate, 5.0, 50.0);
     let seconds = series.values().len().min(300);
-    let mut config = LinkConfig::plain(RateSource::Series(Arc::clone(&series)), Duration::ZERO);
+    let mut config =
+        LinkConfig::plain(RateSource::Series(Arc::clone(&series).into()), Duration::ZERO);
     config.queue = QueueConfig::Packets(50);
     let mut link = link(&config);
     let mut delivered = vec![0.0; seconds + 1];
@@ -62,7 +63,7 @@ fn packets_see_the_delays_of_the_series() {
     let series = series("baltaci2023_inputs/latency_ul.csv", "ms", Quantity::Delay, 30.0, 90.0);
     let mut config =
         LinkConfig::plain(RateSource::Constant(Rate::from_mbps(1000.0)), Duration::ZERO);
-    config.delay = DelaySource::Series(Arc::clone(&series));
+    config.delay = DelaySource::Series(Arc::clone(&series).into());
     config.reorder = true;
     let mut link = link(&config);
     let seen: Vec<f64> = (0..series.values().len())
@@ -84,7 +85,7 @@ fn losses_follow_a_series_of_loss() {
     let series = csv::read(text, &csv::column(None, Some("%")), Quantity::Loss).unwrap();
     let mut config =
         LinkConfig::plain(RateSource::Constant(Rate::from_mbps(1000.0)), Duration::ZERO);
-    config.losses = vec![skybraid_link::LossSource::Series(Arc::new(series))];
+    config.losses = vec![skybraid_link::LossSource::Series(Arc::new(series).into())];
     let mut link = link(&config);
     let mut lost = [0.0; 4];
     for n in 0..400_000 {
@@ -105,7 +106,7 @@ fn a_hypatia_series_is_replayed_to_the_nanosecond_and_loses_packets_in_its_gaps(
     // Serialising 125 bytes takes 1 ns, so that a packet leaves 1 ns after it comes.
     let rate = RateSource::Constant(Rate::from_bps(1_000_000_000_000));
     let plain = LinkConfig::plain(rate, Duration::ZERO);
-    let config = LinkConfig { delay: DelaySource::Series(series), reorder: true, ..plain };
+    let config = LinkConfig { delay: DelaySource::Series(series.into()), reorder: true, ..plain };
     let mut link = link(&config);
     let delays = [Some(12_665_870), Some(13_500_000), None, Some(12_500_001)];
     for n in 0..1200 {

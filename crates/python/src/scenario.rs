@@ -98,6 +98,16 @@ impl Scenario {
         warnings
     }
 
+    /// Whether the seed may change anything in a simulated run.
+    fn is_random(&self) -> bool {
+        self.scenario.is_random()
+    }
+
+    /// Clocks of the traces for which nothing says where a run begins in them.
+    fn unplaced_traces(&self) -> Vec<String> {
+        self.scenario.unplaced_traces.clone()
+    }
+
     /// The flows of the file; each may stand for several.
     fn flows(&self) -> Vec<String> {
         let mut groups: Vec<String> =

@@ -245,7 +245,7 @@ fn a_flight_that_is_ended_early_is_judged_by_what_it_had_time_for() {
         assert!(summary.in_flight > 0, "{name}: {summary:?}");
     }
     let judged = flow(&flown, "near_udp");
-    let deadline = judged.summary.deadlines[0];
+    let deadline = &judged.summary.deadlines[0];
     let rows = judged.blocks().flatten();
     let due = rows.filter(|row| row.sent() + deadline.limit <= stopped).count();
     assert!(due > 0);

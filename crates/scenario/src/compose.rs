@@ -13,11 +13,11 @@ use skybraid_units::{Duration, Instant, Seed};
 
 use crate::file::{
     EventFile, LinkFile, Named, NodeFile, PathEvent, RouteFile, RoutingFile, ScenarioFile,
-    TestbedFile,
+    TestbedFile, TraceStart,
 };
 use crate::flight::{self, CellsFile, Place};
 use crate::flows::Flows;
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, join_clocks};
 use crate::key::{KeyPath, is_name};
 use crate::misplaced;
 use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
@@ -42,7 +42,8 @@ pub(crate) fn scenario(
     }
     let folder = file.parent().unwrap_or(FilePath::new(""));
     let mut composer = Composer {
-        inputs: Inputs::new(&text, folder, Some(read.duration)),
+        inputs: Inputs::new(&text, folder, Some(read.duration))
+            .with_start(read.traces.map(TraceStart::start)),
         text: &text,
         duration: read.duration,
         of_paths: read.link.0.is_empty(),
@@ -65,6 +66,7 @@ pub(crate) fn scenario(
     }
     let routing = composer.routing(read.routing, &read.route)?;
     let outages = composer.outages(&read.outages)?;
+    join_clocks(composer.links.iter_mut().map(|link| &mut link.config));
     let links = composer.finish_links()?;
     let of_flows = Flows {
         text: &text,
@@ -94,6 +96,7 @@ pub(crate) fn scenario(
         testbed,
         file: file.display().to_string(),
         inputs: composer.inputs.inputs,
+        unplaced_traces: composer.inputs.unplaced,
         nodes: composer.nodes,
         tracks: composer.tracks,
         links,
@@ -182,6 +185,7 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
     }
     let mut config = with_preset(&text, read.into_path(), &top)?;
     Inputs::new(&text, folder, None).load_path(&mut config, &top)?;
+    join_clocks(std::iter::once(&mut config));
     Ok(config)
 }
 

@@ -7,7 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeser
 use serde::{Deserialize, Deserializer};
 use skybraid_link::{
     ChangeConfig, DelayConfig, DirectionConfig, DrxConfig, HandoverConfig, HarqConfig, Losses,
-    PathConfig, QueueConfig, RateConfig, ReconfigurationConfig, Switch,
+    PathConfig, QueueConfig, RateConfig, ReconfigurationConfig, Start, Switch,
 };
 use skybraid_orbit::OrbitConfig;
 use skybraid_track::{Position, TrackConfig};
@@ -29,6 +29,7 @@ pub(crate) struct ScenarioFile {
     pub duration: Duration,
     #[serde(default = "first_seed")]
     pub seed: u64,
+    pub traces: Option<TraceStart>,
     #[serde(default)]
     pub path: Named<LinkFile>,
     #[serde(default)]
@@ -54,6 +55,26 @@ pub(crate) struct ScenarioFile {
 
 const fn first_seed() -> u64 {
     1
+}
+
+/// Where a run begins in the traces that do not say so themselves.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TraceStart {
+    /// At their beginnings.
+    Replay,
+    /// At places drawn from the seed.
+    Random,
+}
+
+impl TraceStart {
+    /// The same as a trace would say it.
+    pub const fn start(self) -> Start {
+        match self {
+            Self::Replay => Start::At(Duration::ZERO),
+            Self::Random => Start::Random,
+        }
+    }
 }
 
 /// `[node.NAME]`.

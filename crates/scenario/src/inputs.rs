@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path as FilePath, PathBuf};
 
 use sha2::{Digest, Sha256};
 use skybraid_link::{
-    ChangeConfig, DelayConfig, Direction, LossConfig, Losses, PathConfig, RateConfig, TraceError,
-    TraceSource,
+    ChangeConfig, DelayConfig, Direction, LossConfig, Losses, PathConfig, RateConfig, Start,
+    TraceError, TraceSource,
 };
-use skybraid_units::{Duration, Instant};
+use skybraid_units::Duration;
 
 use crate::ScenarioError;
 use crate::key::KeyPath;
@@ -29,14 +30,6 @@ pub struct Input {
     pub sha256: String,
 }
 
-/// What the values of a trace mean, which the same file may be read for more than once.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Meaning {
-    Rate,
-    Delay,
-    Loss,
-}
-
 /// Reads trace files for one scenario.
 pub(crate) struct Inputs<'a> {
     text: &'a ScenarioText,
@@ -44,10 +37,14 @@ pub(crate) struct Inputs<'a> {
     folder: PathBuf,
     /// How long the run is, where there is one.
     run: Option<Duration>,
+    /// Where a run begins in a trace that does not say so itself.
+    start: Option<Start>,
     read: BTreeMap<String, String>,
-    loaded: Vec<(Meaning, TraceSource)>,
+    loaded: Vec<TraceSource>,
     /// What has been read so far.
     pub inputs: Vec<Input>,
+    /// Clocks of the traces for which nothing says where a run begins, each once.
+    pub unplaced: Vec<String>,
 }
 
 impl<'a> Inputs<'a> {
@@ -57,10 +54,17 @@ impl<'a> Inputs<'a> {
             text,
             folder: folder.to_path_buf(),
             run,
+            start: None,
             read: BTreeMap::new(),
             loaded: Vec::new(),
             inputs: Vec::new(),
+            unplaced: Vec::new(),
         }
+    }
+
+    /// Runs begin at `start` in traces that do not say so themselves.
+    pub fn with_start(self, start: Option<Start>) -> Self {
+        Self { start, ..self }
     }
 
     /// Loads every file that a path names. `key` is the path's.
@@ -96,14 +100,14 @@ impl<'a> Inputs<'a> {
 
     fn load_rate(&mut self, rate: &mut RateConfig, key: &KeyPath) -> Result<(), ScenarioError> {
         match rate {
-            RateConfig::Trace(source) => self.load(source, Meaning::Rate, key),
+            RateConfig::Trace(source) => self.load(source, key),
             RateConfig::Constant(_) | RateConfig::Steps(_) => Ok(()),
         }
     }
 
     fn load_delay(&mut self, delay: &mut DelayConfig, key: &KeyPath) -> Result<(), ScenarioError> {
         match delay {
-            DelayConfig::Trace(source) => self.load(source, Meaning::Delay, key),
+            DelayConfig::Trace(source) => self.load(source, key),
             DelayConfig::Distribution(_) | DelayConfig::Steps(_) => Ok(()),
         }
     }
@@ -113,40 +117,35 @@ impl<'a> Inputs<'a> {
         for (index, loss) in losses.0.iter_mut().enumerate() {
             if let LossConfig::Trace(source) = loss {
                 let key = if single { key.clone() } else { key.index(index) };
-                self.load(source, Meaning::Loss, &key)?;
+                self.load(source, &key)?;
             }
         }
         Ok(())
     }
 
-    fn load(
-        &mut self,
-        source: &mut TraceSource,
-        meaning: Meaning,
-        key: &KeyPath,
-    ) -> Result<(), ScenarioError> {
-        let same = |(known, other): &&(Meaning, TraceSource)| {
-            *known == meaning
-                && other.file == source.file
-                && other.holds_opportunities() == source.holds_opportunities()
-        };
-        if let Some((_, loaded)) = self.loaded.iter().find(same) {
-            *source = loaded.clone();
-            return Ok(());
+    fn load(&mut self, source: &mut TraceSource, key: &KeyPath) -> Result<(), ScenarioError> {
+        if source.file.sampling.start.is_none() && source.file.sampling.resample.is_none() {
+            source.file.sampling.start = self.start;
+            let clock = source.file.clock();
+            if self.start.is_none() && !self.unplaced.contains(&clock) {
+                self.unplaced.push(clock);
+            }
         }
-        let name = source.file.trace.clone();
-        let text = self.text(&name, key)?;
-        source.load(text).map_err(|error| self.trace_error(error, &name, key))?;
-        self.check_length(source, key)?;
-        self.loaded.push((meaning, source.clone()));
-        Ok(())
+        let known = self.loaded.iter().any(|loaded| source.share(loaded));
+        if !known {
+            let name = source.file.trace.clone();
+            let text = self.text(&name, key)?;
+            source.load(text).map_err(|error| self.trace_error(error, &name, key))?;
+            self.loaded.push(source.clone());
+        }
+        self.check_length(source, key)
     }
 
     /// The text of the file `name`, which `key` names; each file is read once.
     pub fn text(&mut self, name: &str, key: &KeyPath) -> Result<&str, ScenarioError> {
         if !self.read.contains_key(name) {
             let file = self.folder.join(name);
-            let text = read_text(&file, file.display().to_string(), key.to_string())?;
+            let text = read_text(&file, MAX_INPUT, file.display().to_string(), key.to_string())?;
             let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
             self.inputs.push(Input { file: name.to_string(), sha256 });
             self.read.insert(name.to_string(), text);
@@ -185,14 +184,25 @@ impl<'a> Inputs<'a> {
     }
 
     fn check_length(&self, source: &TraceSource, key: &KeyPath) -> Result<(), ScenarioError> {
-        let (Some(run), Some(series)) = (self.run, source.loaded_series()) else { return Ok(()) };
-        let length = series.end() - Instant::ZERO;
-        if length >= run || source.file.repeat == Some(true) {
+        let Some(length) = source.length() else { return Ok(()) };
+        let sampling = &source.file.sampling;
+        sampling.check(length).map_err(|(below, found, expected)| {
+            self.text.wrong(&key.key(below), format!("found `{found}`, expected {expected}"))
+        })?;
+        let Some(run) = self.run.filter(|_| !source.holds_opportunities()) else { return Ok(()) };
+        let start = match sampling.start {
+            Some(Start::At(start)) => start,
+            Some(Start::Random) | None => Duration::ZERO,
+        };
+        let left = length - start;
+        if left >= run || source.file.repeat == Some(true) || sampling.resample.is_some() {
             return Ok(());
         }
         let name = &source.file.trace;
+        let from =
+            if start == Duration::ZERO { String::new() } else { format!(" from {start} on") };
         let problem = format!(
-            "the trace `{name}` lasts {length}, shorter than the run of {run}; expected a longer \
+            "the trace `{name}` lasts {left}{from}, shorter than the run of {run}; expected a longer \
              trace, or `repeat = true` to start it over"
         );
         Err(self.text.wrong(key, problem))
@@ -201,20 +211,32 @@ impl<'a> Inputs<'a> {
 
 /// The text of a scenario's or gateway's file.
 pub(crate) fn read_main_file(file: &FilePath) -> Result<String, ScenarioError> {
-    let shown = file.display().to_string();
-    let length = fs::metadata(file).map_or(0, |metadata| metadata.len());
-    if length > MAX_FILE_BYTES {
-        let mebibytes = MAX_FILE_BYTES >> 20;
-        let problem =
-            format!("found {length} bytes, expected a TOML text of at most {mebibytes} MiB");
-        return Err(ScenarioError::Unreadable { file: shown, key: String::new(), problem });
-    }
-    read_text(file, shown, String::new())
+    read_text(file, MAX_FILE_BYTES, file.display().to_string(), String::new())
 }
 
-/// The text of a file. `shown` and `key` name it in errors.
+/// Lets the traces of a scenario that were measured on one clock start over together: after the length of
+/// the shortest of them.
+pub(crate) fn join_clocks<'a>(paths: impl Iterator<Item = &'a mut PathConfig>) {
+    let mut traces: Vec<&mut TraceSource> = paths.flat_map(PathConfig::traces_mut).collect();
+    let mut lengths: BTreeMap<String, Duration> = BTreeMap::new();
+    for trace in &traces {
+        let Some(length) = trace.length() else { continue };
+        lengths.entry(trace.file.clock()).and_modify(|it| *it = length.min(*it)).or_insert(length);
+    }
+    for trace in &mut traces {
+        if let Some(length) = lengths.get(&trace.file.clock()) {
+            trace.set_length(*length);
+        }
+    }
+}
+
+/// Bytes that a trace, a track or a file of orbital elements may have.
+const MAX_INPUT: u64 = 1_000_000_000;
+
+/// The text of a file of at most `max` bytes. `shown` and `key` name it in errors.
 pub(crate) fn read_text(
     file: &FilePath,
+    max: u64,
     shown: String,
     key: String,
 ) -> Result<String, ScenarioError> {
@@ -225,10 +247,20 @@ pub(crate) fn read_text(
     };
     let failed = |error: std::io::Error| unreadable(format!("cannot be read: {error}"));
     // A pipe or device might never end.
-    if !fs::metadata(file).map_err(failed)?.is_file() {
+    let size = fs::metadata(file).map_err(failed)?;
+    if !size.is_file() {
         return Err(unreadable("found something else, expected a file".to_string()));
     }
-    let bytes = fs::read(file).map_err(failed)?;
+    let mut bytes = Vec::new();
+    // The size on the disk may not be all: some files of the kernel's never end.
+    if size.len() <= max {
+        let open = fs::File::open(file).map_err(failed)?;
+        open.take(max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    }
+    if size.len().max(bytes.len() as u64) > max {
+        let problem = format!("found more than {} MB, expected at most so much", max / 1_000_000);
+        return Err(unreadable(problem));
+    }
     if bytes.starts_with(b"PAR1") {
         let problem = "found Parquet, expected text; convert it with `skybraid trace convert`";
         return Err(unreadable(problem.to_string()));

@@ -22,6 +22,7 @@ mod key;
 mod misplaced;
 mod network;
 mod orbit;
+mod randomness;
 mod routing;
 mod scenario;
 mod setup;

@@ -62,13 +62,13 @@ impl Orbit {
         link.reconfiguration = None;
         // Without any service there is no delay either, and the link is down throughout.
         if let Some(delay) = series(&steps) {
-            link.delay = DelaySource::Series(Arc::new(delay));
+            link.delay = DelaySource::Series(Arc::new(delay).into());
         }
         link.down.extend(self.service.gaps.iter().chain(&self.rain).copied());
         let breaks = self.service.handovers.iter().filter(|it| it.gap.is_positive());
         link.halts.extend(breaks.map(|handover| (handover.at, handover.gap)));
         if let Some(loss) = series(&self.loss) {
-            link.losses.push(LossSource::Series(Arc::new(loss)));
+            link.losses.push(LossSource::Series(Arc::new(loss).into()));
         }
     }
 }

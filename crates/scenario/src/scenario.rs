@@ -147,6 +147,9 @@ pub struct Scenario {
     pub testbed: Testbed,
     /// The trace files that were read, in the order in which they are named, each once.
     pub inputs: Vec<Input>,
+    /// Clocks of the traces for which neither they nor `traces` say where a run begins, each once: the name
+    /// of the file, or what measurements were made `together`. A run begins at their beginnings.
+    pub unplaced_traces: Vec<String>,
     /// What is allowed but probably not meant, in words.
     pub warnings: Vec<String>,
     pub(crate) file: String,

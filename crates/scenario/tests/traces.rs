@@ -7,9 +7,9 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use skybraid_link::{DelaySource, RateSource};
+use skybraid_link::{DelaySource, Direction, Fate, Link, RateSource};
 use skybraid_scenario::{Scenario, load_path};
-use skybraid_units::Instant;
+use skybraid_units::{Bytes, Duration, Instant, Seed};
 
 use common::first_line;
 
@@ -160,13 +160,57 @@ fn each_format_is_read() {
         let rate = "uplink.rate = '1Mbit/s'";
         let scenario = folder.scenario(&format!("{rate}\nuplink.delay = {{ {delay} }}")).unwrap();
         match &scenario.links[0].uplink.delay {
-            DelaySource::Series(series) => series.values()[0] * 1e-6,
+            DelaySource::Series(series) => series.data.values()[0] * 1e-6,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(first_delay("trace = 'd.csv', column = '2', unit = 'ms'"), 10.0);
     assert_eq!(first_delay("trace = 'h.csv', format = 'hypatia'"), 15.0);
     assert_eq!(first_delay("trace = 'p.txt', format = 'ping', repeat = true"), 15.0);
+}
+
+/// Probes 3 to 13 of one a second are lost: 11 s in which nothing arrives.
+const GAP: &str = "64 bytes from a: icmp_seq=1 ttl=44 time=30.0 ms\n\
+                   64 bytes from a: icmp_seq=2 ttl=44 time=40.0 ms\n\
+                   64 bytes from a: icmp_seq=14 ttl=44 time=50.0 ms\n\
+                   64 bytes from a: icmp_seq=15 ttl=44 time=50.0 ms\n";
+
+#[test]
+fn a_ping_log_as_delay_brings_its_lost_probes_along() {
+    let folder = Folder::new("ping-gap");
+    folder.write("p.txt", GAP);
+    let lost_at = |keys: &str| {
+        let text = format!("uplink.rate = '10Mbit/s'\n{keys}");
+        let path = load_path(&text, &folder.0).unwrap();
+        let config = path.link(Direction::Uplink).unwrap();
+        let mut link = Link::new(&config, "p", "uplink", Seed(1));
+        let at = (0..300).map(|tenth| Instant::from_millis(100 * tenth));
+        let lost = |at: &Instant| matches!(link.admit(*at, Bytes::new(100)), Fate::Lost { .. });
+        at.filter(lost).map(|at| at.as_nanos() / 100_000_000).collect::<Vec<_>>()
+    };
+    let delay = "uplink.delay = { trace = 'p.txt', format = 'ping', repeat = true }";
+    let loss = "uplink.loss = { trace = 'p.txt', format = 'ping', repeat = true }";
+    // The gap is from 2 s to 13 s of each 15 s.
+    let gap: Vec<i64> = (20..130).chain(170..280).collect();
+    assert_eq!(lost_at(delay), gap);
+    assert_eq!(lost_at(loss), gap, "one clock, also after the log has started over");
+    assert_eq!(lost_at(&format!("{delay}\n{loss}")), gap, "no loss counts twice");
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_with_the_bound() {
+    let folder = Folder::new("large");
+    // A file with a hole takes no room on the disk.
+    let file = fs::File::create(folder.0.join("r.csv")).unwrap();
+    file.set_len(1_000_000_001).unwrap();
+    assert_eq!(
+        folder.scenario(RATE).unwrap_err(),
+        "r.csv: found more than 1000 MB, expected at most so much (named by path.lte.uplink.rate)"
+    );
+    let file = fs::File::create(folder.0.join("large.toml")).unwrap();
+    file.set_len(16_000_001).unwrap();
+    let error = Scenario::load(folder.0.join("large.toml"), &[]).unwrap_err().to_string();
+    assert!(error.contains("found more than 16 MB"), "{error}");
 }
 
 #[test]
@@ -187,7 +231,7 @@ fn a_file_is_read_once_and_its_data_shared() {
         "74970f3f09371faac7af7bdacce8525d1cb06b13577124a901b54fb5c775e8e2"
     );
     let rate_of = |rate: &RateSource| match rate {
-        RateSource::Series(series) => std::sync::Arc::clone(series),
+        RateSource::Series(series) => std::sync::Arc::clone(&series.data),
         other => panic!("{other:?}"),
     };
     let first = rate_of(&scenario.links[0].uplink.rate);
@@ -207,4 +251,79 @@ fn a_path_alone_is_read_with_its_preset_and_traces() {
     let error = load_path("preset = 'starlnk'", Path::new(".")).unwrap_err().to_string();
     let error = first_line(&error);
     assert!(error.starts_with("path:1: preset: unknown preset `starlnk`; did you mean"), "{error}");
+}
+
+/// A scenario of 10 s over a series of 20 s, whose sampling has these keys.
+fn sampled(folder: &Folder, keys: &str, top: &str) -> Result<Scenario, String> {
+    folder.write("r.csv", "time,rate\n0,1\n10,2\n");
+    let uplink = RATE.replace(" }", &format!(", {keys} }}"));
+    let text = format!(
+        "{top}\nduration = '10s'\n[path.lte]\ndownlink.rate = '10Mbit/s'\n{uplink}\n[flow.data]\n\
+         from = 'vehicle'\ntraffic = {{ kind = 'cbr', rate = '1Mbit/s', packet = '100B' }}\n\
+         transport = {{ protocol = 'udp' }}\n"
+    );
+    let prefix = format!("{}/", folder.0.display());
+    Scenario::parse(&text, &folder.0.join("x.toml"), &[])
+        .map_err(|error| error.to_string().replace(&prefix, ""))
+}
+
+#[test]
+fn a_scenario_says_where_runs_begin_in_its_traces() {
+    let folder = Folder::new("starts");
+    let of = |keys: &str, top: &str| {
+        let scenario = sampled(&folder, keys, top).unwrap();
+        (scenario.is_random(), scenario.unplaced_traces)
+    };
+    let unsaid = vec!["r.csv".to_string()];
+    assert_eq!(of("", ""), (false, unsaid));
+    assert_eq!(of("together = 'drive'", "").1, ["drive"]);
+    assert_eq!(of("", "traces = 'replay'"), (false, vec![]));
+    assert_eq!(of("", "traces = 'random'"), (true, vec![]));
+    assert_eq!(of("start = '0s'", "traces = 'random'"), (false, vec![]), "a trace's word counts");
+    assert_eq!(of("start = 'random'", "traces = 'replay'"), (true, vec![]));
+    assert_eq!(of("resample = '5s'", ""), (true, vec![]));
+    let error = sampled(&folder, "", "traces = 'often'").unwrap_err();
+    assert!(error.starts_with("x.toml:1: traces: "), "{error}");
+}
+
+#[test]
+fn wrong_keys_of_sampling_are_named() {
+    let folder = Folder::new("sampling");
+    let error = |keys: &str| sampled(&folder, keys, "").unwrap_err();
+    let at = "x.toml:5: path.lte.uplink.rate";
+    assert_eq!(
+        error("start = '20s'"),
+        format!("{at}.start: found `20s`, expected a time below the length of 20s")
+    );
+    assert_eq!(
+        error("start = '12s'"),
+        format!(
+            "{at}: the trace `r.csv` lasts 8s from 12s on, shorter than the run of 10s; expected a \
+             longer trace, or `repeat = true` to start it over"
+        )
+    );
+    assert!(sampled(&folder, "start = '12s', repeat = true", "").is_ok());
+    assert_eq!(
+        error("resample = '21s'"),
+        format!("{at}.resample: found `21s`, expected a time from 1s to the length of 20s")
+    );
+    assert!(error("resample = '5s', start = '1s'").contains("expected `resample` alone"));
+}
+
+#[test]
+fn traces_measured_together_start_over_after_the_shortest() {
+    let folder = Folder::new("together");
+    folder.write("a.csv", "0,1\n10,2\n");
+    folder.write("b.csv", "0,1\n9,2\n");
+    let keys = "column = '2', repeat = true, together = 'drive'";
+    let rate = format!("uplink.rate = {{ trace = 'a.csv', unit = 'Mbit/s', {keys} }}");
+    let delay = format!("downlink.delay = {{ trace = 'b.csv', unit = 'ms', {keys} }}");
+    let scenario = folder.scenario(&format!("{rate}\n{delay}")).unwrap();
+    let link = &scenario.links[0];
+    let (RateSource::Series(rate), DelaySource::Series(delay)) =
+        (&link.uplink.rate, &link.downlink.delay)
+    else {
+        panic!("expected series")
+    };
+    assert_eq!((rate.length, delay.length), (Duration::from_secs(18), Duration::from_secs(18)));
 }

@@ -148,6 +148,18 @@ impl TrafficConfig {
         }
     }
 
+    /// Whether what is sent depends on the seed: no source draws at random.
+    pub const fn is_random(&self) -> bool {
+        match self {
+            Self::Cbr { .. }
+            | Self::Bulk { .. }
+            | Self::OnOff { .. }
+            | Self::File { .. }
+            | Self::Ping { .. }
+            | Self::Video(_) => false,
+        }
+    }
+
     /// The other end sends something back: an answer to each message, or reports of what it gets.
     pub fn is_answered(&self) -> bool {
         match self {

@@ -122,12 +122,14 @@ class Campaign:
         url: where it lies.
         manifest: what it consists of.
         answers: to the question until which seeds were added, for each point; of a campaign that was just flown.
+        notices: what the user should know of how it was flown; of a campaign that was just flown.
     """
 
     url: str
     manifest: Manifest = field(repr=False)
     _store: Store = field(repr=False)
     answers: tuple[Answer, ...] = ()
+    notices: tuple[str, ...] = ()
 
     @classmethod
     def at(cls, store: Store) -> Campaign:

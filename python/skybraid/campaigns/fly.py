@@ -213,7 +213,7 @@ def sweep(
 
     Args:
         scenario: a `Scenario`, or the path of its file.
-        seeds: in place of those of the sweep.
+        seeds: in place of those of the sweep; where no seed changes anything, only the first is flown.
         vary: keys with their values (a list), a range (a table, as in the file), or "all" for the registry's names;
             they come to those of the sweep.
         overrides: keys that every point has replaced (key, TOML value).
@@ -238,7 +238,9 @@ def sweep(
     limit = budget_of(None if budget is None else str(budget))
     if asked is None and budget is not None:
         raise ScenarioError("--budget: found it without --until, expected both")
-    planned = plan(scenario, seeds=seeds, vary=vary, overrides=overrides, plugins=plugins)
+    planned = plan(
+        scenario, seeds=seeds, vary=vary, overrides=overrides, plugins=plugins, several=None if asked is None else True
+    )
     if asked is not None:
         asked.check(planned.flows, planned.videos)
     for words in planned.notes if note is not None else ():
@@ -246,10 +248,11 @@ def sweep(
     executor = executor_of(on, workers)
     with begun(planned, out, executor, retry=retry, progress=progress, note=note, options=storage_options) as flight:
         if asked is not None:
-            return replace(flight.campaign, answers=tuple(fly_until(flight, asked, limit)))
-        wanted, numbers = flight.plan.wanted, flight.plan.seeds
-        flight.fly(lambda: ((point, seed) for point in wanted for seed in numbers))
-        return flight.campaign
+            answers = tuple(fly_until(flight, asked, limit))
+            return replace(flight.campaign, answers=answers, notices=planned.notes)
+        full = flight.plan
+        flight.fly(lambda: ((point, seed) for point in full.wanted for seed in full.seeds_of(point)))
+        return replace(flight.campaign, notices=planned.notes)
 
 
 def executor_of(on: str | None, workers: int | None) -> Executor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skybraid.campaigns.dataset import Campaign
@@ -22,6 +22,7 @@ from skybraid.provenance import MAX_RUNS, seeds_from
 from skybraid.requirements import count, milliseconds
 from skybraid.results import Results
 from skybraid.scenario import Scenario
+from skybraid.seeds import ALIKE
 from skybraid.statistics import mean_interval
 from skybraid.summary import frames_in_time_of, video_columns
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from skybraid.campaign import Progress
     from skybraid.campaigns.axes import Label
+    from skybraid.campaigns.plan import Plan
     from skybraid.campaigns.rows import Outcome
     from skybraid.scenario import Overrides
 
@@ -93,7 +95,7 @@ class Paired:
         b: the name of the second.
         differences: one for each point, flow and metric.
         seeds: the seeds that both have.
-        notes: what could not be compared.
+        notes: what could not be compared, and how the flights were made.
     """
 
     a: str
@@ -159,6 +161,15 @@ def paired(
     to_fly = sum(isinstance(side, _Unflown) for side in sides)
     known = {seed for side in sides if isinstance(side, _Flown) for _, _, seed in side.values}
     numbers = chosen or sorted(known) or list(SEEDS)
+    plans = {
+        place: plan(side.scenario, seeds=numbers, overrides=overrides, several=len(numbers) > 1)
+        for place, side in enumerate(sides)
+        if isinstance(side, _Unflown)
+    }
+    notes = list(dict.fromkeys(planned.drawn for planned in plans.values() if planned.drawn))
+    if len(numbers) > 1 and len(plans) == len(sides) and all(one.alike == set(one.wanted) for one in plans.values()):
+        notes.append(f"{ALIKE}; 1 flight of each")
+        plans = {place: replace(planned, seeds=planned.seeds[:1]) for place, planned in plans.items()}
     finished: list[_Flown] = []
     for side in sides:
         if isinstance(side, _Flown):
@@ -170,8 +181,9 @@ def paired(
             if progress is not None:
                 progress((at + share) / to_fly)
 
-        finished.append(_fly(side, numbers, overrides, workers, told))
-    return _paired(finished[0], finished[1], chosen)
+        finished.append(_fly(plans[len(finished)], workers, told))
+    found = _paired(finished[0], finished[1], chosen)
+    return replace(found, notes=(*notes, *found.notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +210,7 @@ def _opened(side: Side) -> _Flown | _Unflown:
     return _of_results(Results.open(text))
 
 
-def _fly(
-    side: _Unflown, seeds: list[int], overrides: Overrides, workers: int | None, progress: Callable[[float], None]
-) -> _Flown:
-    planned = plan(side.scenario, seeds=seeds, overrides=overrides)
+def _fly(planned: Plan, workers: int | None, progress: Callable[[float], None]) -> _Flown:
     manifest = planned.manifest
     threads, pace = Threads(workers), Pace(Threads.target_s)
     jobs = ((point, seed) for point in planned.wanted for seed in planned.seeds)

@@ -15,7 +15,8 @@ from skybraid.campaigns.rows import digest_of
 from skybraid.campaigns.runs import Base
 from skybraid.errors import ResultError, ScenarioError
 from skybraid.provenance import seeds_from, utc_now
-from skybraid.scenario import Scenario, read_text
+from skybraid.scenario import Scenario, read_text, toml_value
+from skybraid.seeds import ALIKE, RANDOM_TRACES, random_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,8 @@ class Plan:
         manifest: the campaign as it will be described.
         seeds: of each point.
         wanted: positions of the points to fly, in `manifest.points`.
+        alike: those of them where no seed changes anything, so that one run stands for all.
+        drawn: the note on traces that begin at random since several seeds are flown; empty where none do.
         notes: what the user should know.
         flows: names of the flows, over all points.
         videos: names of those that are video at some point.
@@ -48,6 +51,12 @@ class Plan:
     notes: tuple[str, ...]
     flows: tuple[str, ...]
     videos: tuple[str, ...]
+    alike: frozenset[int] = frozenset()
+    drawn: str = ""
+
+    def seeds_of(self, point: int) -> tuple[int, ...]:
+        """Seeds with which a point is flown."""
+        return self.seeds[:1] if point in self.alike else self.seeds
 
 
 def plan(
@@ -57,8 +66,19 @@ def plan(
     vary: Mapping[str, object] | None = None,
     overrides: Overrides = (),
     plugins: Sequence[str | os.PathLike[str]] = (),
+    several: bool | None = None,
 ) -> Plan:
     """Reads the sweep and checks every point.
+
+    Of several seeds, traces begin at a place drawn from the seed unless the scenario says where.
+
+    Args:
+        scenario: a `Scenario`, or the path of its file.
+        seeds: in place of those of the sweep.
+        vary: keys with their values.
+        overrides: keys that every point has replaced (key, TOML value).
+        plugins: Python files with algorithms of one's own.
+        several: whether there are several seeds, or will be; by default where the sweep or `seeds` says which.
 
     Raises:
         ScenarioError: the sweep or a point is wrong; it says which.
@@ -70,40 +90,86 @@ def plan(
     for plugin in plugins:
         algorithms.load(plugin)
     found = axes.read(text, file, list((vary or {}).items()), overrides)
-    base = Base(text, file, tuple(overrides))
-    name, own_seed = "", 1
-    digests: list[str] = []
-    paths: dict[str, None] = {}
-    flows: dict[str, None] = {}
-    videos: dict[str, None] = {}
-    warnings: dict[str, None] = {}
-    files: dict[str, None] = dict.fromkeys(os.fspath(plugin) for plugin in plugins)
     points = tuple(found.points())
-    for place, point in enumerate(points):
-        try:
-            one = base.scenario(point)
-        except ScenarioError as error:
-            if not point.labels:
-                raise
-            words = point.words(found.columns)
-            raise ScenarioError(f"point {place + 1} of {len(points)} ({words}): {error}") from error
-        digests.append(digest_of(one))
-        paths |= dict.fromkeys(one.paths)
-        files |= dict.fromkeys(name for name, _ in algorithms.inputs(one))
-        flows |= dict.fromkeys(one.flows)
-        videos |= dict.fromkeys(one.videos)
-        warnings |= dict.fromkeys(one.warnings())
-        name, own_seed = name or one.name, one.seed
-    chosen = tuple(seeds_from(seeds, "seeds")) if seeds is not None else found.seeds or (own_seed,)
+    base = Base(text, file, tuple(overrides))
+    survey = _Survey(tuple(plugins))
+    growing = several is True
+    if several is None:
+        several = seeds is not None or bool(found.seeds)
+    for place in range(len(points)):
+        one = _read(base, points, found.columns, place)
+        unplaced = one.native.unplaced_traces()
+        if several and unplaced and not survey.drawn:
+            base = replace(base, overrides=(*base.overrides, (RANDOM_TRACES[0], toml_value(RANDOM_TRACES[1]))))
+            survey = _Survey(tuple(plugins), drawn=random_note(unplaced))
+            for before in range(place):
+                survey.add(_read(base, points, found.columns, before))
+            one = _read(base, points, found.columns, place)
+        survey.add(one)
+    chosen = tuple(seeds_from(seeds, "seeds")) if seeds is not None else found.seeds or (survey.seed,)
     if len(points) * len(chosen) > MAX_RUNS:
         raise ScenarioError(
             f"{file}: found {len(points)} points with {len(chosen)} seeds each, {len(points) * len(chosen)} runs, "
             f"expected at most {MAX_RUNS}; fly fewer seeds, or let `--until` add them where they decide something"
         )
-    base = replace(base, plugins=tuple((it, Path(it).read_text(encoding="utf-8")) for it in files))
+    base = replace(base, plugins=tuple((it, Path(it).read_text(encoding="utf-8")) for it in survey.files))
     created = utc_now().isoformat(timespec="seconds")
-    manifest = Manifest(name, base, _core.__version__, found.axes, points, tuple(digests), tuple(paths), created)
-    return Plan(manifest, chosen, tuple(range(len(points))), (*found.notes, *warnings), tuple(flows), tuple(videos))
+    digests, paths, alike = tuple(survey.digests), tuple(survey.paths), frozenset(survey.alike)
+    manifest = Manifest(survey.name, base, _core.__version__, found.axes, points, digests, paths, created)
+    notes = [*found.notes, *([survey.drawn] if survey.drawn else ()), *survey.warnings]
+    if alike and (growing or len(chosen) > 1):
+        where = "" if len(alike) == len(points) else f"at {len(alike)} of {len(points)} points, "
+        notes.append(f"{where}{ALIKE}; 1 run each")
+    flows, videos = tuple(survey.flows), tuple(survey.videos)
+    wanted = tuple(range(len(points)))
+    return Plan(manifest, chosen, wanted, tuple(notes), flows, videos, alike, survey.drawn)
+
+
+class _Survey:
+    """What the points have in common and what they need, gathered point by point.
+
+    Args:
+        plugins: Python files with algorithms of one's own.
+        drawn: the note on traces that begin at random since several seeds are flown; none where none do.
+    """
+
+    def __init__(self, plugins: tuple[str | os.PathLike[str], ...], drawn: str = "") -> None:
+        self.drawn = drawn
+        self.name, self.seed = "", 1
+        self.digests: list[str] = []
+        self.alike: list[int] = []
+        self.paths: dict[str, None] = {}
+        self.flows: dict[str, None] = {}
+        self.videos: dict[str, None] = {}
+        self.warnings: dict[str, None] = {}
+        self.files: dict[str, None] = dict.fromkeys(os.fspath(plugin) for plugin in plugins)
+
+    def add(self, one: Scenario) -> None:
+        """Adds the next point."""
+        if not one.native.is_random():
+            self.alike.append(len(self.digests))
+        self.digests.append(digest_of(one))
+        self.paths |= dict.fromkeys(one.paths)
+        self.files |= dict.fromkeys(name for name, _ in algorithms.inputs(one))
+        self.flows |= dict.fromkeys(one.flows)
+        self.videos |= dict.fromkeys(one.videos)
+        self.warnings |= dict.fromkeys(one.warnings())
+        self.name, self.seed = self.name or one.name, one.seed
+
+
+def _read(base: Base, points: Sequence[Point], columns: Sequence[str], place: int) -> Scenario:
+    """What a point flies.
+
+    Raises:
+        ScenarioError: it is wrong; it says which point.
+    """
+    point = points[place]
+    try:
+        return base.scenario(point)
+    except ScenarioError as error:
+        if not point.labels:
+            raise
+        raise ScenarioError(f"point {place + 1} of {len(points)} ({point.words(columns)}): {error}") from error
 
 
 def grown(plan: Plan, there: Manifest, url: str) -> Plan:
@@ -147,7 +213,8 @@ def grown(plan: Plan, there: Manifest, url: str) -> Plan:
         paths=(*there.paths, *(path for path in new.paths if path not in there.paths)),
         axes=tuple(_longer(before, now) for before, now in zip(there.axes, new.axes, strict=True)),
     )
-    return replace(plan, manifest=manifest, wanted=tuple(wanted))
+    alike = frozenset(wanted[place] for place in plan.alike)
+    return replace(plan, manifest=manifest, wanted=tuple(wanted), alike=alike)
 
 
 def _same_scenario(there: Base, new: Base, url: str) -> None:

@@ -221,6 +221,7 @@ def fly_until(flight: Flight, asked: Question, limit: Budget) -> list[Answer]:
     end = None if limit.time_s is None else time.monotonic() + limit.time_s
     answers: dict[int, Answer] = {}
     open_ = list(flight.plan.wanted)
+    alike = flight.plan.alike
     flown, goal = 0, max(FIRST_LOOK, len(seeds))
     while open_:
         allowed = (limit.runs - flight.status.total) // len(open_)
@@ -228,13 +229,16 @@ def fly_until(flight: Flight, asked: Question, limit: Budget) -> list[Answer]:
         points, first = list(open_), flown
 
         def jobs(points: list[int] = points, first: int = first, goal: int = goal) -> Iterator[Job]:
-            return ((point, seed(place)) for point in points for place in range(first, goal))
+            ends = {point: min(goal, 1) if point in alike else goal for point in points}
+            return ((point, seed(place)) for point in points for place in range(first, ends[point]))
 
         if goal > flown:
             flight.fly(jobs, until=end)
         for point in points:
-            answers[point] = _look(flight, asked, point, {seed(place) for place in range(goal)})
-        open_ = [point for point in points if answers[point].verdict is Verdict.INCONCLUSIVE]
+            made = min(goal, 1) if point in alike else goal
+            answers[point] = _look(flight, asked, point, {seed(place) for place in range(made)})
+        # Further runs of a point where all are alike would show nothing new.
+        open_ = [point for point in points if answers[point].verdict is Verdict.INCONCLUSIVE and point not in alike]
         if goal <= flown or (end is not None and time.monotonic() >= end):
             break
         flown, goal = goal, 2 * goal

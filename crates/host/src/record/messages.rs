@@ -576,7 +576,7 @@ mod tests {
         let end = i64::from(count) - 1;
         flow.end_early(at(end));
         let judged = (end - 20_000 + 1) as u64;
-        let deadline = flow.summary.deadlines[0];
+        let deadline = &flow.summary.deadlines[0];
         assert_eq!((deadline.trials, deadline.met), (judged, judged));
     }
 

@@ -86,12 +86,13 @@ impl Link {
     /// Serialises at `rate` in place of what is scripted. A rate of zero takes every packet as one
     /// that never leaves.
     pub fn set_rate(&mut self, rate: Rate) {
-        self.set_rate_source(&RateSource::Constant(rate));
+        self.set_rate_source(&RateSource::Constant(rate), Seed::default());
     }
 
     /// Serialises at `source`, whose series runs on the time of the run, in place of what is scripted.
-    pub fn set_rate_source(&mut self, source: &RateSource) {
-        let new = Schedule::new(RateCursor::new(source), Vec::new());
+    /// Draws come from `seed`.
+    pub fn set_rate_source(&mut self, source: &RateSource, seed: Seed) {
+        let new = Schedule::new(RateCursor::new(source, seed), Vec::new());
         let view = &mut *self.view;
         view.scripted.rates.set(self.service.rates_mut(), view.service.rates_mut(), new);
         // A link whose rate was zero for ever has promised never to send again.

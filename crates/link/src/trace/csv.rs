@@ -1,7 +1,8 @@
 //! Columns of numbers: separated by comma, semicolon, tab or spaces, with or without headings.
 //!
-//! Blank lines and lines that begin with `#` are skipped. Times need not begin at zero: the first
-//! becomes zero. Each value holds until the next time.
+//! Blank lines and lines that begin with `#` are skipped. A field may be in double quotes, within which
+//! a separator does not count. Times need not begin at zero: the first becomes zero. Each value holds
+//! until the next time. A delay of `inf` is a gap without a path.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,8 +15,8 @@ use crate::trace::{Quantity, Series, TraceError, TraceFile, scale_of};
 /// Reads one column as a series of `quantity`.
 ///
 /// # Errors
-/// No samples, an unknown column or unit, a field that is not a number, a value out of range (also
-/// NaN), or times that do not increase.
+/// No samples, an unknown column or unit, a column that the headings name twice, a quote that is not
+/// closed, a field that is not a number, a value out of range (also NaN), or times that do not increase.
 pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, TraceError> {
     let scale = quantity.scale(file.unit.as_deref())?;
     let time_scale =
@@ -28,37 +29,43 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let fields = split(line);
+        let wrong = |found: &str, expected: &str| TraceError::Line {
+            line: index + 1,
+            found: found.to_string(),
+            expected: expected.to_string(),
+        };
+        let fields = split(line).ok_or_else(|| wrong(line, "a closing quote `\"`"))?;
         let columns = match &columns {
             Some(columns) => columns,
             None => {
                 let (found, is_heading) = Columns::find(&fields, file)?;
                 let columns = columns.insert(found);
                 if is_heading {
+                    if let Some(twice) = twin(&fields) {
+                        return Err(wrong(twice, "each column once"));
+                    }
                     continue;
                 }
                 columns
             }
         };
-        let wrong = |found: &str, expected: &str| TraceError::Line {
-            line: index + 1,
-            found: found.to_string(),
-            expected: expected.to_string(),
-        };
-        let number = |column: usize| -> Result<f64, TraceError> {
+        let number = |column: usize, may_be_gap: bool| -> Result<f64, TraceError> {
             let expected = || format!("a number in column {}", column + 1);
             let field = fields.get(column).ok_or_else(|| wrong(line, &expected()))?;
-            let value = field.parse::<f64>().ok().filter(|value| value.is_finite());
+            let value = field
+                .parse::<f64>()
+                .ok()
+                .filter(|value| value.is_finite() || (may_be_gap && *value == f64::INFINITY));
             value.ok_or_else(|| wrong(field, &expected()))
         };
-        let value = number(columns.value)? * scale;
-        if !quantity.allows(value) {
+        let value = number(columns.value, quantity == Quantity::Delay)? * scale;
+        if value.is_finite() && !quantity.allows(value) {
             let field = fields.get(columns.value).copied().unwrap_or_default();
             return Err(wrong(field, quantity.range()));
         }
         let at = match (columns.time, file.every) {
             (Some(column), None) => {
-                let time = number(column)?;
+                let time = number(column, false)?;
                 // The difference is taken first, since nanoseconds since 1970 exceed an f64.
                 let since = time - *origin.get_or_insert(time);
                 Instant::from_nanos(libm::round(since * time_scale) as i64)
@@ -130,17 +137,42 @@ impl Columns {
     }
 }
 
-/// The fields of a line. The separator is the first of comma, semicolon and tab that occurs, else
-/// spaces.
-fn split(line: &str) -> Vec<&str> {
-    match [',', ';', '\t'].into_iter().find(|separator| line.contains(*separator)) {
-        Some(separator) => line.split(separator).map(clean).collect(),
-        None => line.split_whitespace().map(clean).collect(),
+/// The fields of a line; `None` if a quote is not closed. The separator is the first of comma,
+/// semicolon and tab that occurs, else spaces. None of them counts within quotes.
+fn split(line: &str) -> Option<Vec<&str>> {
+    if line.matches('"').count() % 2 == 1 {
+        return None;
     }
+    let separator = [',', ';', '\t']
+        .into_iter()
+        .find(|separator| pieces(line, |found| found == *separator).count() > 1);
+    Some(match separator {
+        Some(separator) => pieces(line, |found| found == separator).map(clean).collect(),
+        None => {
+            pieces(line, char::is_whitespace).map(clean).filter(|field| !field.is_empty()).collect()
+        }
+    })
+}
+
+/// What is between separators outside of quotes.
+fn pieces(line: &str, is_separator: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    line.split(move |found: char| {
+        quoted ^= found == '"';
+        !quoted && is_separator(found)
+    })
 }
 
 fn clean(field: &str) -> &str {
     field.trim().trim_matches('"')
+}
+
+/// The first heading that another one repeats; columns without a heading do not count.
+fn twin<'a>(headings: &[&'a str]) -> Option<&'a str> {
+    let named = headings.iter().enumerate().filter(|(_, name)| !name.is_empty());
+    let repeated =
+        |(place, name): &(usize, &&str)| headings.iter().take(*place).any(|it| it == *name);
+    named.filter(repeated).map(|(_, name)| *name).next()
 }
 
 /// A [`TraceFile`] that reads `column` in `unit`, for a text that has no name.

@@ -11,9 +11,10 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Rate};
+use skybraid_units::{Duration, Instant, Rate, Seed};
 
-use crate::trace::TraceError;
+use crate::trace::replay::Place;
+use crate::trace::{Replay, TraceError};
 
 /// Bytes of one opportunity.
 pub const OPPORTUNITY: u64 = 1504;
@@ -75,24 +76,6 @@ impl Opportunities {
         let bits = self.times_ms.len() as u64 * OPPORTUNITY * 8;
         Rate::from_bps(bits * 1000 / self.period_ms as u64)
     }
-
-    /// How many opportunities lie before `ms`.
-    fn count_before(&self, ms: i64) -> i64 {
-        let before = |local: i64| {
-            // The last opportunity ends the period.
-            let all = local > self.period_ms;
-            let times = self.times_ms.as_slice();
-            (if all { times.len() } else { times.partition_point(|time| *time < local) }) as i64
-        };
-        let round = ms.max(0) / self.period_ms;
-        let start = round * self.period_ms;
-        let mut count = before(ms - start);
-        if round > 0 {
-            count += before(ms - start + self.period_ms);
-            count += (round - 1) * self.times_ms.len() as i64;
-        }
-        count
-    }
 }
 
 /// Opportunities that are looked at one by one.
@@ -140,24 +123,39 @@ pub fn read(text: &str) -> Result<Opportunities, TraceError> {
     Opportunities::new(times_ms)
 }
 
-/// Walks opportunities in time.
+/// Walks opportunities in a run's time.
 #[derive(Clone, Debug)]
 pub(crate) struct OpportunityCursor {
     data: Arc<Opportunities>,
+    place: Place,
+    /// Where the trace starts over, in ms of its own time.
+    period_ms: i64,
+    /// Opportunities up to there.
+    count: usize,
     index: usize,
-    /// Start of the current period.
+    /// Start of the current period, in ms of the trace's time.
     base_ms: i64,
     /// Bytes left in the current opportunity.
     left: u64,
 }
 
 impl OpportunityCursor {
-    pub const fn new(data: Arc<Opportunities>) -> Self {
-        Self { data, index: 0, base_ms: 0, left: OPPORTUNITY }
+    pub fn new(replay: &Replay<Opportunities>, seed: Seed) -> Self {
+        let data = Arc::clone(&replay.data);
+        let period_ms = (replay.length.as_nanos() / NANOS_PER_MS).clamp(1, data.period_ms);
+        let count = data.times_ms.partition_point(|time| *time <= period_ms);
+        let place = Place::new(replay, seed);
+        Self { data, place, period_ms, count, index: 0, base_ms: 0, left: OPPORTUNITY }
     }
 
+    /// The trace's time less the run's, in ms.
+    const fn offset_ms(&self) -> i64 {
+        self.place.offset / NANOS_PER_MS
+    }
+
+    /// The time of the current opportunity, in ms of the trace's time.
     fn time_ms(&self) -> i64 {
-        let local = self.data.times_ms.get(self.index).copied().unwrap_or(self.data.period_ms);
+        let local = self.data.times_ms.get(self.index).copied().unwrap_or(self.period_ms);
         self.base_ms.saturating_add(local)
     }
 
@@ -166,22 +164,54 @@ impl OpportunityCursor {
     pub fn next_usable(&mut self, from: Instant, ready: Instant) -> Instant {
         let first_whole = from.as_nanos().div_euclid(NANOS_PER_MS)
             + i64::from(from.as_nanos().rem_euclid(NANOS_PER_MS) != 0);
-        let least = first_whole.max(ready.as_nanos().div_euclid(NANOS_PER_MS) + 1);
-        if self.time_ms() < least {
-            let period = self.data.period_ms;
-            // The base is a whole number of periods; a division only where it changes.
-            if least > self.base_ms.saturating_add(period) {
-                self.base_ms = (least - 1).div_euclid(period).saturating_mul(period);
-                self.index = 0;
+        let mut least = first_whole.max(ready.as_nanos().div_euclid(NANOS_PER_MS) + 1);
+        loop {
+            self.enter_block(least);
+            self.seek(least.saturating_add(self.offset_ms()));
+            let found = self.time_ms().saturating_sub(self.offset_ms());
+            let end = self.place.until / NANOS_PER_MS;
+            if found < end || self.place.until == i64::MAX {
+                return Instant::from_millis(found);
             }
-            let local = least - self.base_ms;
-            let later = self.data.times_ms.get(self.index..).unwrap_or_default();
-            // Most packets find theirs among the next few; far jumps are halved.
-            let near = later.iter().take(NEAR).position(|time| *time >= local);
-            self.index += near.unwrap_or_else(|| later.partition_point(|time| *time < local));
+            // The block ends before its next opportunity.
+            least = end;
+        }
+    }
+
+    /// Goes to the block of this time of the run.
+    fn enter_block(&mut self, ms: i64) {
+        if self.place.move_to(ms.saturating_mul(NANOS_PER_MS)) {
+            self.base_ms = 0;
+            self.index = 0;
             self.left = OPPORTUNITY;
         }
-        Instant::from_millis(self.time_ms())
+    }
+
+    /// Goes to the first opportunity that is not before `least`, in ms of the trace's time.
+    fn seek(&mut self, least: i64) {
+        if self.time_ms() >= least {
+            return;
+        }
+        // The base is a whole number of periods; a division only where it changes.
+        if least > self.base_ms.saturating_add(self.period_ms) {
+            self.base_ms = (least - 1).div_euclid(self.period_ms).saturating_mul(self.period_ms);
+            self.index = 0;
+        }
+        let local = least - self.base_ms;
+        let later = self.data.times_ms.get(self.index..self.count).unwrap_or_default();
+        // Most packets find theirs among the next few; far jumps are halved.
+        let near = later.iter().take(NEAR).position(|time| *time >= local);
+        self.index += near.unwrap_or_else(|| later.partition_point(|time| *time < local));
+        self.left = OPPORTUNITY;
+        self.start_over();
+    }
+
+    /// Goes on in the next period after the last opportunity of one.
+    const fn start_over(&mut self) {
+        if self.index >= self.count {
+            self.index = 0;
+            self.base_ms = self.base_ms.saturating_add(self.period_ms);
+        }
     }
 
     /// Uses up to `bytes` of the current opportunity and tells how many.
@@ -191,20 +221,37 @@ impl OpportunityCursor {
         if self.left == 0 {
             self.left = OPPORTUNITY;
             self.index += 1;
-            if self.index >= self.data.times_ms.len() {
-                self.index = 0;
-                self.base_ms = self.base_ms.saturating_add(self.data.period_ms);
-            }
+            self.start_over();
         }
         taken
     }
 
+    /// How many opportunities of the trace lie before `ms` of its time.
+    fn count_before(&self, ms: i64) -> i64 {
+        let before = |local: i64| {
+            // The last opportunity ends the period.
+            let all = local > self.period_ms;
+            let times = self.data.times_ms.get(..self.count).unwrap_or_default();
+            (if all { times.len() } else { times.partition_point(|time| *time < local) }) as i64
+        };
+        let round = ms.max(0) / self.period_ms;
+        let start = round * self.period_ms;
+        let mut count = before(ms - start);
+        if round > 0 {
+            count += before(ms - start + self.period_ms);
+            count += (round - 1) * self.count as i64;
+        }
+        count
+    }
+
     /// The rate of the opportunities in the window that holds `at`, where windows of this length
     /// follow one another from the start of the run.
-    pub fn mean_rate(&self, at: Instant, window: Duration) -> Rate {
+    pub fn mean_rate(&mut self, at: Instant, window: Duration) -> Rate {
         let length_ms = (window.as_nanos() / NANOS_PER_MS).max(1);
-        let first = (at.as_nanos() / NANOS_PER_MS).div_euclid(length_ms) * length_ms;
-        let count = self.data.count_before(first + length_ms) - self.data.count_before(first);
+        let at_ms = at.as_nanos() / NANOS_PER_MS;
+        self.enter_block(at_ms);
+        let first = at_ms.div_euclid(length_ms) * length_ms + self.offset_ms();
+        let count = self.count_before(first + length_ms) - self.count_before(first);
         Rate::from_bps(count.max(0) as u64 * OPPORTUNITY * 8 * 1000 / length_ms as u64)
     }
 }
@@ -235,9 +282,10 @@ mod tests {
 
     #[test]
     fn opportunities_are_counted_over_the_period() {
-        let opportunities = read("5\n10\n10\n").unwrap();
+        let opportunities = Arc::new(read("5\n10\n10\n").unwrap());
+        let cursor = OpportunityCursor::new(&opportunities.into(), Seed(1));
         for (ms, count) in [(0, 0), (5, 0), (6, 1), (10, 1), (11, 3), (16, 4), (21, 6)] {
-            assert_eq!(opportunities.count_before(ms), count, "before {ms}");
+            assert_eq!(cursor.count_before(ms), count, "before {ms}");
         }
     }
 }

@@ -3,20 +3,25 @@
 //! Nothing here opens a file. A configuration names its files in [`TraceSource`]s; whoever may do
 //! input hands the text to [`TraceSource::load`].
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant, Rate};
+use skybraid_units::{Duration, Instant, Rate, Seed};
 
 pub mod csv;
 pub mod hypatia;
 pub mod mahimahi;
 pub mod ping;
+pub mod replay;
 
 pub use mahimahi::Opportunities;
+pub use replay::{Course, Replay, Sampling, Start};
+
+use replay::Place;
 
 /// Why a text is not a trace. A line counts from one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,22 +217,35 @@ impl Series {
     }
 }
 
-/// Walks a [`Series`] in time. Instants asked for must not decrease.
+/// Walks a [`Series`] in a run's time. Instants asked for must not decrease.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesCursor {
     series: Arc<Series>,
+    place: Place,
+    /// Where the series starts over, in ns of its own time; `None` if its last value stays.
+    period: Option<i64>,
     index: usize,
-    /// Start of the current repetition, in ns.
+    /// Start of the current repetition, in ns of the series' time.
     base: i64,
+    /// In ns of the run's time.
     until: i64,
     value: f64,
 }
 
 impl SeriesCursor {
-    pub fn new(series: Arc<Series>) -> Self {
-        let value = series.values.first().copied().unwrap_or_default();
-        let mut cursor = Self { series, index: 0, base: 0, until: 0, value };
-        cursor.until = cursor.end_of_step();
+    pub fn new(replay: &Replay<Series>, seed: Seed) -> Self {
+        let series = Arc::clone(&replay.data);
+        let period = replay.length.as_nanos().max(1);
+        let mut cursor = Self {
+            value: series.values.first().copied().unwrap_or_default(),
+            period: (series.repeat || replay.is_random()).then_some(period),
+            place: Place::new(replay, seed),
+            series,
+            index: 0,
+            base: 0,
+            until: 0,
+        };
+        cursor.advance(0);
         cursor
     }
 
@@ -245,8 +263,14 @@ impl SeriesCursor {
     }
 
     fn advance(&mut self, at: i64) {
-        let period = self.series.end.as_nanos();
-        if self.series.repeat && at >= self.base.saturating_add(period) {
+        if self.place.move_to(at) {
+            self.base = 0;
+            self.index = 0;
+        }
+        let at = at.saturating_add(self.place.offset);
+        if let Some(period) = self.period
+            && at >= self.base.saturating_add(period)
+        {
             self.base = (at / period).saturating_mul(period);
             self.index = 0;
         }
@@ -260,15 +284,18 @@ impl SeriesCursor {
         };
         self.index += skipped;
         self.value = self.series.values.get(self.index).copied().unwrap_or(self.value);
-        self.until = self.end_of_step();
+        self.until = self.end_of_step().min(self.place.until);
     }
 
+    /// When the value ends to hold, in ns of the run's time.
     fn end_of_step(&self) -> i64 {
-        match self.series.times.get(self.index + 1) {
-            Some(next) => self.base.saturating_add(next.as_nanos()),
-            None if self.series.repeat => self.base.saturating_add(self.series.end.as_nanos()),
-            None => i64::MAX,
-        }
+        let next = self.series.times.get(self.index + 1).map(|next| next.as_nanos());
+        let end = match (next, self.period) {
+            (Some(next), Some(period)) => next.min(period),
+            (Some(end), None) | (None, Some(end)) => end,
+            (None, None) => return i64::MAX,
+        };
+        self.base.saturating_add(end).saturating_sub(self.place.offset)
     }
 }
 
@@ -306,6 +333,32 @@ pub struct TraceFile {
     /// Whether the trace starts over at its end. A scenario refuses a trace that is shorter than the run
     /// and does not say `repeat = true`.
     pub repeat: Option<bool>,
+    /// How runs sample it.
+    pub sampling: Box<Sampling>,
+}
+
+impl TraceFile {
+    /// Whether both read the same data from the same file, however runs sample it.
+    pub fn reads_as(&self, other: &Self) -> bool {
+        let plain = |file: &Self| Self { sampling: Box::default(), ..file.clone() };
+        plain(self) == plain(other)
+    }
+
+    /// The name of the clock on which the file was measured: the shared one, else the file's, without
+    /// what does not change where it is.
+    pub fn clock(&self) -> String {
+        if let Some(shared) = &self.sampling.together {
+            return shared.clone();
+        }
+        let mut parts: Vec<&str> = Vec::new();
+        for part in self.trace.split('/').filter(|part| *part != ".") {
+            match (part, parts.last()) {
+                ("..", Some(above)) if !matches!(*above, ".." | "") => drop(parts.pop()),
+                _ => parts.push(part),
+            }
+        }
+        parts.join("/")
+    }
 }
 
 /// A measured input of a configuration: the file it names and, once somebody has read it, the data.
@@ -314,6 +367,8 @@ pub struct TraceSource {
     /// The file and how to read it.
     pub file: TraceFile,
     kind: TraceKind,
+    /// How much of the data counts, if not all.
+    length: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -324,14 +379,15 @@ enum TraceKind {
 
 impl TraceSource {
     /// A series of `quantity` that is still to be read from `file`.
-    pub fn series(file: TraceFile, quantity: Quantity) -> Self {
-        Self { file, kind: TraceKind::Series(quantity, None) }
+    pub const fn series(file: TraceFile, quantity: Quantity) -> Self {
+        Self { file, kind: TraceKind::Series(quantity, None), length: None }
     }
 
     /// Delivery opportunities that are still to be read from the file at `path`.
-    pub fn opportunities(path: String) -> Self {
-        let file = TraceFile { trace: path, ..TraceFile::default() };
-        Self { file, kind: TraceKind::Opportunities(None) }
+    pub fn opportunities(path: String, sampling: Sampling) -> Self {
+        let sampling = Box::new(sampling);
+        let file = TraceFile { trace: path, sampling, ..TraceFile::default() };
+        Self { file, kind: TraceKind::Opportunities(None), length: None }
     }
 
     /// Whether the data is there.
@@ -358,20 +414,56 @@ impl TraceSource {
         Ok(())
     }
 
-    /// The series, once read.
-    pub fn loaded_series(&self) -> Option<Arc<Series>> {
+    /// Shares the data of `other` if it is what this file would give.
+    pub fn share(&mut self, other: &Self) -> bool {
+        let same = match (&self.kind, &other.kind) {
+            (TraceKind::Series(one, _), TraceKind::Series(other, _)) => one == other,
+            (TraceKind::Opportunities(_), TraceKind::Opportunities(_)) => true,
+            _ => false,
+        };
+        let same = same && self.file.reads_as(&other.file);
+        if same {
+            self.kind = other.kind.clone();
+        }
+        same
+    }
+
+    /// How long the measurement is, once read.
+    pub fn length(&self) -> Option<Duration> {
+        let whole = match &self.kind {
+            TraceKind::Series(_, data) => data.as_ref().map(|it| it.end() - Instant::ZERO),
+            TraceKind::Opportunities(data) => {
+                data.as_ref().map(|it| Duration::from_millis(it.period_ms()))
+            }
+        };
+        self.length.or(whole)
+    }
+
+    /// Lets no more than `length` of the measurement count, as measurements on one clock need it to
+    /// start over together.
+    pub const fn set_length(&mut self, length: Duration) {
+        self.length = Some(length);
+    }
+
+    /// The series, once read, as runs replay it.
+    pub fn loaded_series(&self) -> Option<Replay<Series>> {
         match &self.kind {
-            TraceKind::Series(_, data) => data.clone(),
+            TraceKind::Series(_, data) => self.replay(data.clone()?),
             TraceKind::Opportunities(_) => None,
         }
     }
 
-    /// The delivery opportunities, once read.
-    pub fn loaded_opportunities(&self) -> Option<Arc<Opportunities>> {
+    /// The delivery opportunities, once read, as runs replay them.
+    pub fn loaded_opportunities(&self) -> Option<Replay<Opportunities>> {
         match &self.kind {
-            TraceKind::Opportunities(data) => data.clone(),
+            TraceKind::Opportunities(data) => self.replay(data.clone()?),
             TraceKind::Series(..) => None,
         }
+    }
+
+    fn replay<T>(&self, data: Arc<T>) -> Option<Replay<T>> {
+        let course = self.file.sampling.course(&self.file.clock());
+        Some(Replay { data, length: self.length()?, course })
     }
 }
 
@@ -422,9 +514,24 @@ macro_rules! trace_table {
             every: Option<skybraid_units::Duration>,
             #[serde(skip_serializing_if = "Option::is_none")]
             repeat: Option<bool>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            start: Option<crate::trace::Start>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            together: Option<alloc::string::String>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            resample: Option<skybraid_units::Duration>,
         }
 
         impl $name {
+            /// How runs sample the file.
+            fn sampling(&self) -> crate::trace::Sampling {
+                crate::trace::Sampling {
+                    start: self.start,
+                    together: self.together.clone(),
+                    resample: self.resample,
+                }
+            }
+
             /// The file that the table names, if any; refuses its options without it.
             fn trace_file(&self) -> Result<Option<crate::trace::TraceFile>, alloc::string::String> {
                 let file = crate::trace::TraceFile {
@@ -436,13 +543,15 @@ macro_rules! trace_table {
                     time_unit: self.time_unit.clone(),
                     every: self.every,
                     repeat: self.repeat,
+                    sampling: alloc::boxed::Box::new(self.sampling()),
                 };
                 if self.trace.is_some() {
                     return Ok(Some(file));
                 }
                 if file != crate::trace::TraceFile::default() {
-                    return Err("`format`, `column`, `unit`, `time`, `time_unit`, `every` and \
-                                `repeat` belong to `trace`".into());
+                    return Err("`format`, `column`, `unit`, `time`, `time_unit`, `every`, \
+                                `repeat`, `start`, `together` and `resample` belong to `trace`"
+                        .into());
                 }
                 Ok(None)
             }
@@ -450,6 +559,9 @@ macro_rules! trace_table {
             fn of_trace(file: &crate::trace::TraceFile) -> Self {
                 let file = file.clone();
                 Self {
+                    start: file.sampling.start,
+                    together: file.sampling.together,
+                    resample: file.sampling.resample,
                     trace: Some(file.trace),
                     format: file.format,
                     column: file.column,
@@ -476,7 +588,7 @@ mod tests {
         let ms = Instant::from_millis;
         let series =
             Series::new(vec![ms(0), ms(10), ms(30)], vec![1.0, 2.0, 3.0], ms(40), true).unwrap();
-        let mut cursor = SeriesCursor::new(Arc::new(series));
+        let mut cursor = SeriesCursor::new(&Arc::new(series).into(), Seed(1));
         for (at, value, until) in [
             (0, 1.0, 10),
             (9, 1.0, 10),
@@ -493,7 +605,7 @@ mod tests {
     fn the_last_value_of_a_series_that_ends_stays() {
         let ms = Instant::from_millis;
         let series = Series::from_samples(&[(ms(0), 1.0), (ms(10), 2.0)], false).unwrap();
-        let mut cursor = SeriesCursor::new(Arc::new(series));
+        let mut cursor = SeriesCursor::new(&Arc::new(series).into(), Seed(1));
         assert_eq!(cursor.at(ms(1_000_000)), (2.0, Instant::FAR_FUTURE));
     }
 

@@ -3,7 +3,12 @@
 //!
 //! With stamps, which are those of the replies, a probe was sent one round trip earlier; without, probes
 //! are evenly spaced. A sequence number without a reply is a lost probe, and so are those by which the
-//! summary's "packets transmitted" exceeds the last one seen. Repeated replies (`DUP!`) are skipped.
+//! summary's "packets transmitted" exceeds the last one seen. A lost probe was sent between its
+//! neighbours, at an even spacing. Repeated replies (`DUP!`) are skipped. Sequence numbers have 16 bits and
+//! start over after 65535.
+//!
+//! A log is one measurement: its round trips and its losses have the same times, which begin with the
+//! first probe sent, answered or not, and the same end.
 
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
@@ -17,9 +22,11 @@ use crate::trace::{Series, TraceError};
 /// What a ping log says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PingLog {
-    /// Round-trip times in ns, from the instants at which the probes were sent.
+    /// Round-trip times in ns, each from the sending of its probe on; infinity, a gap without a path,
+    /// from that of a lost one on.
     pub rtt: Series,
-    /// 1 from the sending of a lost probe on, 0 from that of an answered one on.
+    /// 1 from the sending of a lost probe on, 0 from that of an answered one on; of the same times as
+    /// the round trips.
     pub loss: Series,
     /// Probes sent.
     pub sent: u64,
@@ -28,7 +35,7 @@ pub struct PingLog {
 }
 
 impl PingLog {
-    /// Half the round-trip times, in ns.
+    /// Half the round-trip times, in ns; infinity from the sending of a lost probe on.
     ///
     /// # Errors
     /// None; the result is that of [`Series::new`].
@@ -56,13 +63,16 @@ struct Reply {
 pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog, TraceError> {
     let mut replies: BTreeMap<u64, Reply> = BTreeMap::new();
     let mut transmitted = 0;
+    let mut newest = 0;
     for (index, line) in text.lines().enumerate() {
         if let Some((before, _)) = line.split_once(" packets transmitted") {
             let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
             transmitted = count.parse::<u64>().unwrap_or(0).min(MOST_PROBES);
         }
         if line.contains(" bytes from ") {
-            let reply = read_reply(line.trim(), index + 1)?;
+            let mut reply = read_reply(line.trim(), index + 1)?;
+            reply.sequence = unwrapped(reply.sequence, newest);
+            newest = newest.max(reply.sequence);
             replies.entry(reply.sequence).or_insert(reply);
         }
     }
@@ -81,39 +91,47 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
     }
     let clock = Clock::of(&replies, every.unwrap_or(Duration::from_secs(1)));
 
-    let mut rtt: Vec<(Instant, f64)> = Vec::new();
-    let mut loss: Vec<(Instant, f64)> = Vec::new();
+    let mut probes: Vec<(Instant, Option<f64>)> = Vec::new();
     for sequence in first..first + sent {
-        let at = clock.sent_s(sequence, &replies);
-        let at = Instant::from_secs_f64(at);
-        if let Some(reply) = replies.get(&sequence) {
-            push(&mut rtt, at, reply.rtt_ns);
+        let at = Instant::from_secs_f64(clock.sent_s(sequence, &replies));
+        // An inexact stamp may put a probe before its predecessor.
+        if probes.last().is_none_or(|(previous, _)| at > *previous) {
+            probes.push((at, replies.get(&sequence).map(|reply| reply.rtt_ns)));
         }
-        push(&mut loss, at, if replies.contains_key(&sequence) { 0.0 } else { 1.0 });
     }
     Ok(PingLog {
-        rtt: from_zero(rtt, repeat)?,
-        loss: from_zero(loss, repeat)?,
+        rtt: series(&probes, |rtt_ns| rtt_ns.unwrap_or(f64::INFINITY), repeat)?,
+        loss: series(&probes, |rtt_ns| if rtt_ns.is_some() { 0.0 } else { 1.0 }, repeat)?,
         sent,
         answered: replies.len() as u64,
     })
 }
 
+/// A sequence number of 16 bits as one that goes on after 65535, for a reply that comes after that of
+/// `newest` or not long before it.
+const fn unwrapped(sequence: u64, newest: u64) -> u64 {
+    const ROUND: u64 = 1 << 16;
+    if sequence >= ROUND {
+        return sequence;
+    }
+    let rounds = (newest + ROUND / 2).saturating_sub(sequence) / ROUND;
+    sequence + rounds * ROUND
+}
+
 /// Keeps a corrupted sequence number from filling memory.
 const MOST_PROBES: u64 = 10_000_000;
 
-/// Appends a sample unless an inexact stamp puts it before its predecessor.
-fn push(samples: &mut Vec<(Instant, f64)>, at: Instant, value: f64) {
-    if samples.last().is_none_or(|(previous, _)| at > *previous) {
-        samples.push((at, value));
-    }
-}
-
-fn from_zero(mut samples: Vec<(Instant, f64)>, repeat: bool) -> Result<Series, TraceError> {
-    let origin = samples.first().map_or(Instant::ZERO, |(at, _)| *at);
-    for (at, _) in &mut samples {
-        *at = Instant::ZERO + (*at - origin);
-    }
+/// A value of each probe, from the first one's sending on.
+fn series(
+    probes: &[(Instant, Option<f64>)],
+    value: fn(Option<f64>) -> f64,
+    repeat: bool,
+) -> Result<Series, TraceError> {
+    let origin = probes.first().map_or(Instant::ZERO, |(at, _)| *at);
+    let samples: Vec<(Instant, f64)> = probes
+        .iter()
+        .map(|(at, rtt_ns)| (Instant::ZERO + (*at - origin), value(*rtt_ns)))
+        .collect();
     Series::from_samples(&samples, repeat)
 }
 
@@ -146,12 +164,19 @@ impl Clock {
             Self::Even(spacing_s) => sequence as f64 * spacing_s,
             Self::Stamped { origin_s, spacing_s } => {
                 let of = |reply: &Reply| Some(reply.stamp_s? - origin_s - reply.rtt_ns * 1e-9);
-                let near = |reply: &Reply| {
-                    Some(of(reply)? + (sequence as f64 - reply.sequence as f64) * spacing_s)
-                };
-                let before = replies.range(..=sequence).next_back().and_then(|(_, it)| near(it));
-                let after = || replies.range(sequence..).next().and_then(|(_, it)| near(it));
-                before.or_else(after).unwrap_or(sequence as f64 * spacing_s)
+                let known = |(number, reply): (&u64, &Reply)| Some((*number as f64, of(reply)?));
+                let number = sequence as f64;
+                let before = replies.range(..=sequence).next_back().and_then(known);
+                let after = replies.range(sequence..).next().and_then(known);
+                match (before, after) {
+                    (Some((low, from)), Some((high, to))) if high > low && to > from => {
+                        from + (to - from) * (number - low) / (high - low)
+                    }
+                    (Some((near, sent)), _) | (None, Some((near, sent))) => {
+                        sent + (number - near) * spacing_s
+                    }
+                    (None, None) => number * spacing_s,
+                }
             }
         }
     }

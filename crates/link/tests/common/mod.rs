@@ -77,3 +77,28 @@ pub fn measurement(name: &str) -> Option<String> {
     }
     text
 }
+
+/// Every file of the folder of measurements whose name ends so, with its text; none, with a message,
+/// where there is no such folder.
+pub fn measurements(suffix: &str) -> Vec<(String, String)> {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let mut folders = vec![std::env::var_os("SKYBRAID_TRACES").map_or(beside, PathBuf::from)];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = path.display().to_string();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.ends_with(suffix)
+                && let Ok(text) = std::fs::read_to_string(&path)
+            {
+                found.push((name, text));
+            }
+        }
+    }
+    if found.is_empty() {
+        eprintln!("skipped: no measurement `*{suffix}`; set SKYBRAID_TRACES to the folder of them");
+    }
+    found
+}

@@ -1,0 +1,107 @@
+//! Whether a link's fate depends on the seed.
+
+use skybraid_units::Probability;
+
+use crate::config::LinkConfig;
+use crate::delay::DelaySource;
+use crate::distribution::Distribution;
+use crate::handover::Handover;
+use crate::harq::Harq;
+use crate::loss::{LossSource, OnOff};
+use crate::outage::Change;
+use crate::rate::RateSource;
+use crate::reconfiguration::Reconfiguration;
+use crate::trace::{Replay, Series};
+
+impl LinkConfig {
+    /// Whether the seed may change anything for the packets of the link. Steps, traces that are replayed
+    /// from a stated place and constant values do not depend on it.
+    pub fn is_random(&self) -> bool {
+        // Named one by one, so that a new effect cannot be forgotten here.
+        let Self {
+            mtu: _,
+            rate,
+            overhead: _,
+            queue: _,
+            delay,
+            reorder: _,
+            losses,
+            harq,
+            drx: _,
+            handover,
+            reconfiguration,
+            down: _,
+            halts: _,
+            changes,
+        } = self;
+        let harq = harq.as_ref().is_some_and(|Harq { loss, .. }| loss.ratio() > 0.0);
+        let handover =
+            handover.as_ref().is_some_and(|Handover { interval, interruption, .. }| {
+                varies(interval) || varies(interruption)
+            });
+        let reconfiguration = reconfiguration.as_ref().is_some_and(
+            |Reconfiguration { delay_step, interruption, loss, .. }| {
+                varies(delay_step) || varies(interruption) || is_open(*loss)
+            },
+        );
+        rate.is_random()
+            || delay.is_random()
+            || losses.iter().any(LossSource::is_random)
+            || harq
+            || handover
+            || reconfiguration
+            || changes.iter().any(|(_, change)| match change {
+                Change::Rate(rate) => rate.is_random(),
+                Change::Delay(delay) => delay.is_random(),
+                Change::Loss(losses) => losses.iter().any(LossSource::is_random),
+            })
+    }
+}
+
+impl RateSource {
+    fn is_random(&self) -> bool {
+        match self {
+            Self::Constant(_) => false,
+            Self::Series(replay) => replay.is_random(),
+            Self::Opportunities(replay) => replay.is_random(),
+        }
+    }
+}
+
+impl DelaySource {
+    fn is_random(&self) -> bool {
+        match self {
+            Self::Distribution(distribution) => varies(distribution),
+            Self::Series(replay) => replay.is_random(),
+        }
+    }
+}
+
+impl LossSource {
+    fn is_random(&self) -> bool {
+        match self {
+            Self::Uniform(probability) => is_open(*probability),
+            Self::BitErrors(ratio) => *ratio > 0.0,
+            Self::OnOff(OnOff { on, off, off_loss, on_bit_errors }) => {
+                varies(on) || varies(off) || is_open(*off_loss) || *on_bit_errors > 0.0
+            }
+            Self::GilbertElliott(_) | Self::Lutz(_) => true,
+            Self::Series(replay) => replay.is_random() || !is_certain(replay),
+        }
+    }
+}
+
+/// Whether draws from `distribution` differ.
+fn varies(distribution: &Distribution) -> bool {
+    distribution.constant().is_none()
+}
+
+/// Whether an event of this probability may happen or not.
+fn is_open(probability: Probability) -> bool {
+    (f64::MIN_POSITIVE..1.0).contains(&probability.ratio())
+}
+
+/// Whether each value of a series of probabilities is zero or one.
+fn is_certain(replay: &Replay<Series>) -> bool {
+    replay.data.values().iter().all(|value| *value <= 0.0 || *value >= 1.0)
+}
