@@ -61,7 +61,8 @@ def test_a_fleet_is_judged_together_and_vehicle_by_vehicle() -> None:
 
 
 def test_several_seeds_pool_each_member_over_its_runs(tmp_path: Path) -> None:
-    results = skybraid.run(fleet(), seeds=[1, 2], tables=[], out=tmp_path / "fleet")
+    lossy = fleet().with_("link.lte.loss", {"uniform": "0.1%"})
+    results = skybraid.run(lossy, seeds=[1, 2], tables=[], out=tmp_path / "fleet")
     again = skybraid.Results.open(tmp_path / "fleet")
     assert again.requirements == results.requirements
     assert again.flights[1].members["video.uav-3"].sent > 0
