@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use skybraid_host::record::Summary;
+use skybraid_host::record::{MissCounts, Summary};
 use skybraid_link::Cause;
 use skybraid_units::Duration;
 
@@ -24,6 +24,9 @@ pub struct FlowStats {
     /// Time in which the flow wrote, over all runs.
     active_s: f64,
 }
+
+/// A cause, the path and the effect of the link where it names them, and how many misses it had.
+type Miss = (&'static str, Option<String>, Option<&'static str>, u64);
 
 impl FlowStats {
     pub fn new(
@@ -58,6 +61,19 @@ impl FlowStats {
     /// The flow of the scenario that it belongs to.
     pub fn group(&self) -> &str {
         &self.group
+    }
+
+    /// Misses by cause, the most frequent first.
+    fn causes(&self, counts: &MissCounts) -> Vec<Miss> {
+        let named = |path: u8| self.paths.get(usize::from(path)).cloned();
+        let mut causes: Vec<Miss> = counts
+            .iter()
+            .map(|(cause, count)| {
+                (cause.name(), cause.path().and_then(named), cause.effect(), count)
+            })
+            .collect();
+        causes.sort_by(|a, b| b.3.cmp(&a.3));
+        causes
     }
 
     fn by_path(&self, counts: &[u64]) -> BTreeMap<String, f64> {
@@ -192,6 +208,55 @@ impl FlowStats {
                 bad_input(format!(
                     "deadline_ms: found {wanted}, which no requirement of the flow names"
                 ))
+            })
+    }
+
+    /// Why messages missed the deadline, the most frequent cause first: cause, path, effect of the link, count.
+    /// The counts add up to all misses. Without a deadline: why messages never arrived.
+    #[pyo3(signature = (deadline_ms = None))]
+    fn misses(&self, deadline_ms: Option<f64>) -> PyResult<Vec<Miss>> {
+        let misses = &self.summary.misses;
+        let Some(wanted) = deadline_ms else { return Ok(self.causes(&misses.lost)) };
+        let deadlines = self.summary.deadlines.iter().zip(&misses.by_deadline);
+        deadlines
+            .into_iter()
+            .find(|(deadline, _)| (deadline.limit.as_millis_f64() - wanted).abs() < 1e-6)
+            .map(|(_, counts)| self.causes(counts))
+            .ok_or_else(|| {
+                bad_input(format!(
+                    "deadline_ms: found {wanted}, which no requirement of the flow names"
+                ))
+            })
+    }
+
+    /// All misses by cause: "share" with each deadline, or `None` for messages that never arrived; of a video also
+    /// "frames" with each time, or `None` for frames that were not shown undamaged.
+    fn all_misses(&self) -> Vec<(&'static str, Option<f64>, Vec<Miss>)> {
+        let misses = &self.summary.misses;
+        let mut all = vec![("share", None, self.causes(&misses.lost))];
+        for (deadline, counts) in self.summary.deadlines.iter().zip(&misses.by_deadline) {
+            all.push(("share", Some(deadline.limit.as_millis_f64()), self.causes(counts)));
+        }
+        let Some(video) = &self.summary.video else { return all };
+        all.push(("frames", None, self.causes(&video.damaged)));
+        for (deadline, counts) in video.deadlines.iter().zip(&video.misses) {
+            all.push(("frames", Some(deadline.limit.as_millis_f64()), self.causes(counts)));
+        }
+        all
+    }
+
+    /// Why frames of a video were not shown undamaged within the time; as [`misses`](Self::misses).
+    fn frame_misses(&self, within_ms: f64) -> PyResult<Vec<Miss>> {
+        let video = self.summary.video.as_ref();
+        let deadlines = video.iter().flat_map(|video| video.deadlines.iter().zip(&video.misses));
+        let close = |limit: Duration| (limit.as_millis_f64() - within_ms).abs() < 1e-6;
+        deadlines
+            .into_iter()
+            .find(|(deadline, _)| close(deadline.limit))
+            .map(|(_, counts)| self.causes(counts))
+            .ok_or_else(|| {
+                let found = format!("within_ms: found {within_ms}");
+                bad_input(format!("{found}, which no requirement of the flow names"))
             })
     }
 

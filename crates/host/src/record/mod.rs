@@ -3,12 +3,14 @@
 pub mod film;
 pub mod histogram;
 pub mod messages;
+pub mod misses;
 pub mod packets;
 pub mod samples;
 
 pub use film::{Film, VideoSummary};
 pub use histogram::Histogram;
 pub use messages::{FlowRecord, Held, MessageRow, Summary};
+pub use misses::{Arrival, LinkWaits, MissCause, MissCounts, Misses};
 pub use packets::{DecisionRow, PacketKind, PacketRow};
 pub use samples::{LinkRow, LinkTotal, SubflowRow};
 
