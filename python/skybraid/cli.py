@@ -56,6 +56,7 @@ from skybraid.options import (
     listed,
     load_plugins,
     progress,
+    seconds,
     tell,
 )
 from skybraid.provenance import MAX_RUNS, seeds_from, seeds_text
@@ -241,10 +242,17 @@ def compare(
 def explain(
     result: ResultFolder,
     flow: Annotated[str | None, typer.Option(help="Only this flow.", metavar="FLOW")] = None,
+    no_runs: Annotated[bool, typer.Option("--no-runs", help="Make no runs that show what would have helped.")] = False,
+    runs_for: Annotated[str, typer.Option(help="Time after which no further run begins.", metavar="TIME")] = "2min",
+    plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a path went unused, and why several together carried less than the best alone could."""
-    explained = explain_room.explain(Results.open(result), flow)
+    """Explain requirements that are not met, by causes and by runs that try changes; then the use of the paths."""
+    load_plugins(plugin)
+    wall_s = seconds("--runs-for", runs_for) or 0.0
+    budget = None if no_runs else explain_room.Budget(wall_s=wall_s)
+    with blaming(plugin):
+        explained = explain_room.explain(Results.open(result), flow, budget)
     if as_json:
         typer.echo(json.dumps([one.to_dict() for one in explained], ensure_ascii=False, allow_nan=False))
         return

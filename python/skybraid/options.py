@@ -13,6 +13,7 @@ import typer
 
 from skybraid import algorithms
 from skybraid.errors import ScenarioError, SkybraidError
+from skybraid.misses import main_cause, refusals
 from skybraid.provenance import seeds_text
 from skybraid.requirements import count, headline, microseconds, span
 from skybraid.statistics import Verdict
@@ -95,11 +96,17 @@ def tell(results: Results, *, has_report: bool) -> None:
     if results.flows:
         for requirement in results.requirements:
             typer.echo(f"  {requirement.flow}: {coloured(requirement.verdict)}. {requirement.words}.")
+            cause = main_cause(requirement, results.flows[requirement.flow])
+            if cause is not None:
+                typer.echo(f"    {cause}")
             if requirement.members is not None:
                 typer.echo(f"    each by itself: {requirement.members.words(requirement.metric)}")
         for name, flow in results.flows.items():
             if flow.video is not None:
                 typer.echo(f"  {name}: {video_words(flow.video)}.")
+            refused = refusals(flow)
+            if refused is not None:
+                typer.echo(f"  {name}: {refused}.")
         typer.echo(headline(results.requirements))
     else:
         for line in link_lines(results.links()):

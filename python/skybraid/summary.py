@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from skybraid._core import FlowStats
+from skybraid.misses import counted
 from skybraid.requirements import (
     Requirement,
     a_second,
@@ -93,6 +94,8 @@ class FlowSummary:
         video: what the frames came to, where the flow is video, over all runs: `frames`, `complete`, `intact` (shown
             undamaged), `shown`, `latency_ms` (p50, p95, p99, p999, max), `frame_rate`, `worst_frame_rate` (in a
             second), `freezes`, `freezes_per_minute`, `frozen_s`, `longest_gap_s`.
+        misses: misses by cause, over all runs: an entry for each deadline, with `metric` (share or frames),
+            `deadline_ms` (None: never arrived, or never shown undamaged) and `causes` (cause, path, effect, count).
     """
 
     sent: int
@@ -116,6 +119,7 @@ class FlowSummary:
     interval: dict[str, Any] | None = None
     delay_tail: list[tuple[float, float]] = field(default_factory=list)
     video: dict[str, Any] | None = None
+    misses: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -191,6 +195,7 @@ def one_run(stats: FlowStats) -> FlowSummary:
         share=dict(stats.share),
         won=dict(stats.won),
         video=stats.video(),
+        misses=counted(stats),
         **{name: getattr(stats, name) for name in TOTALS},
     )
 
@@ -278,6 +283,7 @@ def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
         else None,
         delay_tail=delay_tail(together),
         video=together.video(),
+        misses=counted(together),
     )
 
 

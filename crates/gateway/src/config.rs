@@ -300,10 +300,10 @@ impl ClassesConfig {
         if let Some(reordering) = &given.reordering {
             config.reordering = reordering.clone();
         }
-        config.tx_queue = given.queue.unwrap_or(match class {
+        config.tx_queue = given.queue.or(Some(match class {
             Class::Control | Class::Telemetry => 100,
             Class::Video | Class::Bulk => 400,
-        });
+        }));
         config
     }
 

@@ -15,7 +15,7 @@ use skybraid_units::{Duration, Instant};
 use crate::population::{
     App, End, Population, Relay, Side, Stream, populate, write_copies, write_message,
 };
-use crate::record::{DecisionRow, Outcome, Record, SubflowRow};
+use crate::record::{Arrival, DecisionRow, FlowRecord, LinkWaits, Outcome, Record, SubflowRow};
 use crate::reports::Reports;
 use crate::setup::{AddressChange, Host, Setup};
 
@@ -42,6 +42,17 @@ pub struct Leaving<'a> {
     pub route: usize,
     /// The path, by the connection's own numbering, and the segment.
     pub transmit: &'a Transmit,
+}
+
+/// A segment that the carrier still holds when the run has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct OnTheWay<'s> {
+    /// Its [`Leaving::record`].
+    pub record: usize,
+    /// The segment.
+    pub segment: &'s Segment,
+    /// Its arrival, where that is known.
+    pub arrival: Option<Arrival>,
 }
 
 /// The applications and endpoints of a run, and what is recorded of them.
@@ -118,17 +129,25 @@ impl<'a> Hosts<'a> {
         due.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// A segment arrived at side number `side` on `path`, by the connection's own numbering.
-    /// [`settle`](Self::settle) comes next.
+    /// A segment arrived at side number `side` on `path`, by the connection's own numbering, after `waits` at
+    /// the links, where these are known. [`settle`](Self::settle) comes next.
     #[inline]
-    pub fn receive(&mut self, now: Instant, side: usize, path: PathId, segment: &Segment) {
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        side: usize,
+        path: PathId,
+        segment: &Segment,
+        waits: Option<LinkWaits>,
+    ) {
         let Some(side) = self.sides.get_mut(side) else { return };
         if segment.messages > 0
             && let Some(stream) = side.streams.get(usize::from(segment.stream))
             && let Some(record) = self.outcome.flows.get_mut(stream.gets)
         {
+            let arrival = Arrival { at: now, sent_at: segment.sent_at, path: path.0, waits };
             for offset in 0..u32::from(segment.messages) {
-                record.copy_arrived(segment.first_message.wrapping_add(offset));
+                record.copy_arrived(segment.first_message.wrapping_add(offset), &arrival);
             }
         }
         match &mut side.end {
@@ -141,13 +160,25 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// A segment was lost behind its first link. `record` is its [`Leaving::record`].
-    pub fn lost_on_the_way(&mut self, record: usize, segment: &Segment, cause: Cause) {
+    /// A segment was lost on `path` behind its first link. `record` is its [`Leaving::record`].
+    pub fn lost_on_the_way(
+        &mut self,
+        record: usize,
+        path: PathId,
+        segment: &Segment,
+        cause: Cause,
+    ) {
         if segment.body.payload_bytes() > 0
             && let Some(record) = self.outcome.flows.get_mut(record)
-            && let Some(count) = record.summary.lost_packets.get_mut(cause as usize)
         {
-            *count += 1;
+            note_loss(record, path, segment, cause);
+        }
+    }
+
+    /// What happens to packets on the links is not known here: a loss shows by what does not arrive.
+    pub fn hide_links(&mut self) {
+        for record in &mut self.outcome.flows {
+            record.hide_links();
         }
     }
 
@@ -243,7 +274,7 @@ impl<'a> Hosts<'a> {
             if let Some(stream) = side.streams.first()
                 && let Some(record) = outcome.flows.get_mut(stream.writes)
             {
-                endpoint.take_refused(&mut |message| record.refused(message));
+                endpoint.take_refused(&mut |message| record.dropped(now, message));
             }
             let mut wrote = false;
             while let Some(message) = endpoint.poll_delivered() {
@@ -379,11 +410,15 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The run has ended. `on_the_way` are the segments that the carrier still holds, each with its
-    /// [`Leaving::record`].
-    pub fn finish<'s>(mut self, on_the_way: impl Iterator<Item = (usize, &'s Segment)>) -> Outcome {
+    /// The run has ended. `on_the_way` are the segments that the carrier still holds.
+    pub fn finish<'s>(mut self, on_the_way: impl Iterator<Item = OnTheWay<'s>>) -> Outcome {
         let mut coming: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.outcome.flows.len()];
-        for (record, segment) in on_the_way {
+        for OnTheWay { record, segment, arrival } in on_the_way {
+            if let (Some(arrival), Some(record)) = (arrival, self.outcome.flows.get_mut(record)) {
+                for offset in 0..u32::from(segment.messages) {
+                    record.copy_arrives_later(segment.first_message.wrapping_add(offset), &arrival);
+                }
+            }
             let (Body::Datagram(datagram) | Body::Dccp(Dccp { data: datagram, .. })) = segment.body
             else {
                 continue;
@@ -449,16 +484,29 @@ fn send(
         && let Some(record) = outcome.flows.get_mut(record)
     {
         for offset in 0..u32::from(segment.messages) {
-            record.copy_sent(segment.first_message.wrapping_add(offset));
+            let message = segment.first_message.wrapping_add(offset);
+            record.copy_sent(now, message, transmit.path);
         }
         if let Some(count) = record.summary.packets_by_path.get_mut(transmit.path.index()) {
             *count += 1;
         }
-        if let Some(cause) = lost
-            && let Some(count) = record.summary.lost_packets.get_mut(cause as usize)
-        {
-            *count += 1;
+        if let Some(cause) = lost {
+            note_loss(record, transmit.path, segment, cause);
         }
+    }
+}
+
+/// Notes a segment with payload that was lost on `path`, and each message of which it carried a part.
+#[cold]
+#[inline(never)]
+fn note_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cause: Cause) {
+    if let Some(count) = record.summary.lost_packets.get_mut(cause as usize) {
+        *count += 1;
+    }
+    let ends = u32::from(segment.messages);
+    let parts = if ends == 0 || segment.tail { ends + 1 } else { ends };
+    for offset in 0..parts {
+        record.copy_lost(segment.first_message.wrapping_add(offset), path, Some(cause));
     }
 }
 

@@ -14,7 +14,7 @@ pub mod record;
 mod reports;
 mod setup;
 
-pub use hosts::{Carrier, Hosts, Leaving};
+pub use hosts::{Carrier, Hosts, Leaving, OnTheWay};
 pub use record::Outcome;
 pub use setup::{
     AddressChange, FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup,

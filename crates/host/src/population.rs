@@ -97,6 +97,7 @@ pub fn populate(
         let paths = carrier.paths.len();
         FlowRecord::new(keep, reliable, end, paths, &flow.judged_by)
             .with_copies(flow.copies)
+            .with_proxy(!carrier.proxies.is_empty())
             .with_video(flow.traffic.video(), &flow.frames_within)
             .with_percentiles(flow.judges_delays)
     };

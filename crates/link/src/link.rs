@@ -282,6 +282,19 @@ impl Link {
         self.queue.backlog(at)
     }
 
+    /// When the last packet admitted will have left.
+    #[inline]
+    pub const fn busy_until(&self) -> Instant {
+        self.free
+    }
+
+    /// Start and end of the last halt that packets met: a handover, a reconfiguration, or a scripted one. Both
+    /// are zero before the first.
+    #[inline]
+    pub const fn last_halt(&self) -> (Instant, Instant) {
+        self.service.last_halt()
+    }
+
     /// The radio that the two directions share, if this link has discontinuous reception. Whoever
     /// drives both hands it on with [`set_radio`](Self::set_radio) after each admission.
     pub fn radio(&self) -> Option<Radio> {

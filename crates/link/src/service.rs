@@ -67,6 +67,12 @@ impl Service {
         &mut self.rates
     }
 
+    /// Start and end of the last halt that a packet met.
+    #[inline]
+    pub const fn last_halt(&self) -> (Instant, Instant) {
+        self.halts.last
+    }
+
     /// When the job's first bit can leave; the limit if not before.
     pub fn head(&mut self, job: Job) -> Instant {
         let mut at = job.ready.max(job.free);
@@ -208,6 +214,8 @@ struct Halts {
     sources: Vec<(HaltTimeline, (Instant, Instant))>,
     /// Nothing is sent before this.
     resumed: Instant,
+    /// The last halt that held an instant asked for, from that instant on.
+    last: (Instant, Instant),
 }
 
 #[derive(Clone, Debug)]
@@ -248,7 +256,11 @@ impl Halts {
                 let first = timeline.next();
                 (timeline, first)
             });
-        Self { sources: sources.collect(), resumed: Instant::ZERO }
+        Self {
+            sources: sources.collect(),
+            resumed: Instant::ZERO,
+            last: (Instant::ZERO, Instant::ZERO),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -277,6 +289,7 @@ impl Halts {
             if clear == before {
                 if clear > at {
                     self.resumed = clear;
+                    self.last = (at, clear);
                 }
                 return clear;
             }

@@ -148,8 +148,9 @@ fn datagrams(port: &PortConfig) -> String {
 }
 
 fn carried(classes: &ClassesConfig, class: Class) -> String {
-    let TransportConfig { protocol, scheduler, congestion, reordering, tx_queue, .. } =
-        classes.transport(class);
+    let transport = classes.transport(class);
+    let tx_queue = transport.tx_queue();
+    let TransportConfig { protocol, scheduler, congestion, reordering, .. } = transport;
     let mut text = format!("{}, scheduler {}", protocol.name(), scheduler.name());
     if protocol != Protocol::Udp {
         let _ = write!(text, ", congestion {}, queue {tx_queue}", congestion.name());

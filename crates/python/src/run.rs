@@ -130,10 +130,7 @@ impl Run {
                 })
                 .collect(),
             classes: origin.iter().filter_map(|from| Some(flow(from)?.class as u8)).collect(),
-            deadlines: origin
-                .iter()
-                .filter_map(|from| Some(flow(from)?.judged_by.iter().min().copied()))
-                .collect(),
+            deadlines: origin.iter().filter_map(|from| Some(flow(from)?.deadline)).collect(),
             end,
             links: setup.links.iter().map(|link| link.name.clone()).collect(),
             paths,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use skybraid_host::record::{Deadline, Summary, Tally, Timeline};
+use skybraid_host::record::{Deadline, MissCounts, Summary, Tally, Timeline};
 use skybraid_link::Cause;
 use skybraid_units::Duration;
 
@@ -25,6 +25,9 @@ pub struct FlowStats {
     /// Time in which the flow wrote, over all runs.
     active_s: f64,
 }
+
+/// A cause, the path and the effect of the link where it names them, and how many misses it had.
+type Miss = (&'static str, Option<String>, Option<&'static str>, u64);
 
 impl FlowStats {
     pub fn new(
@@ -61,8 +64,29 @@ impl FlowStats {
         &self.group
     }
 
-    fn frame_deadlines(&self) -> &[Deadline] {
-        self.summary.video.as_ref().map_or(&[], |video| &video.deadlines)
+    fn deadline(&self, wanted: f64) -> PyResult<(&Deadline, Option<&MissCounts>)> {
+        let summary = &self.summary;
+        judged_by(&summary.deadlines, &summary.misses.by_deadline, "deadline_ms", wanted)
+    }
+
+    fn frame_deadline(&self, within_ms: f64) -> PyResult<(&Deadline, Option<&MissCounts>)> {
+        let video = self.summary.video.as_ref();
+        let (deadlines, misses) =
+            video.map_or((&[][..], &[][..]), |video| (&video.deadlines[..], &video.misses[..]));
+        judged_by(deadlines, misses, "within_ms", within_ms)
+    }
+
+    /// Misses by cause, the most frequent first.
+    fn causes(&self, counts: &MissCounts) -> Vec<Miss> {
+        let named = |path: u8| self.paths.get(usize::from(path)).cloned();
+        let mut causes: Vec<Miss> = counts
+            .iter()
+            .map(|(cause, count)| {
+                (cause.name(), cause.path().and_then(named), cause.effect(), count)
+            })
+            .collect();
+        causes.sort_by(|a, b| b.3.cmp(&a.3));
+        causes
     }
 
     fn by_path(&self, counts: &[u64]) -> BTreeMap<String, f64> {
@@ -85,9 +109,16 @@ fn tallies<'py>(py: Python<'py>, timeline: &Timeline<Tally>) -> Binned<'py> {
     binned(py, trials, met, timeline.width())
 }
 
-fn judged_by<'a>(deadlines: &'a [Deadline], argument: &str, wanted: f64) -> PyResult<&'a Deadline> {
-    let close = |deadline: &&Deadline| (deadline.limit.as_millis_f64() - wanted).abs() < 1e-6;
-    deadlines.iter().find(close).ok_or_else(|| {
+/// The deadline of that length with what was counted next to it.
+fn judged_by<'a, T>(
+    deadlines: &'a [Deadline],
+    counts: &'a [T],
+    argument: &str,
+    wanted: f64,
+) -> PyResult<(&'a Deadline, Option<&'a T>)> {
+    let close = |deadline: &Deadline| (deadline.limit.as_millis_f64() - wanted).abs() < 1e-6;
+    let place = deadlines.iter().position(close);
+    place.and_then(|place| Some((deadlines.get(place)?, counts.get(place)))).ok_or_else(|| {
         bad_input(format!("{argument}: found {wanted}, which no requirement of the flow names"))
     })
 }
@@ -208,7 +239,7 @@ impl FlowStats {
             let summary = &self.summary;
             return Ok((summary.delivered, summary.delivered + summary.lost));
         };
-        let deadline = judged_by(&self.summary.deadlines, "deadline_ms", wanted)?;
+        let (deadline, _) = self.deadline(wanted)?;
         Ok((deadline.met, deadline.trials))
     }
 
@@ -221,19 +252,51 @@ impl FlowStats {
         deadline_ms: Option<f64>,
     ) -> PyResult<Binned<'py>> {
         let Some(wanted) = deadline_ms else { return Ok(tallies(py, &self.summary.arrivals)) };
-        let deadline = judged_by(&self.summary.deadlines, "deadline_ms", wanted)?;
+        let (deadline, _) = self.deadline(wanted)?;
         Ok(tallies(py, &deadline.timeline))
+    }
+
+    /// Why messages missed the deadline, the most frequent cause first: cause, path, effect of the link, count.
+    /// The counts add up to all misses. Without a deadline: why messages never arrived.
+    #[pyo3(signature = (deadline_ms = None))]
+    fn misses(&self, deadline_ms: Option<f64>) -> PyResult<Vec<Miss>> {
+        let misses = &self.summary.misses;
+        let Some(wanted) = deadline_ms else { return Ok(self.causes(&misses.lost)) };
+        let (_, counts) = self.deadline(wanted)?;
+        Ok(counts.map(|counts| self.causes(counts)).unwrap_or_default())
+    }
+
+    /// All misses by cause: "share" with each deadline, or `None` for messages that never arrived; of a video also
+    /// "frames" with each time, or `None` for frames that were not shown undamaged.
+    fn all_misses(&self) -> Vec<(&'static str, Option<f64>, Vec<Miss>)> {
+        let misses = &self.summary.misses;
+        let mut all = vec![("share", None, self.causes(&misses.lost))];
+        for (deadline, counts) in self.summary.deadlines.iter().zip(&misses.by_deadline) {
+            all.push(("share", Some(deadline.limit.as_millis_f64()), self.causes(counts)));
+        }
+        let Some(video) = &self.summary.video else { return all };
+        all.push(("frames", None, self.causes(&video.damaged)));
+        for (deadline, counts) in video.deadlines.iter().zip(&video.misses) {
+            all.push(("frames", Some(deadline.limit.as_millis_f64()), self.causes(counts)));
+        }
+        all
+    }
+
+    /// Why frames of a video were not shown undamaged within the time; as [`misses`](Self::misses).
+    fn frame_misses(&self, within_ms: f64) -> PyResult<Vec<Miss>> {
+        let (_, counts) = self.frame_deadline(within_ms)?;
+        Ok(counts.map(|counts| self.causes(counts)).unwrap_or_default())
     }
 
     /// Of a video's frames, how many were shown undamaged within the time, and of how many that is decided.
     fn frames_met(&self, within_ms: f64) -> PyResult<(u64, u64)> {
-        let deadline = judged_by(self.frame_deadlines(), "within_ms", within_ms)?;
+        let (deadline, _) = self.frame_deadline(within_ms)?;
         Ok((deadline.met, deadline.trials))
     }
 
     /// The same by the time at which the camera took the frames, as in `met_over_time`.
     fn frames_met_over_time<'py>(&self, py: Python<'py>, within_ms: f64) -> PyResult<Binned<'py>> {
-        let deadline = judged_by(self.frame_deadlines(), "within_ms", within_ms)?;
+        let (deadline, _) = self.frame_deadline(within_ms)?;
         Ok(tallies(py, &deadline.timeline))
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
         ("ack_every", config.ack_every > 0),
         ("rto_min", config.rto_min.is_positive()),
         ("report_every", config.report_every.is_positive()),
-        ("tx_queue", config.tx_queue > 0),
+        ("tx_queue", config.tx_queue() > 0),
         ("keep_alive", config.keep_alive.is_positive()),
         ("probe_every", config.probe_every.is_positive()),
     ];

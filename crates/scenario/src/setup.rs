@@ -29,7 +29,8 @@ impl Scenario {
             paths: if self.nodes.len() == 2 { PathSetup::over_each(&links) } else { Vec::new() },
             forwarding: Vec::new(),
         };
-        let flows = self.flows.iter().map(|flow| ways.flow(flow)).collect();
+        let mut flows: Vec<FlowSetup> = self.flows.iter().map(|flow| ways.flow(flow)).collect();
+        make_room_for_key_frames(&mut flows);
         Setup {
             seed,
             duration: self.duration,
@@ -84,6 +85,27 @@ impl Scenario {
     /// What finds the routes of the network.
     pub(crate) fn router(&self) -> Router<'_> {
         Router::new(&self.nodes, &self.links, &self.routing)
+    }
+}
+
+/// Lets the transmit queue of each connection that carries video hold a key frame and as much again of the frames
+/// after it, unless its length is given.
+fn make_room_for_key_frames(flows: &mut [FlowSetup]) {
+    let videos: Vec<(usize, u32)> = flows
+        .iter()
+        .enumerate()
+        .filter_map(|(index, flow)| {
+            let packets = flow.traffic.video()?.key_frame_packets();
+            Some((flow.rides_with.unwrap_or(index), packets))
+        })
+        .collect();
+    let given: Vec<bool> = flows.iter().map(|flow| flow.transport.tx_queue.is_some()).collect();
+    for (carrier, packets) in videos {
+        let (Some(flow), Some(false)) = (flows.get_mut(carrier), given.get(carrier)) else {
+            continue;
+        };
+        let needed = 2 * packets * u32::from(flow.copies.max(1));
+        flow.transport.tx_queue = Some(needed.max(flow.transport.tx_queue()));
     }
 }
 
@@ -157,6 +179,8 @@ impl Ways<'_> {
     fn flow(&mut self, flow: &Flow) -> FlowSetup {
         let judged_by = flow.requirements.iter().filter_map(|requirement| match requirement {
             Requirement::Share { deadline, .. } => *deadline,
+            // Not judged by its count, but explained by what was later.
+            Requirement::Delay { delay, .. } => Some(*delay),
             _ => None,
         });
         let frames_within = flow.requirements.iter().filter_map(|requirement| match requirement {

@@ -154,7 +154,7 @@ fn the_guide_says_how_each_class_is_carried() {
             code(config.scheduler.name()),
             if controlled { code(config.congestion.name()) } else { "none".to_string() },
             classes.deadline(class).map_or("none".to_string(), |time| code(&time.to_string())),
-            config.tx_queue.to_string(),
+            config.tx_queue().to_string(),
         ];
         let row = format!("| {} |", row.join(" | "));
         assert!(guide().lines().any(|line| line == row), "{row}");

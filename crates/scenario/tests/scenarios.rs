@@ -130,7 +130,7 @@ fn an_mp_dccp_transport_and_its_reordering_are_read_in_every_form() {
     };
     for name in ["mp_dccp", "mp-dccp"] {
         let read = transport(&format!("protocol = '{name}', congestion = 'ccid2', tx_queue = 20"));
-        assert_eq!((read.protocol, read.tx_queue), (Protocol::MpDccp, 20));
+        assert_eq!((read.protocol, read.tx_queue), (Protocol::MpDccp, Some(20)));
     }
     let reordering = |form: &str| transport(&format!("reordering = {form}")).reordering;
     let fifteen = ReorderingConfig::fixed(Duration::from_millis(15));

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
-use skybraid_host::record::{LinkRow, Outcome, PacketKind, PacketRow, Record};
-use skybraid_host::{Carrier, Hosts, Leaving, Setup};
+use skybraid_host::record::{LinkRow, LinkWaits, Outcome, PacketKind, PacketRow, Record};
+use skybraid_host::{Carrier, Hosts, Leaving, OnTheWay, Setup};
 use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::Segment;
 use skybraid_units::Instant;
@@ -166,12 +166,12 @@ impl<'a> Simulation<'a> {
     fn arrive(&mut self, now: Instant, wire: usize) {
         let world = &mut self.world;
         let Some(state) = world.wires.get_mut(wire) else { return };
-        let Some(Packet { address, segment, .. }) = state.front() else { return };
+        let Some(Packet { address, segment, waits, .. }) = state.front() else { return };
         if address.ahead != Ahead::NOTHING {
             return self.forward(now, wire);
         }
         let side = address.to as usize;
-        self.hosts.receive(now, side, address.path, segment);
+        self.hosts.receive(now, side, address.path, segment, Some(*waits));
         state.pop();
         world.agenda.set(wire, state.next_arrival());
         self.hosts.settle(now, side, world);
@@ -181,18 +181,19 @@ impl<'a> Simulation<'a> {
     fn forward(&mut self, now: Instant, wire: usize) {
         let world = &mut self.world;
         let Some(state) = world.wires.get_mut(wire) else { return };
-        let Some(Packet { address, segment, .. }) = state.pop() else { return };
+        let Some(Packet { address, segment, waits, .. }) = state.pop() else { return };
         world.agenda.set(wire, state.next_arrival());
         let side = address.to as usize;
         let Some((link, ahead)) = world.routes.next(wire, address.ahead) else {
             // The forwarding table ends here: the packet has arrived.
-            self.hosts.receive(now, side, address.path, &segment);
+            self.hosts.receive(now, side, address.path, &segment, Some(waits));
             return self.hosts.settle(now, side, world);
         };
         let flow = if world.watch_packets { self.hosts.flow_of(side).unwrap_or(0) } else { 0 };
-        let lost = world.enter(now, link, &segment, Address { ahead, ..address }, flow);
+        let lost = world.enter(now, link, &segment, Address { ahead, ..address }, waits, flow);
         if let Some(cause) = lost {
-            self.hosts.lost_on_the_way(usize::from(address.flow), &segment, cause);
+            let record = usize::from(address.flow);
+            self.hosts.lost_on_the_way(record, address.path, &segment, cause);
         }
     }
 
@@ -212,7 +213,11 @@ impl<'a> Simulation<'a> {
     fn finish(self) -> Outcome {
         let mut wires = self.world.wires;
         let on_the_way = wires.iter().flat_map(Wire::on_the_way);
-        let on_the_way = on_the_way.map(|it| (usize::from(it.address.flow), &it.segment));
+        let on_the_way = on_the_way.map(|packet| OnTheWay {
+            record: usize::from(packet.address.flow),
+            segment: &packet.segment,
+            arrival: Some(packet.arrival()),
+        });
         let mut outcome = self.hosts.finish(on_the_way);
         for wire in &mut wires {
             wire.take_counters();
@@ -235,7 +240,8 @@ impl Carrier for World<'_> {
             path: leaving.transmit.path,
             ahead,
         };
-        self.enter(now, link, &leaving.transmit.segment, address, leaving.flow)
+        let before = LinkWaits::default();
+        self.enter(now, link, &leaving.transmit.segment, address, before, leaving.flow)
     }
 
     fn wake_at(&mut self, side: usize, due: Instant) {
@@ -255,10 +261,11 @@ impl World<'_> {
         link: usize,
         segment: &Segment,
         address: Address,
+        before: LinkWaits,
         flow: usize,
     ) -> Option<Cause> {
         let wire = self.wires.get_mut(link)?;
-        let (fate, next) = wire.admit(now, segment, address);
+        let (fate, next) = wire.admit(now, segment, address, before);
         if next {
             self.agenda.set(link, wire.next_arrival());
         }

@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 
 use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::{PathId, Segment};
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Duration, Instant};
 
-use skybraid_host::record::LinkTotal;
+use skybraid_host::record::{Arrival, LinkTotal, LinkWaits};
 
 use crate::routes::Ahead;
 
@@ -19,6 +19,20 @@ pub struct Packet {
     pub address: Address,
     /// What it carries.
     pub segment: Segment,
+    /// Its waits at this link and those before.
+    pub waits: LinkWaits,
+}
+
+impl Packet {
+    /// Its arrival, as far as delays go.
+    pub const fn arrival(&self) -> Arrival {
+        Arrival {
+            at: self.arrives,
+            sent_at: self.segment.sent_at,
+            path: self.address.path.0,
+            waits: Some(self.waits),
+        }
+    }
 }
 
 /// Whose packet it is.
@@ -75,22 +89,32 @@ impl Wire {
         }
     }
 
-    /// Hands a packet to the link. True when the packet became the next to arrive.
+    /// Hands a packet to the link; `before` are its waits at earlier links. True when the packet became the
+    /// next to arrive.
     #[inline]
-    pub fn admit(&mut self, now: Instant, segment: &Segment, address: Address) -> (Fate, bool) {
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        address: Address,
+        before: LinkWaits,
+    ) -> (Fate, bool) {
+        let busy_until = self.link.busy_until();
         let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
         match fate {
             Fate::Delivered { at } => {
                 let first = self.on_the_way.is_empty();
+                let ends = segment.messages > 0;
+                let waits = if ends { self.waits(now, busy_until, before) } else { before };
                 // A link that reorders may let a packet overtake others.
                 let overtakes = self.on_the_way.back().is_some_and(|last| last.arrives > at);
                 if !overtakes {
-                    let packet = Packet { arrives: at, address, segment: *segment };
+                    let packet = Packet { arrives: at, address, segment: *segment, waits };
                     self.on_the_way.push_back(packet);
                     return (fate, first);
                 }
                 let place = self.on_the_way.partition_point(|other| other.arrives <= at);
-                let packet = Packet { arrives: at, address, segment: *segment };
+                let packet = Packet { arrives: at, address, segment: *segment, waits };
                 self.on_the_way.insert(place, packet);
                 (fate, place == 0)
             }
@@ -101,6 +125,21 @@ impl Wire {
                 (fate, false)
             }
         }
+    }
+
+    /// The waits of a packet that was admitted at `now`, when the link had work until `busy_until`, together
+    /// with those `before`.
+    #[inline]
+    fn waits(&self, now: Instant, busy_until: Instant, before: LinkWaits) -> LinkWaits {
+        let queued = (busy_until - now).max(Duration::ZERO);
+        let (halt, resumed) = self.link.last_halt();
+        if resumed <= now {
+            return LinkWaits { queued: before.queued + queued, ..before };
+        }
+        let halted = resumed - halt.max(now);
+        // A halt ahead of the queue's end is part of the wait behind others.
+        let behind = if halt < busy_until { (queued - halted).max(Duration::ZERO) } else { queued };
+        LinkWaits { queued: before.queued + behind, halted: before.halted + halted }
     }
 
     /// What happened since the last call.

@@ -90,7 +90,7 @@ fn a_full_queue_refuses_messages_and_they_count_as_lost() {
 #[test]
 fn messages_past_their_deadline_are_not_sent_if_asked_for() {
     let worst = |drop_expired| {
-        let transport = TransportConfig { drop_expired, tx_queue: 100, ..mp_dccp("single") };
+        let transport = TransportConfig { drop_expired, tx_queue: Some(100), ..mp_dccp("single") };
         let mut flow = flow("f", cbr(1.5, 1000), transport, 1);
         flow.deadline = Some(Duration::from_millis(60));
         let mut narrow = path("a", 1.0, 20);

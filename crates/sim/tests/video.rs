@@ -112,7 +112,7 @@ fn what_is_too_old_is_dropped_before_it_is_sent() {
     link.uplink.queue = QueueConfig::Packets(50);
     let slowest_ms = |drop_after: &str, drop_expired: bool| {
         let transport =
-            TransportConfig { tx_queue: 10_000, drop_expired, ..transport(Protocol::Dccp) };
+            TransportConfig { tx_queue: Some(10_000), drop_expired, ..transport(Protocol::Dccp) };
         let flows = vec![flow("video", video(drop_after), transport, 1)];
         let outcome = simulate(30, 1, vec![link.clone()], flows);
         let summary = &outcome.flows[0].summary;

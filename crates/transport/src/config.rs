@@ -9,7 +9,7 @@ use crate::congestion::{CongestionConfig, cubic, reno};
 use crate::mptcp::path_manager::PathManager;
 use crate::reordering::ReorderingConfig;
 use crate::rtt::RtoRule;
-use crate::scheduler::{SchedulerConfig, single};
+use crate::scheduler::{SchedulerConfig, linux_upstream, low_rtt, single};
 use crate::tcp::scoreboard::LossDetection;
 
 /// Which protocol carries the messages.
@@ -57,6 +57,19 @@ impl Protocol {
     /// It uses one path and no more.
     pub const fn is_single_path(self) -> bool {
         matches!(self, Self::Tcp | Self::Dccp)
+    }
+
+    /// The scheduler of a scenario that names none. A protocol made for several paths uses several.
+    pub fn default_scheduler(self, profile: Option<Profile>) -> SchedulerConfig {
+        match (self, profile) {
+            (Self::Mptcp, Some(Profile::Linux)) => {
+                SchedulerConfig::LinuxUpstream(linux_upstream::Config::default())
+            }
+            (Self::Mptcp | Self::MpDccp, _) => SchedulerConfig::LowRtt(low_rtt::Config::default()),
+            (Self::Udp | Self::Tcp | Self::ParallelTcp | Self::Dccp, _) => {
+                SchedulerConfig::Single(single::Config::default())
+            }
+        }
     }
 
     /// What it is, in one line, and where it is specified.
@@ -138,7 +151,8 @@ pub struct TransportConfig {
     pub paths: Option<Vec<String>>,
     /// How many subflows a connection has, each with a route of its own; by default one for each path.
     pub subflows: Option<u32>,
-    /// On which paths a unit leaves.
+    /// On which paths a unit leaves. Default `low_rtt` for MPTCP and MP-DCCP, `linux` for MPTCP under the
+    /// profile `linux`, else `single`.
     pub scheduler: SchedulerConfig,
     /// How much may be in flight on a path.
     pub congestion: CongestionConfig,
@@ -200,8 +214,8 @@ pub struct TransportConfig {
     /// path's number. Set by the driver, never read from a scenario. Default zero.
     pub seed: Seed,
     /// Datagrams that may wait for room in a window (DCCP and MP-DCCP); the newest message is refused
-    /// beyond that. Default 5, as in Linux.
-    pub tx_queue: u32,
+    /// beyond that. Default 5, as in Linux; of a video two key frames.
+    pub tx_queue: Option<u32>,
     /// Messages whose deadline has passed leave that queue unsent. Default off.
     pub drop_expired: bool,
     /// A sign of life on an idle path (MP-DCCP). Default 20 s, as in MP-DCCP for Linux.
@@ -244,7 +258,7 @@ impl Default for TransportConfig {
             penalisation: true,
             bufferbloat_mitigation: false,
             seed: Seed::default(),
-            tx_queue: 5,
+            tx_queue: None,
             drop_expired: false,
             keep_alive: Duration::from_secs(20),
             probe_every: Duration::from_secs(1),
@@ -254,6 +268,14 @@ impl Default for TransportConfig {
 }
 
 impl TransportConfig {
+    /// Datagrams that may wait for room in a window where neither the configuration nor the traffic says.
+    pub const TX_QUEUE: u32 = 5;
+
+    /// Datagrams that may wait for room in a window.
+    pub fn tx_queue(&self) -> u32 {
+        self.tx_queue.unwrap_or(Self::TX_QUEUE)
+    }
+
     /// Several subflows may be used: MPTCP with a peer that understands it.
     pub(crate) fn is_multipath(&self) -> bool {
         self.protocol == Protocol::Mptcp && self.peer_multipath
@@ -302,7 +324,9 @@ macro_rules! given {
 
         impl From<Given> for TransportConfig {
             fn from(given: Given) -> Self {
-                let base = given.profile.map_or_else(Self::default, Self::of);
+                let mut base = given.profile.map_or_else(Self::default, Self::of);
+                let protocol = given.protocol.unwrap_or(base.protocol);
+                base.scheduler = protocol.default_scheduler(given.profile);
                 let mut config = Self {
                     paths: given.paths,
                     subflows: given.subflows,
@@ -345,7 +369,7 @@ given! {
     opportunistic_retransmission: bool,
     penalisation: bool,
     bufferbloat_mitigation: bool,
-    tx_queue: u32,
+    tx_queue: Option<u32>,
     drop_expired: bool,
     keep_alive: Duration,
     probe_every: Duration,

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use skybraid_transport::Protocol;
 use skybraid_transport::TransportConfig;
 use skybraid_transport::config::Profile;
 use skybraid_transport::mptcp::path_manager::PathManager;
@@ -21,14 +22,21 @@ fn size(bytes: Bytes) -> String {
     }
 }
 
+/// The schedulers of a scenario that names none: of all protocols, and of those that have others.
+fn schedulers(profile: Option<Profile>) -> String {
+    let name = |protocol: Protocol| protocol.default_scheduler(profile).name().to_string();
+    let (mptcp, mp_dccp) = (name(Protocol::Mptcp), name(Protocol::MpDccp));
+    format!("{}; mptcp: {mptcp}; mp_dccp: {mp_dccp}", name(Protocol::Udp))
+}
+
 /// Every key but `profile` and `paths`, with its value as a scenario would write it.
-fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
+fn keys(config: &TransportConfig, profile: Option<Profile>) -> Vec<(&'static str, String)> {
     // Named one by one, so that a new key does not compile until the table has it.
     let TransportConfig {
         protocol,
         paths: _,
         subflows: _,
-        scheduler,
+        scheduler: _,
         congestion,
         reordering,
         receive_buffer,
@@ -75,7 +83,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
     };
     vec![
         ("protocol", protocol.name().to_string()),
-        ("scheduler", scheduler.name().to_string()),
+        ("scheduler", schedulers(profile)),
         ("congestion", congestion.name().to_string()),
         ("reordering", reordering.0.name().to_string()),
         ("receive_buffer", size(*receive_buffer)),
@@ -99,7 +107,7 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
         ("opportunistic_retransmission", opportunistic_retransmission.to_string()),
         ("penalisation", penalisation.to_string()),
         ("bufferbloat_mitigation", bufferbloat_mitigation.to_string()),
-        ("tx_queue", tx_queue.to_string()),
+        ("tx_queue", tx_queue.map_or("5; video: two key frames".to_string(), |it| it.to_string())),
         ("drop_expired", drop_expired.to_string()),
         ("keep_alive", keep_alive.to_string()),
         ("probe_every", probe_every.to_string()),
@@ -111,9 +119,9 @@ fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
 fn table() -> String {
     let mut text =
         "| key | no profile | `ns2` | `rfc` | `linux` |\n|---|---|---|---|---|\n".to_string();
-    let profiles =
-        [Profile::Ns2, Profile::Rfc, Profile::Linux].map(|it| keys(&TransportConfig::of(it)));
-    for (place, (key, usual)) in keys(&TransportConfig::default()).into_iter().enumerate() {
+    let profiles = [Profile::Ns2, Profile::Rfc, Profile::Linux]
+        .map(|it| keys(&TransportConfig::of(it), Some(it)));
+    for (place, (key, usual)) in keys(&TransportConfig::default(), None).into_iter().enumerate() {
         let changed = profiles.each_ref().map(|profile| {
             let value = &profile[place].1;
             if *value == usual { String::new() } else { format!("`{value}`") }

@@ -9,6 +9,7 @@ import polars as pl
 
 from skybraid import plots
 from skybraid.explain import explain
+from skybraid.misses import main_cause, refusals
 from skybraid.plots.series import duration_s, first_seed, outages
 from skybraid.provenance import seeds_text
 from skybraid.report import flight, video
@@ -73,6 +74,7 @@ def single_html(results: Results) -> str:
         doubts=doubts(results),
         notes=(results.flights[0].emulation or {}).get("notes", ()),
         headline=headline(results.requirements) if results.flows else "Programs over the links.",
+        main_cause=lambda requirement: main_cause(requirement, results.flows[requirement.flow]),
         percentiles=list(PERCENTILES),
         causes=CAUSES,
         links=results.links(),
@@ -223,7 +225,7 @@ def waits(flow: FlowSummary) -> list[str]:
     if flow.reinjections:
         told.append(f"{_chunks(flow.reinjections)} sent again on another path because their own failed")
     if flow.refused:
-        told.append(f"{count(flow.refused)} of the lost messages were never sent, for want of room or time")
+        told.append(f"{refusals(flow)}, for want of room or time")
     return told
 
 

@@ -7,6 +7,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::Histogram;
 use super::messages::Deadline;
+use super::misses::{MissCause, MissCounts};
 
 /// A gap between two frames on the screen is a freeze if it is longer than three intervals, and than an
 /// interval and this. Source: W3C, Identifiers for WebRTC's Statistics API, `freezeCount`.
@@ -29,6 +30,10 @@ pub struct VideoSummary {
     /// For each deadline: frames whose deadline fell within the run, and how many were shown undamaged in
     /// time.
     pub deadlines: Vec<Deadline>,
+    /// For each deadline, why frames missed it.
+    pub misses: Vec<MissCounts>,
+    /// Why frames were not shown undamaged, whatever the time.
+    pub damaged: MissCounts,
     /// How often the picture froze.
     pub freezes: u64,
     /// For how long, all together.
@@ -54,6 +59,10 @@ impl VideoSummary {
         for (deadline, more) in self.deadlines.iter_mut().zip(&other.deadlines) {
             deadline.merge(more);
         }
+        for (counts, more) in self.misses.iter_mut().zip(&other.misses) {
+            counts.merge(more);
+        }
+        self.damaged.merge(&other.damaged);
         self.freezes += other.freezes;
         self.frozen += other.frozen;
         self.longest_gap = self.longest_gap.max(other.longest_gap);
@@ -72,6 +81,8 @@ pub struct Film {
     limits: Vec<Duration>,
     /// Frames that are decided.
     pub frames: Vec<Frame>,
+    /// For each of them, why it missed a deadline, if it did.
+    causes: Vec<MissCause>,
 }
 
 impl Film {
@@ -82,7 +93,38 @@ impl Film {
             interval: config.interval(),
             limits: limits.to_vec(),
             frames: Vec::new(),
+            causes: Vec::new(),
         }
+    }
+
+    /// Frames have been decided whose causes are not known.
+    pub const fn has_unexplained(&self) -> bool {
+        self.causes.len() < self.frames.len()
+    }
+
+    /// The message of the first missing packet of the next frame whose cause is not known;
+    /// [`explain`](Self::explain) comes next. Frames that need no message are explained at once.
+    pub fn next_missing(&mut self) -> Option<u32> {
+        loop {
+            let frame = self.frames.get(self.causes.len())?;
+            let cause = match frame.missing.first() {
+                Some(packet) if *packet < frame.written => {
+                    return Some(frame.message.wrapping_add((*packet).into()));
+                }
+                Some(_) => MissCause::Skipped,
+                None if frame.packets == 0 => MissCause::Skipped,
+                None if frame.intact => MissCause::Late,
+                // All of it is there; without a time on the screen it was not decided by the end.
+                None if frame.shown.is_none() => MissCause::Late,
+                None => MissCause::Reference,
+            };
+            self.causes.push(cause);
+        }
+    }
+
+    /// The frame of [`next_missing`](Self::next_missing) missed its deadlines for this cause.
+    pub fn explain(&mut self, cause: MissCause) {
+        self.causes.push(cause);
     }
 
     /// A part of a frame was written as message `id`.
@@ -96,10 +138,14 @@ impl Film {
         screen.arrived(now, id, &mut |frame| frames.push(frame));
     }
 
-    /// The run has ended at `end`; gives what the frames came to.
-    pub fn finish(&mut self, end: Instant) -> VideoSummary {
+    /// The run has ended at `end`: decides the frames that are left.
+    pub fn decide_rest(&mut self, end: Instant) {
         let Self { screen, frames, .. } = self;
         screen.finish(end, &mut |frame| frames.push(frame));
+    }
+
+    /// Returns the statistics of the frames of a run that has ended at `end`.
+    pub fn summary(&self, end: Instant) -> VideoSummary {
         let count = |which: fn(&Frame) -> bool| self.frames.iter().filter(|it| which(it)).count();
         let mut summary = VideoSummary {
             frames: self.frames.len() as u64,
@@ -107,23 +153,32 @@ impl Film {
             intact: count(|frame| frame.intact) as u64,
             ..VideoSummary::default()
         };
+        for (frame, cause) in self.frames.iter().zip(&self.causes) {
+            if !frame.intact {
+                summary.damaged.add(*cause);
+            }
+        }
         self.judge(end, &mut summary);
         self.watch(end, &mut summary);
         summary
     }
 
     fn judge(&self, end: Instant, summary: &mut VideoSummary) {
-        let deadline = |limit: &Duration| {
+        for limit in &self.limits {
             let mut deadline = Deadline::new(*limit);
-            for frame in self.frames.iter().filter(|frame| frame.captured + *limit <= end) {
+            let mut misses = MissCounts::default();
+            let due = |(frame, _): &(&Frame, _)| frame.captured + *limit <= end;
+            for (frame, cause) in self.frames.iter().zip(&self.causes).filter(due) {
                 deadline.on_due(frame.captured);
                 if frame.intact && frame.latency().is_some_and(|latency| latency <= *limit) {
                     deadline.on_met(frame.captured);
+                } else {
+                    misses.add(*cause);
                 }
             }
-            deadline
-        };
-        summary.deadlines = self.limits.iter().map(deadline).collect();
+            summary.deadlines.push(deadline);
+            summary.misses.push(misses);
+        }
     }
 
     /// What a pilot sees: how many pictures there are, how old, and how evenly they come.

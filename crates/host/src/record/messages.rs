@@ -1,21 +1,30 @@
 //! Messages: a row each where the table is wanted, and statistics in any case.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
 use skybraid_traffic::video::Frame;
 use skybraid_traffic::{VideoConfig, Write};
-use skybraid_transport::{ConnectionTotals, Delivered};
+use skybraid_transport::{ConnectionTotals, Delivered, PathId};
 use skybraid_units::{Duration, Instant};
 
+use super::misses::{Arrival, Misses};
 use super::timeline::{Tally, Timeline};
 use super::{Film, Histogram, VideoSummary};
+
+mod causes;
 
 /// Marks a message that has not arrived.
 const NOT_DELIVERED: i64 = i64::MIN;
 /// Marks a message that its sender has given up.
 const REFUSED: i64 = i64::MIN + 1;
+/// Marks a message that its sender has given up because its deadline had passed.
+const EXPIRED: i64 = i64::MIN + 2;
+/// Marks a message of which no copy was lost.
+const NONE_LOST: u8 = u8::MAX;
+/// Marks a loss whose effect is not known.
+const UNKNOWN_EFFECT: u8 = u8::MAX - 1;
 /// Rows are kept in blocks, so that memory grows by blocks and never moves.
 const BLOCK_BITS: u32 = 14;
 /// … and in smaller ones where they are soon forgotten.
@@ -41,6 +50,14 @@ pub struct MessageRow {
     pub copies_arrived: u8,
     /// How many of those that the application wrote the sender has not given up.
     copies_left: u8,
+    /// The path of the first transmission of its last part.
+    first_path: u8,
+    /// The path of the copy that was lost last, of any of its parts.
+    lost_path: u8,
+    /// The effect that lost it, as a position in [`Cause::ALL`], or a mark.
+    lost_effect: u8,
+    /// From writing to the first transmission of its last part, in µs, rounded down.
+    waited_us: u32,
 }
 
 impl MessageRow {
@@ -51,7 +68,13 @@ impl MessageRow {
 
     /// When it had arrived whole and, where order is kept, in its turn.
     pub fn delivered(&self) -> Option<Instant> {
-        (self.delivered_ns > REFUSED).then(|| Instant::from_nanos(self.delivered_ns))
+        (self.delivered_ns > EXPIRED).then(|| Instant::from_nanos(self.delivered_ns))
+    }
+
+    /// The path and effect of the copy that was lost last, if one was.
+    fn lost(&self) -> Option<(u8, Option<Cause>)> {
+        let known = self.lost_effect != NONE_LOST;
+        known.then(|| (self.lost_path, Cause::ALL.get(usize::from(self.lost_effect)).copied()))
     }
 }
 
@@ -84,6 +107,8 @@ pub struct Summary {
     pub deadlines: Vec<Deadline>,
     /// Packets with payload that the links lost, in the order of [`Cause::ALL`].
     pub lost_packets: [u64; Cause::ALL.len()],
+    /// Why messages missed their deadlines, or were lost.
+    pub misses: Misses,
     /// Packets with payload sent, by path.
     pub packets_by_path: Vec<u64>,
     /// Messages that have arrived, by the path that brought them.
@@ -142,6 +167,7 @@ impl Summary {
             }
         };
         add(&mut self.lost_packets, &other.lost_packets);
+        self.misses.merge(&other.misses);
         add(&mut self.packets_by_path, &other.packets_by_path);
         add(&mut self.won_by_path, &other.won_by_path);
         self.held.messages += other.held.messages;
@@ -223,6 +249,14 @@ pub struct FlowRecord {
     copies: u8,
     end: Instant,
     film: Option<Film>,
+    /// The shortest deadline; messages that arrive later have a history.
+    patience: Duration,
+    /// First arrivals after the shortest deadline, of messages that are not delivered.
+    late: BTreeMap<u32, Arrival>,
+    /// A proxy splits the connection.
+    proxied: bool,
+    /// What happens to packets on the links is not known here.
+    blind: bool,
 }
 
 #[derive(Debug)]
@@ -230,6 +264,8 @@ struct Block {
     rows: Vec<MessageRow>,
     /// Messages delivered or given up.
     decided: usize,
+    /// Of these, messages given up.
+    refused: usize,
 }
 
 impl FlowRecord {
@@ -243,10 +279,12 @@ impl FlowRecord {
         limits: &[Duration],
     ) -> Self {
         let deadlines = limits.iter().map(|limit| Deadline::new(*limit)).collect();
+        let patience = limits.iter().min().copied().unwrap_or(Duration::MAX);
         let packets_by_path = alloc::vec![0; paths];
         Self {
             summary: Summary {
                 deadlines,
+                misses: Misses::of(limits.len()),
                 won_by_path: packets_by_path.clone(),
                 packets_by_path,
                 ..Summary::default()
@@ -261,7 +299,21 @@ impl FlowRecord {
             copies: 1,
             end,
             film: None,
+            patience,
+            late: BTreeMap::new(),
+            proxied: false,
+            blind: false,
         }
+    }
+
+    /// A proxy splits the connection.
+    pub fn with_proxy(self, proxied: bool) -> Self {
+        Self { proxied, ..self }
+    }
+
+    /// What happens to packets on the links is not known here: a loss shows by what does not arrive.
+    pub const fn hide_links(&mut self) {
+        self.blind = true;
     }
 
     /// The application writes each message so many times, at least once. It counts as one.
@@ -297,7 +349,7 @@ impl FlowRecord {
                 self.forget(now);
             }
             let rows = self.spare.take().unwrap_or_else(|| self.new_rows());
-            let block = Block { rows, decided: 0 };
+            let block = Block { rows, decided: 0, refused: 0 };
             self.blocks.push_back(block);
         }
         if let Some(block) = self.blocks.back_mut() {
@@ -310,6 +362,10 @@ impl FlowRecord {
                 copies_sent: 0,
                 copies_arrived: 0,
                 copies_left: self.copies.max(copies),
+                first_path: u8::MAX,
+                lost_path: u8::MAX,
+                lost_effect: NONE_LOST,
+                waited_us: 0,
             });
         }
         self.next += 1;
@@ -334,11 +390,16 @@ impl FlowRecord {
                 break;
             }
             self.summary.lost += missing as u64;
+            let first = self.first;
             self.first += block.rows.len() as u32;
-            self.spare = self.blocks.pop_front().map(|block| block.rows);
-            if let Some(rows) = &mut self.spare {
-                rows.clear();
+            let Some(Block { mut rows, refused, .. }) = self.blocks.pop_front() else { break };
+            if missing > 0 || refused > 0 {
+                for (id, row) in (first..).zip(&rows) {
+                    self.count_undelivered(id, row, true);
+                }
             }
+            rows.clear();
+            self.spare = Some(rows);
         }
     }
 
@@ -374,33 +435,55 @@ impl FlowRecord {
         row.map_or(1, |row| row.bytes.max(1))
     }
 
-    /// A copy of the message's last part was sent.
+    /// A copy of the message's last part was sent on `path`.
     #[inline]
-    pub fn copy_sent(&mut self, id: u32) {
+    pub fn copy_sent(&mut self, now: Instant, id: u32, path: PathId) {
         if let Some(row) = self.row(id) {
+            if row.copies_sent == 0 {
+                row.first_path = path.0;
+                let waited_ns = now.as_nanos() - row.sent_ns;
+                if waited_ns > 0 {
+                    row.waited_us = u32::try_from(waited_ns / 1000).unwrap_or(u32::MAX);
+                }
+            }
             row.copies_sent = row.copies_sent.saturating_add(1);
         }
     }
 
     /// A copy of the message's last part arrived.
     #[inline]
-    pub fn copy_arrived(&mut self, id: u32) {
-        if let Some(row) = self.row(id) {
-            row.copies_arrived = row.copies_arrived.saturating_add(1);
+    pub fn copy_arrived(&mut self, id: u32, arrival: &Arrival) {
+        let patience = self.patience;
+        let Some(row) = self.row(id) else { return };
+        row.copies_arrived = row.copies_arrived.saturating_add(1);
+        if row.delivered_ns == NOT_DELIVERED && arrival.at - row.sent() > patience {
+            self.arrived_late(id, arrival);
         }
     }
 
     /// The sender has given up one of the message's copies before all of it was sent; the message is
     /// refused when none is left.
     pub fn refused(&mut self, id: u32) {
+        self.given_up(id, REFUSED);
+    }
+
+    /// As [`refused`](Self::refused), at `now`: a message that has waited was dropped when its deadline had
+    /// passed, one that was just written found the queue full.
+    pub fn dropped(&mut self, now: Instant, id: u32) {
+        let waited = self.row(id).is_some_and(|row| now > row.sent());
+        self.given_up(id, if waited { EXPIRED } else { REFUSED });
+    }
+
+    fn given_up(&mut self, id: u32, mark: i64) {
         let Some(offset) = id.checked_sub(self.first) else { return };
         let (block, place) = self.place(offset as usize);
         let Some(block) = self.blocks.get_mut(block) else { return };
         let Some(row) = block.rows.get_mut(place) else { return };
         row.copies_left = row.copies_left.saturating_sub(1);
         if row.delivered_ns == NOT_DELIVERED && row.copies_left == 0 {
-            row.delivered_ns = REFUSED;
+            row.delivered_ns = mark;
             block.decided += 1;
+            block.refused += 1;
             self.summary.lost += 1;
             self.summary.refused += 1;
         }
@@ -440,8 +523,14 @@ impl FlowRecord {
                 deadline.on_met(sent);
             }
         }
+        if delay > self.patience {
+            self.count_late(id, (now, held));
+        }
         if let Some(film) = &mut self.film {
             film.arrived(now, id);
+            if film.has_unexplained() {
+                self.explain_frames();
+            }
         }
         Some(sent)
     }
@@ -464,25 +553,34 @@ impl FlowRecord {
     /// waits to be sent, ascending.
     pub fn finish(&mut self, on_the_way: &[u32]) {
         let end = self.end;
-        self.summary.video = self.film.as_mut().map(|film| film.finish(end));
+        if let Some(film) = &mut self.film {
+            film.decide_rest(end);
+        }
+        self.explain_frames();
+        self.summary.video = self.film.as_ref().map(|film| film.summary(end));
         let mut number = self.first;
-        for block in &self.blocks {
+        let blocks = core::mem::take(&mut self.blocks);
+        for block in &blocks {
             for row in &block.rows {
-                if row.delivered_ns == NOT_DELIVERED {
-                    let coming = self.reliable
-                        || row.copies_arrived > 0
-                        || row.copies_sent == 0
-                        || on_the_way.binary_search(&number).is_ok();
+                if row.delivered_ns <= EXPIRED {
+                    let undecided = row.delivered_ns == NOT_DELIVERED;
+                    let coming = undecided
+                        && (self.reliable
+                            || row.copies_arrived > 0
+                            || row.copies_sent == 0
+                            || on_the_way.binary_search(&number).is_ok());
                     if coming {
                         self.summary.in_flight += 1;
                         self.summary.arrivals.at(row.sent()).trials -= 1;
-                    } else {
+                    } else if undecided {
                         self.summary.lost += 1;
                     }
+                    self.count_undelivered(number, row, !coming);
                 }
                 number += 1;
             }
         }
+        self.blocks = blocks;
     }
 
     /// The frames of a video, once the run has ended.
@@ -514,106 +612,4 @@ impl FlowRecord {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use skybraid_transport::PathId;
-
-    fn at(ms: i64) -> Instant {
-        Instant::from_millis(ms)
-    }
-
-    fn message(id: u32) -> Delivered {
-        Delivered { stream: 0, id, held: Duration::ZERO, path: PathId(0) }
-    }
-
-    #[test]
-    fn a_message_on_its_way_at_the_end_is_neither_lost_nor_a_trial() {
-        let limit = Duration::from_millis(300);
-        let mut flow = FlowRecord::new(true, false, at(1000), 1, &[limit]);
-        for ms in [0, 100, 600, 900] {
-            flow.written(at(ms), 100);
-            flow.copy_sent(flow.next_id() - 1);
-        }
-        flow.delivered(at(50), message(0));
-        flow.delivered(at(950), message(2));
-        flow.finish(&[3]);
-        let summary = &flow.summary;
-        assert_eq!((summary.sent, summary.delivered), (4, 2));
-        assert_eq!((summary.lost, summary.in_flight), (1, 1));
-        assert_eq!((summary.deadlines[0].trials, summary.deadlines[0].met), (3, 1));
-    }
-
-    #[test]
-    fn in_a_run_that_ends_early_only_deadlines_before_its_real_end_count() {
-        for keep in [true, false] {
-            let limits = [Duration::from_millis(300), Duration::from_millis(50)];
-            let mut flow = FlowRecord::new(keep, true, at(10_000), 1, &limits);
-            for ms in [0, 100, 600, 650, 900] {
-                flow.written(at(ms), 100);
-            }
-            for (id, ms) in [(0, 50), (1, 450), (2, 620), (3, 800)] {
-                flow.delivered(at(ms), message(id));
-            }
-            flow.end_early(at(920));
-            flow.finish(&[]);
-            let counts: Vec<_> =
-                flow.summary.deadlines.iter().map(|it| (it.trials, it.met)).collect();
-            // Written at 0, 100 and 600 ms; at 0, 100, 600 and 650 ms.
-            assert_eq!(counts, [(3, 2), (4, 2)]);
-            assert_eq!((flow.summary.delivered, flow.summary.in_flight), (4, 1));
-        }
-    }
-
-    #[test]
-    fn messages_are_not_forgotten_before_their_deadline_so_that_the_run_may_end_any_time() {
-        let limit = Duration::from_secs(20);
-        let mut flow = FlowRecord::new(false, false, at(1_000_000), 1, &[limit]);
-        let count = 3 << BLOCK_BITS;
-        for number in 0..count {
-            flow.written(at(i64::from(number)), 100);
-            flow.delivered(at(i64::from(number) + 5), message(number));
-        }
-        let end = i64::from(count) - 1;
-        flow.end_early(at(end));
-        let judged = (end - 20_000 + 1) as u64;
-        let deadline = &flow.summary.deadlines[0];
-        assert_eq!((deadline.trials, deadline.met), (judged, judged));
-    }
-
-    #[test]
-    fn a_message_is_refused_when_none_of_its_copies_is_left() {
-        let mut flow = FlowRecord::new(true, false, at(1000), 1, &[]).with_copies(2);
-        for _ in 0..2 {
-            flow.written(at(0), 100);
-        }
-        flow.refused(0);
-        flow.copy_sent(0);
-        flow.delivered(at(50), message(0));
-        assert!(flow.delivered(at(60), message(0)).is_none());
-        flow.refused(1);
-        assert_eq!(flow.summary.refused, 0);
-        flow.refused(1);
-        flow.finish(&[]);
-        let summary = &flow.summary;
-        assert_eq!((summary.sent, summary.delivered), (2, 1));
-        assert_eq!((summary.lost, summary.refused), (1, 1));
-    }
-
-    #[test]
-    fn without_the_table_memory_does_not_grow_with_the_number_of_messages() {
-        let mut flow = FlowRecord::new(false, false, at(i64::MAX / 10_000_000), 1, &[]);
-        for number in 0..20 << BLOCK_BITS {
-            let now = at(i64::from(number));
-            flow.written(now, 100);
-            if number % 1000 != 0 {
-                flow.delivered(now + Duration::from_millis(20), message(number));
-            }
-        }
-        let rows: usize = flow.blocks().map(<[_]>::len).sum();
-        assert!(rows < 10 << BLOCK_BITS);
-        flow.copy_sent(flow.next_id() - 1);
-        flow.finish(&[]);
-        let summary = &flow.summary;
-        assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);
-    }
-}
+mod tests;

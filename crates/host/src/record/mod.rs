@@ -3,6 +3,7 @@
 pub mod film;
 pub mod histogram;
 pub mod messages;
+pub mod misses;
 pub mod packets;
 pub mod samples;
 pub mod timeline;
@@ -10,6 +11,7 @@ pub mod timeline;
 pub use film::{Film, VideoSummary};
 pub use histogram::Histogram;
 pub use messages::{Deadline, FlowRecord, Held, MessageRow, Summary};
+pub use misses::{Arrival, LinkWaits, MissCause, MissCounts, Misses};
 pub use packets::{DecisionRow, PacketKind, PacketRow};
 pub use samples::{LinkRow, LinkTotal, SubflowRow};
 pub use timeline::{Tally, Timeline};

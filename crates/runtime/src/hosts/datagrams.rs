@@ -287,7 +287,8 @@ mod tests {
     #[test]
     fn endpoints_speak_to_each_other_over_sockets() {
         for protocol in Wires::ALL {
-            let config = TransportConfig { protocol, tx_queue: 500, ..TransportConfig::default() };
+            let config =
+                TransportConfig { protocol, tx_queue: Some(500), ..TransportConfig::default() };
             let mut sockets = sides(2, false);
             let paths = [PathInfo::default(); 2];
             let mut ends =

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use skybraid_host::record::Outcome;
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
-use skybraid_host::{Carrier, FlowSetup, Hosts, Setup};
+use skybraid_host::{Carrier, FlowSetup, Hosts, OnTheWay, Setup};
 use skybraid_transport::{Segment, Stack};
 use skybraid_units::{Duration, Instant};
 
@@ -155,7 +155,8 @@ impl<'a> Load<'a> {
         let by_kernel = numbered.map(|(index, flow)| is_kernels(setup, index, flow));
         let by_kernel = by_kernel.collect::<Result<Vec<bool>, _>>()?;
         let carried = |flow: usize| !by_kernel.get(flow).copied().unwrap_or(false);
-        let hosts = Hosts::new(setup, carried);
+        let mut hosts = Hosts::new(setup, carried);
+        hosts.hide_links();
         let sockets = Sockets::open(setup, &hosts, place)?;
         let numbered = setup.flows.iter().enumerate();
         let of_kernel = numbered.filter(|(index, _)| !carried(*index));
@@ -276,7 +277,7 @@ impl<'a> Load<'a> {
         for side in sides {
             let hosts = &mut self.hosts;
             self.sockets.receive(now, side, |path, segment| {
-                hosts.receive(now, side, path, segment);
+                hosts.receive(now, side, path, segment, None);
             })?;
             self.hosts.settle(now, side, &mut self.sockets);
         }
@@ -360,7 +361,11 @@ impl<'a> Load<'a> {
             carried.stack = format!("kernel {protocol} {control}");
             carried.connection = Some(finished);
         }
-        let on_the_way = on_the_way.iter().map(|(record, segment)| (*record, segment));
+        let on_the_way = on_the_way.iter().map(|(record, segment)| OnTheWay {
+            record: *record,
+            segment,
+            arrival: None,
+        });
         Flown { outcome: self.hosts.finish(on_the_way), carried, stopped }
     }
 }

@@ -6,9 +6,10 @@ use alloc::sync::Arc;
 use skybraid_units::{Bytes, Duration, Rate};
 
 use super::clip::EncodedClip;
-use super::packetise::Codec;
-use super::protect::{Duplicate, RepairConfig};
+use super::packetise::{Codec, fragments};
+use super::protect::{Duplicate, Protector, RepairConfig};
 use super::rate::{Bounds, RateConfig};
+use super::rtp;
 use crate::TrafficError;
 
 /// The name of the clip that is only a model of frame sizes.
@@ -163,6 +164,24 @@ impl VideoConfig {
     pub fn refresh_frames(&self) -> Option<u32> {
         let frames = self.key_every.as_nanos() / self.interval().as_nanos().max(1);
         self.intra_refresh.then_some(frames.max(1) as u32)
+    }
+
+    /// Packets of the largest key frame at the full rate, copies and repair packets included.
+    pub fn key_frame_packets(&self) -> u32 {
+        let largest = self.packet.get().saturating_sub(rtp::HEADER_BYTES as u64);
+        let largest = u32::try_from(largest).unwrap_or(u32::MAX);
+        let protector = self.repair.map(Protector::new);
+        let copies = if self.duplicate == Duplicate::None { 1 } else { 2 };
+        let clip = self.played();
+        let frames = (0..clip.len() as u32).filter_map(|number| clip.frame(number));
+        let packets = frames.filter(|frame| frame.key).map(|frame| {
+            let units = frame.units.iter();
+            let packets = units.flat_map(|unit| fragments(self.codec, *unit, largest)).count();
+            let packets = packets.min(usize::from(u16::MAX) / 2) as u16;
+            let repairs = protector.as_ref().map(|protector| protector.protection(packets).count());
+            u32::from(packets) + u32::from(repairs.unwrap_or(0))
+        });
+        copies * packets.max().unwrap_or(1)
     }
 
     /// What is played: the encoded clip, or the model where there is none.

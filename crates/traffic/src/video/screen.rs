@@ -32,8 +32,12 @@ pub struct Frame {
     pub captured: Instant,
     /// Bytes of its RTP packets.
     pub bytes: u32,
+    /// Number of the message that carries its first packet; the others follow.
+    pub message: u32,
     /// Its packets.
     pub packets: u16,
+    /// … of which so many were written; the camera dropped the last ones.
+    pub written: u16,
     /// … of which so many arrived before it was decided.
     pub arrived: u16,
     /// … and so many more were made good by repair packets.
@@ -85,7 +89,9 @@ impl Pending {
             key: part.key,
             captured: part.captured,
             bytes: 0,
+            message,
             packets: part.packets,
+            written: 0,
             arrived: 0,
             repaired: 0,
             missing: Vec::new(),
@@ -233,6 +239,7 @@ impl Screen {
         frame.bytes += bytes;
         if part.packet < part.packets {
             frame.sent = Some(now);
+            frame.written = part.packet + 1;
         }
     }
 

@@ -60,7 +60,7 @@ impl Connection {
             scheduler: config.scheduler.build(),
             outbox: Outbox::new(segment),
             inbox,
-            tx_queue: u64::from(config.tx_queue.max(1)),
+            tx_queue: u64::from(config.tx_queue().max(1)),
             drop_expired: config.drop_expired,
             refused: Vec::new(),
             wait_until: Instant::FAR_FUTURE,

@@ -136,7 +136,7 @@ impl End {
             |data| socket.send_with_flags(data, libc::MSG_NOSIGNAL),
             |number| {
                 if let Some(record) = &mut record {
-                    record.copy_sent(number);
+                    record.copy_sent(now, number, PathId(u8::MAX));
                 }
             },
         );
@@ -245,7 +245,7 @@ impl Application for Getting<'_> {
     fn arrived(&mut self, message: Arrived) {
         let id = message.number;
         let Some(record) = self.outcome.flows.get_mut(self.gets) else { return };
-        record.copy_arrived(id);
+        record.copy_arrived_unseen(self.now, id, self.path);
         let arrived = Delivered { stream: 0, id, held: Duration::ZERO, path: self.path };
         let Some(sent) = record.delivered(self.now, arrived) else { return };
         let answers = self.answers.and_then(|answers| self.outcome.flows.get_mut(answers));

@@ -1,4 +1,4 @@
-"""Why a path went unused, and why several paths together carried less than the best of them could alone.
+"""The use of paths: why one went unused, and why several together carried less than the best of them could alone.
 
 Reads a result: shares and losses from the summary, link rates, windows and round-trip times from the tables that were
 kept, and from the table `decisions`, if it was, how long the scheduler waited for what.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from skybraid.errors import ResultError, unknown
+from skybraid.errors import ResultError
+from skybraid.misses import refusals
 from skybraid.requirements import count, milliseconds, percent, rate
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from skybraid.explain.requirement import UnmetRequirement
     from skybraid.results import Results
 
 UNUSED = 0.0005
@@ -113,6 +114,7 @@ class FlowExplained:
         waits: the longest first; None without the table `decisions`.
         findings: why the flow stayed below its best path, in words.
         missing: what a table that was not kept would add.
+        requirements: the flow's requirements that are not met or not decided, explained.
     """
 
     flow: str
@@ -126,6 +128,7 @@ class FlowExplained:
     waits: list[Wait] | None
     findings: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    requirements: list[UnmetRequirement] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; what is without bound is None."""
@@ -134,22 +137,11 @@ class FlowExplained:
         return values
 
 
-def explain(results: Results, flow: str | None = None) -> list[FlowExplained]:
-    """Explains the flows of a result, or the one of that name.
-
-    Raises:
-        ResultError: there is no such flow.
-    """
-    scenario = tomllib.loads(results.scenario)
-    flows = scenario["flow"]
-    if flow is not None and flow not in flows:
-        raise ResultError(unknown("--flow", str(flow), flows))
-    return [_explain(results, scenario, name) for name in flows if flow in (None, name)]
-
-
-def _explain(results: Results, scenario: dict[str, Any], name: str) -> FlowExplained:
+def use_of_paths(results: Results, scenario: dict[str, Any], name: str) -> FlowExplained:
+    """Explains what the flow of that name made of its paths; nothing of them where the scenario has none."""
     flow = _Flow(results, scenario, name)
     summary = results.flows[name]
+    refused = refusals(summary)
     paths = [PathUse(path, summary.share.get(path) or 0.0) for path in flow.paths]
     for path in paths:
         flow.describe(path)
@@ -162,7 +154,7 @@ def _explain(results: Results, scenario: dict[str, Any], name: str) -> FlowExpla
         scheduler=flow.scheduler,
         congestion=None if flow.protocol == "udp" else _name(flow.transport.get("congestion", "cubic")),
         goodput_bps=summary.goodput_bps,
-        offered_bps=_offered(flow.traffic, flow.active_s),
+        offered_bps=offered(flow.traffic, flow.active_s),
         best_path=None if best is None else best.path,
         paths=paths,
         waits=waits,
@@ -170,6 +162,8 @@ def _explain(results: Results, scenario: dict[str, Any], name: str) -> FlowExpla
     for path in paths:
         path.findings = _why_not(flow, explained, path)
     explained.findings = _why_below(flow, explained, best)
+    if refused is not None:
+        explained.findings.append(refused)
     explained.missing = [
         f"{words}: keep the table `{table}` ({how})"
         for table, words, how in (
@@ -189,20 +183,21 @@ class _Flow:
         self.results = results
         self.name = name
         self.table = scenario["flow"][name]
-        self.path_tables: dict[str, Any] = scenario["path"]
+        self.path_tables: dict[str, Any] = scenario.get("path", {})
         self.traffic: dict[str, Any] = self.table["traffic"]
-        self.transport: dict[str, Any] = self.table.get("transport", {})
+        carrier = scenario["flow"].get(self.table.get("with"), self.table)
+        self.transport: dict[str, Any] = carrier.get("transport", {})
         self.protocol = str(self.transport.get("protocol", "udp"))
-        self.scheduler = _name(self.transport.get("scheduler", "single"))
-        self.paths = [str(path) for path in self.transport.get("paths", scenario["path"])]
+        self.scheduler = scheduler_of(self.transport)
+        self.paths = [str(path) for path in self.transport.get("paths", scenario.get("path", {}))]
         self.side = str(self.table["from"])
         self.direction = "uplink" if self.side == "vehicle" else "downlink"
-        duration_s = min(_quantity(scenario["duration"]), max(flight.simulated_s for flight in results.flights))
-        self.start_s = _quantity(self.table.get("start", "0s"))
-        self.stop_s = min(_quantity(self.table.get("stop", scenario["duration"])), duration_s)
+        duration_s = min(quantity(scenario["duration"]), max(flight.simulated_s for flight in results.flights))
+        self.start_s = quantity(self.table.get("start", "0s"))
+        self.stop_s = min(quantity(self.table.get("stop", scenario["duration"])), duration_s)
         self.active_s = self.stop_s - self.start_s
         self.runs = len(results.seeds)
-        self.receive_buffer = _quantity(self.transport.get("receive_buffer", _RECEIVE_BUFFER))
+        self.receive_buffer = quantity(self.transport.get("receive_buffer", _RECEIVE_BUFFER))
         self._decisions: pl.DataFrame | None = None
 
     def rows(self, table: str, *conditions: pl.Expr) -> pl.DataFrame:
@@ -475,6 +470,8 @@ def text(explained: FlowExplained) -> str:
     if explained.congestion is not None:
         what += f", congestion control {explained.congestion}"
     lines = [f"{explained.flow}: {rate(explained.goodput_bps)} ({what})"]
+    for requirement in explained.requirements:
+        lines += [f"  {line}" for line in requirement.lines()]
     lines += [f"  {path.path}: {_facts(path)}" for path in explained.paths]
     for wait in explained.waits or []:
         if wait.share_of_time > WORTH_TELLING:
@@ -484,7 +481,7 @@ def text(explained: FlowExplained) -> str:
     if findings or explained.findings:
         lines.append("  why:")
         lines += [f"    {finding}" for finding in findings + explained.findings]
-    else:
+    elif not explained.requirements:
         lines.append("  nothing to explain: every path is used, and the flow gets what its best path could carry")
     lines += [f"  to learn more: {words}" for words in explained.missing]
     return "\n".join(lines)
@@ -525,28 +522,41 @@ def _size(size_bytes: float) -> str:
     return f"{size_bytes:.3g} B"
 
 
-def _offered(traffic: dict[str, Any], active_s: float) -> float:
+def offered(traffic: dict[str, Any], active_s: float) -> float:
     """What an application writes, in bit/s; infinite for one that always has more."""
     match traffic["kind"]:
         case "cbr" | "video":
-            return _quantity(traffic["rate"])
+            return quantity(traffic["rate"])
         case "on_off":
-            on, off = _quantity(traffic["on"]), _quantity(traffic["off"])
-            return _quantity(traffic["rate"]) * on / (on + off)
+            on, off = quantity(traffic["on"]), quantity(traffic["off"])
+            return quantity(traffic["rate"]) * on / (on + off)
         case "ping":
-            return _quantity(traffic.get("packet", "56B")) * 8 / _quantity(traffic["every"])
+            return quantity(traffic.get("packet", "56B")) * 8 / quantity(traffic["every"])
         case "file":
-            return _quantity(traffic["size"]) * 8 / active_s
+            return quantity(traffic["size"]) * 8 / active_s
         case _:
             return math.inf
 
 
-def _quantity(text: str) -> float:
+def quantity(text: str) -> float:
     """A quantity as the scenario writes it, in s, bit/s or B."""
     found = re.fullmatch(r"\s*([0-9.eE+_-]+)\s*([A-Za-z/]+)\s*", str(text))
     if found is None or found[2] not in _UNITS:
         raise ResultError(f"scenario.toml: found {text}, expected a number with a unit")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def scheduler_of(transport: dict[str, Any]) -> str:
+    """The scheduler of a transport: the one that it names, or the default of its protocol."""
+    if "scheduler" in transport:
+        return _name(transport["scheduler"])
+    match str(transport.get("protocol", "udp")).replace("-", "_"):
+        case "mptcp":
+            return "linux" if transport.get("profile") == "linux" else "low_rtt"
+        case "mp_dccp":
+            return "low_rtt"
+        case _:
+            return "single"
 
 
 def _name(algorithm: str | dict[str, Any]) -> str:
