@@ -85,7 +85,7 @@ impl FlowStats {
                 (cause.name(), cause.path().and_then(named), cause.effect(), count)
             })
             .collect();
-        causes.sort_by(|a, b| b.3.cmp(&a.3));
+        causes.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
         causes
     }
 

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use skybraid_transport::Protocol;
 use skybraid_transport::TransportConfig;
 use skybraid_transport::config::Profile;
 use skybraid_transport::mptcp::path_manager::PathManager;
@@ -22,21 +21,14 @@ fn size(bytes: Bytes) -> String {
     }
 }
 
-/// The schedulers of a scenario that names none: of all protocols, and of those that have others.
-fn schedulers(profile: Option<Profile>) -> String {
-    let name = |protocol: Protocol| protocol.default_scheduler(profile).name().to_string();
-    let (mptcp, mp_dccp) = (name(Protocol::Mptcp), name(Protocol::MpDccp));
-    format!("{}; mptcp: {mptcp}; mp_dccp: {mp_dccp}", name(Protocol::Udp))
-}
-
 /// Every key but `profile` and `paths`, with its value as a scenario would write it.
-fn keys(config: &TransportConfig, profile: Option<Profile>) -> Vec<(&'static str, String)> {
+fn keys(config: &TransportConfig) -> Vec<(&'static str, String)> {
     // Named one by one, so that a new key does not compile until the table has it.
     let TransportConfig {
         protocol,
         paths: _,
         subflows: _,
-        scheduler: _,
+        scheduler,
         congestion,
         reordering,
         receive_buffer,
@@ -83,7 +75,7 @@ fn keys(config: &TransportConfig, profile: Option<Profile>) -> Vec<(&'static str
     };
     vec![
         ("protocol", protocol.name().to_string()),
-        ("scheduler", schedulers(profile)),
+        ("scheduler", scheduler.name().to_string()),
         ("congestion", congestion.name().to_string()),
         ("reordering", reordering.0.name().to_string()),
         ("receive_buffer", size(*receive_buffer)),
@@ -107,7 +99,7 @@ fn keys(config: &TransportConfig, profile: Option<Profile>) -> Vec<(&'static str
         ("opportunistic_retransmission", opportunistic_retransmission.to_string()),
         ("penalisation", penalisation.to_string()),
         ("bufferbloat_mitigation", bufferbloat_mitigation.to_string()),
-        ("tx_queue", tx_queue.map_or("5; video: two key frames".to_string(), |it| it.to_string())),
+        ("tx_queue", tx_queue.unwrap_or(TransportConfig::TX_QUEUE).to_string()),
         ("drop_expired", drop_expired.to_string()),
         ("keep_alive", keep_alive.to_string()),
         ("probe_every", probe_every.to_string()),
@@ -119,9 +111,9 @@ fn keys(config: &TransportConfig, profile: Option<Profile>) -> Vec<(&'static str
 fn table() -> String {
     let mut text =
         "| key | no profile | `ns2` | `rfc` | `linux` |\n|---|---|---|---|---|\n".to_string();
-    let profiles = [Profile::Ns2, Profile::Rfc, Profile::Linux]
-        .map(|it| keys(&TransportConfig::of(it), Some(it)));
-    for (place, (key, usual)) in keys(&TransportConfig::default(), None).into_iter().enumerate() {
+    let profiles =
+        [Profile::Ns2, Profile::Rfc, Profile::Linux].map(|it| keys(&TransportConfig::of(it)));
+    for (place, (key, usual)) in keys(&TransportConfig::default()).into_iter().enumerate() {
         let changed = profiles.each_ref().map(|profile| {
             let value = &profile[place].1;
             if *value == usual { String::new() } else { format!("`{value}`") }
