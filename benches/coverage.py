@@ -3,10 +3,10 @@
     .venv/bin/python benches/coverage.py            # the table of docs/statistics.md; half an hour on 2 cores
     .venv/bin/python benches/coverage.py --quick    # 200 repetitions in place of 1,000, in five minutes
 
-Each line is a link, a share (or percentile, or goodput) that is known beforehand, and a number of runs of a length; each
-repetition has seeds of its own. Sets of 100 runs are drawn from the 10,000 runs of the sets of ten. `few` is the part of
-the repetitions that saw fewer than five episodes: there 88 % are asked for, elsewhere 93 to 98 %. Exits with 1 where a
-line misses that.
+Each line is a link, a share (or percentile, or goodput) that is known beforehand, and a number of runs of a length;
+each repetition has seeds of its own. Sets of 100 runs are drawn from the 10,000 runs of the sets of ten. `few` is the
+part of the repetitions that saw fewer than five episodes: there 88 % are asked for, elsewhere 93 to 98 %. Exits with 1
+where a line misses that.
 """
 
 import argparse

@@ -60,7 +60,7 @@ class RunShare(NamedTuple):
         missed: those among them that failed.
         variance: of `missed`, by blocks, in messages squared.
         freedom: degrees of freedom of `variance`.
-        largest: misses of the worst block beyond the expected ones.
+        largest: misses of the worst block beyond the expected ones; of dense misses, as many as one event takes.
         episodes: groups of misses with more than a block between them; of dense misses, as many independent ones as
             would vary as much.
         block_s: length of a block in s.
@@ -101,7 +101,7 @@ class RunShare(NamedTuple):
             missed=round(failed),
             variance=variance,
             freedom=_freedom(blocks, missed.size / length, failed, variance, episodes),
-            largest=float(np.max(np.abs(blocks), initial=0.0)),
+            largest=_largest(blocks, missed, total, variance),
             episodes=episodes,
             block_s=length * bin_s,
             span_s=missed.size * bin_s,
@@ -353,6 +353,14 @@ def _episodes(missed: npt.NDArray[np.float64], length: int, trials: float, varia
     alike = round(min((failed * (1 - failed / trials)) ** 2 / variance, failed)) if variance > 0 else 1
     grouped = 1 + int(np.count_nonzero(np.diff(places) > length))
     return max(alike, 1) if places.size > _DENSE * missed.size else max(alike, grouped)
+
+
+def _largest(blocks: npt.NDArray[np.float64], missed: npt.NDArray[np.float64], trials: float, variance: float) -> float:
+    """Weight of the event that may come next: of the worst block, or of dense misses the mean one."""
+    failed = float(missed.sum())
+    if np.count_nonzero(missed) > _DENSE * missed.size and failed < trials:
+        return variance / (failed * (1 - failed / trials))
+    return float(np.max(np.abs(blocks), initial=0.0))
 
 
 def _freedom(clusters: npt.NDArray[np.float64], number: float, missed: float, variance: float, episodes: int) -> float:

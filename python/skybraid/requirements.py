@@ -8,8 +8,11 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from skybraid.episodes import FEW, RunShare, factor_needed, mean_over_time, share_interval
-from skybraid.statistics import Verdict, judge_interval, mean_interval
+from skybraid.episodes import FEW, RunShare, ShareInterval, factor_needed, mean_over_time, share_interval
+from skybraid.statistics import Interval, Verdict, judge_interval, mean_interval
+
+_HALVINGS = 20
+"""Steps in which the end of a percentile's interval is found: to a millionth of the messages."""
 
 Binned = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], float]
 """Trials and successes of each bin of time, and the width of a bin in s."""
@@ -262,10 +265,10 @@ def judge(requirement: dict[str, Any], runs: Sequence[Stats], pooled: Stats) -> 
         runs: the flow's statistics in each run.
         pooled: the same over all runs.
 
-    Shares of messages and frames, percentiles, and the goodput of a single run are judged by episodes
-    (`skybraid.episodes`). A percentile is that of the messages that arrived, since a lost one has no delay; its losses
-    are a share's business. Frame rates and freezes are one number a run: their interval needs two runs, so one run
-    does not decide. An SSIM is judged only by those who decode the frames.
+    Shares of messages and frames, percentiles and goodput are judged by episodes (`skybraid.episodes`). A percentile is
+    that of the messages that arrived, since a lost one has no delay; its losses are a share's business. Frame rates and
+    freezes are one number a run: their interval needs two runs, so one run does not decide. An SSIM is judged only by
+    those who decode the frames.
     """
     metric, target = str(requirement["metric"]), float(requirement["target"])
     given: float | None = requirement.get("deadline_ms")
@@ -320,14 +323,18 @@ def _needed_s(runs: Sequence[RunShare], target: float, span_s: float) -> float |
 
 
 def _percentile(runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: float) -> _Seen:
-    """A percentile of the delays, between those whose shares enclose it (Woodruff, JASA 47, 1952)."""
+    """A percentile of the delays: all whose share of faster messages may be the target (Woodruff, JASA 47, 1952)."""
     if not pooled.delivered:
         return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+
+    def share(delay_ms: float) -> ShareInterval:
+        found = [run.delays_within_over_time(delay_ms) for run in runs]
+        return share_interval([RunShare.of_bins(*binned) for binned in found if binned is not None])
+
     estimate_ms = pooled.delay_quantile(target)
-    seen = share_interval(_within(runs, estimate_ms))
-    below, above = target - (seen.interval.high - seen.estimate), target + (seen.estimate - seen.interval.low)
-    low = pooled.delay_quantile(below) if below > 0 else None
-    high = pooled.delay_quantile(above) if above < 1 else None
+    seen = share(estimate_ms)
+    low = _delay_at(pooled, lambda delay_ms: share(delay_ms).interval.high >= target, 0.0, target)
+    high = _delay_at(pooled, lambda delay_ms: share(delay_ms).interval.low >= target, target, 1.0)
     verdict = Verdict.INCONCLUSIVE
     if high is not None and high <= limit_ms:
         verdict = Verdict.MET
@@ -335,35 +342,59 @@ def _percentile(runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: f
         verdict = Verdict.NOT_MET
     needed = None
     if verdict is Verdict.INCONCLUSIVE:
-        needed = _needed_s(_within(runs, limit_ms), target, seen.span_s)
+        limited = [run.delays_within_over_time(limit_ms) for run in runs]
+        needed = _needed_s([RunShare.of_bins(*one) for one in limited if one is not None], target, seen.span_s)
     return _Seen(estimate_ms, low, high, pooled.delivered, verdict, needed, None, seen.episodes, seen.span_s)
 
 
-def _within(runs: Sequence[Stats], delay_ms: float) -> list[RunShare]:
-    """The share of the messages that took at most so long, in each run."""
-    found = [run.delays_within_over_time(delay_ms) for run in runs]
-    return [RunShare.of_bins(*binned) for binned in found if binned is not None]
+def _delay_at(pooled: Stats, holds: Callable[[float], bool], low: float, high: float) -> float | None:
+    """The smallest delay for which a monotone condition holds, between two quantiles; None where it holds for none."""
+    if not holds(pooled.delay_quantile(high)):
+        return None
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(pooled.delay_quantile(middle)) else (middle, high)
+    return pooled.delay_quantile(high)
 
 
 def _goodput(runs: Sequence[Stats], target: float) -> _Seen:
-    """By runs where there are several, else by blocks of the only one."""
-    if len(runs) > 1:
-        trials, estimate, low, high = _mean([run.goodput_bps for run in runs])
-        return _Seen(estimate, low, high, trials, judge_interval(low, high, target))
-    run = runs[0]
+    """Goodput: by runs where there are several, else by blocks; allowing for outages, which come in episodes."""
+    estimate = math.fsum(run.goodput_bps for run in runs) / len(runs)
+    over_time = [_bytes_over_time(run) for run in runs]
+    span_s = math.fsum(series.size * bin_s for series, bin_s in over_time)
+    ends = mean_interval([run.goodput_bps for run in runs])
+    if len(runs) == 1:
+        series, _ = over_time[0]
+        relative = mean_over_time(series) if series.any() else None
+        ends = relative and Interval(*(end * estimate / float(series.mean()) for end in relative))
+    if ends is None or estimate == 0:
+        verdict = Verdict.INCONCLUSIVE if estimate else judge_interval(0.0, 0.0, target)
+        return _Seen(estimate, None, None, len(runs), verdict, span_s=span_s)
+    # What falls short of the usual rate comes in episodes, as misses do.
+    usual = [float(np.median(series)) for series, _ in over_time]
+    short = share_interval(
+        [
+            RunShare.of_bins(np.full(series.size, one), np.minimum(series, one), bin_s)
+            for (series, bin_s), one in zip(over_time, usual, strict=True)
+        ]
+    )
+    low, high = ends
+    if short.trials and short.estimate > 0:
+        low = min(low, estimate * short.interval.low / short.estimate)
+        high = max(high, estimate * short.interval.high / short.estimate)
+    low = max(low, 0.0)
+    return _Seen(estimate, low, high, len(runs), judge_interval(low, high, target), span_s=span_s)
+
+
+def _bytes_over_time(run: Stats) -> tuple[npt.NDArray[np.float64], float]:
+    """Bytes that arrived in each bin, from the first one that held any on, and the width of a bin in s."""
     arrived, bin_s = run.goodput_over_time()
     written, _, written_bin_s = run.met_over_time(None)
     # An outage at the end leaves bins empty that nothing arrived in.
     bins = max(arrived.size, int(written.size * written_bin_s / bin_s))
     series = np.concatenate([arrived, np.zeros(bins - arrived.size)])
     busy = np.flatnonzero(series)
-    series = series[busy[0] :] if busy.size else series
-    interval = mean_over_time(series)
-    low = high = None
-    if interval is not None and series.any():
-        scale = run.goodput_bps / float(series.mean())
-        low, high = max(interval.low * scale, 0.0), interval.high * scale
-    return _Seen(run.goodput_bps, low, high, 1, judge_interval(low, high, target), span_s=bins * bin_s)
+    return (series[busy[0] :] if busy.size else series), bin_s
 
 
 def a_second(video: Mapping[str, Any], name: str) -> float | None:
