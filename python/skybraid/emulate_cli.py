@@ -124,7 +124,7 @@ def emulate(
             chosen,
             options,
             seed=seed,
-            tables=listed(tables, "--tables"),
+            tables=[] if tables == "" else listed(tables, "--tables"),
             out=default_folder(chosen.name, f"emulated {label}") if out is None else out,
             pcap=pcap,
             progress=told,

@@ -36,11 +36,17 @@ FEW = 5
 UNSEEN_S = 10.0
 """Length in s of an outage that a run with few episodes may have missed."""
 
+UNSEEN_PART = 0.05
+"""The same as a part of the flight time, where that is less: of longer ones a short flight knows nothing."""
+
 RUNS = 10
 """From this number of runs on, runs are the clusters; fewer are judged by blocks unless they differ by more."""
 
 MAX_FACTOR = 1e6
 """How many times longer a flight may be to be called one that would decide."""
+
+_KNOWN = 1e9
+"""Degrees of freedom of a variance that is not estimated."""
 
 _MIN_BLOCKS = 16
 _SIGNIFICANT = 2.0
@@ -108,16 +114,15 @@ class RunShare(NamedTuple):
         )
 
     @classmethod
-    def of_counts(cls, trials: int, met: int, span_s: float = 0.0) -> Self:
-        """From a run of which only the sums are known: its misses count as one episode.
+    def of_counts(cls, trials: int, met: int) -> Self:
+        """From a run of which only the sums are known: within it messages count as independent.
 
         Args:
             trials: messages whose fate is decided.
             met: those among them that met the requirement.
-            span_s: time from the first to the last trial, in s; 0 if it is not known.
         """
         missed = trials - met
-        return cls(trials, missed, float(missed**2), 1.0, float(missed), min(missed, 1), span_s, span_s)
+        return cls(trials, missed, float(missed), _KNOWN, 1.0, missed, 0.0, 0.0)
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any], met: str, trials: str, prefix: str) -> Self | None:
@@ -200,8 +205,9 @@ def share_interval(runs: Sequence[RunShare], confidence: float = CONFIDENCE) -> 
     trials, missed = sum(run.trials for run in seen), sum(run.missed for run in seen)
     span_s, episodes = math.fsum(run.span_s for run in seen), sum(run.episodes for run in seen)
     method, variance, freedom, largest = _spread(seen, missed / trials)
-    if episodes < FEW:
-        largest = max(largest, trials * min(UNSEEN_S / span_s, 1.0) if span_s else trials)
+    if episodes < FEW and span_s:
+        unseen_s = min(UNSEEN_S, UNSEEN_PART * span_s, max(run.span_s for run in seen))
+        largest = max(largest, trials * unseen_s / span_s)
     tail = (1 - confidence) / 2
     ends = (variance, freedom, max(largest, 1.0), tail)
     failing = _gamma_interval(missed, *ends)

@@ -12,7 +12,8 @@ import pytest
 from conftest import TWO_PATHS, Command
 from skybraid.doctor import Check, conclusions
 
-MET = TWO_PATHS.replace('share = "99.999%"', 'share = "90%"').replace('share = "95%"', 'share = "70%"')
+MET = TWO_PATHS.replace('share = "99.999%"', 'share = "75%"').replace('share = "95%"', 'share = "50%"')
+MET = MET.replace('percentile = "95%"', 'percentile = "70%"')
 
 
 def everything_below(folder: Path) -> dict[str, bytes]:

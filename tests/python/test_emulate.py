@@ -41,13 +41,13 @@ downlink.delay = "60ms"
 from = "vehicle"
 traffic = { kind = "cbr", rate = "2Mbit/s", packet = "1000B" }
 transport = { protocol = "udp", scheduler = "round_robin" }
-require = { deadline = "150ms", share = "90%" }
+require = { deadline = "150ms", share = "75%" }
 
 [flow.control]
 from = "ground"
 traffic = { kind = "cbr", rate = "100kbit/s", packet = "125B" }
 transport = { protocol = "udp", scheduler = "redundant" }
-require = { deadline = "150ms", share = "90%" }
+require = { deadline = "150ms", share = "75%" }
 """
 
 ECHO = """

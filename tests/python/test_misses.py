@@ -136,9 +136,9 @@ def test_a_video_s_queue_holds_a_key_frame_by_default() -> None:
 
 
 def test_a_mean_that_only_lacks_runs_says_so() -> None:
-    enough = LOST.replace('deadline = "300ms", share = "99.9%"', 'goodput = "300kbit/s"')
+    enough = REFUSED.replace('frames = "95%", within = "400ms"', "freezes = 100000.0")
     results = flown(enough)
-    sentence = main_cause(results.requirements[0], results.flows["control"])
+    sentence = main_cause(results.requirements[0], results.flows["video"])
     assert sentence == "Main cause: one run gives no interval; fly several seeds."
 
 

@@ -51,7 +51,8 @@ def test_a_fleet_is_judged_together_and_vehicle_by_vehicle() -> None:
     control = results.requirements[0]
     members = control.members
     assert members is not None
-    assert (members.met, members.not_met, members.total) == (2, 1, 3)
+    # Twenty seconds without a miss prove 81.5 % at most.
+    assert (members.met, members.not_met, members.total) == (0, 1, 3)
     assert members.worst == "control.uav-2"
     assert members.worst_estimate == pytest.approx(0.5, abs=0.02)
     assert control.estimate == pytest.approx(1 - 0.5 / 3, abs=0.02)

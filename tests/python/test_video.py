@@ -28,7 +28,7 @@ delay = "20ms"
 from = "vehicle"
 traffic = { kind = "video", rate = "5Mbit/s", fps = 25 }
 transport = { protocol = "udp" }
-require = [{ frames = "95%", within = "300ms" }]
+require = [{ frames = "75%", within = "300ms" }]
 """
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

@@ -54,7 +54,8 @@ def test_without_loss_the_screen_shows_what_the_encoder_made(folder: Path) -> No
     # The flight plays the clip over and over, and so does what it looks like.
     assert np.allclose(own[:FRAMES], own[FRAMES : 2 * FRAMES])
     (judged,) = seen.requirements
-    assert judged.verdict is Verdict.MET
+    # Five seconds of good pictures prove no 95 %.
+    assert (judged.verdict, judged.estimate) == (Verdict.INCONCLUSIVE, 1)
     assert judged.trials == 145
 
 

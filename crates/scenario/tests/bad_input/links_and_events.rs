@@ -47,7 +47,7 @@ fn a_wrong_link_effect_is_refused() {
     refused_at_line(
         5,
         r#"uplink.loss = [{ uniform = "1%" }, { unifrom = "1%" }]"#,
-        "scenarios/x.toml:5: path.lte.uplink.loss[1].unifrom: unknown key `unifrom`; did you mean `uniform`? (expected one of `uniform`, `bit_errors`, `gilbert_elliott`, `on_off`, `lutz`, `trace`, `format`, `column`, `unit`, `time`, `time_unit`, `every`, `repeat`)",
+        "scenarios/x.toml:5: path.lte.uplink.loss[1].unifrom: unknown key `unifrom`; did you mean `uniform`? (expected one of `uniform`, `bit_errors`, `gilbert_elliott`, `on_off`, `lutz`, `trace`, `format`, `column`, `unit`, `time`, `time_unit`, `every`, `repeat`, `start`, `together`, `resample`)",
     );
     refused_at_line(
         5,

@@ -75,7 +75,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     refused_at_line(
         2,
         r#"durations = "10s""#,
-        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `outages`, `testbed`, `sweep`)",
+        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `traces`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `outages`, `testbed`, `sweep`)",
     );
     refused_at_line(
         11,
@@ -323,7 +323,7 @@ fn what_contradicts_itself_is_refused() {
     refused_at_line(
         4,
         r#"uplink.rate = { unit = "Mbit/s", steps = [["0s", "1Mbit/s"]] }"#,
-        "scenarios/x.toml:4: path.lte.uplink.rate: `format`, `column`, `unit`, `time`, `time_unit`, `every` and `repeat` belong to `trace`",
+        "scenarios/x.toml:4: path.lte.uplink.rate: `format`, `column`, `unit`, `time`, `time_unit`, `every`, `repeat`, `start`, `together` and `resample` belong to `trace`",
     );
     refused_at_line(
         5,
