@@ -72,7 +72,7 @@ def test_a_link_enters_a_measurement_where_its_seed_says(tmp_path: Path) -> None
     toml = 'uplink.rate = "1Gbit/s"\nuplink.delay = { trace = "a.csv", column = "2", unit = "ms", start = "random" }'
 
     def delays_ms(seed: int) -> list[int]:
-        times_s = np.arange(120) + 0.5
+        times_s = np.arange(120, dtype=np.float64) + np.float64(0.5)
         link = Link(toml, seed=seed, base=str(tmp_path))
         arrivals_s, _ = link.admit(times_s, np.full(120, 100, dtype=np.uint32))
         return [int(delay) for delay in 1000.0 * (arrivals_s - times_s)]
