@@ -1,4 +1,4 @@
-# fly · node · test · kernel · field · golden · coverage · search · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · test · kernel · field · golden · coverage · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node install-node test test-rust test-python kernel field golden coverage search lint bench peers reproduce docs fuzz clean
+.PHONY: build dev fly node install-node test test-rust test-python kernel field golden coverage lint bench peers reproduce docs fuzz clean
 
 build: $(VENV)/.built
 
@@ -90,10 +90,6 @@ golden: dev
 # How often the printed intervals contain the truth, 1,000 times for each of 30 links; into docs/statistics.md.
 coverage: build
 	$(VENV)/bin/python benches/coverage.py --write
-
-# A random search for a "met" that 100 further runs refute, and for requirements that nobody explains; 20 minutes.
-search: build
-	$(VENV)/bin/python benches/search.py
 
 lint: dev docs
 	cargo fmt --all --check
