@@ -1,4 +1,4 @@
-# fly · node · test · kernel · field · golden · coverage · lint · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · test · check · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,21 +6,29 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node install-node test test-rust test-python kernel field golden coverage lint bench peers reproduce docs fuzz clean
+.PHONY: build dev fly node install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean
 
 build: $(VENV)/.built
 
 dev: build $(VENV)/.dev
 
-# The native module is built in release mode: a flight of thirty minutes takes seconds only then.
+# The native module, as `make fly` and the benchmarks need it.
 $(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
 	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked
+	rm -f $(VENV)/.built-for-tests
+	touch $@
+
+# The native module with the crates that `cargo test` has built: broken invariants panic in it. It takes the place of
+# the other one until that is needed again.
+$(VENV)/.built-for-tests: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked
+	rm -f $(VENV)/.built
 	touch $@
 
 # What tests and checks need besides, so that a first flight does not wait for it. The packages that MAVProxy draws maps
 # with have 700 MB, and no test looks at a map.
 $(VENV)/.dev: $(VENV)/.installed constraints.txt pyproject.toml
-	$(VENV)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")' > $(VENV)/dev.txt
+	$(VENV)/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"]["dev"], sep="\n")' > $(VENV)/dev.txt
 	$(VENV)/bin/pip install --quiet --requirement $(VENV)/dev.txt
 	$(VENV)/bin/pip install --quiet --no-deps MAVProxy
 	touch $@
@@ -58,18 +66,33 @@ install-node:
 	cp --no-clobber packaging/aircraft.toml packaging/ground.toml $(DESTDIR)/etc/skybraid/
 	@[ -n "$(DESTDIR)" ] || (systemd-sysusers && chown -R skybraid: /etc/skybraid && systemctl daemon-reload)
 
-test: lint test-rust test-python
+test: test-rust test-python
 
+# Always the same random cases: a test that fails must fail again. `make fuzz` and `make search` look for new ones.
+test-rust: export PROPTEST_RNG_SEED := 1
 test-rust:
 	cargo test --workspace --locked
 
 # The program is the one that the tests in Rust have built: with other features it would be built once more.
-test-python: dev
+test-python: export OMP_NUM_THREADS := 1
+test-python: $(VENV)/.dev $(VENV)/.built-for-tests
 	cargo test --no-run --locked --workspace --test commands
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
+
+# What a developer runs after each change.
+check: $(VENV)/.dev
+	cargo fmt --all --check
+	cargo clippy --workspace --locked -- -D warnings
+	$(VENV)/bin/ruff check python tests traces benches
+	$(VENV)/bin/mypy
+
+# A few seconds of the simulator against the kernel.
+smoke: $(VENV)/.dev $(VENV)/.built-for-tests
+	$(VENV)/bin/pytest -q tests/kernel/test_kernel.py -k reno
 
 # The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.
 kernel: dev
+	$(VENV)/bin/pytest tests/kernel
 	$(VENV)/bin/python tests/kernel/limits.py
 	$(VENV)/bin/python tests/kernel/replay.py
 	$(VENV)/bin/python tests/kernel/agreement.py
@@ -77,11 +100,16 @@ kernel: dev
 # The gateway in the emulator: a thousand cuts of its paths, its delays beside the simulator's, enemies, and an hour of
 # soak; two hours in real time.
 field: dev node
+	cargo test --locked -p skybraid-gateway --test it storm -- --ignored
+	$(VENV)/bin/pytest tests/gateway
 	$(VENV)/bin/python tests/gateway/faults.py --seed 1
 	$(VENV)/bin/python tests/gateway/predicted.py
+	$(VENV)/bin/python tests/gateway/stale.py stop
+	$(VENV)/bin/python tests/gateway/stale.py flood
 	$(VENV)/bin/python tests/gateway/enemies.py attack
 	$(VENV)/bin/python tests/gateway/enemies.py flood
 	$(VENV)/bin/python tests/gateway/enemies.py soak
+	cargo test --locked -p skybraid-gateway --test it session::search -- --ignored
 
 # The tables of tests/golden, after a change that is meant.
 golden: dev
@@ -91,7 +119,14 @@ golden: dev
 coverage: build
 	$(VENV)/bin/python benches/coverage.py --write
 
-lint: dev docs
+search: build
+	$(VENV)/bin/python benches/search.py
+
+# Words of tests/words.txt, which readers of this field stumble over: at most one in 10,000.
+words: $(VENV)/.dev
+	$(VENV)/bin/python tests/words.py
+
+lint: $(VENV)/.dev docs
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff check python tests traces benches
@@ -101,6 +136,7 @@ lint: dev docs
 bench: build node
 	cargo run --release --locked --package skybraid-bench
 	cargo run --release --locked --package skybraid-bench --bin emulated
+	$(VENV)/bin/python benches/beginning.py
 	$(VENV)/bin/python benches/flight.py
 	$(VENV)/bin/python benches/fleet.py
 	$(VENV)/bin/python benches/campaign.py
@@ -121,10 +157,11 @@ docs:
 fuzz:
 	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/mutran fuzz/corpus/datagram fuzz/corpus/session fuzz/corpus/gateway
+	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/elements fuzz/corpus/mutran fuzz/corpus/datagram fuzz/corpus/session fuzz/corpus/gateway
 	cargo +nightly fuzz run scenario -- -max_total_time=600
 	cargo +nightly fuzz run traces -- -max_total_time=600
 	cargo +nightly fuzz run tracks -- -max_total_time=600
+	cargo +nightly fuzz run elements -- -max_total_time=600
 	cargo +nightly fuzz run mutran -- -max_total_time=600
 	cargo +nightly fuzz run datagram -- -max_total_time=600
 	cargo +nightly fuzz run session -- -max_total_time=600 -max_len=600 -len_control=0

@@ -5,8 +5,9 @@
 
 Each line is a link, a share (or percentile, or goodput) that is known beforehand, and a number of runs of a length;
 each repetition has seeds of its own. Sets of 100 runs are drawn from the 10,000 runs of the sets of ten. `few` is the
-part of the repetitions that saw fewer than five episodes: there 88 % are asked for, elsewhere 93 to 98 %. Exits with 1
-where a line misses that.
+part of the repetitions that saw fewer than five episodes: there 88 % are asked for, elsewhere 93 to 98 %. A median of
+twenty steps may be held in up to 99 %: their number is whole, and the next smaller interval holds it in 95.9 %. Exits
+with 1 where a line misses that.
 """
 
 import argparse
@@ -19,10 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from skybraid.campaign import simulation
-from skybraid.episodes import FEW, RunShare, share_interval
-from skybraid.requirements import judge
-from skybraid.scenario import Scenario
+from skybraid.execute.runs import simulation
+from skybraid.model.clustering import clustering_of
+from skybraid.model.episodes import FEW, RunShare, share_interval
+from skybraid.model.requirements import judge
+from skybraid.model.scenario import Scenario
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 BEGIN, END = "<!-- coverage -->", "<!-- end of coverage -->"
@@ -46,6 +48,7 @@ class Case:
         truth: share from 0 to 1, delay in ms, or bit/s.
         deadline_ms: by which a message has to arrive; of a percentile anything.
         target: the quantile of a percentile.
+        minutes: of the runs.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Case:
     truth: float
     deadline_ms: float = 300.0
     target: float = 0.5
+    minutes: tuple[int, ...] = (5, 30)
 
     def scenario(self, minutes: float) -> Scenario:
         """The scenario that flies it."""
@@ -108,7 +112,9 @@ def cases() -> Iterator[Case]:
         whole = Case(name, f'delay = {{ {trace}, start = "0s" }}', "", "share", 0.0, deadline_ms)
         (seen,) = fly(whole, length_s / 60, range(1))
         link = f'delay = {{ {trace}, start = "random" }}'
-        yield Case(f"{name}, {100 * seen.value:.3g} %", link, "", "share", seen.value, deadline_ms)
+        # A run of the whole measurement has nothing left to learn of it.
+        minutes = tuple(it for it in (5, 30) if 120 * it < length_s)
+        yield Case(f"{name}, {100 * seen.value:.3g} %", link, "", "share", seen.value, deadline_ms, minutes=minutes)
     for quantile in (0.5, 0.95):
         truth = 20 + SERVICE_MS + 100 * quantile
         yield Case(f"steps every 15 s, delay of {100 * quantile:g} %", steps, "", "percentile", truth, truth, quantile)
@@ -131,18 +137,19 @@ class Seen:
 def fly(case: Case, minutes: float, seeds: range) -> list[Seen]:
     """Runs of a case."""
     scenario = case.scenario(minutes)
+    clustering = clustering_of(scenario.native)
     make = simulation(scenario).make
     found = []
     for seed in seeds:
         run, _ = make(seed, [], lambda _: True, None, None)
         (stats,) = run.group_stats()
-        share = RunShare.of_bins(*stats.met_over_time(case.deadline_ms)) if case.metric == "share" else None
+        share = RunShare.of_bins(*stats.met_over_time(case.deadline_ms), clustering) if case.metric == "share" else None
         if share is not None:
             seen = share_interval([share])
             found.append(Seen(*seen.interval, seen.episodes, share, seen.estimate))
             continue
         (required,) = scenario.requirements
-        judged = judge(required, [stats], stats)
+        judged = judge(required, [stats], stats, clustering)
         low = -np.inf if judged.low is None else judged.low
         high = np.inf if judged.high is None else judged.high
         found.append(Seen(low, high, FEW if judged.episodes is None else judged.episodes, None, judged.estimate or 0.0))
@@ -157,7 +164,8 @@ def line(case: Case, what: str, ends: list[tuple[float, float, int]]) -> tuple[s
     covered = float(np.mean(holds))
     noise = 2 * np.sqrt(0.95 * 0.05 / len(ends))
     low = 0.88 if few > 0.5 else 0.93 - (0.05 * few)
-    high = 1.0 if few > 0.1 else 0.98
+    twenty_steps = case.metric == "percentile" and what == "1 run of 5 min"
+    high = 1.0 if few > 0.1 else 0.99 if twenty_steps else 0.98
     good = low - (noise if len(ends) < 1000 else 0) <= covered <= high + (noise if len(ends) < 1000 else 0)
     width = float(np.median([high - low for low, high, _ in ends]))
     shown = f"{width / (1 - case.truth):.2g} p" if case.metric == "share" else f"{width / case.truth:.2g} of it"
@@ -166,8 +174,10 @@ def line(case: Case, what: str, ends: list[tuple[float, float, int]]) -> tuple[s
 
 def rows(case: Case, repetitions: int) -> list[tuple[str, bool]]:
     """The rows of a case."""
-    single = {5: fly(case, 5, range(repetitions * (10 if case.metric == "share" else 1)))}
-    single[30] = fly(case, 30, range(repetitions))
+    single = {
+        minutes: fly(case, minutes, range(repetitions * (10 if case.metric == "share" and minutes == 5 else 1)))
+        for minutes in case.minutes
+    }
     found = [
         line(case, f"1 run of {minutes} min", [(one.low, one.high, one.episodes) for one in seen[:repetitions]])
         for minutes, seen in single.items()

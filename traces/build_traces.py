@@ -2,7 +2,7 @@
 
 Run it as `python traces/build_traces.py`. The measurements are looked for in `$SKYBRAID_TRACES`,
 else in `../shared/traces` from the repository's root. The same measurements give the same files,
-byte for byte. What each file holds, and how far to trust it, stands in its folder's SOURCE.txt.
+byte for byte. SOURCE.txt in each folder describes the files and their reliability.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def measurement_folder() -> Path:
 def one_way_loss(round_trip_loss: float) -> float:
     """The loss share per direction which, met once each way, gives this share of lost round trips.
 
-    A lost probe does not tell which way it was lost; equal and independent directions are assumed:
+    The direction in which a probe was lost is unknown; equal and independent directions are assumed:
     (1 - q)^2 = 1 - p.
     """
     return 1.0 - math.sqrt(1.0 - round_trip_loss)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 import skybraid
-from skybraid.statistics import median_interval
+from skybraid.model.statistics import median_interval
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "target" / "ns3"

@@ -1,7 +1,7 @@
 //! What the algorithms cost by themselves: congestion controls per acknowledged packet, schedulers per
 //! decision, with 2, 8 and 64 paths.
 //!
-//! Both rooms are measured by their registries, so that a new algorithm appears without a change here.
+//! Both packages are measured by their registries, so that a new algorithm appears without a change here.
 
 use std::hint::black_box;
 
@@ -126,7 +126,7 @@ impl Acknowledgements {
             control.on_established(Instant::ZERO, Some(SRTT));
         }
         let siblings = controls.iter().map(|control| Sibling {
-            counts: true,
+            active: true,
             window: control.window(),
             acked_since_loss: Bytes::ZERO,
             acked_between_losses: Bytes::ZERO,

@@ -131,7 +131,7 @@ pub fn datagrams(
         while let Some(at) = arrival(&sink) {
             last = at;
             received += 1;
-            // By then a queue that is to be full has something in it.
+            // By then a queue that must be full has something in it.
             if first.is_none() && last - *begun.get_or_insert(last) > SETTLING {
                 first = Some((last, received));
             }

@@ -1,5 +1,5 @@
-//! A peer with the right keys that says anything at all, and local applications that write anything: a
-//! gateway neither panics nor hangs, and hands over no more than was written.
+//! A peer with the right keys that sends any bytes, and local applications that write any bytes: a
+//! gateway neither panics nor hangs, and delivers no more than was written.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -50,9 +50,11 @@ fn meet() -> (Gateway, Sessions) {
     let setup = Setup {
         side: skybraid_gateway::Side::Aircraft,
         private: theirs,
-        peer: ours.public(),
-        hello: b"skybraid gateway 1\na\tb\nmavlink\ttun\tvideo".to_vec(),
+        peers: vec![ours.public()],
+        psk: None,
+        hello: b"skybraid gateway 2\n\na\tb\nmavlink\ttun\tvideo".to_vec(),
         rekey: Duration::from_secs(3_600),
+        lifetime: Duration::from_secs(1 << 30),
     };
     let mut peer = Sessions::new(now, setup, dice("peer"));
     let (mut out, mut plain) = (Vec::new(), Vec::new());
@@ -81,7 +83,7 @@ fuzz_target!(|bytes: &[u8]| {
         rest = behind;
         match what % 8 {
             0..=3 => {
-                if peer.seal(PathId(what / 8 % 4), piece, &mut out).is_ok() {
+                if peer.seal(now, PathId(what / 8 % 4), piece, &mut out).is_ok() {
                     gateway.receive(now, from(), &out, PathId(0));
                 }
             }

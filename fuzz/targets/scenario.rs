@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use skybraid_scenario::Scenario;
 use skybraid_scenario::GatewayFile;
+use skybraid_scenario::Scenario;
 
 fuzz_target!(|input: &str| {
     let file = Path::new("absent/x.toml");

@@ -35,10 +35,15 @@ impl Field {
         let publics = privates.each_ref().map(|key| public_key(key).unwrap());
         let now = Instant::ZERO;
         let ends = [(Side::Aircraft, 0), (Side::Ground, 1)].map(|(side, own)| {
-            let (private, peer) = (privates[own].clone(), publics[1 - own]);
+            let (private, peers) = (privates[own].clone(), vec![publics[1 - own]]);
             let (hello, rekey) = (vec![own as u8; 20], Duration::from_secs(2));
+            let lifetime = Duration::from_secs(1 << 30);
             let dice = Dice(Seed(1).stream(side.name()));
-            Sessions::new(now, Setup { side, private, peer, hello, rekey }, Box::new(dice))
+            Sessions::new(
+                now,
+                Setup { side, private, peers, psk: None, hello, rekey, lifetime },
+                Box::new(dice),
+            )
         });
         let (sent, sealed, plain) = Default::default();
         let mut field = Self { now, ends, sent, sealed, sealings: 0, plain };
@@ -65,7 +70,7 @@ impl Field {
         self.sealings += 1;
         let mut out = Vec::new();
         let message = self.sealings.to_be_bytes();
-        let up = self.ends[end].seal(PathId(path % 64), &message, &mut out).is_ok();
+        let up = self.ends[end].seal(self.now, PathId(path % 64), &message, &mut out).is_ok();
         if up {
             self.sealed[end].insert(message.to_vec());
             self.sent[end].push(out);
@@ -100,7 +105,7 @@ fuzz_target!(|script: &[u8]| {
         let (end, path) = (usize::from(*step & 1), *which);
         match step >> 1 & 7 {
             0 => {
-                // The next octets as they are.
+                // The next bytes as they are.
                 let (bytes, left) = rest.split_at(rest.len().min(usize::from(*at)));
                 script = left;
                 field.receive(end, *which, bytes);

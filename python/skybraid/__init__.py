@@ -8,22 +8,42 @@
     results.tables["messages"]   # polars
     results.report("report.html")
 
-`emulate` flies it in real time, through the kernel. `Link` pushes any number of packets through one direction of a path
+`emulate` runs it in real time, through the kernel. `Link` pushes any number of packets through one direction of a path
 in a single call.
+
+Names are imported when they are first used, so that `import skybraid` costs next to nothing.
 """
 
-from skybraid._core import Link, __version__, causes, read_trace, registry
-from skybraid.algorithms import Wait, congestion_control, scheduler
-from skybraid.campaign import run
-from skybraid.campaigns import Campaign, Paired, open_, paired, sweep
-from skybraid.emulation import emulate
-from skybraid.errors import EmulationError, Interrupted, MissingTableError, ResultError, ScenarioError, SkybraidError
-from skybraid.requirements import Requirement
-from skybraid.results import Results
-from skybraid.scenario import Scenario
-from skybraid.statistics import Verdict
+from __future__ import annotations
 
-open = open_  # noqa: A001 read as skybraid.open
+import importlib
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skybraid._core import Link, __version__, causes, read_trace, registry
+    from skybraid.execute.campaign import Campaign
+    from skybraid.execute.emulation import emulate
+    from skybraid.execute.opening import open_results
+    from skybraid.execute.pairs import Paired, paired
+    from skybraid.execute.runs import run
+    from skybraid.execute.sweep import sweep
+    from skybraid.model.algorithms import Wait, congestion_control, scheduler
+    from skybraid.model.errors import (
+        EmulationError,
+        Interrupted,
+        MissingTableError,
+        ResultError,
+        ScenarioError,
+        SkybraidError,
+    )
+    from skybraid.model.requirements import Requirement
+    from skybraid.model.results import Results
+    from skybraid.model.scenario import Scenario
+    from skybraid.model.statistics import Verdict
+    from skybraid.show import explain as explain
+    from skybraid.show import plots as plots
+    from skybraid.show import report as report
 
 __all__ = [
     "Campaign",
@@ -44,7 +64,7 @@ __all__ = [
     "causes",
     "congestion_control",
     "emulate",
-    "open",
+    "open_results",
     "paired",
     "read_trace",
     "registry",
@@ -52,3 +72,45 @@ __all__ = [
     "scheduler",
     "sweep",
 ]
+
+_NAMES = {
+    "_core": "Link __version__ causes read_trace registry",
+    "execute.campaign": "Campaign",
+    "execute.emulation": "emulate",
+    "execute.opening": "open_results",
+    "execute.pairs": "Paired paired",
+    "execute.runs": "run",
+    "execute.sweep": "sweep",
+    "model.algorithms": "Wait congestion_control scheduler",
+    "model.errors": "EmulationError Interrupted MissingTableError ResultError ScenarioError SkybraidError",
+    "model.requirements": "Requirement",
+    "model.results": "Results",
+    "model.scenario": "Scenario",
+    "model.statistics": "Verdict",
+}
+"""Public names by the module that defines them."""
+
+_MODULES = {"explain": "show.explain", "plots": "show.plots", "report": "show.report"}
+"""Public modules that are elsewhere inside the package."""
+
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Returns a public name, imported on first use."""
+        if name == "open":
+            warnings.warn("skybraid.open is now skybraid.open_results", DeprecationWarning, stacklevel=2)
+            found = __getattr__("open_results")
+        elif name in _MODULE_OF:
+            found = getattr(importlib.import_module(f"skybraid.{_MODULE_OF[name]}"), name)
+        elif name in _MODULES:
+            found = importlib.import_module(f"skybraid.{_MODULES[name]}")
+        else:
+            raise AttributeError(f"module 'skybraid' has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *_MODULES]

@@ -10,18 +10,13 @@ of the thesis, Table 5.1. `docs/chavali.md` describes both.
 import itertools
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from skybraid._core import ScenarioError, SkybraidError
 from skybraid.chavali_toml import LETTERS, SCHEDULERS, name_of, scenario_toml
-from skybraid.folder import new_folder
-from skybraid.scenario import Scenario
+from skybraid.model.scenario import Scenario
 
 ORBITS = ("LEO", "MEO", "GEO")
 ROUTES = ("LTE", "SAT", "MP")
@@ -248,21 +243,6 @@ def _words(line: str) -> Iterator[tuple[str, str]]:
         yield letter, text
 
 
-def import_lines(
-    file: Annotated[str, typer.Argument(help="Scenario lines, a file or - for standard input.", metavar="FILE")],
-    out: Annotated[Path, typer.Option(help="New folder for the scenarios.", metavar="DIR")],
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-) -> None:
-    """Turn scenario lines of Chavali's testbed into scenarios. A line is -N 5 -O LEO -r MP -S blest -c balia, say."""
-    texts = read_lines(sys.stdin.read() if file == "-" else _text_of(file), "standard input" if file == "-" else file)
-    with new_folder(out) as folder:
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    if not quiet:
-        for name in texts:
-            typer.echo(out / name)
-
-
 def read_lines(text: str, source: str) -> dict[str, str]:
     """The scenarios of a text of lines, by file name; blank lines and those that begin with # are skipped.
 
@@ -295,12 +275,3 @@ def _free(name: str, taken: Mapping[str, str]) -> str:
         number += 1
         free = name.replace(".toml", f"-{number}.toml")
     return free
-
-
-def _text_of(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise LineError(f"{file}: cannot read the lines: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise LineError(f"{file}: byte {error.start} is not UTF-8, expected scenario lines") from error

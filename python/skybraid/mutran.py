@@ -24,12 +24,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skybraid.errors import DomainError
+from skybraid.model.errors import DomainError
+from skybraid.model.heavy import pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import polars as pl
 
 LIGHT_M_S = 299_792_458.0
 """Speed of light in metres per second."""
@@ -422,8 +421,6 @@ def figure_8(
     and so many standard deviations, by which the paper calls 68, 95 and 99 % within its target; and `within`, the
     share that is within `target_s` in truth.
     """
-    import polars as pl
-
     rows = []
     for loss in losses:
         for mode, interfaces in (("single", 1), ("tcp", 2), ("udp", 2)):
@@ -449,8 +446,6 @@ def figure_8(
 
 
 def _curves(interfaces: Sequence[int], losses: Sequence[float], **curve: Callable[[float, int], float]) -> pl.DataFrame:
-    import polars as pl
-
     rows = [
         {"loss": loss, "interfaces": count} | {name: value(loss, count) for name, value in curve.items()}
         for count in interfaces

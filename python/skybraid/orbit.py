@@ -21,18 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tomli_w
 
+import skybraid
 from skybraid import _core
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from skybraid.scenario import Scenario
+    from skybraid.model.scenario import Scenario
 
 __all__ = ["Delays", "Gap", "Handover", "Service", "Serving", "constellations", "of_path", "plot", "positions", "serve"]
-
-_LABELLED = 14
-"""Of so many serving satellites at most the figure names each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,39 +209,5 @@ def positions(elements: str, unix_s: NDArray[np.float64]) -> tuple[list[str], ND
 
 
 def plot(service: Service) -> Figure:
-    """Delay, elevation and serving satellite over time; times without service are shaded, and so is rain."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Drawn
-    from matplotlib.ticker import MaxNLocator
-
-    from skybraid.plots import COLOURS, DOWN, HALTED, SECOND_INK, STYLE, WIDTH_IN
-
-    times_s, breaks = service.samples["time_s"], [span.from_s for span in service.serving[1:]]
-    # A line must not run on from one satellite to the next.
-    cuts = np.searchsorted(times_s, breaks)
-    with mpl.rc_context(STYLE):
-        figure = Drawn(figsize=(WIDTH_IN, 6.4))
-        delay, elevation, who = figure.subplots(3, 1, sharex=True, height_ratios=[3, 3, 2])
-        for axes, column in ((delay, "delay_ms"), (elevation, "elevation_deg")):
-            axes.plot(
-                np.insert(times_s, cuts, breaks), np.insert(service.samples[column], cuts, np.nan), color=COLOURS[0]
-            )
-        for index, span in enumerate(service.serving):
-            colour = COLOURS[index % 2]
-            who.barh(0, span.to_s - span.from_s, left=span.from_s, height=0.5, color=colour, alpha=0.7, linewidth=0)
-            if len(service.serving) <= _LABELLED:
-                who.text(span.from_s, 0.32, span.satellite, rotation=30, fontsize=6, color=SECOND_INK)
-        shaded = ((service.gaps, DOWN, "no satellite"), (service.rain, HALTED, "rain"))
-        for gaps, colour, label in shaded:
-            for number, gap in enumerate(gaps):
-                for axes in (delay, elevation, who):
-                    named = label if axes is delay and number == 0 else None
-                    axes.axvspan(gap.from_s, gap.from_s + gap.length_s, color=colour, alpha=0.25, lw=0.8, label=named)
-        if delay.get_legend_handles_labels()[0]:
-            delay.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
-        delay.set_ylabel("one-way delay, ms")
-        elevation.set(ylabel="elevation, °", ylim=(0, 90))
-        who.set(ylabel="satellite", ylim=(-0.4, 1.6), yticks=[], xlabel="time, s", xlim=(0, service.length_s))
-        who.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 3, 6, 10]))
-        figure.align_ylabels()
-        return figure
+    """Draws delay, elevation and serving satellite over time; times without service are shaded, and so is rain."""
+    return skybraid.plots.passes(service)

@@ -5,23 +5,20 @@ step before it. Text formats are parsed by the same Rust readers that a scenario
 read here. The formats are described in `docs/traces.md`.
 """
 
-import json
 import math
 import re
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from skybraid._core import SkybraidError, read_trace
-from skybraid.folder import check_new_file
+from skybraid.model.heavy import pl
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.figure import Figure
 
 Quantity = Literal["rate", "delay", "loss", "rtt"]
@@ -205,7 +202,7 @@ def stats(trace: Trace) -> TraceStats:
 
 
 def plot(trace: Trace) -> "Figure":
-    """Draw `trace` over time, and beside it how much of the time exceeds each value (log scale)."""
+    """Draw `trace` over time, and next to it how much of the time exceeds each value (log scale)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 3.2), layout="constrained")
@@ -240,8 +237,6 @@ def write(trace: Trace, path: str | Path, to: OutputFormat | None = None) -> Non
     header = ("time [s]", f"{trace.quantity} [{trace.unit}]")
     try:
         if chosen == "parquet":
-            import polars as pl
-
             pl.DataFrame(dict(zip(header, (trace.times_s, trace.values), strict=True))).write_parquet(path)
         elif chosen == "csv":
             rows = (
@@ -433,8 +428,6 @@ def _quantity(path: Path, name: str, unit: str) -> Quantity:
 
 def _read_parquet(path: Path, column: str | int | None, unit: str | None) -> Trace:
     """Read one column of a Parquet file. Raises TraceError."""
-    import polars as pl
-
     _refuse_devices(path)
     try:
         table = pl.read_parquet(path)
@@ -460,8 +453,6 @@ def _times_of(path: Path, table: "pl.DataFrame") -> NDArray[np.float64]:
 
     They are in the column `time [unit]`, `t` or `@timestamp`, else in the first one.
     """
-    import polars as pl
-
     names = {_name_and_unit(cell)[0].lower(): cell for cell in table.columns}
     cell = next((names[name] for name in _TIME_NAMES if name in names), table.columns[0])
     series = table[cell]
@@ -507,102 +498,3 @@ def _output_format(path: Path) -> OutputFormat:
     if path.suffix not in by_suffix:
         raise TraceError(f"{path}: found suffix `{path.suffix}`; expected {', '.join(by_suffix)}, or a format given")
     return by_suffix[path.suffix]
-
-
-app = typer.Typer(help="Describe, draw and convert traces.", no_args_is_help=True)
-
-InFile = Annotated[Path, typer.Argument(help="CSV, mahimahi, Parquet, ping log or Hypatia RTT series.")]
-Column = Annotated[str | None, typer.Option(help="Column by name, or by number from 1.")]
-Unit = Annotated[str | None, typer.Option(help="Unit of the values where the file does not state it.")]
-InFormat = Annotated[str | None, typer.Option("--format", help=f"Format of the trace: {', '.join(FORMATS)}.")]
-
-
-def _fail(error: SkybraidError) -> NoReturn:
-    typer.echo(f"error: {error}", err=True)
-    raise typer.Exit(2)
-
-
-def _one_of(value: str | None, option: str, known: tuple[str, ...]) -> str | None:
-    if value is not None and value not in known:
-        raise TraceError(f"{option}: found `{value}`; expected one of {', '.join(known)}")
-    return value
-
-
-def _open(path: Path, column: str | None, unit: str | None, format_: str | None) -> Trace:
-    return read(path, column, unit, cast("Format | None", _one_of(format_, "--format", FORMATS)))
-
-
-@app.command("stats")
-def stats_command(
-    file: InFile,
-    column: Column = None,
-    unit: Unit = None,
-    format_: InFormat = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Print the statistics of a trace, weighted by time."""
-    try:
-        result = stats(_open(file, column, unit, format_))
-    except SkybraidError as error:
-        _fail(error)
-    if as_json:
-        typer.echo(json.dumps(vars(result)))
-        return
-    lines: list[tuple[str, Any]] = [
-        ("trace", result.name),
-        ("quantity", f"{result.quantity} [{result.unit}]"),
-        ("samples", result.samples),
-        ("length", f"{result.length_s:.3f} s"),
-    ]
-    names = ("mean", "sd", "min", "p50", "p95", "p99", "max")
-    lines += [(name, f"{getattr(result, name):.4g} {result.unit}") for name in names]
-    if result.share_over_300ms is not None:
-        lines.append(("over 300 ms", f"{100 * result.share_over_300ms:.4g} % of the time"))
-    if result.share_without_path > 0.0:
-        lines.append(("no path", f"{100 * result.share_without_path:.4g} % of the time"))
-    for name, text in lines:
-        typer.echo(f"{name:<12} {text}")
-
-
-@app.command("plot")
-def plot_command(
-    file: InFile,
-    out: Annotated[Path, typer.Argument(help="Figure to write: .svg, .pdf or .png.")],
-    column: Column = None,
-    unit: Unit = None,
-    format_: InFormat = None,
-) -> None:
-    """Draw a trace over time and its distribution."""
-    try:
-        check_new_file(out)
-        if out.suffix not in {".svg", ".pdf", ".png"}:
-            raise TraceError(f"{out}: found suffix `{out.suffix}`; expected .svg, .pdf or .png")
-        if out.exists():
-            raise TraceError(f"{out}: exists already; expected a new file")
-        figure = plot(_open(file, column, unit, format_))
-        try:
-            figure.savefig(out, dpi=150)
-        except OSError as error:
-            raise TraceError(f"{out}: cannot be written: {error.strerror}") from error
-    except SkybraidError as error:
-        _fail(error)
-    typer.echo(out)
-
-
-@app.command("convert")
-def convert_command(
-    file: InFile,
-    out: Annotated[Path, typer.Argument(help="Trace to write; never an existing file.")],
-    to: Annotated[str | None, typer.Option(help=f"{', '.join(OUTPUT_FORMATS)}; default: by the suffix.")] = None,
-    column: Column = None,
-    unit: Unit = None,
-    format_: InFormat = None,
-) -> None:
-    """Convert a trace to CSV, Parquet or mahimahi opportunities."""
-    try:
-        check_new_file(out)
-        chosen = cast("OutputFormat | None", _one_of(to, "--to", OUTPUT_FORMATS))
-        write(_open(file, column, unit, format_), out, chosen)
-    except SkybraidError as error:
-        _fail(error)
-    typer.echo(out)

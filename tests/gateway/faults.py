@@ -28,7 +28,7 @@ from pilot import INTERVAL_S, MESSAGES, Loop, Quality, Stream
 from skybraid.gateway import Daemon, Field, Shell, binary, both
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
-from skybraid.stalls import StallError, Stalls, spared
+from stalls import StallError, Stalls, spared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

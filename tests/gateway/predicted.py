@@ -31,8 +31,8 @@ import skybraid
 from skybraid.gateway import Field, binary, both
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import go_first
-from skybraid.stalls import StallError, Stalls, spared
-from skybraid.statistics import clopper_pearson
+from skybraid.model.statistics import clopper_pearson
+from stalls import StallError, Stalls, spared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

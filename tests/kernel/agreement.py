@@ -24,7 +24,7 @@ import polars as pl
 from scipy.stats import ks_2samp, wasserstein_distance
 
 import skybraid
-from skybraid.stalls import Stalls
+from stalls import Stalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,14 +1,20 @@
 """The laws that the compiler does not hold: who may use whom, and how long a file may grow."""
 
+import ast
 import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import skybraid
+from skybraid import cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,23 +49,55 @@ MAY_USE = {
 """Which rooms each room may use."""
 
 USES = {
-    "units": "libm rand_core rand_pcg serde thiserror",
+    "units": "libm once_cell rand_core rand_pcg serde thiserror",
     "track": "units libm roxmltree serde thiserror",
     "orbit": "units track libm serde serde_json sgp4 thiserror",
     "link": "units libm serde thiserror",
     "transport": "units libm serde thiserror",
     "traffic": "units libm serde thiserror",
     "host": "units link transport traffic serde",
-    "gateway": "units transport traffic curve25519-dalek serde snow thiserror",
+    "gateway": "units transport traffic curve25519-dalek serde sha2 snow thiserror zeroize ring",
     "sim": "units link transport host",
     "scenario": "units track orbit link transport traffic host gateway serde serde_path_to_error sha2 strsim thiserror "
-    "toml_edit",
-    "runtime": "units link transport traffic host gateway scenario etherparse httparse libc netlink-packet-core "
-    "netlink-packet-generic netlink-packet-route netlink-sys nix pcap-file serde serde_json socket2 thiserror",
+    "toml_edit zeroize",
+    "runtime": "units link transport traffic host gateway scenario etherparse httparse landlock libc "
+    "netlink-packet-core netlink-packet-generic netlink-packet-route netlink-sys nix pcap-file seccompiler serde "
+    "serde_json socket2 thiserror",
     "node": "gateway transport scenario runtime clap nix serde_json thiserror",
     "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
 }
 """What each room uses, word for word, so that none gains a dependency unnoticed."""
+
+PACKAGES = {
+    "model": set[str](),
+    "probe": set(),
+    "algorithms": {"model"},
+    "errors": {"model"},
+    "mutran": {"model"},
+    "network": {"model"},
+    "traces": {"model"},
+    "video": {"model"},
+    "chavali": {"model", "chavali_toml"},
+    "chavali_toml": set(),
+    "execute": {"model", "video"},
+    "compare": {"execute"},
+    "gateway": {"model", "execute"},
+    "show": {"model", "video", "execute"},
+    "orbit": {"model", "show"},
+    "cli": {"model", "video", "execute", "show", "chavali", "network", "orbit", "probe", "traces"},
+    "studies": {"model", "video", "execute", "show", "cli", "gateway", "chavali", "mutran", "traces"},
+    "__main__": {"cli"},
+}
+"""Which Python packages and modules of `skybraid` each may use; all may use the native one."""
+
+CLIMBING = {("model.results", "show.report")}
+"""The arrows that climb: `Results.report` writes the page that `show` makes."""
+
+OPTIONAL = {"aioquic", "diptest", "matplotlib"}
+"""What a function may import: packages that need not be there, and matplotlib, which takes half a second."""
+
+SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "scipy")
+"""What `import skybraid` and the command's beginning go without."""
 
 LONGEST = 620
 """Lines after which a file wants a new room."""
@@ -132,3 +170,127 @@ def test_a_lint_is_switched_off_only_with_a_reason() -> None:
         for match in bare.finditer(file.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+class Imports(ast.NodeVisitor):
+    """Everything that a module imports at run time, inside its functions too.
+
+    Attributes:
+        found: names as they stand, `package.module` or `package.module.name`.
+        inside: those of them inside a function.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.found: set[str] = set()
+        self.inside: set[str] = set()
+        self._depth = 0
+        self.visit(ast.parse(text))
+
+    def visit_If(self, node: ast.If) -> None:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for statement in node.orelse:
+                self.visit(statement)
+        else:
+            self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._depth += 1
+        self.generic_visit(node)
+        self._depth -= 1
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 the visitor's name
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self._add(*(alias.name for alias in node.names))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        assert node.level == 0, "imports are absolute"
+        self._add(*(f"{node.module}.{alias.name}" for alias in node.names))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.value, ast.Name) and node.value.id == "skybraid":
+            self._add(f"skybraid.{node.attr}")
+        self.generic_visit(node)
+
+    def _add(self, *names: str) -> None:
+        self.found.update(names)
+        if self._depth:
+            self.inside.update(names)
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, Imports]:
+    """The imports of every Python module of the package, by its name without `skybraid.`."""
+    base = ROOT / "python" / "skybraid"
+    return {
+        ".".join(file.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): Imports(
+            file.read_text(encoding="utf-8")
+        )
+        for file in sources("python/skybraid/**/*.py")
+    }
+
+
+def module_of(name: str, modules: dict[str, Imports]) -> str | None:
+    """The module of ours that an import names; a module is imported with the name of something in it or without."""
+    inner = name.removeprefix("skybraid.")
+    if inner == name:
+        return None
+    return next((one for one in (inner, inner.rpartition(".")[0]) if one in modules), None)
+
+
+def test_no_python_module_imports_itself_through_others(modules: dict[str, Imports]) -> None:
+    graph = {
+        name: {used for one in imports.found if (used := module_of(one, modules)) not in (None, name)}
+        for name, imports in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_python_packages_use_only_what_is_below_them(modules: dict[str, Imports]) -> None:
+    late = {f"skybraid.{name}": f"skybraid.{place}" for name, place in skybraid._MODULES.items()}
+    climbing = {
+        (name, used)
+        for name, imports in modules.items()
+        for one in imports.found
+        if (used := module_of(late.get(one, one), modules)) is not None
+        and (package := used.partition(".")[0]) != (own := name.partition(".")[0])
+        and package not in PACKAGES.get(own, set())
+    }
+    assert climbing == CLIMBING
+
+
+def test_functions_import_only_what_is_optional(modules: dict[str, Imports]) -> None:
+    found = {(name, one) for name, imports in modules.items() for one in imports.inside}
+    late = {f"skybraid.{name}" for name in (*skybraid._MODULES, *skybraid.__all__)}
+    ours = {pair for pair in found if pair[1].startswith("skybraid.") and pair[1] not in late}
+    assert ours == {("probe.server", "skybraid.probe.quic")}
+    assert {one.partition(".")[0] for pair in found - ours if (one := pair[1]) not in late} <= OPTIONAL
+
+
+@pytest.mark.parametrize("words", ["import skybraid", "from skybraid.cli import main; main()"])
+def test_a_beginning_loads_nothing_heavy(words: str) -> None:
+    program = f"import atexit, sys\natexit.register(lambda: print([name for name in {SPARED} if name in sys.modules]))"
+    command = [sys.executable, "-c", f"{program}\n{words}", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_public_name_is_there_and_says_where_it_is() -> None:
+    assert set(skybraid.__all__) == set(skybraid._MODULE_OF)
+    for name in (*skybraid.__all__, *skybraid._MODULES):
+        assert getattr(skybraid, name) is not None
+
+
+def test_open_says_its_new_name_and_works() -> None:
+    skybraid.__dict__.pop("open", None)
+    with pytest.warns(DeprecationWarning, match="open_results"):
+        found = skybraid.__getattr__("open")
+    assert found is skybraid.open_results
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    for name, entry in cli.COMMANDS.items():
+        assert " ".join(str(cli.imported(name).help).split()).startswith(entry.help.rstrip(".")), name

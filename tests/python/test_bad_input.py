@@ -11,8 +11,8 @@ import pytest
 
 from conftest import TWO_PATHS
 from skybraid import Results, Scenario, ScenarioError, run, sweep
-from skybraid.campaigns.plan import plan
-from skybraid.provenance import MAX_RUNS
+from skybraid.execute.plan import plan
+from skybraid.model.provenance import MAX_RUNS
 
 Command = Callable[..., CompletedProcess[str]]
 

@@ -16,10 +16,10 @@ import pytest
 import skybraid
 from conftest import Command
 from skybraid import Campaign, MissingTableError, ResultError, Results, Scenario, ScenarioError, registry
-from skybraid.campaigns.axes import read, values_of
-from skybraid.campaigns.ranges import of_table
-from skybraid.campaigns.rows import FLOWS, REQUIREMENTS, RUNS
-from skybraid.requirements import count
+from skybraid.execute.axes import read, values_of
+from skybraid.execute.ranges import of_table
+from skybraid.execute.rows import FLOWS, REQUIREMENTS, RUNS
+from skybraid.model.requirements import count
 
 TINY = """
 name = "Tiny"
@@ -237,8 +237,8 @@ def test_a_folder_of_something_else_is_refused(tiny: Path, tmp_path: Path, flown
         with pytest.raises(ResultError, match="expected a"):
             skybraid.sweep(tiny, out=place)
     with pytest.raises(ResultError, match=r"found neither campaign.json nor summary.json"):
-        skybraid.open(tmp_path)
-    opened = skybraid.open(flown.folder)
+        skybraid.open_results(tmp_path)
+    opened = skybraid.open_results(flown.folder)
     assert isinstance(opened, Results)
 
 
@@ -320,10 +320,10 @@ def test_a_full_disk_leaves_whole_runs_and_the_next_attempt_goes_on(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         synced(descriptor)
 
-    monkeypatch.setattr("skybraid.campaigns.store.os.fsync", full)
+    monkeypatch.setattr("skybraid.execute.store.os.fsync", full)
     with pytest.raises(ResultError, match="cannot write the campaign: No space left on device"):
         skybraid.sweep(tiny, out=tmp_path / "out", seeds=range(1, 11))
-    opened = skybraid.open(tmp_path / "out")
+    opened = skybraid.open_results(tmp_path / "out")
     assert isinstance(opened, Campaign)
     assert (runs(opened).height, opened.scan(FLOWS).collect().height) == (5, 5)
     monkeypatch.undo()
@@ -352,7 +352,7 @@ def test_a_campaign_that_is_killed_goes_on_without_a_run_lost_or_made_twice(tiny
     finally:
         began.send_signal(signal.SIGKILL)
         began.wait()
-    opened = skybraid.open(out)
+    opened = skybraid.open_results(out)
     assert isinstance(opened, Campaign)
     there = runs(opened).height
     assert 0 < there < 120
@@ -373,7 +373,7 @@ def test_ctrl_c_keeps_the_runs_that_are_done(tiny: Path, tmp_path: Path) -> None
         time.sleep(0.02)
     began.send_signal(signal.SIGINT)
     _, told = began.communicate(timeout=60)
-    opened = skybraid.open(out)
+    opened = skybraid.open_results(out)
     assert isinstance(opened, Campaign)
     assert began.returncode == 130
     assert f"interrupted: the {count(runs(opened).height)} runs made so far are kept" in told

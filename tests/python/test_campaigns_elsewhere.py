@@ -15,8 +15,9 @@ import pytest
 
 import skybraid
 from skybraid import Campaign, ResultError
-from skybraid.campaigns.rows import FLOWS, RUNS
-from skybraid.campaigns.store import Lock, Store
+from skybraid.execute.rows import FLOWS, RUNS
+from skybraid.execute.store import Lock, Store
+from skybraid.execute.sweep import Status
 from test_campaigns import TINY
 
 pytest.importorskip("moto")
@@ -62,7 +63,7 @@ def test_a_campaign_lies_on_s3_and_grows_there(tiny: Path, bucket: str) -> None:
     url = f"{bucket}/tiny"
     skybraid.sweep(tiny, vary={"path.near.delay": ["5ms", "6ms"]}, seeds=[1, 2], out=url)
     skybraid.sweep(tiny, vary={"path.near.delay": ["5ms", "6ms"]}, seeds=[1, 2, 3], out=url)
-    campaign = skybraid.open(url)
+    campaign = skybraid.open_results(url)
     assert isinstance(campaign, Campaign)
     assert campaign.scan(RUNS).select(pl.len()).collect().item() == 6
     lazy = campaign.scan(FLOWS)
@@ -110,7 +111,7 @@ def test_a_worker_that_dies_loses_no_run_and_repeats_none(tiny: Path, tmp_path: 
     with cluster() as (url, workers):
         died = threading.Event()
 
-        def kill_one(status: skybraid.campaigns.Status) -> None:
+        def kill_one(status: Status) -> None:
             if status.done >= 20 and not died.is_set():
                 died.set()
                 workers[0].kill()
@@ -134,7 +135,7 @@ def test_a_worker_that_dies_loses_no_run_and_repeats_none(tiny: Path, tmp_path: 
 
 
 def test_nobody_at_the_other_end_is_told(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skybraid.campaigns.dask._CONNECT_S", 0.5)
+    monkeypatch.setattr("skybraid.execute.dask._CONNECT_S", 0.5)
     with pytest.raises(ResultError, match="no Dask scheduler answers"):
         skybraid.sweep(tiny, out=tmp_path / "out", on="dask://127.0.0.1:9")
     assert not (tmp_path / "out").exists()

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from conftest import Command, emulator_lacks
-from skybraid import Results, Scenario, Verdict, control, run
+from skybraid import Results, Scenario, Verdict, run
 from skybraid.chavali import LineError, expand, read_lines
 from skybraid.chavali_toml import name_of, scenario_toml
+from skybraid.execute import control
 
 # Source: Chavali 2022, Listing 4.1.
 LISTING = """\
@@ -328,12 +329,14 @@ def test_lte_alone_carries_the_flow_and_the_satellite_alone_does_not_as_the_thes
 def test_a_line_is_flown_in_real_time_too(
     skybraid: Command,
     tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
     line: str,
     stack: str,
     proxies: set[str],
 ) -> None:
-    monkeypatch.setenv(control.FOLDER, str(tmp_path / "control"))
+    # A socket's path has at most 107 bytes.
+    monkeypatch.setenv(control.FOLDER, str(tmp_path_factory.mktemp("c")))
     ((name, text),) = read_lines(line, "lines.txt").items()
     (tmp_path / name).write_text(text, encoding="utf-8")
     shorter = {"duration": "2s", "flow.stream.start": "0s", "flow.stream.stop": "1500ms"}

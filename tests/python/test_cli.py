@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import TWO_PATHS, Command
-from skybraid.doctor import Check, conclusions
+from skybraid.cli.doctor import Check, conclusions
 
 MET = TWO_PATHS.replace('share = "99.999%"', 'share = "75%"').replace('share = "95%"', 'share = "50%"')
 MET = MET.replace('percentile = "95%"', 'percentile = "70%"')

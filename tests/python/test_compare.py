@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from conftest import TWO_PATHS, Command
-from skybraid import ResultError, Scenario, ScenarioError, algorithms, registry, run, scheduler
-from skybraid.algorithms import PathView, Unit
-from skybraid.compare import compare, text, write
+from skybraid import ResultError, Scenario, ScenarioError, registry, run, scheduler
+from skybraid.execute.compare import compare, text, write
+from skybraid.model import algorithms
+from skybraid.model.algorithms import PathView, Unit
 
 SHORT = Scenario(TWO_PATHS).with_all({"event": [], "duration": "3s"})
 

@@ -13,13 +13,16 @@ import polars as pl
 import pytest
 
 import skybraid
-from skybraid import Scenario, ScenarioError, emulate_cli, live, registry, run, sweep_cli
-from skybraid import compare as compare_room
-from skybraid.campaigns import axes
-from skybraid.measures import MEASURES
-from skybraid.options import assignment
-from skybraid.requirements import headline, milliseconds, percent
-from skybraid.summary import FRAMES_IN_TIME, VIDEO_COUNTS, VIDEO_MEASURES, video_words
+from skybraid import Scenario, ScenarioError, registry, run
+from skybraid.cli import ctl
+from skybraid.cli import emulate as emulate_cli
+from skybraid.cli import sweep as sweep_cli
+from skybraid.cli.options import assignment
+from skybraid.execute import axes
+from skybraid.execute import compare as compare_room
+from skybraid.model.measures import MEASURES
+from skybraid.model.requirements import headline, milliseconds, percent
+from skybraid.model.summary import FRAMES_IN_TIME, VIDEO_COUNTS, VIDEO_MEASURES, video_words
 from test_campaigns import TINY
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -73,13 +76,13 @@ TABLES["linux"] = differences()
 @pytest.mark.parametrize("name", TABLES)
 def test_the_guides_tables_are_those_of_the_registry(name: str) -> None:
     text = TRANSPORT.read_text(encoding="utf-8")
-    begin = f"<!-- {name}: from the registry; SKYBRAID_UPDATE_DOCS=1 writes it anew -->\n"
+    begin = f"<!-- {name}: from the registry; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
     before, rest = text.split(begin)
     found, after = rest.split(f"<!-- end of {name} -->", 1)
     if os.environ.get("SKYBRAID_UPDATE_DOCS"):
         found = TABLES[name]
         TRANSPORT.write_text(f"{before}{begin}{found}<!-- end of {name} -->{after}", encoding="utf-8")
-    assert found == TABLES[name], "SKYBRAID_UPDATE_DOCS=1 writes the table anew"
+    assert found == TABLES[name], "SKYBRAID_UPDATE_DOCS=1 rewrites the table"
 
 
 # Tables of keys.
@@ -224,7 +227,7 @@ def test_a_key_of_a_transport_takes_its_default_which_is_also_the_guides(key: st
 def test_the_emulators_guide_names_the_commands_of_control() -> None:
     found = set(re.findall(r"`(\w+)(?: PATH[^`]*)?`", ctl_rows()))
     assert found == {
-        command.name or command.callback.__name__ for command in live.ctl.registered_commands if command.callback
+        command.name or command.callback.__name__ for command in ctl.app.registered_commands if command.callback
     }
 
 
@@ -236,9 +239,9 @@ def ctl_rows() -> str:
 
 def test_the_emulators_guide_names_the_options_of_the_command() -> None:
     parameters = inspect.signature(emulate_cli.emulate).parameters.keys() - {"scenario", "file"}
-    others = {"set_": "set", "limit": "for", "live_": "live", "as_json": "json"}
+    others = {"set_": "set", "limit": "for", "live_": "live", "as_json": "json", "keep_privileges": "keep-privileges"}
     told = EMULATE.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
-    assert set(re.findall(r"`--(\w+)", told)) == {others.get(name, name) for name in parameters}
+    assert set(re.findall(r"`--([\w-]+)", told)) == {others.get(name, name) for name in parameters}
 
 
 # The guide to video.
@@ -331,7 +334,7 @@ def test_the_guides_name_every_metric_of_a_question_and_its_column() -> None:
 
 
 def test_the_guide_to_campaigns_names_the_options_of_the_command() -> None:
-    parameters = inspect.signature(sweep_cli._sweep).parameters.keys() - {"scenario"}
+    parameters = inspect.signature(sweep_cli.sweep).parameters.keys() - {"scenario"}
     told = CAMPAIGNS.read_text(encoding="utf-8").split("\n| option | meaning |\n", 1)[1].split("\n\n", 1)[0]
     first_cells = " ".join(line.split("|")[1] for line in told.splitlines())
     others = {"set_": "set", "as_json": "json", "dry_run": "dry-run"}

@@ -16,7 +16,7 @@ import pytest
 import skybraid as sky
 from conftest import TWO_PATHS
 from skybraid import Campaign, ResultError, Scenario
-from skybraid.folder import new_folder, remove_left_over, write_whole
+from skybraid.model.folder import new_folder, remove_left_over, write_whole
 
 Command = Callable[..., CompletedProcess[str]]
 
@@ -93,7 +93,7 @@ def test_sigterm_keeps_the_runs_of_a_campaign(two_paths: Path) -> None:
     _, told = child.communicate(timeout=30)
     assert child.returncode == 143
     assert "the same command goes on from there" in told
-    campaign = sky.open(where / "out")
+    campaign = sky.open_results(where / "out")
     assert isinstance(campaign, Campaign)
     assert campaign.scan("runs").collect().height > 0
 
@@ -179,7 +179,7 @@ def test_a_campaign_goes_on_around_a_damaged_part(
         assert f"{table}/{part.name}" in done.stderr
         assert "`skybraid sweep`" in done.stderr
     with pytest.raises(ResultError, match=part.name):
-        sky.open(campaign)
+        sky.open_results(campaign)
     told: list[str] = []
     again = sky.sweep(SHORT, seeds=[1, 2, 3], out=campaign, note=told.append)
     assert any(f"{table}/{part.name}" in words and "set aside" in words for words in told)
@@ -202,3 +202,10 @@ def test_a_damaged_table_of_a_result_is_named(skybraid: Command, two_paths: Path
         assert "Traceback" not in done.stderr
         assert "messages.parquet: the table is damaged" in done.stderr
         assert "makes the result again" in done.stderr
+
+
+def test_a_broken_invariant_of_the_engine_is_a_notice(two_paths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([(0, None), (3, "crates/host/src/hosts.rs:1:2")])
+    monkeypatch.setattr("skybraid._core.bugs", lambda: next(counts))
+    (notice,) = sky.run(Scenario.load(two_paths), tables=[]).notices
+    assert notice.startswith("3 broken invariants in Skybraid, first at crates/host/src/hosts.rs:1:2")

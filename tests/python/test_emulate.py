@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 import skybraid as package
 from conftest import Command, emulator_lacks
-from skybraid import EmulationError, Results, Scenario, Verdict, control, live
+from skybraid import EmulationError, Results, Scenario, Verdict
+from skybraid.cli import ctl as ctl_command
+from skybraid.execute import control
 
 FLIGHT = """
 name = "In real time"
@@ -349,7 +351,7 @@ def test_a_cut_path_brings_nothing_until_it_is_restored(
 
 def ctl(*arguments: str) -> str:
     """What `skybraid ctl` prints, run in this process."""
-    done = CliRunner().invoke(live.ctl, arguments)
+    done = CliRunner().invoke(ctl_command.app, arguments)
     if done.exception is not None:
         raise done.exception
     return done.stdout

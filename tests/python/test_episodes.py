@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skybraid.episodes import FEW, UNSEEN_S, RunShare, factor_needed, mean_over_time, share_interval
-from skybraid.statistics import Interval, clopper_pearson
+from skybraid.model.episodes import FEW, UNSEEN_S, RunShare, factor_needed, mean_over_time, share_interval
+from skybraid.model.statistics import Interval, clopper_pearson
 
 BIN_S = 0.5
 
@@ -63,7 +63,11 @@ def test_copies_of_one_run_say_no_more_than_the_run() -> None:
     missed = np.zeros(2000, dtype=int)
     missed[100::200] = 30
     run = of_misses(missed)
-    assert share_interval([run] * 100) == share_interval([run])
+    one, hundred = share_interval([run]), share_interval([run] * 100)
+    assert hundred.interval == one.interval
+    assert hundred.episodes == one.episodes
+    assert hundred.missed == 100 * one.missed == 30_000
+    assert factor_needed([run] * 100, 0.99) == factor_needed([run], 0.99)
 
 
 def test_runs_that_differ_more_than_their_blocks_are_the_clusters() -> None:

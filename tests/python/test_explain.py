@@ -7,7 +7,7 @@ import pytest
 
 from conftest import Command
 from skybraid import ResultError, Results, Scenario, run
-from skybraid.explain import FlowExplained, PathUse, explain, text
+from skybraid.show.explain import FlowExplained, PathUse, explain, text
 
 SCENARIO = """
 duration = "10s"

@@ -13,11 +13,12 @@ import pytest
 
 import skybraid as sky
 from conftest import TWO_PATHS, Command
-from skybraid import Scenario, ScenarioError, Wait, algorithms, run
-from skybraid.algorithms import AlgorithmError, PathBasics, PathView, Unit
+from skybraid import Scenario, ScenarioError, Wait, run
+from skybraid.model import algorithms
+from skybraid.model.algorithms import AlgorithmError, PathBasics, PathView, Unit
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "extending.md"
-RUST_EXAMPLE = Path(__file__).parents[2] / "crates" / "transport" / "tests" / "extending.rs"
+RUST_EXAMPLE = Path(__file__).parents[2] / "crates" / "transport" / "tests" / "it" / "extending.rs"
 
 BULK = """
 duration = "5s"

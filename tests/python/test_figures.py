@@ -7,12 +7,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from skybraid._core import registry
-from skybraid.plots.style import looks
+from skybraid.show.plots.style import looks
 from skybraid.studies import Study, figure, judged, reproduce
 from skybraid.studies import errand as errand_of
 from skybraid.studies.claims import Line
 from skybraid.studies.experiment import FORMS
-from skybraid.studies.runner import fly, plan
+from skybraid.studies.runner import plan, run_plan
 from test_reproduce import CASES, claim_file, place
 
 __all__ = ["place"]
@@ -25,7 +25,7 @@ def drawn(place: Path, form: str, kind: str = "ratio", *, times: bool = False) -
     experiment = study.experiments()["NOB-E04"]
     of = errand_of(study, ["NOB-E04"])
     planned = plan([of])
-    fly(planned)
+    run_plan(planned)
     return figure.draw(experiment, judged(planned, of, 0.0).lines["NOB-E04"])
 
 

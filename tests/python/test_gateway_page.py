@@ -117,7 +117,7 @@ def test_the_page_shows_the_link_its_loss_and_its_end(pair: tuple[Daemon, Daemon
     assert window.run("document.body.classList.contains('stale')")
     ground.start()
     window.until(f"/Nothing has been heard from the aircraft yet/.test({VERDICT})")
-    assert not window.run("document.body.classList.contains('stale')")
+    window.until("!document.body.classList.contains('stale')")
     # It asks its own gateway alone.
     assert {url.split("/")[2] for url in window.requests} == {f"127.0.0.1:{ground.status_port}"}
     assert [problem for problem in window.problems if "ERR_CONNECTION_REFUSED" not in problem] == []

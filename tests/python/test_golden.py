@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import skybraid
-from skybraid.compare import compare, text
+from skybraid.execute.compare import compare, text
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -53,7 +53,7 @@ def hold_against(file: str, table: str) -> None:
     if table != before:
         changes = list(difflib.unified_diff(before.splitlines(), table.splitlines(), file, "now", "", "", 0, ""))
         more = [] if len(changes) <= 60 else [f"… and {len(changes) - 60} lines more"]
-        words = f"{file} is not as it was; if that is meant, `make golden` writes it anew:"
+        words = f"{file} is not as it was; if that is meant, `make golden` rewrites it:"
         pytest.fail("\n".join([words, *changes[:60], *more]), pytrace=False)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from conftest import Command
 from skybraid import Results, Scenario, run
-from skybraid.explain import Budget, explain, text
-from skybraid.misses import causes, causes_of, main_cause
+from skybraid.model.misses import causes, causes_of, main_cause
+from skybraid.show.explain import Budget, explain, text
 
 PATHS = """
 duration = "20s"

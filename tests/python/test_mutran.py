@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from skybraid import Scenario, SkybraidError, mutran, run
-from skybraid.errors import DomainError
+from skybraid.model.errors import DomainError
+from skybraid.model.statistics import Interval, mean_interval
 from skybraid.mutran import Path
-from skybraid.statistics import Interval, mean_interval
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "mutran.md"
 

@@ -119,7 +119,7 @@ def test_routes_are_shown_as_a_frame_and_on_the_command_line(tmp_path: Path) -> 
     shown = CliRunner().invoke(app, ["network", str(file)])
     assert shown.exit_code == 0
     assert "5 nodes: uav × 3, cell, ground" in shown.output
-    assert "control: 3 flows, 3 subflows, 2 links, no choice of ways" in shown.output
+    assert "control: 3 flows, 3 subflows, 2 links, single route" in shown.output
     told = json.loads(CliRunner().invoke(app, ["network", str(file), "--json", "--flow", "video"]).output)
     assert len(told["routes"]) == 6
     assert {"link": "backhaul", "from": "cell", "to": "ground"} in told["links"]

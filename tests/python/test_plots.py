@@ -12,10 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from conftest import TWO_PATHS, Command
-from skybraid import Campaign, ResultError, Results, Scenario, plots, registry, report_cli, run
-from skybraid.plots.runs import Runs, ellipse, short
-from skybraid.plots.style import COLOURS, DARK_COLOURS, Look, look, looks, millimetres
-from skybraid.report.charts import DASHES, SHAPES
+from skybraid import Campaign, ResultError, Results, Scenario, registry, run
+from skybraid.cli import plot as plot_cli
+from skybraid.show import plots
+from skybraid.show.plots.runs import Runs, ellipse, short
+from skybraid.show.plots.style import COLOURS, DARK_COLOURS, Look, look, looks, millimetres
+from skybraid.show.report.charts import DASHES, SHAPES
 
 # Source: Machado, Oliveira and Fernandes, A physiologically-based model for simulation of color vision deficiency, IEEE
 # Transactions on Visualization and Computer Graphics 15(6), 2009: severity 1.0, on linear RGB.
@@ -226,7 +228,7 @@ def first_cells(head: str) -> set[str]:
 
 def test_the_guide_names_the_kinds_and_the_options() -> None:
     assert first_cells("kind") == set(plots.KINDS)
-    parameters = set(inspect.signature(report_cli.plot).parameters) - {"source"}
+    parameters = set(inspect.signature(plot_cli.plot).parameters) - {"source"}
     assert first_cells("option") == {name.rstrip("_") for name in parameters}
 
 

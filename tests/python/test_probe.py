@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from skybraid.cli import main
-from skybraid.probe.measure import ProbeError, quic_module, repeat, seconds, size_bytes, spread
+from skybraid.probe.measure import ProbeError, repeat, seconds, size_bytes, spread
+from skybraid.probe.server import quic_module
 from skybraid.probe.site import Site, objects_of, place
 
 THINK_MS = 20

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from skybraid import Link, Scenario, run
-from skybraid.tables import ALL
+from skybraid.model.tables import ALL
 
 REMOTE_PILOTING = Path(__file__).parents[2] / "scenarios" / "remote-piloting.toml"
 

@@ -10,11 +10,12 @@ import pytest
 from matplotlib.axes import Axes
 
 from conftest import FILMED, TWO_PATHS
-from skybraid import Campaign, MissingTableError, Results, Scenario, Verdict, plots, run, sweep
-from skybraid.episodes import SPREAD
-from skybraid.plots import DARK_COLOURS, series
-from skybraid.plots.result import wanted
-from skybraid.report import html, judged, longest_gaps, path_stories
+from skybraid import Campaign, MissingTableError, Results, Scenario, Verdict, run, sweep
+from skybraid.model.episodes import SPREAD
+from skybraid.show import plots
+from skybraid.show.plots import DARK_COLOURS, series
+from skybraid.show.plots.result import wanted
+from skybraid.show.report import html, judged, longest_gaps, path_stories
 
 VOID = {"meta", "br", "img", "hr", "link", "input"}
 
@@ -301,7 +302,7 @@ def test_the_report_of_a_campaign_with_video_tells_its_frames(tmp_path: Path) ->
 
 def independent(missed: int) -> dict[str, float]:
     """What a campaign keeps of misses that came one by one, over 100 s."""
-    values = (missed, 1000.0, 1.0, missed, 0.1, 100.0)
+    values = (missed, 1000.0, 1.0, missed, 0.1, 100.0, 1.0)
     return {f"misses_{name}": value for name, value in zip(SPREAD, values, strict=True)}
 
 

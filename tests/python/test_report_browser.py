@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chromium import Chromium, browser
-from skybraid.report import write_report
+from skybraid.show.report import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chromium import Chromium, browser
-from skybraid.errors import ResultError
 from skybraid.gateway import Node, binary, both
-from skybraid.report import GatewayLog, gateway_html, is_log
+from skybraid.model.errors import ResultError
+from skybraid.show.report import GatewayLog, gateway_html, is_log
 from test_gateway_page import ports
 from test_report import Page
 from test_report_browser import BLANK, VIEWS

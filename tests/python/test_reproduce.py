@@ -549,7 +549,7 @@ def test_a_network_is_not_emulated() -> None:
 
 
 def test_a_machine_without_an_emulator_says_what_it_lacks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skybraid.studies.emulating.lacks", lambda: "user namespaces (found none; sysctl …)")
+    monkeypatch.setattr("skybraid.studies.command.lacks", lambda: "user namespaces (found none; sysctl …)")
     words = ["reproduce", "--emulate", "NOB-E01", "--studies", str(place)]
     with pytest.raises(Exception, match="this machine lacks user namespaces") as caught:
         CliRunner().invoke(cli.app, words, catch_exceptions=False)

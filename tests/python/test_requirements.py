@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from skybraid.requirements import (
+from skybraid.model.requirements import (
     Binned,
     Requirement,
     count,
@@ -21,7 +21,7 @@ from skybraid.requirements import (
     rate,
     span,
 )
-from skybraid.statistics import Verdict
+from skybraid.model.statistics import Verdict
 
 BINS = 2000
 """Bins of half a second in a flight."""

@@ -13,8 +13,8 @@ import pytest
 
 from conftest import TWO_PATHS
 from skybraid import MissingTableError, ResultError, Results, Scenario, ScenarioError, Verdict, run
-from skybraid.campaign import Gauge, on_all_cores
-from skybraid.episodes import RunShare, share_interval
+from skybraid.execute.runs import Gauge, on_all_cores
+from skybraid.model.episodes import RunShare, share_interval
 
 
 def table_digests(folder: Path) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import TWO_PATHS
 from skybraid import Scenario, ScenarioError, run
-from skybraid.scenario import toml_value
+from skybraid.model.scenario import toml_value
 
 
 def test_a_file_says_what_is_in_it(two_paths: Path) -> None:

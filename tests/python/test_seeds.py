@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from skybraid import Scenario, paired, sweep
 from skybraid import run as fly
-from skybraid.campaigns.plan import plan
 from skybraid.cli import app
+from skybraid.execute.plan import plan
 
 if TYPE_CHECKING:
     from pathlib import Path

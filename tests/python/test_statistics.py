@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from skybraid.statistics import (
-    clopper_pearson,
-    mean_interval,
-    median_interval,
-    percentile_ranks,
-)
+from skybraid.model.statistics import clopper_pearson, mean_interval, median_interval, percentile_ranks
 
 shares = st.floats(0.001, 0.999)
 

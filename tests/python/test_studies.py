@@ -442,14 +442,14 @@ def blocks(paper: str) -> dict[str, str]:
 def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name, told in blocks(page.stem).items():
-        begin = f"<!-- {name}: from the scorecard; SKYBRAID_UPDATE_DOCS=1 writes it anew -->\n"
+        begin = f"<!-- {name}: from the scorecard; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
         before, rest = text.split(begin)
         found, after = rest.split(f"<!-- end of {name} -->", 1)
         if os.environ.get("SKYBRAID_UPDATE_DOCS"):
             found = told
             text = f"{before}{begin}{found}<!-- end of {name} -->{after}"
             page.write_text(text, encoding="utf-8")
-        assert found == told, "SKYBRAID_UPDATE_DOCS=1 writes it anew"
+        assert found == told, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
 
 
 @pytest.mark.parametrize("file", sorted(DOCS.glob("*.json")), ids=lambda file: file.stem)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from skybraid import tables
+from skybraid.model import tables
 
 
 def test_markers_for_none_become_null_and_codes_become_names() -> None:

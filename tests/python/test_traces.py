@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from skybraid import traces
+from skybraid.cli.trace import app
 from skybraid.traces import Trace, TraceError, read, stats, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +143,7 @@ class TestMeasurements:
         assert np.array_equal(read(tmp_path / "copy.csv").values, trace.values)
         with pytest.raises(TraceError, match="gaps without a path"):
             write(trace, tmp_path / "copy.parquet")
-        told = CliRunner().invoke(traces.app, ["stats", str(file)])
+        told = CliRunner().invoke(app, ["stats", str(file)])
         assert "no path      33.33 % of the time" in told.output
 
     def test_a_lost_probe_is_a_gap_of_the_round_trips(self, tmp_path: Path) -> None:
@@ -343,14 +344,14 @@ class TestErrors:
 class TestCommand:
     def test_stats_prints_one_json_object(self) -> None:
         file = SHIPPED / "lte_drive_pam2025" / "atnt.csv"
-        result = CliRunner().invoke(traces.app, ["stats", str(file), "--column", "delay", "--json"])
+        result = CliRunner().invoke(app, ["stats", str(file), "--column", "delay", "--json"])
         assert result.exit_code == 0
         found = json.loads(result.stdout)
         assert (found["quantity"], found["unit"], found["samples"]) == ("delay", "ms", 8245)
         assert 0 < found["share_over_300ms"] < 0.01
 
     def test_stats_prints_lines(self) -> None:
-        result = CliRunner().invoke(traces.app, ["stats", str(SHIPPED / "starlink_leocc" / "downlink_delay.csv")])
+        result = CliRunner().invoke(app, ["stats", str(SHIPPED / "starlink_leocc" / "downlink_delay.csv")])
         assert result.exit_code == 0
         assert "p99" in result.stdout
         assert "over 300 ms" in result.stdout
@@ -359,7 +360,7 @@ class TestCommand:
     def test_plot_writes_a_figure(self, tmp_path: Path, suffix: str) -> None:
         file = SHIPPED / "nr5g_cicv5g" / "arterial_n8_v80_run01.csv"
         out = tmp_path / f"figure{suffix}"
-        result = CliRunner().invoke(traces.app, ["plot", str(file), str(out)])
+        result = CliRunner().invoke(app, ["plot", str(file), str(out)])
         assert result.exit_code == 0, result.output
         assert out.stat().st_size > 1000
 
@@ -374,7 +375,7 @@ class TestCommand:
             "--unit",
             "Mbit/s",
         ]
-        result = CliRunner().invoke(traces.app, arguments)
+        result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
         expected = "time [s],rate [Mbit/s]\n0,29.6\n1,36.4\n2,38.6\n"
         assert (tmp_path / "out.csv").read_text(encoding="utf-8") == expected
@@ -389,7 +390,7 @@ class TestCommand:
         ],
     )
     def test_bad_input_exits_with_2(self, arguments: list[str]) -> None:
-        result = CliRunner().invoke(traces.app, arguments)
+        result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 2
         assert "error: " in result.stderr
         assert "expected" in result.stderr

@@ -6,7 +6,7 @@ import pytest
 
 import skybraid
 from skybraid import ScenarioError, Verdict
-from skybraid.campaigns.until import budget, question
+from skybraid.execute.until import budget, question
 from test_campaigns import TINY
 
 # What may be asked.

@@ -11,10 +11,10 @@ import pytest
 
 from conftest import FILMED, Command
 from skybraid import Results, Scenario, ScenarioError, Verdict, run, sweep
-from skybraid.explain import explain
-from skybraid.plots.series import duration_s
-from skybraid.plots.video import frames_of, freezes, rates
-from skybraid.summary import VIDEO_COUNTS, VIDEO_MEASURES, video_words
+from skybraid.model.summary import VIDEO_COUNTS, VIDEO_MEASURES, video_words
+from skybraid.show.explain import explain
+from skybraid.show.plots.series import duration_s
+from skybraid.show.plots.video import frames_of, freezes, rates
 
 ONE_LINK = """
 name = "One fat link"

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Command
-from skybraid.errors import VideoError
+from skybraid.model.errors import VideoError
 from skybraid.video import cache, clips, terrain, timecode
 from skybraid.video.flight import DURATION_S, Flight
 
@@ -140,7 +140,7 @@ def test_without_pyav_the_words_say_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "av", None)
     monkeypatch.delitem(sys.modules, "skybraid.video.pyav")
     with pytest.raises(VideoError, match=r"no package av, .* pip install 'skybraid\[video\]'"):
-        importlib.import_module("skybraid.video.pyav")
+        _ = importlib.import_module("skybraid.video.pyav").av.open
 
 
 def blank(

@@ -12,7 +12,7 @@ import pytest
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from conftest import Command
-from skybraid.errors import VideoError
+from skybraid.model.errors import VideoError
 from skybraid.video import cache, clips, quality, timecode
 from skybraid.video import encode as room
 from skybraid.video.decode import decode

@@ -9,16 +9,17 @@ import pytest
 
 import skybraid
 from conftest import FILM, FILMED, Command
-from skybraid import Campaign, ResultError, Results, ScenarioError, Verdict, plots
-from skybraid.campaigns import summary
-from skybraid.campaigns.pairs import Difference, Paired
-from skybraid.campaigns.until import question
-from skybraid.compare import compare, text
-from skybraid.episodes import RunShare, share_interval
-from skybraid.measures import MEASURES
-from skybraid.report.points import judged
-from skybraid.statistics import mean_interval
-from skybraid.summary import FRAMES_IN_TIME, VIDEO_COUNTS, VIDEO_MEASURES
+from skybraid import Campaign, ResultError, Results, ScenarioError, Verdict
+from skybraid.execute import overview as summary
+from skybraid.execute.compare import compare, text
+from skybraid.execute.pairs import Difference, Paired
+from skybraid.execute.until import question
+from skybraid.model.episodes import RunShare, share_interval
+from skybraid.model.measures import MEASURES
+from skybraid.model.statistics import mean_interval
+from skybraid.model.summary import FRAMES_IN_TIME, VIDEO_COUNTS, VIDEO_MEASURES
+from skybraid.show import plots
+from skybraid.show.report.points import judged
 
 DARK = FILM.with_("event", [{"at": "1s", "path": {"near": {"down": "1s"}, "far": {"down": "1s"}}}])
 

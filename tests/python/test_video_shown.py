@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from skybraid.errors import SkybraidError, VideoError
-from skybraid.scenario import Scenario
+from skybraid.model.errors import SkybraidError, VideoError
+from skybraid.model.scenario import Scenario
 from skybraid.studies.observe import Seen, observations
 from skybraid.video import clips, quality, shown
 from skybraid.video.encode import Encoded
-from skybraid.video.flows import encoded, received
+from skybraid.video.flows import encoded, received, with_clips
 
 FRAMES = 60
 MS = 1_000_000
@@ -38,7 +38,7 @@ transport = {{ protocol = "udp" }}
 
 
 def flown(scenario: Scenario) -> Seen:
-    return Seen(scenario.to_fly().run(1, ["frames"]), scenario)
+    return Seen(with_clips(scenario).run(1, ["frames"]), scenario)
 
 
 def read(seen: Seen, name: str, **keys: float) -> float:

@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 import skybraid
-from skybraid.errors import VideoError
-from skybraid.results import Results
-from skybraid.scenario import Scenario
-from skybraid.statistics import Verdict
+from skybraid.model.errors import VideoError
+from skybraid.model.results import Results
+from skybraid.model.scenario import Scenario
+from skybraid.model.statistics import Verdict
 from skybraid.video import clips
 from skybraid.video.decode import decode
 from skybraid.video.encode import encode

@@ -4,10 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from skybraid import Results, Scenario, plots, run
-from skybraid.explain import explain
-from skybraid.report import html, waits
-from skybraid.summary import FlowSummary
+from skybraid import Results, Scenario, run
+from skybraid.model.summary import FlowSummary
+from skybraid.show import plots
+from skybraid.show.explain import explain
+from skybraid.show.report import html, waits
 
 LINK = {"rate": "1Gbit/s", "queue": "unlimited"}
 

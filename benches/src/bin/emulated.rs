@@ -14,7 +14,7 @@ use skybraid_runtime::clock::Clock;
 use skybraid_runtime::forward::{Forwarded, Forwarder, Lane, Options};
 use skybraid_units::{Bytes, Duration, Rate, Seed};
 
-/// Prints results beside their targets and remembers whether one was missed.
+/// Prints results next to their targets and remembers whether one was missed.
 struct Table {
     wanted: String,
     missed: bool,

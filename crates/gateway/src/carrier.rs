@@ -1,5 +1,5 @@
 //! One class's messages on their way: the transport's endpoint, which knows messages by number and
-//! length, and their bytes beside it.
+//! length, and their bytes next to it.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use skybraid_transport::{Delivered, Endpoint, Message, PathId, PathInfo, Role, T
 use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::Class;
-use crate::mend::Packet;
+use crate::fec::Packet;
 use crate::session::OVERHEAD;
 
 /// Messages whose bytes are kept at each end: more than wait in any queue.
@@ -25,10 +25,19 @@ pub struct Carrier {
     next: u32,
     life: Option<Duration>,
     /// Messages that were given up unsent since they were last asked for.
-    refused: u64,
+    refused: Refused,
     /// Copies of messages that arrived, and messages among them.
     copies: u64,
     messages: u64,
+}
+
+/// Messages that a transport gave up unsent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// For want of room.
+    pub full: u64,
+    /// Older than their class allows.
+    pub late: u64,
 }
 
 /// A message that has arrived; its bytes are in [`Carrier::bytes`].
@@ -38,8 +47,6 @@ pub struct Arrived {
     pub id: u32,
     /// The path of its first copy.
     pub path: PathId,
-    /// When that copy left, by the peer's clock as it is read here.
-    pub sent_at: Instant,
 }
 
 impl Carrier {
@@ -61,19 +68,19 @@ impl Carrier {
             arriving: Ring::default(),
             next: 0,
             life,
-            refused: 0,
+            refused: Refused::default(),
             copies: 0,
             messages: 0,
         }
     }
 
-    /// Writes a message made of `parts`. One that is `vital` is control to the scheduler: where the class
-    /// has messages duplicated, every path gets a copy.
-    pub fn write(&mut self, now: Instant, parts: [&[u8]; 2], vital: bool) {
+    /// Writes a message made of `parts` whose age counts from `arrived`. One that is `vital` is control to
+    /// the scheduler: where the class has messages duplicated, every path gets a copy.
+    pub fn write(&mut self, now: Instant, arrived: Instant, parts: [&[u8]; 2], vital: bool) {
         let id = self.next;
         self.next = id.wrapping_add(1);
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        self.leaving.put(id, now, parts);
+        self.leaving.put(id, arrived, parts);
         let class = if vital { Class::Control } else { self.class };
         self.endpoint.write(
             now,
@@ -82,28 +89,51 @@ impl Carrier {
                 id,
                 class: class.in_transports(),
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-                deadline: self.life.map(|life| now + life),
+                deadline: self.life.map(|life| arrived + life),
             },
         );
     }
 
     /// Writes a packet of a class that has repair packets. Copies of these would be of little use.
-    pub fn write_packet(&mut self, now: Instant, packet: Packet<'_>, vital: bool) {
+    pub fn write_packet(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        packet: Packet<'_>,
+        vital: bool,
+    ) {
         match packet {
-            Packet::Piece(parts) => self.write(now, parts, vital),
-            Packet::Repair(parts) => self.write(now, parts, false),
+            Packet::Piece(parts) => self.write(now, arrived, parts, vital),
+            Packet::Repair(parts) => self.write(now, now, parts, false),
         }
+    }
+
+    /// Messages that wait in the transport's queue.
+    pub fn waiting(&self) -> usize {
+        let mut waiting = 0;
+        self.endpoint.waiting(&mut |_| waiting += 1);
+        waiting
     }
 
     /// The next datagram to leave, written to `out`, and its path.
     pub fn poll_send(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PathId> {
         loop {
             let transmit = self.endpoint.poll_send(now);
-            self.note_refused();
+            self.note_refused(now);
             let transmit = transmit?;
             let header = Header { connection: self.class.index() as u16 };
+            let datagram = matches!(transmit.segment.body, Body::Datagram(_));
             let bytes = match part_of(&transmit.segment) {
-                Some(part) => match self.leaving.get(part.message) {
+                Some(part) => match self.leaving.get_mut(part.message) {
+                    // It waited for a path. One under congestion control leaves, and is dropped by the
+                    // receiver: its number is taken, and a gap would count as a loss.
+                    Some(slot)
+                        if datagram && self.life.is_some_and(|life| slot.at + life < now) =>
+                    {
+                        self.refused.late += u64::from(!slot.late);
+                        slot.late = true;
+                        continue;
+                    }
                     Some(slot) => slot.bytes.as_slice(),
                     // Overtaken by thousands of others: lost at the sender.
                     None => continue,
@@ -125,7 +155,7 @@ impl Carrier {
             }
             self.copies += 1;
             let bytes = plain.get(decoded.payload.clone()).unwrap_or_default();
-            self.arriving.put_once(part.message, decoded.segment.sent_at, bytes);
+            self.arriving.put_once(part.message, now, bytes);
         }
         self.endpoint.receive(now, path, &decoded.segment);
     }
@@ -135,8 +165,8 @@ impl Carrier {
         loop {
             let Delivered { id, path, .. } = self.endpoint.poll_delivered()?;
             self.messages += 1;
-            if let Some(slot) = self.arriving.get(id) {
-                return Some(Arrived { id, path, sent_at: slot.at });
+            if self.arriving.get(id).is_some() {
+                return Some(Arrived { id, path });
             }
         }
     }
@@ -157,17 +187,21 @@ impl Carrier {
     }
 
     /// How many messages have been given up unsent since the last call.
-    pub fn take_refused(&mut self) -> u64 {
-        self.note_refused();
+    pub fn take_refused(&mut self, now: Instant) -> Refused {
+        self.note_refused(now);
         core::mem::take(&mut self.refused)
     }
 
     /// The newest messages, for which there was no room, give their numbers back: bytes are kept by
     /// number, and a flood of refused ones must not take the places of those that wait.
-    fn note_refused(&mut self) {
-        let Self { endpoint, refused, next, .. } = self;
+    fn note_refused(&mut self, now: Instant) {
+        let Self { endpoint, refused, next, leaving, life, .. } = self;
         endpoint.take_refused(&mut |id| {
-            *refused += 1;
+            let at = leaving.get(id).map(|slot| slot.at);
+            match at.zip(*life) {
+                Some((at, life)) if at + life < now => refused.late += 1,
+                _ => refused.full += 1,
+            }
             if id == next.wrapping_sub(1) {
                 *next = id;
             }
@@ -210,6 +244,8 @@ struct Ring {
 struct Slot {
     id: u32,
     held: bool,
+    /// It was too old when it was to leave, and has been counted.
+    late: bool,
     at: Instant,
     bytes: Vec<u8>,
 }
@@ -228,6 +264,7 @@ impl Ring {
         let Some(slot) = self.slot(id) else { return };
         slot.id = id;
         slot.held = true;
+        slot.late = false;
         slot.at = at;
         slot.bytes.clear();
         parts.iter().for_each(|part| slot.bytes.extend_from_slice(part));
@@ -239,6 +276,10 @@ impl Ring {
         if !self.slot(id).is_some_and(|slot| newer(slot)) {
             self.put(id, at, [bytes, &[]]);
         }
+    }
+
+    fn get_mut(&mut self, id: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(id as usize % KEPT).filter(|slot| slot.held && slot.id == id)
     }
 
     fn get(&self, id: u32) -> Option<&Slot> {

@@ -8,7 +8,7 @@
 pub enum Class {
     /// Commands, set-points, heartbeats, hand-shakes: on every path, and never behind anything else.
     Control,
-    /// What the aircraft tells of itself.
+    /// State that the aircraft reports.
     Telemetry,
     /// Live pictures.
     Video,

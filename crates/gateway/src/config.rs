@@ -1,20 +1,20 @@
-//! What a gateway is told by its file.
+//! Configuration file of a gateway.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::{Error, Unexpected, Visitor};
+use serde::de::{Error, SeqAccess, Unexpected, Visitor};
 use skybraid_traffic::video::Codec;
-use skybraid_traffic::video::protect::Duplicate;
+use skybraid_traffic::video::protection::Duplicate;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::reordering::ReorderingConfig;
 use skybraid_transport::scheduler::{SchedulerConfig, mutran};
 use skybraid_transport::{Protocol, TransportConfig};
 use skybraid_units::{Bytes, Duration};
 
-use crate::mend::RepairConfig;
+use crate::fec::RepairConfig;
 use crate::{Class, PublicKey};
 
 /// The name of the channel that carries MAVLink.
@@ -65,8 +65,11 @@ pub struct GatewayConfig {
     pub side: Side,
     /// File of its private key, relative to the configuration's.
     pub key: String,
-    /// The public key of the other end.
-    pub peer: PublicKey,
+    /// The public key of the other end, or those of the ends that are trusted as such.
+    pub peer: Peers,
+    /// File of a key that both ends share besides, relative to the configuration's.
+    #[serde(default)]
+    pub psk: Option<String>,
     /// What carries the datagrams. Default UDP.
     #[serde(default)]
     pub network: Network,
@@ -96,12 +99,42 @@ pub struct GatewayConfig {
     /// Changes of keys.
     #[serde(default)]
     pub session: SessionConfig,
+    /// How signed MAVLink frames are checked.
+    #[serde(default)]
+    pub signing: Option<SigningConfig>,
     /// Where the state can be looked at.
     #[serde(default)]
     pub status: StatusConfig,
     /// What is written down for later.
     #[serde(default)]
     pub log: Option<LogConfig>,
+}
+
+/// Public keys of the ends that are trusted as the other one: one text, or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers(pub Vec<PublicKey>);
+
+impl<'de> serde::Deserialize<'de> for Peers {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Peers;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a public key, or a list of public keys")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Peers, E> {
+                text.parse().map(|key| Peers([key].into())).map_err(E::custom)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut keys: A) -> Result<Peers, A::Error> {
+                let mut peers = Vec::new();
+                while let Some(key) = keys.next_element()? {
+                    peers.push(key);
+                }
+                Ok(Peers(peers))
+            }
+        }
+        from.deserialize_any(Either)
+    }
 }
 
 fn usual_name() -> String {
@@ -181,7 +214,7 @@ pub struct MavlinkConfig {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortConfig {
-    /// Where datagrams are awaited that are to be carried: `address:port`.
+    /// Address on which datagrams to carry are received: `address:port`.
     pub listen: Option<String>,
     /// Where datagrams from the other end go; without it, to who has sent last.
     pub send_to: Option<String>,
@@ -209,6 +242,10 @@ pub struct TunConfig {
     /// Its MTU. Default 1280 B.
     #[serde(default = "usual_tun_mtu")]
     pub mtu: Bytes,
+    /// Networks behind the other end, besides its own address: packets may come from them and go to them.
+    /// Default none.
+    #[serde(default)]
+    pub allowed: Vec<String>,
 }
 
 fn usual_tun() -> String {
@@ -247,7 +284,7 @@ pub struct ClassConfig {
     pub reordering: Option<ReorderingConfig>,
     /// Age at which a message is of no use any more; it is dropped and counted.
     pub deadline: Option<Duration>,
-    /// Datagrams that may wait at the sender (MP-DCCP).
+    /// Messages of each source that may wait at the sender.
     pub queue: Option<u32>,
     /// Which messages leave on every path, where no `scheduler` is given: none, those of key frames of
     /// RTP ports, all.
@@ -301,7 +338,9 @@ impl ClassesConfig {
             config.reordering = reordering.clone();
         }
         config.tx_queue = given.queue.or(Some(match class {
-            Class::Control | Class::Telemetry => 100,
+            // What a burst of many thousands a second writes while the machine is busy elsewhere.
+            Class::Control => 8_000,
+            Class::Telemetry => 100,
             Class::Video | Class::Bulk => 400,
         }));
         config
@@ -321,15 +360,15 @@ impl ClassesConfig {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MessagesConfig {
-    /// … that are control.
+    /// MAVLink messages that are control.
     pub control: Vec<MessageName>,
-    /// … that are telemetry.
+    /// MAVLink messages that are telemetry.
     pub telemetry: Vec<MessageName>,
-    /// … that are bulk.
+    /// MAVLink messages that are bulk.
     pub bulk: Vec<MessageName>,
-    /// … of which only the newest counts: one that arrives behind its successor is dropped.
+    /// Messages of which only the newest counts: one that arrives after its successor is dropped.
     pub latest: Vec<MessageName>,
-    /// … of which each counts.
+    /// Messages each of which counts, even after a newer one has arrived.
     pub every: Vec<MessageName>,
 }
 
@@ -407,12 +446,30 @@ impl Default for HealthConfig {
 pub struct SessionConfig {
     /// Keys are changed so often. Default 2 min.
     pub rekey: Duration,
+    /// Age at which nothing is sent or accepted under keys any more, where they could not be changed.
+    /// Default five times `rekey`.
+    pub lifetime: Option<Duration>,
+}
+
+impl SessionConfig {
+    /// The age at which keys are of no use any more.
+    pub fn lifetime(&self) -> Duration {
+        self.lifetime.unwrap_or(self.rekey * 5)
+    }
 }
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        Self { rekey: Duration::from_secs(120) }
+        Self { rekey: Duration::from_secs(120), lifetime: None }
     }
+}
+
+/// How signed MAVLink frames are checked.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SigningConfig {
+    /// File of the signing key, relative to the configuration's.
+    pub key: String,
 }
 
 /// Where the state can be looked at.
@@ -422,11 +479,14 @@ pub struct StatusConfig {
     /// Address of the page, the metrics and `skybraid-node status`; empty for none. Default
     /// `127.0.0.1:9418`.
     pub listen: String,
+    /// Names under which the page answers, besides loopback names, the machine's name and the addresses that it
+    /// listens on. Default none.
+    pub hosts: Vec<String>,
 }
 
 impl Default for StatusConfig {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:9418".to_string() }
+        Self { listen: "127.0.0.1:9418".to_string(), hosts: Vec::new() }
     }
 }
 
@@ -439,6 +499,27 @@ pub struct LogConfig {
     /// How often the state is written. Default 1 s.
     #[serde(default = "each_second")]
     pub every: Duration,
+    /// Size at which a new file is begun. Default 64 MB.
+    #[serde(default = "usual_log_size")]
+    pub max_size: Bytes,
+    /// Age at which a new file is begun. Default 24 h.
+    #[serde(default = "usual_log_age")]
+    pub max_age: Duration,
+    /// Size of all files of the log together; the oldest are removed. Default 2 GB.
+    #[serde(default = "usual_log_keep")]
+    pub keep: Bytes,
+}
+
+const fn usual_log_size() -> Bytes {
+    Bytes::new(64_000_000)
+}
+
+const fn usual_log_age() -> Duration {
+    Duration::from_secs(24 * 3600)
+}
+
+const fn usual_log_keep() -> Bytes {
+    Bytes::new(2_000_000_000)
 }
 
 const fn each_second() -> Duration {

@@ -21,7 +21,7 @@ pub struct Event {
 pub enum What {
     /// A session with the peer stands: at the start, after a change of keys, after a restart.
     Session {
-        /// The peer has been started anew (or is heard for the first time).
+        /// The peer has restarted (or is heard for the first time).
         restarted: bool,
     },
     /// Nothing has been heard from the peer on any path for so long that it is taken for gone.
@@ -44,7 +44,7 @@ pub enum What {
         /// The new address.
         address: String,
     },
-    /// A path's largest packet is known anew.
+    /// A path's largest packet has changed.
     Mtu {
         /// The path's name.
         path: String,
@@ -56,7 +56,7 @@ pub enum What {
         /// The path's name.
         path: String,
     },
-    /// Something is wrong that somebody has to mend: the files of both ends do not match, a device is
+    /// Something is wrong that needs fixing: the files of both ends do not match, a device is
     /// missing, the disk is full.
     Alarm {
         /// In plain words.

@@ -5,6 +5,9 @@ use core::fmt;
 use core::str::FromStr;
 
 use curve25519_dalek::MontgomeryPoint;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::SigningKey;
 
 /// Why text is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,9 +18,60 @@ pub struct NoKey;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A private key. It is never printed.
+/// A private key. It is never printed, and wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey(pub [u8; 32]);
+
+impl Drop for PrivateKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for PrivateKey {}
+
+/// A key that both ends share, on top of their own (Noise IKpsk2). It is never printed, and wiped when it
+/// is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PresharedKey(pub [u8; 32]);
+
+impl Drop for PresharedKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for PresharedKey {}
+
+impl fmt::Debug for PresharedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PresharedKey(…)")
+    }
+}
+
+impl FromStr for PresharedKey {
+    type Err = NoKey;
+    fn from_str(text: &str) -> Result<Self, NoKey> {
+        from_base64(text).map(Self)
+    }
+}
+
+/// What an end knows and must not tell: read from the files that its configuration names.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    /// The private key of this end.
+    pub private: PrivateKey,
+    /// The key that both ends share, where the configuration has one.
+    pub psk: Option<PresharedKey>,
+    /// The key of signed MAVLink frames, where the configuration has one.
+    pub signing: Option<SigningKey>,
+}
+
+impl From<PrivateKey> for Secrets {
+    fn from(private: PrivateKey) -> Self {
+        Self { private, psk: None, signing: None }
+    }
+}
 
 impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,8 +98,8 @@ impl PrivateKey {
     }
 
     /// The text of a key file.
-    pub fn to_text(&self) -> String {
-        to_base64(&self.0)
+    pub fn to_text(&self) -> Zeroizing<String> {
+        Zeroizing::new(to_base64(&self.0))
     }
 }
 
@@ -87,7 +141,7 @@ fn to_base64(bytes: &[u8; 32]) -> String {
     text
 }
 
-fn from_base64(text: &str) -> Result<[u8; 32], NoKey> {
+pub(crate) fn from_base64(text: &str) -> Result<[u8; 32], NoKey> {
     let text = text.trim().as_bytes();
     let [letters @ .., b'='] = text else { return Err(NoKey) };
     if letters.len() != 43 {

@@ -3,36 +3,43 @@
 //! A [`Gateway`] takes what local applications write (MAVLink frames, datagrams, IP packets), says of
 //! each message which class it is of, and carries it to its peer over several networks at once: control
 //! on every path, first copy wins; everything else over the transports of [`skybraid_transport`]. All
-//! that leaves is sealed by a Noise session. Who drives it hands over datagrams, bytes and the time:
+//! that leaves is sealed by a Noise session. Its driver passes in datagrams, bytes and the time:
 //! `skybraid-node gateway` with sockets, tests with links in virtual time.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod brake;
 mod carrier;
 pub mod class;
 pub mod config;
 pub mod event;
+pub mod fair;
+pub mod fec;
 pub mod gateway;
 pub mod health;
 pub mod hello;
+pub mod inner;
 pub mod key;
-pub mod mend;
 pub mod message;
 pub mod order;
 pub mod policy;
 pub mod session;
+pub mod signing;
 pub mod snapshot;
+pub mod sources;
 mod stats;
 
 pub use class::Class;
 pub use config::{GatewayConfig, Side};
 pub use event::Event;
 pub use gateway::{BUNDLE, Gateway, Outgoing};
-pub use key::{PrivateKey, PublicKey};
+pub use key::{PresharedKey, PrivateKey, PublicKey, Secrets};
 pub use session::Sessions;
+pub use signing::SigningKey;
 pub use snapshot::Snapshot;
+pub use sources::{Client, Origin};
 
 /// Where secrets come from: keys of a handshake, cookies, numbers of sessions.
 pub trait Random: Send {

@@ -1,8 +1,9 @@
-//! A message inside a class: which channel it is of, and which part of it.
+//! A message inside a class: which channel it is of, when it was written, and which part of it.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | the channel's number; bit 7: it is a part of a larger one |
+//! | 4 | when it reached the sender's machine, by the sender's clock: microseconds, modulo 2³² |
 //! | 4 | of a part: number of the message (2), which part, of how many |
 //! | any | the bytes |
 
@@ -10,37 +11,41 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 const PART: u8 = 0x80;
-/// Octets in front of a part.
-const HEAD: usize = 5;
+/// Bytes in front of a whole message.
+pub const HEAD: usize = 5;
+/// Bytes in front of a part.
+const PART_HEAD: usize = HEAD + 4;
 /// Messages that may be incomplete at once; the oldest is given up beyond that.
 const INCOMPLETE: usize = 64;
 
 /// Cuts messages that are too large for a datagram.
 #[derive(Debug, Default)]
-pub struct Cutter {
+pub struct Fragmenter {
     number: u16,
 }
 
-impl Cutter {
-    /// Hands over the parts of a message of `channel`, each with what goes in front of it; none is
-    /// longer than `most` octets with that. False if the message is too large for that.
+impl Fragmenter {
+    /// Passes on the parts of a message of `channel` written at `stamp`, each with what goes in front of
+    /// it; none is longer than `max` bytes with that. False if the message is too large for that.
     pub fn cut(
         &mut self,
         channel: u8,
+        stamp: u32,
         bytes: &[u8],
-        most: usize,
+        max: usize,
         take: &mut impl FnMut([&[u8]; 2]),
     ) -> bool {
-        if bytes.len() < most {
-            take([&[channel], bytes]);
+        let [a, b, c, d] = stamp.to_be_bytes();
+        if bytes.len() + HEAD <= max {
+            take([&[channel, a, b, c, d], bytes]);
             return true;
         }
-        let size = most.saturating_sub(HEAD).max(1);
+        let size = max.saturating_sub(PART_HEAD).max(1);
         let Ok(count) = u8::try_from(bytes.len().div_ceil(size)) else { return false };
         self.number = self.number.wrapping_add(1);
         let [high, low] = self.number.to_be_bytes();
         for (part, bytes) in (0..count).zip(bytes.chunks(size)) {
-            take([&[channel | PART, high, low, part, count], bytes]);
+            take([&[channel | PART, a, b, c, d, high, low, part, count], bytes]);
         }
         true
     }
@@ -48,7 +53,7 @@ impl Cutter {
 
 /// Puts parts together again.
 #[derive(Debug, Default)]
-pub struct Joiner {
+pub struct Reassembler {
     incomplete: BTreeMap<u16, Incomplete>,
     /// Counts messages that began, so that the oldest is known.
     begun: u64,
@@ -61,14 +66,16 @@ struct Incomplete {
     parts: Vec<Option<Vec<u8>>>,
 }
 
-impl Joiner {
-    /// Takes a message or a part of one. Once a message is whole, its channel; its bytes are in `out`.
-    pub fn join(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<u8> {
-        let (first, rest) = bytes.split_first()?;
+impl Reassembler {
+    /// Takes a message or a part of one. Once a message is whole, its channel and the sender's time; its
+    /// bytes are in `out`.
+    pub fn join(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<(u8, u32)> {
+        let (&[first, a, b, c, d], rest) = bytes.split_first_chunk::<HEAD>()?;
+        let stamp = u32::from_be_bytes([a, b, c, d]);
         out.clear();
         if first & PART == 0 {
             out.extend_from_slice(rest);
-            return Some(*first);
+            return Some((first, stamp));
         }
         let (&[high, low, part, count], bytes) = rest.split_first_chunk::<4>()?;
         let number = u16::from_be_bytes([high, low]);
@@ -99,7 +106,7 @@ impl Joiner {
         }
         let message = self.incomplete.remove(&number)?;
         message.parts.iter().flatten().for_each(|part| out.extend_from_slice(part));
-        Some(first & !PART)
+        Some((first & !PART, stamp))
     }
 }
 
@@ -108,10 +115,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn cut(cutter: &mut Cutter, bytes: &[u8], most: usize) -> Vec<Vec<u8>> {
+    fn cut(fragmenter: &mut Fragmenter, bytes: &[u8], max: usize) -> Vec<Vec<u8>> {
         let mut parts = Vec::new();
-        assert!(cutter.cut(7, bytes, most, &mut |part| parts.push(part.concat())));
-        assert!(parts.iter().all(|part| part.len() <= most));
+        assert!(fragmenter.cut(7, 0x8765_4321, bytes, max, &mut |part| parts.push(part.concat())));
+        assert!(parts.iter().all(|part| part.len() <= max));
         parts
     }
 
@@ -122,15 +129,15 @@ mod tests {
             most in 100_usize..1_500,
             order in any::<u64>(),
         ) {
-            let mut parts = cut(&mut Cutter::default(), &bytes, most);
+            let mut parts = cut(&mut Fragmenter::default(), &bytes, most);
             let count = parts.len();
             parts.rotate_left(order as usize % count);
             parts.swap(0, order as usize / 7 % count);
-            let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+            let (mut reassembler, mut out) = (Reassembler::default(), Vec::new());
             for part in &parts[1..] {
-                prop_assert_eq!(joiner.join(part, &mut out), None);
+                prop_assert_eq!(reassembler.join(part, &mut out), None);
             }
-            prop_assert_eq!(joiner.join(&parts[0], &mut out), Some(7));
+            prop_assert_eq!(reassembler.join(&parts[0], &mut out), Some((7, 0x8765_4321)));
             prop_assert_eq!(out, bytes);
         }
 
@@ -138,25 +145,27 @@ mod tests {
         fn bytes_of_any_kind_never_panic(
             pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..9), 0..40),
         ) {
-            let (mut joiner, mut out) = (Joiner::default(), Vec::new());
+            let (mut reassembler, mut out) = (Reassembler::default(), Vec::new());
             for piece in pieces {
-                joiner.join(&[&[0x87, 0], piece.as_slice()].concat(), &mut out);
-                joiner.join(&piece, &mut out);
+                reassembler.join(&[&[0x87, 0, 0, 0, 0, 0], piece.as_slice()].concat(), &mut out);
+                reassembler.join(&piece, &mut out);
             }
-            prop_assert!(joiner.incomplete.len() <= INCOMPLETE);
+            prop_assert!(reassembler.incomplete.len() <= INCOMPLETE);
         }
     }
 
     #[test]
     fn a_message_that_lost_a_part_makes_room_for_those_after_it() {
-        let (mut cutter, mut joiner, mut out) = (Cutter::default(), Joiner::default(), Vec::new());
+        let (mut fragmenter, mut reassembler, mut out) =
+            (Fragmenter::default(), Reassembler::default(), Vec::new());
         for _ in 0..200 {
-            let parts = cut(&mut cutter, &[1; 250], 100);
-            assert_eq!(joiner.join(&parts[0], &mut out), None);
+            let parts = cut(&mut fragmenter, &[1; 250], 100);
+            assert_eq!(reassembler.join(&parts[0], &mut out), None);
         }
-        assert_eq!(joiner.incomplete.len(), INCOMPLETE);
-        let parts = cut(&mut cutter, &[2; 250], 100);
-        let whole: Vec<_> = parts.iter().filter_map(|part| joiner.join(part, &mut out)).collect();
-        assert_eq!((whole, out.len()), (alloc::vec![7], 250));
+        assert_eq!(reassembler.incomplete.len(), INCOMPLETE);
+        let parts = cut(&mut fragmenter, &[2; 250], 100);
+        let whole: Vec<_> =
+            parts.iter().filter_map(|part| reassembler.join(part, &mut out)).collect();
+        assert_eq!((whole, out.len()), (alloc::vec![(7, 0x8765_4321)], 250));
     }
 }

@@ -1,8 +1,10 @@
-//! What may still be handed over: nothing behind its successor, and signed frames in their order.
+//! Order of delivery: nothing after its successor, and signed frames in their order.
 //!
 //! A receiver of signed frames refuses one whose timestamp is not above the last of its sender, component
 //! and link (MAVLink, message signing). So a signed control frame that arrives before an earlier one is
-//! held until that has come too, or can come no more; one that is behind all the same is dropped here.
+//! held until that has come too, or can come no more; one that is behind all the same is dropped here
+//! where its timestamp is known to be the sender's. A timestamp that nobody has verified orders nothing:
+//! anybody at a local end could make one up and shut the genuine sender out.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,8 +12,11 @@ use alloc::vec::Vec;
 use skybraid_transport::mutran::mavlink::Header;
 use skybraid_units::{Duration, Instant};
 
-/// Bytes of a signature: the link, a timestamp of 48 bits, and the signature proper.
-const SIGNATURE: usize = 13;
+use crate::signing::Stamp;
+
+/// Senders and kinds of messages that are remembered at least; of more, those that have been silent for
+/// longest are forgotten.
+const KEPT: usize = 4096;
 /// Numbers of messages behind a gap that are remembered; an older gap is forgotten.
 const REMEMBERED: usize = 1024;
 
@@ -19,47 +24,66 @@ const REMEMBERED: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Order {
     /// The newest message of a kind: by class, sender, component and message.
-    newest: BTreeMap<(u8, u8, u8, u32), u32>,
-    /// The newest signature's timestamp by sender, component and link.
-    signed: BTreeMap<(u8, u8, u8), u64>,
+    newest: Recent<(u8, u8, u8, u32), u32>,
+    /// The newest verified timestamp by sender, component and link.
+    signed: Recent<(u8, u8, u8), u64>,
 }
 
 impl Order {
-    /// True when the frame, message `id` of its class, may be handed over. `latest`: only the newest of
-    /// its kind counts.
+    /// Whether a frame, message `id` of its class, may be delivered. `stamp`: its verified place in its
+    /// sender's order. `latest`: only the newest of its kind counts.
     pub fn admits(
         &mut self,
         class: u8,
         id: u32,
         header: &Header,
-        frame: &[u8],
+        stamp: Option<Stamp>,
         latest: bool,
     ) -> bool {
         let (system, component) = (header.system, header.component);
-        if let Some((link, timestamp)) = signature(header, frame) {
-            let newest = self.signed.entry((system, component, link)).or_default();
-            if timestamp <= *newest && *newest > 0 {
+        if let Some(Stamp { link, timestamp }) = stamp {
+            let key = (system, component, link);
+            if self.signed.get(&key).is_some_and(|newest| timestamp <= newest) {
                 return false;
             }
-            *newest = timestamp;
+            self.signed.put(key, timestamp);
         }
         if !latest {
             return true;
         }
-        let newest = self.newest.entry((class, system, component, header.message)).or_insert(id);
-        if id.wrapping_sub(*newest).cast_signed() < 0 {
+        let key = (class, system, component, header.message);
+        if self.newest.get(&key).is_some_and(|newest| id.wrapping_sub(newest).cast_signed() < 0) {
             return false;
         }
-        *newest = id;
+        self.newest.put(key, id);
         true
     }
 }
 
-/// The link and the timestamp of a signed frame.
-fn signature(header: &Header, frame: &[u8]) -> Option<(u8, u64)> {
-    let at = frame.len().checked_sub(SIGNATURE).filter(|_| header.signed)?;
-    let &[link, a, b, c, d, e, f, ..] = frame.get(at..)? else { return None };
-    Some((link, u64::from_le_bytes([a, b, c, d, e, f, 0, 0])))
+/// A map that holds the [`KEPT`] keys put last, and at most twice as many.
+#[derive(Debug)]
+struct Recent<K, V> {
+    young: BTreeMap<K, V>,
+    old: BTreeMap<K, V>,
+}
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self { young: BTreeMap::new(), old: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord, V: Copy> Recent<K, V> {
+    fn get(&self, key: &K) -> Option<V> {
+        self.young.get(key).or_else(|| self.old.get(key)).copied()
+    }
+
+    fn put(&mut self, key: K, value: V) {
+        if self.young.len() >= KEPT && !self.young.contains_key(&key) {
+            self.old = core::mem::take(&mut self.young);
+        }
+        self.young.insert(key, value);
+    }
 }
 
 /// Holds signed frames of a class until those before them have come.
@@ -81,7 +105,7 @@ struct Held {
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is handed over at once.
+    /// It is delivered at once.
     Now,
     /// It waits.
     Later,
@@ -163,35 +187,54 @@ mod tests {
         Header { version: 2, payload: 1, signed, sequence: 0, system, component: 1, message }
     }
 
-    fn frame(link: u8, timestamp: u64) -> Vec<u8> {
-        let mut frame = vec![0; 13];
-        frame.push(link);
-        frame.extend(&timestamp.to_le_bytes()[..6]);
-        frame.extend([0; 6]);
-        frame
+    fn stamp(link: u8, timestamp: u64) -> Option<Stamp> {
+        Some(Stamp { link, timestamp })
     }
 
     #[test]
     fn an_older_set_point_behind_a_newer_one_is_dropped_and_a_command_is_not() {
         let mut order = Order::default();
         let (sticks, command) = (header(255, 69, false), header(255, 76, false));
-        assert!(order.admits(0, 10, &sticks, &[], true));
-        assert!(!order.admits(0, 9, &sticks, &[], true));
-        assert!(order.admits(0, 8, &command, &[], false));
+        assert!(order.admits(0, 10, &sticks, None, true));
+        assert!(!order.admits(0, 9, &sticks, None, true));
+        assert!(order.admits(0, 8, &command, None, false));
         // Another ground station's sticks are none of its business.
-        assert!(order.admits(0, 9, &header(254, 69, false), &[], true));
-        assert!(order.admits(0, 11, &sticks, &[], true));
+        assert!(order.admits(0, 9, &header(254, 69, false), None, true));
+        assert!(order.admits(0, 11, &sticks, None, true));
     }
 
     #[test]
     fn signed_frames_never_go_back_in_time_on_a_link_of_a_component() {
         let mut order = Order::default();
         let signed = header(1, 30, true);
-        assert!(order.admits(1, 0, &signed, &frame(3, 100), false));
-        assert!(!order.admits(1, 1, &signed, &frame(3, 100), false));
-        assert!(!order.admits(0, 0, &signed, &frame(3, 99), false));
-        assert!(order.admits(1, 2, &signed, &frame(4, 50), false));
-        assert!(order.admits(1, 3, &signed, &frame(3, 101), false));
+        assert!(order.admits(1, 0, &signed, stamp(3, 100), false));
+        assert!(!order.admits(1, 1, &signed, stamp(3, 100), false));
+        assert!(!order.admits(0, 0, &signed, stamp(3, 99), false));
+        assert!(order.admits(1, 2, &signed, stamp(4, 50), false));
+        assert!(order.admits(1, 3, &signed, stamp(3, 101), false));
+        assert!(order.admits(1, 4, &signed, None, false), "without a key nothing is known");
+    }
+
+    #[test]
+    fn a_flood_of_senders_takes_a_bounded_memory_and_no_busy_place() {
+        let mut order = Order::default();
+        let mut id = 0;
+        assert!(order.admits(0, 9, &header(7, 69, true), stamp(0, 9), true));
+        for message in 0..50_000 {
+            id += 10;
+            let sender = header((message % 251) as u8, message, true);
+            order.admits(0, id, &sender, stamp((message % 7) as u8, u64::from(id)), true);
+            if message % 1000 == 0 {
+                let genuine = header(7, 69, true);
+                assert!(order.admits(0, id, &genuine, stamp(0, u64::from(id) + 5), true));
+                assert!(!order.admits(0, id - 1, &genuine, None, true));
+                assert!(!order.admits(0, id + 1, &genuine, stamp(0, 9), true));
+            }
+        }
+        let held = |young: usize, old: usize| young + old;
+        let Order { newest, signed } = &order;
+        assert!(held(newest.young.len(), newest.old.len()) <= 2 * KEPT);
+        assert!(held(signed.young.len(), signed.old.len()) <= 2 * KEPT);
     }
 
     fn drain(waiting: &mut Waiting, ms: i64) -> Vec<u32> {

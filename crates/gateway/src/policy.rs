@@ -18,7 +18,9 @@ const HAND_SHAKES: u32 = 20;
 const TRANSFERS: [u32; 13] = [110, 117, 118, 119, 120, 121, 122, 126, 130, 131, 266, 267, 268];
 /// Control of which only the newest counts: heartbeats, sticks, set-points.
 const LATEST_CONTROL: [u32; 7] = [0, 69, 70, 82, 84, 86, 139];
-/// Telemetry of which each counts: what is said once.
+/// SET_ACTUATOR_CONTROL_TARGET, of which there is one for each group.
+const ACTUATOR_GROUPS: u32 = 139;
+/// Telemetry in which every message counts, being sent once.
 const EVERY_TELEMETRY: [u32; 8] = [4, 46, 111, 148, 242, 244, 253, 254];
 
 /// Which class a message is of, and whether only the newest of its kind counts.
@@ -84,6 +86,13 @@ impl Policy {
                 && !EVERY_TELEMETRY.contains(&message);
             telemetry || LATEST_CONTROL.contains(&message)
         })
+    }
+
+    /// One that waits to be sent is of no use when the next one of its sender is written: sticks, set-points,
+    /// heartbeats, and what the file says. Not those that exist once for each group of actuators.
+    pub fn is_superseded_in_queue(&self, message: u32) -> bool {
+        let usual = LATEST_CONTROL.contains(&message) && message != ACTUATOR_GROUPS;
+        self.latest.get(&message).copied().unwrap_or(usual)
     }
 
     fn of_parameter(&mut self, now: Instant) -> Class {

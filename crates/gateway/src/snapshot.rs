@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::Side;
 use crate::event::PathState;
+use crate::health::MtuState;
 
 /// A gateway at a moment.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -18,9 +19,17 @@ pub struct Snapshot {
     pub uptime_ms: f64,
     /// A session with the peer stands.
     pub session: bool,
+    /// The public key of the peer that holds the session.
+    pub peer: Option<String>,
+    /// Time until the session ends unless its keys are changed; absent where none stands.
+    pub session_left_ms: Option<f64>,
+    /// The session's keys should have been changed for a while.
+    pub session_overdue: bool,
+    /// The last session has ended since its keys could not be changed.
+    pub session_expired: bool,
     /// Sessions since the start, changes of keys included.
     pub sessions: u64,
-    /// How often the peer has been started anew.
+    /// Number of restarts of the peer.
     pub peer_restarts: u64,
     /// Since when nothing has been heard from the peer; absent before the first time.
     pub silent_ms: Option<f64>,
@@ -30,8 +39,16 @@ pub struct Snapshot {
     pub classes: Vec<ClassSnapshot>,
     /// The channels in the order of their numbers.
     pub channels: Vec<ChannelSnapshot>,
+    /// Control messages a second that may leave, while a flood is held back for the networks or the peer.
+    pub control_limit: Option<f64>,
+    /// Sources of messages, those of which most was refused or late first; 16 at most.
+    pub sources: Vec<SourceSnapshot>,
     /// What came from outside and was refused.
     pub refused: RefusedSnapshot,
+    /// The TUN interface, where there is one.
+    pub tun: Option<TunSnapshot>,
+    /// Broken invariants of this program since its start; anything but 0 is a bug.
+    pub bugs: u64,
 }
 
 /// A path.
@@ -76,6 +93,14 @@ pub struct PathSnapshot {
     pub control_won: u64,
     /// Largest IP packet that goes through towards the peer.
     pub mtu: u32,
+    /// State of path MTU discovery towards the peer.
+    pub mtu_state: MtuState,
+    /// Largest IP packet that the peer sends; absent before it has said so.
+    pub incoming_mtu: Option<u32>,
+    /// Packets of 1,280 bytes do not get through from the peer, as it says.
+    pub peer_mtu_error: bool,
+    /// How often packets that had got through towards the peer no longer did.
+    pub black_holes: u64,
     /// What is left of its data, where it has a cap.
     pub data_left: Option<u64>,
     /// How often it has been given up.
@@ -91,19 +116,20 @@ pub struct ClassSnapshot {
     pub written: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// Messages refused at the sender: no room in the queue, or too old before they could leave.
+    /// Messages refused at the sender: no room in the queue, or no session.
     pub refused: u64,
-    /// Messages handed over to local applications.
+    /// Messages delivered to local applications.
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    /// Messages that arrived too late and were dropped.
+    /// Messages older than the deadline, dropped wherever they had waited: before they left or after they
+    /// arrived.
     pub late: u64,
-    /// Messages that arrived behind their successor and were dropped.
+    /// Messages dropped for a newer one of their kind: before they left, or since they arrived behind it.
     pub superseded: u64,
     /// Second copies.
     pub duplicates: u64,
-    /// Datagrams that were lost and made good by repair packets.
+    /// Datagrams that were lost and recovered from repair packets.
     pub repaired: u64,
     /// Age at delivery, as far as clocks can be compared: median of the last messages.
     pub delay_p50_ms: Option<f64>,
@@ -123,10 +149,44 @@ pub struct ChannelSnapshot {
     pub name: String,
     /// Messages from local applications.
     pub written: u64,
-    /// Messages handed over to them.
+    /// Messages delivered to them.
     pub delivered: u64,
     /// The peer has a channel of this name.
     pub shared: bool,
+}
+
+/// A source of messages: a component of a client of a local end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SourceSnapshot {
+    /// The channel's name.
+    pub channel: String,
+    /// Number of the local end: MAVLink ends in the order of the file.
+    pub end: u8,
+    /// Address of the program, or of the sender inside of an IP packet; absent of a device.
+    pub address: Option<String>,
+    /// MAVLink system, 0 for other channels.
+    pub system: u8,
+    /// MAVLink component, 0 for other channels.
+    pub component: u8,
+    /// Messages written.
+    pub written: u64,
+    /// Messages refused: no room in the source's queue, or no session.
+    pub refused: u64,
+    /// Messages older than their deadline before they could leave.
+    pub late: u64,
+    /// Messages whose place a newer one of their kind took before they could leave.
+    pub superseded: u64,
+}
+
+/// The TUN interface.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct TunSnapshot {
+    /// Address of the peer's, once it has said so.
+    pub peer: Option<String>,
+    /// Packets that were not sent: their destination is not the peer's and not allowed.
+    pub refused_outgoing: u64,
+    /// Packets of the peer that were dropped: their source is not the peer's and not allowed.
+    pub refused_incoming: u64,
 }
 
 /// What came from outside and was refused.
@@ -144,4 +204,6 @@ pub struct RefusedSnapshot {
     pub cookies: u64,
     /// Authentic, and still not understood.
     pub unreadable: u64,
+    /// MAVLink frames of local applications or of the peer whose signature is wrong.
+    pub signatures: u64,
 }

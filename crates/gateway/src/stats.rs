@@ -10,7 +10,7 @@ use crate::snapshot::ClassSnapshot;
 
 /// Delays of the newest messages that are kept for percentiles.
 const KEPT: usize = 1024;
-/// Gaps are told of windows of this length.
+/// Window over which the longest delivery gap is reported.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// What is counted of a class.
@@ -25,12 +25,12 @@ pub struct ClassStats {
     longest: Duration,
 }
 
-/// Why a message was not handed over.
+/// Reason for which a message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// Older than its class allows.
     Late,
-    /// Its successor had been handed over.
+    /// Its successor had been delivered.
     Superseded,
 }
 
@@ -59,7 +59,12 @@ impl ClassStats {
         self.shown.refused += messages;
     }
 
-    /// A message was not handed over.
+    /// Messages were too old before they could leave.
+    pub fn late(&mut self, messages: u64) {
+        self.shown.late += messages;
+    }
+
+    /// Records a message that was not delivered.
     pub fn dropped(&mut self, why: Dropped) {
         match why {
             Dropped::Late => self.shown.late += 1,
@@ -67,7 +72,7 @@ impl ClassStats {
         }
     }
 
-    /// A message was handed over.
+    /// Records a delivered message.
     pub fn delivered(&mut self, now: Instant, bytes: usize, path: PathId, delay: Option<Duration>) {
         self.shown.delivered += 1;
         self.shown.delivered_bytes += bytes as u64;

@@ -1,4 +1,4 @@
-//! The two hosts at work: applications write, endpoints carry, arrivals are recorded.
+//! The hosts of a run as one state machine: applications write, endpoints send and receive, the record counts.
 
 use alloc::vec::Vec;
 
@@ -7,11 +7,11 @@ use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::Choice;
 use skybraid_transport::segment::Dccp;
 use skybraid_transport::{
-    Body, ConnectionTotals, Delivered, Endpoint, Message, PathId, Segment, SubflowSample, Transmit,
-    split,
+    Body, ConnectionTotals, Endpoint, Message, PathId, Segment, SubflowSample, Transmit, split,
 };
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, Promised};
 
+use crate::ids::RouteId;
 use crate::population::{
     App, End, Population, Relay, Side, Stream, populate, write_copies, write_message,
 };
@@ -19,49 +19,56 @@ use crate::record::{Arrival, DecisionRow, FlowRecord, LinkWaits, Outcome, Record
 use crate::reports::Reports;
 use crate::setup::{AddressChange, Host, Setup};
 
-/// Carries what leaves the hosts and keeps their timers.
+/// The driver's side of [`Hosts`]: sends segments and keeps timers.
 pub trait Carrier {
-    /// A segment leaves. Answers why it is lost, where that is known at once.
-    fn carry(&mut self, now: Instant, leaving: &Leaving<'_>) -> Option<Cause>;
+    /// Sends a segment. Returns the cause of its loss if that is known at once.
+    fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause>;
 
-    /// Side number `side` wants [`Hosts::wake`] at `due` at the latest; [`Instant::FAR_FUTURE`] for
-    /// never. Its timers may since be pushed back: [`Hosts::next_wakeup`] tells.
+    /// Requests a call of [`Hosts::wake`] for side `side` at `due` at the latest; [`Instant::FAR_FUTURE`] for
+    /// never. Timers may be pushed back later: check [`Hosts::next_wakeup`] before waking.
     fn wake_at(&mut self, side: usize, due: Instant);
 }
 
-/// A segment that leaves a host.
+/// An outgoing segment with its sender.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaving<'a> {
-    /// The side that sends; its peer has the number `side ^ 1`.
+pub struct Outgoing<'a> {
+    /// Sending side; see [`peer`](Self::peer).
     pub side: usize,
-    /// The flow whose connection it belongs to.
+    /// Flow that owns the connection.
     pub flow: usize,
-    /// The record in [`Outcome::flows`] that its messages count for.
-    pub record: usize,
-    /// The route: path number times 2, plus 1 for ground to vehicle.
-    pub route: usize,
-    /// The path, by the connection's own numbering, and the segment.
+    /// Record in [`Outcome::flows`] of the segment's messages; `None` for segments sent by a proxy.
+    pub record: Option<usize>,
+    /// Route to the peer.
+    pub route: RouteId,
+    /// The segment and its path, in the connection's own numbering.
     pub transmit: &'a Transmit,
 }
 
-/// A segment that the carrier still holds when the run has ended.
+impl Outgoing<'_> {
+    /// Returns the receiving side: the two sides of a connection have neighbouring numbers.
+    pub const fn peer(&self) -> usize {
+        self.side ^ 1
+    }
+}
+
+/// A segment in flight at the end of the run.
 #[derive(Clone, Copy, Debug)]
-pub struct OnTheWay<'s> {
-    /// Its [`Leaving::record`].
+pub struct InFlight<'s> {
+    /// See [`Outgoing::record`].
     pub record: usize,
     /// The segment.
     pub segment: &'s Segment,
-    /// Its arrival, where that is known.
+    /// Its arrival after the end of the run, if that is known.
     pub arrival: Option<Arrival>,
 }
 
-/// The applications and endpoints of a run, and what is recorded of them.
+/// The applications and endpoints of a run, with its record.
 pub struct Hosts<'a> {
     setup: &'a Setup,
     sides: Vec<Side>,
     relays: Vec<Relay>,
     apps: Vec<App>,
-    /// By flow, of those that have any.
+    /// Receiver reports, by flow; `None` for a flow without them.
     reports: Vec<Option<Reports>>,
     recording: Record,
     outcome: Outcome,
@@ -69,68 +76,73 @@ pub struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    /// The hosts of `setup` before its start. Flows for which `carried` answers false get a record but
-    /// neither endpoints nor an application here: the driver carries them by other means.
+    /// Creates the hosts of `setup` before its start. A flow for which `carried` returns false gets a record, but
+    /// no endpoints and no application: the driver carries it by other means.
     pub fn new(setup: &'a Setup, carried: impl Fn(usize) -> bool) -> Self {
         let mut outcome = Outcome::default();
         let Population { sides, relays, apps } = populate(setup, &carried, &mut outcome);
         let end = Instant::ZERO + setup.duration;
-        let reports = setup.flows.iter().map(Reports::on).collect();
+        let reports = setup.flows.iter().map(Reports::of).collect();
         Self { setup, sides, relays, apps, reports, recording: setup.record, outcome, end }
     }
 
-    /// How many sides there are, two per connection: that which opens it, the other.
+    /// Number of sides: two per connection, the initiator first.
     pub fn sides(&self) -> usize {
         self.sides.len()
     }
 
-    /// How many applications there are, one per flow.
+    /// Number of applications, one per flow.
     pub fn apps(&self) -> usize {
         self.apps.len()
     }
 
-    /// The flow whose connection side number `side` belongs to.
+    /// Flow that owns the connection of side `side`.
     pub fn flow_of(&self, side: usize) -> Option<usize> {
-        self.sides.get(side).map(|side| side.flow)
+        self.sides.get(side).promised("a side of this number").map(|side| side.flow)
     }
 
-    /// What has been recorded so far.
+    /// The record so far.
     pub const fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// What has been recorded so far, for the driver's own records.
+    /// The record so far, for a driver that adds to it.
     pub const fn outcome_mut(&mut self) -> &mut Outcome {
         &mut self.outcome
     }
 
-    /// When application number `app` next has something to write; [`Instant::FAR_FUTURE`] for never.
+    /// Time of the next write of application `app`; [`Instant::FAR_FUTURE`] for never.
     pub fn next_write(&self, app: usize) -> Instant {
-        self.apps.get(app).map_or(Instant::FAR_FUTURE, |app| app.source.next_write())
+        let app = self.apps.get(app).promised("an application of this number");
+        app.map_or(Instant::FAR_FUTURE, |app| app.source.next_write())
     }
 
-    /// When to call [`wake`](Self::wake) for side number `side`.
+    /// Time at which to call [`wake`](Self::wake) for side `side`.
     pub fn next_wakeup(&self, side: usize) -> Instant {
-        let Some(side) = self.sides.get(side) else { return Instant::FAR_FUTURE };
+        let Some(side) = self.sides.get(side).promised("a side of this number") else {
+            return Instant::FAR_FUTURE;
+        };
         match &side.end {
             End::Host(endpoint) => endpoint.next_wakeup().min(self.report_due(side)),
             End::Proxy(relay, _) => {
-                let relay = self.relays.get(*relay);
+                let relay = self.relays.get(*relay).promised("the proxy of this side");
                 relay.map_or(Instant::FAR_FUTURE, |relay| relay.proxy.next_wakeup())
             }
         }
     }
 
-    /// When a side next has to report what it gets.
+    /// Time of the next receiver report that `side` must send.
     fn report_due(&self, side: &Side) -> Instant {
         let reporting = side.streams.iter().filter(|stream| stream.reports);
-        let due =
-            reporting.filter_map(|stream| Some(self.reports.get(stream.flow)?.as_ref()?.due()));
-        due.min().unwrap_or(Instant::FAR_FUTURE)
+        let reports = reporting.filter_map(|stream| {
+            let reports = self.reports.get(stream.flow).and_then(Option::as_ref);
+            reports.promised("the reports of a reporting stream")
+        });
+        reports.map(Reports::due).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// A segment arrived at side number `side` on `path`, by the connection's own numbering, after `waits` at
-    /// the links, where these are known. [`settle`](Self::settle) comes next.
+    /// Receives a segment at side `side` on `path`, in the connection's own numbering; call
+    /// [`flush`](Self::flush) next. `waits` is the time that the segment waited at the links, if that is known.
     #[inline]
     pub fn receive(
         &mut self,
@@ -140,98 +152,101 @@ impl<'a> Hosts<'a> {
         segment: &Segment,
         waits: Option<LinkWaits>,
     ) {
-        let Some(side) = self.sides.get_mut(side) else { return };
+        let Some(side) = self.sides.get_mut(side).promised("a side of this number") else { return };
         if segment.messages > 0
             && let Some(stream) = side.streams.get(usize::from(segment.stream))
-            && let Some(record) = self.outcome.flows.get_mut(stream.gets)
+            && let Some(record) = self.outcome.flows.get_mut(stream.gets).promised("a record")
         {
             let arrival = Arrival { at: now, sent_at: segment.sent_at, path: path.0, waits };
             for offset in 0..u32::from(segment.messages) {
-                record.copy_arrived(segment.first_message.wrapping_add(offset), &arrival);
+                record.on_copy_arrived(segment.first_message.wrapping_add(offset), &arrival);
             }
         }
         match &mut side.end {
             End::Host(endpoint) => endpoint.receive(now, path, segment),
             End::Proxy(relay, at) => {
-                if let Some(relay) = self.relays.get_mut(*relay) {
+                if let Some(relay) = self.relays.get_mut(*relay).promised("the proxy of this side")
+                {
                     relay.proxy.receive(now, *at, path, segment);
                 }
             }
         }
     }
 
-    /// A segment was lost on `path` behind its first link. `record` is its [`Leaving::record`].
-    pub fn lost_on_the_way(
-        &mut self,
-        record: usize,
-        path: PathId,
-        segment: &Segment,
-        cause: Cause,
-    ) {
+    /// Records the loss of a segment on `path` after its first link. `record` is its [`Outgoing::record`].
+    pub fn on_lost(&mut self, record: usize, path: PathId, segment: &Segment, cause: Cause) {
         if segment.body.payload_bytes() > 0
-            && let Some(record) = self.outcome.flows.get_mut(record)
+            && let Some(record) = self.outcome.flows.get_mut(record).promised("a record")
         {
-            note_loss(record, path, segment, cause);
+            record_loss(record, path, segment, cause);
         }
     }
 
-    /// What happens to packets on the links is not known here: a loss shows by what does not arrive.
+    /// Marks the links as unobserved: a loss is known only by what does not arrive.
     pub fn hide_links(&mut self) {
         for record in &mut self.outcome.flows {
             record.hide_links();
         }
     }
 
-    /// The record of the messages that reach side number `side` in stream number `stream`.
+    /// Record of the messages that side `side` receives in stream `stream`.
     pub fn record_of(&self, side: usize, stream: u8) -> Option<usize> {
-        let stream = self.sides.get(side)?.streams.get(usize::from(stream))?;
-        Some(stream.gets)
+        let side = self.sides.get(side).promised("a side of this number")?;
+        side.streams.get(usize::from(stream)).map(|stream| stream.gets)
     }
 
-    /// A timer of side number `side` has expired.
+    /// Fires the expired timers of side `side`.
     pub fn wake(&mut self, now: Instant, side: usize, carrier: &mut impl Carrier) {
-        match self.sides.get_mut(side).map(|side| &mut side.end) {
+        let end = self.sides.get_mut(side).map(|side| &mut side.end);
+        match end.promised("a side of this number") {
             Some(End::Host(endpoint)) => endpoint.wake(now),
             Some(End::Proxy(relay, _)) => {
-                if let Some(relay) = self.relays.get_mut(*relay) {
+                if let Some(relay) = self.relays.get_mut(*relay).promised("the proxy of this side")
+                {
                     relay.proxy.wake(now);
                 }
             }
             None => return,
         }
-        self.settle(now, side, carrier);
+        self.flush(now, side, carrier);
     }
 
-    /// An address of the vehicle comes or goes.
+    /// Adds or removes an address of the vehicle.
     pub fn change_address(
         &mut self,
         now: Instant,
         change: &AddressChange,
         carrier: &mut impl Carrier,
     ) {
-        let vehicle = |side: &Side| side.flow == change.flow;
-        let Some(index) = self.sides.iter().position(vehicle) else { return };
-        if let Some(End::Host(endpoint)) = self.sides.get_mut(index).map(|side| &mut side.end) {
+        // The vehicle's side is the first of a flow; a flow that the driver carries has none.
+        let mut sides = self.sides.iter_mut().enumerate();
+        let Some((index, side)) = sides.find(|(_, side)| side.flow == change.flow) else { return };
+        if let End::Host(endpoint) = &mut side.end {
             if change.added {
                 endpoint.add_path(now, change.path);
             } else {
                 endpoint.remove_path(change.path);
             }
         }
-        self.settle(now, index, carrier);
+        self.flush(now, index, carrier);
     }
 
-    /// Application number `number` writes what is due. Answers when it next has something to write;
-    /// one that writes whenever there is room is never due again.
+    /// Writes the due messages of application `number`. Returns the time of its next write; a bulk application,
+    /// which writes whenever there is room, is never due again.
     pub fn write(&mut self, now: Instant, number: usize, carrier: &mut impl Carrier) -> Instant {
         let mut next = Instant::FAR_FUTURE;
-        let Some(app) = self.apps.get_mut(number) else { return next };
-        let index = app.side;
-        let Some(side) = self.sides.get_mut(index) else { return next };
+        let Some(app) = self.apps.get_mut(number).promised("an application of this number") else {
+            return next;
+        };
+        // Without a side, the driver carries the flow.
+        let Some(index) = app.side else { return next };
+        let Some(side) = self.sides.get_mut(index).promised("the side of an application") else {
+            return next;
+        };
         let fills = side.fillers.contains(&number);
         if !fills
-            && let Some(stream) = side.streams.get(usize::from(app.stream))
-            && let Some(record) = self.outcome.flows.get_mut(stream.writes)
+            && let Some(stream) = side.streams.get(usize::from(app.stream)).promised("a stream")
+            && let Some(record) = self.outcome.flows.get_mut(stream.writes).promised("a record")
         {
             if let End::Host(endpoint) = &mut side.end {
                 while let Some(written) = app.source.write(now) {
@@ -249,50 +264,58 @@ impl<'a> Hosts<'a> {
                 }
             }
         }
-        self.settle(now, index, carrier);
+        self.flush(now, index, carrier);
         next
     }
 
-    /// Lets side number `index` send and deliver all that it can.
-    pub fn settle(&mut self, now: Instant, index: usize, carrier: &mut impl Carrier) {
-        let Some(side) = self.sides.get_mut(index) else { return };
+    /// Sends all segments that side `index` can send, and delivers all messages that it has received.
+    pub fn flush(&mut self, now: Instant, index: usize, carrier: &mut impl Carrier) {
+        let Some(side) = self.sides.get_mut(index).promised("a side of this number") else {
+            return;
+        };
         let outcome = &mut self.outcome;
         let endpoint = match &mut side.end {
             End::Host(endpoint) => endpoint,
             End::Proxy(relay, _) => {
                 let relay = *relay;
-                return self.settle_relay(now, relay, carrier);
+                return self.flush_relay(now, relay, carrier);
             }
         };
         loop {
-            // Looked at where it lies: a segment is large enough for copies to count.
+            // Borrowed rather than moved: a segment is large enough for copies to cost.
             while let Some(transmit) = &endpoint.poll_send(now) {
                 let from =
                     Sender { index, flow: side.flow, routes: &side.routes, streams: &side.streams };
                 send(now, from, transmit, outcome, carrier);
             }
-            if let Some(stream) = side.streams.first()
-                && let Some(record) = outcome.flows.get_mut(stream.writes)
+            if let Some(stream) = side.streams.first().promised("the first stream of a host")
+                && let Some(record) = outcome.flows.get_mut(stream.writes).promised("a record")
             {
-                endpoint.take_refused(&mut |message| record.dropped(now, message));
+                endpoint.take_refused(&mut |message| record.on_dropped(now, message));
             }
             let mut wrote = false;
             while let Some(message) = endpoint.poll_delivered() {
                 let Some(stream) = side.streams.get(usize::from(message.stream)).copied() else {
                     continue;
                 };
-                let sent = deliver(now, stream, message, outcome);
-                let Some(sent) = sent else { continue };
+                let record = outcome.flows.get_mut(stream.gets).promised("a record");
+                let Some(sent) = record.and_then(|record| record.on_delivered(now, message)) else {
+                    continue;
+                };
                 if stream.answers {
                     let number = message.stream;
                     wrote |= answer(now, endpoint, number, stream, sent, self.setup, outcome);
-                } else if let Some(Some(reports)) = self.reports.get_mut(stream.flow) {
+                } else if let Some(Some(reports)) =
+                    self.reports.get_mut(stream.flow).promised("an entry per flow")
+                {
                     if stream.reports {
-                        reports.arrived(now, message.id);
-                    } else if let Some(app) = self.apps.get_mut(stream.flow)
-                        && let Some(record) = outcome.flows.get_mut(stream.writes)
+                        reports.on_packet(now, message.id);
+                    } else if let Some(app) =
+                        self.apps.get_mut(stream.flow).promised("an application")
+                        && let Some(record) =
+                            outcome.flows.get_mut(stream.writes).promised("a record")
                     {
-                        reports.came_back(message.id, |it| app.source.feedback(now, it));
+                        reports.on_report(message.id, |report| app.source.on_feedback(now, report));
                         while let Some(written) = app.source.write(now) {
                             write_message(now, app, endpoint, record, written);
                             wrote = true;
@@ -301,23 +324,26 @@ impl<'a> Hosts<'a> {
                 }
             }
             for (number, stream) in (0..).zip(&side.streams) {
-                let reports = stream.reports.then(|| self.reports.get_mut(stream.flow)).flatten();
-                if let Some(Some(reports)) = reports
-                    && let Some(record) = outcome.flows.get_mut(stream.writes)
-                    && let Some(flow) = self.setup.flows.get(stream.flow)
+                if !stream.reports {
+                    continue;
+                }
+                let reports = self.reports.get_mut(stream.flow).and_then(Option::as_mut);
+                if let Some(reports) = reports.promised("the reports of a reporting stream")
+                    && let Some(record) = outcome.flows.get_mut(stream.writes).promised("a record")
+                    && let Some(flow) = self.setup.flows.get(stream.flow).promised("a flow")
                     && let Some(bytes) = reports.report(now, record.next_id())
                 {
                     let (id, class, deadline) = (record.next_id(), flow.class, None);
-                    record.written(now, bytes);
+                    record.on_written(now, bytes);
                     let message = Message { stream: number, id, class, bytes, deadline };
                     write_copies(now, endpoint, message, flow.copies);
                     wrote = true;
                 }
             }
-            for filler in 0..side.fillers.len() {
-                let Some(filler) = side.fillers.get(filler).copied() else { continue };
-                let Some(app) = self.apps.get_mut(filler) else { continue };
-                let Some(record) = outcome.flows.get_mut(filler) else { continue };
+            for filler in &side.fillers {
+                let app = self.apps.get_mut(*filler).promised("a bulk application");
+                let record = outcome.flows.get_mut(*filler).promised("a record");
+                let (Some(app), Some(record)) = (app, record) else { continue };
                 while endpoint.unacknowledged() < app.ahead
                     && let Some(written) = app.source.write(now)
                 {
@@ -332,20 +358,22 @@ impl<'a> Hosts<'a> {
         carrier.wake_at(index, self.next_wakeup(index));
     }
 
-    /// Lets a proxy send all that it can, on either side.
-    fn settle_relay(&mut self, now: Instant, relay: usize, carrier: &mut impl Carrier) {
-        let Some(relay) = self.relays.get_mut(relay) else { return };
+    /// Sends all segments that a proxy can send, on either side.
+    fn flush_relay(&mut self, now: Instant, relay: usize, carrier: &mut impl Carrier) {
+        let Some(relay) = self.relays.get_mut(relay).promised("a proxy of this number") else {
+            return;
+        };
         let [upstream, downstream] = relay.sides;
         while let Some((at, transmit)) = &relay.proxy.poll_send(now) {
             let index = if *at == split::Side::Upstream { upstream } else { downstream };
-            let Some(side) = self.sides.get(index) else { return };
+            let Some(side) = self.sides.get(index).promised("a side of a proxy") else { return };
             let from = Sender { index, flow: side.flow, routes: &side.routes, streams: &[] };
             send(now, from, transmit, &mut self.outcome, carrier);
         }
         carrier.wake_at(upstream, relay.proxy.next_wakeup());
     }
 
-    /// Notes how the subflows stand, and what the schedulers decided since the last call.
+    /// Records the state of the subflows, and the scheduling decisions since the last call.
     pub fn sample(&mut self, now: Instant) {
         if !self.recording.decisions && !self.recording.subflows {
             return;
@@ -375,9 +403,9 @@ impl<'a> Hosts<'a> {
             }
             let sends = match side.end {
                 End::Host(_) => side.writes || side.streams.iter().any(|stream| stream.answers),
-                // Data leave a proxy on the side that the sender is not on.
+                // A proxy sends data on the side away from the flow's sender.
                 End::Proxy(_, at) => {
-                    let flow = self.setup.flows.get(side.flow);
+                    let flow = self.setup.flows.get(side.flow).promised("the flow of a side");
                     flow.is_some_and(|flow| match flow.from {
                         Host::Vehicle => at == split::Side::Downstream,
                         Host::Ground => at == split::Side::Upstream,
@@ -386,23 +414,25 @@ impl<'a> Hosts<'a> {
             };
             if self.recording.subflows && sends {
                 let (rows, sampled) = (&mut self.outcome.subflows, &mut side.sampled);
-                let (routes, whose) = (&side.routes, (flow, side.place));
-                let mut note = |sample: SubflowSample| {
-                    let route = routes.get(sample.path.index()).copied().unwrap_or(0);
-                    rows.push(subflow_row(now, whose, route / 2, sample, sampled));
+                let (routes, sender) = (&side.routes, (flow, side.place));
+                let mut record = |sample: SubflowSample| {
+                    let route = routes.get(sample.path.index()).promised("the route of a subflow");
+                    let path = route.map_or(0, |route| route.path());
+                    rows.push(subflow_row(now, sender, path, sample, sampled));
                 };
                 match &side.end {
-                    End::Host(endpoint) => endpoint.samples(&mut note),
+                    End::Host(endpoint) => endpoint.samples(&mut record),
                     End::Proxy(relay, at) => {
-                        let relay = self.relays.get(*relay);
-                        relay.into_iter().flat_map(|it| it.proxy.samples(*at)).for_each(note);
+                        if let Some(relay) = self.relays.get(*relay).promised("a proxy") {
+                            relay.proxy.samples(*at).for_each(record);
+                        }
                     }
                 }
             }
         }
     }
 
-    /// The run ends before its time, at `end`; [`finish`](Self::finish) comes next.
+    /// Moves the end of the run forward to `end`; call [`finish`](Self::finish) next.
     pub fn end_early(&mut self, end: Instant) {
         self.end = self.end.min(end);
         for record in &mut self.outcome.flows {
@@ -410,40 +440,43 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The run has ended. `on_the_way` are the segments that the carrier still holds.
-    pub fn finish<'s>(mut self, on_the_way: impl Iterator<Item = OnTheWay<'s>>) -> Outcome {
+    /// Ends the run and returns its outcome. `in_flight` are the segments that the carrier still holds.
+    pub fn finish<'s>(mut self, in_flight: impl Iterator<Item = InFlight<'s>>) -> Outcome {
         let mut coming: Vec<Vec<u32>> = alloc::vec![Vec::new(); self.outcome.flows.len()];
-        for OnTheWay { record, segment, arrival } in on_the_way {
-            if let (Some(arrival), Some(record)) = (arrival, self.outcome.flows.get_mut(record)) {
+        for InFlight { record: index, segment, arrival } in in_flight {
+            let Some(record) = self.outcome.flows.get_mut(index).promised("a record") else {
+                continue;
+            };
+            if let Some(arrival) = arrival {
                 for offset in 0..u32::from(segment.messages) {
-                    record.copy_arrives_later(segment.first_message.wrapping_add(offset), &arrival);
+                    record.on_copy_due(segment.first_message.wrapping_add(offset), &arrival);
                 }
             }
             let (Body::Datagram(datagram) | Body::Dccp(Dccp { data: datagram, .. })) = segment.body
             else {
                 continue;
             };
-            if let Some(messages) = coming.get_mut(record)
-                && datagram.fragments > 0
+            if datagram.fragments > 0
+                && let Some(messages) = coming.get_mut(index)
             {
                 messages.push(datagram.message);
             }
         }
         for side in &self.sides {
             let End::Host(endpoint) = &side.end else { continue };
-            if let Some(stream) = side.streams.first()
-                && let Some(messages) = coming.get_mut(stream.writes)
+            if let Some(stream) = side.streams.first().promised("the first stream of a host")
+                && let Some(messages) = coming.get_mut(stream.writes).promised("a record")
             {
                 endpoint.waiting(&mut |message| messages.push(message));
             }
             let totals = endpoint.totals(self.end);
             for stream in &side.streams {
                 let flows = &mut self.outcome.flows;
-                if let Some(record) = flows.get_mut(stream.writes) {
+                if let Some(record) = flows.get_mut(stream.writes).promised("a record") {
                     record.summary.connection +=
                         ConnectionTotals { holding: Duration::ZERO, ..totals };
                 }
-                if let Some(record) = flows.get_mut(stream.gets) {
+                if let Some(record) = flows.get_mut(stream.gets).promised("a record") {
                     record.summary.connection +=
                         ConnectionTotals { holding: totals.holding, ..ConnectionTotals::default() };
                 }
@@ -457,15 +490,15 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// The side that a segment leaves.
+/// Sending side of a segment.
 struct Sender<'a> {
     index: usize,
     flow: usize,
-    routes: &'a [usize],
+    routes: &'a [RouteId],
     streams: &'a [Stream],
 }
 
-/// Hands a segment to the carrier and counts it.
+/// Sends a segment through the carrier and records it.
 #[inline]
 fn send(
     now: Instant,
@@ -474,54 +507,46 @@ fn send(
     outcome: &mut Outcome,
     carrier: &mut impl Carrier,
 ) {
-    let Some(route) = from.routes.get(transmit.path.index()).copied() else { return };
+    let route = from.routes.get(transmit.path.index()).copied();
+    let Some(route) = route.promised("the route of a path") else { return };
     let segment = &transmit.segment;
     let stream = from.streams.get(usize::from(segment.stream));
-    let record = stream.map_or(usize::MAX, |stream| stream.writes);
-    let leaving = Leaving { side: from.index, flow: from.flow, record, route, transmit };
-    let lost = carrier.carry(now, &leaving);
+    let record = stream.map(|stream| stream.writes);
+    let outgoing = Outgoing { side: from.index, flow: from.flow, record, route, transmit };
+    let lost = carrier.carry(now, &outgoing);
     if segment.body.payload_bytes() > 0
-        && let Some(record) = outcome.flows.get_mut(record)
+        && let Some(record) = record
+        && let Some(record) = outcome.flows.get_mut(record).promised("a record")
     {
         for offset in 0..u32::from(segment.messages) {
             let message = segment.first_message.wrapping_add(offset);
-            record.copy_sent(now, message, transmit.path);
+            record.on_copy_sent(now, message, transmit.path);
         }
         if let Some(count) = record.summary.packets_by_path.get_mut(transmit.path.index()) {
             *count += 1;
         }
         if let Some(cause) = lost {
-            note_loss(record, transmit.path, segment, cause);
+            record_loss(record, transmit.path, segment, cause);
         }
     }
 }
 
-/// Notes a segment with payload that was lost on `path`, and each message of which it carried a part.
+/// Records the loss of a segment with payload on `path`, and of each message of which it carried a part.
 #[cold]
 #[inline(never)]
-fn note_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cause: Cause) {
-    if let Some(count) = record.summary.lost_packets.get_mut(cause as usize) {
+fn record_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cause: Cause) {
+    let count = record.summary.lost_packets.get_mut(cause as usize);
+    if let Some(count) = count.promised("a count per cause") {
         *count += 1;
     }
     let ends = u32::from(segment.messages);
     let parts = if ends == 0 || segment.tail { ends + 1 } else { ends };
     for offset in 0..parts {
-        record.copy_lost(segment.first_message.wrapping_add(offset), path, Some(cause));
+        record.on_copy_lost(segment.first_message.wrapping_add(offset), path, Some(cause));
     }
 }
 
-/// An endpoint hands a message to its application. Returns when it was sent, unless it is known.
-#[inline]
-fn deliver(
-    now: Instant,
-    stream: Stream,
-    message: Delivered,
-    outcome: &mut Outcome,
-) -> Option<Instant> {
-    outcome.flows.get_mut(stream.gets)?.delivered(now, message)
-}
-
-/// The application answers a message that was sent at `sent`. True if it did.
+/// Writes the application's answer to a message that was sent at `sent`. Returns whether it wrote one.
 fn answer(
     now: Instant,
     endpoint: &mut Endpoint,
@@ -531,18 +556,21 @@ fn answer(
     setup: &Setup,
     outcome: &mut Outcome,
 ) -> bool {
-    let Some(flow) = setup.flows.get(stream.flow) else { return false };
+    let Some(flow) = setup.flows.get(stream.flow).promised("the flow of a stream") else {
+        return false;
+    };
     let TrafficConfig::Ping { packet, .. } = &flow.traffic else { return false };
-    let Some(answers) = outcome.flows.get_mut(stream.writes) else { return false };
+    let answers = outcome.flows.get_mut(stream.writes).promised("the record of the answers");
+    let Some(answers) = answers else { return false };
     let (id, bytes) = (answers.next_id(), packet.get() as u32);
-    // The answer carries the question's time, so that its delay is the round trip.
-    answers.written(sent, bytes);
+    // The answer carries the time of the question, so its delay is the round trip.
+    answers.on_written(sent, bytes);
     let (stream, class, deadline) = (number, flow.class, None);
     write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, flow.copies);
     true
 }
 
-/// A row of a subflow, with what happened since the last one in `sampled`.
+/// Returns the row of a subflow, with its counts since the previous row; `sampled` keeps the totals.
 fn subflow_row(
     at: Instant,
     (flow, end): (u16, u8),
@@ -560,14 +588,13 @@ fn subflow_row(
     if sampled.len() <= place {
         sampled.resize(place + 1, [0; 4]);
     }
-    let before = match sampled.get_mut(place) {
+    let before = match sampled.get_mut(place).promised("totals of a subflow") {
         Some(last) => core::mem::replace(last, totals),
         None => totals,
     };
-    let since = |which: usize| {
-        let value = |of: &[u64; 4]| of.get(which).copied().unwrap_or(0);
-        value(&totals) - value(&before)
-    };
+    let mut since = totals;
+    since.iter_mut().zip(before).for_each(|(count, before)| *count -= before);
+    let [acked_bytes, retransmitted, lost, reductions] = since;
     SubflowRow {
         at,
         flow,
@@ -578,10 +605,10 @@ fn subflow_row(
         threshold: sample.threshold.get(),
         srtt: sample.srtt,
         in_flight: sample.in_flight.get(),
-        acked_bytes: since(0),
-        retransmitted: since(1),
-        lost: since(2),
-        reductions: since(3),
+        acked_bytes,
+        retransmitted,
+        lost,
+        reductions,
         pacing_bps: sample.pacing.map(|rate| rate.as_bps()),
     }
 }

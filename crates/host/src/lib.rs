@@ -1,21 +1,27 @@
-//! The two hosts of a run: applications that write, endpoints that carry, and what is recorded.
+//! The two hosts of a run: applications, transport endpoints, and the record of what happened.
 //!
-//! [`Hosts`] knows neither a clock nor a wire. A driver (the simulator, the emulator) tells it the time,
-//! hands it the segments that arrive, and carries those that leave as a [`Carrier`]. What a run
-//! leaves behind is an [`Outcome`], whoever drove it.
+//! [`Hosts`] has neither a clock nor a wire. A driver (the simulator or the emulator) passes in the time and the
+//! segments received, and implements [`Carrier`] to send segments and keep timers. The result of a run is an
+//! [`Outcome`], whichever driver ran it.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod hosts;
+mod ids;
 mod population;
 pub mod record;
 mod reports;
 mod setup;
 
-pub use hosts::{Carrier, Hosts, Leaving, OnTheWay};
+pub use hosts::{Carrier, Hosts, InFlight, Outgoing};
+pub use ids::{DirectedLink, RouteId};
 pub use record::Outcome;
 pub use setup::{
     AddressChange, FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

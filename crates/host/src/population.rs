@@ -1,89 +1,92 @@
-//! Who takes part in a run: the sides of each connection, and the applications that write into them.
+//! The participants of a run: the sides of each connection, the proxies and the applications.
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use skybraid_traffic::{Source, TrafficConfig, VideoConfig, Write};
 use skybraid_transport::{Endpoint, Message, PathInfo, Role, TransportConfig, split};
-use skybraid_units::{Bytes, Instant, Seed};
+use skybraid_units::{Bytes, Instant, Promised, Seed};
 
+use crate::ids::RouteId;
 use crate::record::{FlowRecord, Outcome};
 use crate::setup::{FlowSetup, Host, Setup};
 
-/// What stands at one side of a connection.
-#[expect(clippy::large_enum_variant, reason = "nearly all are hosts, which every packet looks at")]
+/// The machine at one side of a connection.
+#[expect(clippy::large_enum_variant, reason = "nearly all are hosts, which every packet reads")]
 pub enum End {
-    /// A host.
+    /// A host with its endpoint.
     Host(Endpoint),
-    /// One side of the proxy of this number.
+    /// One side of the proxy with this number.
     Proxy(usize, split::Side),
 }
 
 /// A proxy between two connections.
 pub struct Relay {
     pub proxy: split::Proxy,
-    /// Its sides' numbers: upstream, downstream.
+    /// Numbers of the upstream and the downstream side.
     pub sides: [usize; 2],
 }
 
 /// One side of a flow's connection.
 pub struct Side {
     pub end: End,
-    /// Which it is, as in [`SubflowRow::end`](crate::record::SubflowRow::end).
+    /// Position along the flow, as in [`SubflowRow::end`](crate::record::SubflowRow::end).
     pub place: u8,
-    /// The route that each of the connection's paths leaves by: path number times 2, plus 1 for ground to
-    /// vehicle.
-    pub routes: Vec<usize>,
-    /// The flows that ride in the connection, by the numbers of their streams.
+    /// Outgoing route, by the connection's own path numbers.
+    pub routes: Vec<RouteId>,
+    /// Flows in the connection, by stream number.
     pub streams: Vec<Stream>,
-    /// Bulk applications that keep this side's endpoint filled.
+    /// Bulk applications that keep this side's send buffer full.
     pub fillers: Vec<usize>,
-    /// An application writes here.
+    /// Whether an application writes here.
     pub writes: bool,
-    /// Applications that may still write.
+    /// Number of applications that may still write.
     pub writers: u32,
     pub flow: usize,
-    /// Sampled totals of the last sample, by subflow.
+    /// Totals at the last sample, by subflow.
     pub sampled: Vec<[u64; 4]>,
 }
 
 /// A flow within a side's connection.
 #[derive(Clone, Copy)]
 pub struct Stream {
-    /// Record of the messages that this side writes and of those that it gets.
+    /// Record of the messages that this side writes.
     pub writes: usize,
+    /// Record of the messages that this side receives.
     pub gets: usize,
-    /// This side answers each message.
+    /// Whether this side answers each message.
     pub answers: bool,
-    /// This side reports what it gets.
+    /// Whether this side sends receiver reports.
     pub reports: bool,
     pub flow: usize,
 }
 
+/// The sending application of a flow.
 pub struct App {
     pub source: Source,
-    pub side: usize,
+    /// Side that it writes to; `None` if the driver carries the flow.
+    pub side: Option<usize>,
     pub stream: u8,
     pub class: skybraid_transport::Class,
     pub deadline: Option<skybraid_units::Duration>,
-    /// How many times each message is written.
+    /// Number of times that each message is written.
     pub copies: u8,
-    /// A bulk source keeps this much written ahead.
+    /// Send buffer: a bulk source keeps it full.
     pub ahead: Bytes,
-    /// What does not fit that is refused rather than kept waiting.
+    /// Whether a message that does not fit into the send buffer is refused rather than queued.
     pub refuses: bool,
 }
 
-/// All of them.
+/// All participants of a run.
 pub struct Population {
-    /// Two per connection, that which opens it first. A flow with proxies has a row of connections.
+    /// Two per connection, the initiator first. A flow with proxies has a chain of connections.
     pub sides: Vec<Side>,
     pub relays: Vec<Relay>,
-    /// One per flow, in their order.
+    /// One per flow, in the order of the flows.
     pub apps: Vec<App>,
 }
 
-/// Makes them for the flows that are `carried`, and a record for every flow.
+/// Creates the participants of the flows for which `carried` returns true, and a record for every flow.
 pub fn populate(
     setup: &Setup,
     carried: &impl Fn(usize) -> bool,
@@ -104,29 +107,29 @@ pub fn populate(
     outcome.flows.extend(setup.flows.iter().map(record_of));
     let (mut sides, mut relays): (Vec<Side>, Vec<Relay>) = (Vec::new(), Vec::new());
     let mut apps = Vec::new();
-    // The sides of each flow that belong to its hosts; a flow that rides along has those of its carrier.
-    let mut hosts = alloc::vec![[usize::MAX; 2]; setup.flows.len()];
+    // Host sides of each flow that has a connection of its own: vehicle, ground.
+    let mut hosts = Vec::with_capacity(setup.flows.len());
     for (index, flow) in setup.flows.iter().enumerate() {
-        if flow.rides_with.is_none() && carried(index) {
+        let own = (flow.rides_with.is_none() && carried(index)).then(|| {
             let first = sides.len();
             connections(setup, index, flow, &mut sides, &mut relays);
-            if let Some(own) = hosts.get_mut(index) {
-                *own = [first, sides.len() - 1];
-            }
-        }
+            [first, sides.len() - 1]
+        });
+        hosts.push(own);
     }
     for (index, flow) in setup.flows.iter().enumerate() {
         let carrier = flow.rides_with.unwrap_or(index);
-        let ends = hosts.get(carrier).copied().unwrap_or([usize::MAX; 2]);
+        let ends = hosts.get(carrier).copied().promised("the flow that carries this one").flatten();
         let answer = flow.traffic.is_answered().then(|| {
             outcome.answers.push(index);
-            // What comes back is no video.
+            // Answers are no video.
             outcome.flows.push(record_of(flow).with_video(None, &[]));
             outcome.flows.len() - 1
         });
         let mut stream = 0;
-        for (host, end) in [Host::Vehicle, Host::Ground].into_iter().zip(ends) {
-            let Some(side) = sides.get_mut(end) else { continue };
+        for (host, end) in [Host::Vehicle, Host::Ground].into_iter().zip(ends.into_iter().flatten())
+        {
+            let Some(side) = sides.get_mut(end).promised("a side of the flow") else { continue };
             let sends = flow.from == host;
             let back = answer.unwrap_or(index);
             stream = side.streams.len() as u8;
@@ -147,7 +150,8 @@ pub fn populate(
         }
         apps.push(App {
             source: Source::new(&flow.traffic, flow.start, flow.stop.min(end)),
-            side: ends[usize::from(flow.from == Host::Ground)],
+            side: ends
+                .map(|[vehicle, ground]| if flow.from == Host::Vehicle { vehicle } else { ground }),
             stream,
             class: flow.class,
             deadline: flow.deadline,
@@ -161,7 +165,7 @@ pub fn populate(
     Population { sides, relays, apps }
 }
 
-/// An application hands a message to its side's endpoint.
+/// Records a message of `app` and writes it into the endpoint.
 pub fn write_message(
     now: Instant,
     app: &App,
@@ -173,29 +177,30 @@ pub fn write_message(
     let id = record.next_id();
     let deadline = written.deadline.or_else(|| app.deadline.map(|span| now + span));
     let copies = app.copies.max(written.copies);
-    record.written(now, written);
+    record.on_written(now, written);
     if app.refuses && endpoint.unacknowledged() + Bytes::new(u64::from(bytes)) > app.ahead {
-        (0..copies.max(1)).for_each(|_| record.refused(id));
+        (0..copies.max(1)).for_each(|_| record.on_refused(id));
         return;
     }
     let (stream, class) = (app.stream, app.class);
     write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, copies);
 }
 
-/// Writes `message` so many times, at least once.
+/// Writes `message` `copies` times, at least once.
 pub fn write_copies(now: Instant, endpoint: &mut Endpoint, message: Message, copies: u8) {
     for _ in 0..copies.max(1) {
         endpoint.write(now, message);
     }
 }
 
-/// The flow whose connection carries `flow`.
+/// Returns the flow whose connection carries `flow`.
 fn carrier_of<'a>(setup: &'a Setup, flow: &'a FlowSetup) -> &'a FlowSetup {
-    flow.rides_with.and_then(|carrier| setup.flows.get(carrier)).unwrap_or(flow)
+    let Some(carrier) = flow.rides_with else { return flow };
+    setup.flows.get(carrier).promised("the flow that carries this one").unwrap_or(flow)
 }
 
-/// Adds the sides of the connections of flow number `index`, from the vehicle to the ground, and the
-/// proxies between them.
+/// Adds the connections of flow number `index`: their sides from the vehicle to the ground, and the proxies in
+/// between.
 fn connections(
     setup: &Setup,
     index: usize,
@@ -209,7 +214,7 @@ fn connections(
     let side = |end: End, place: usize, paths: &[usize], host: Host| Side {
         end,
         place: place as u8,
-        routes: paths.iter().map(|path| 2 * path + usize::from(host == Host::Ground)).collect(),
+        routes: paths.iter().map(|path| RouteId::new(*path, host)).collect(),
         streams: Vec::new(),
         fillers: Vec::new(),
         writes: false,
@@ -247,5 +252,6 @@ fn connections(
 }
 
 fn infos(setup: &Setup, paths: &[usize]) -> Vec<PathInfo> {
-    paths.iter().filter_map(|path| setup.paths.get(*path)).map(|path| path.info).collect()
+    let paths = paths.iter().filter_map(|path| setup.paths.get(*path).promised("a path"));
+    paths.map(|path| path.info).collect()
 }

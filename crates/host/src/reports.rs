@@ -1,4 +1,4 @@
-//! What the receiver of a video tells its sender, for rate control.
+//! Receiver reports of a video flow, for rate control.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,47 +9,48 @@ use skybraid_units::Instant;
 
 use crate::setup::FlowSetup;
 
-/// The reports on one flow. They travel as messages; what they say is kept here until they arrive.
+/// The reports on one flow. A report travels as a message of its size; its content is kept here until then.
 pub struct Reports {
     reporter: Reporter,
-    /// Reports on their way: number of the message, when it was made, what it says.
-    coming: VecDeque<(u32, Instant, Vec<Arrival>)>,
+    /// Reports in flight: message number, time of the report, arrivals.
+    in_flight: VecDeque<(u32, Instant, Vec<Arrival>)>,
 }
 
 impl Reports {
-    /// The reports that a flow needs, if it needs any.
-    pub fn on(flow: &FlowSetup) -> Option<Self> {
+    /// Returns the reports of `flow` if its sender needs them.
+    pub fn of(flow: &FlowSetup) -> Option<Self> {
         let TrafficConfig::Video(video) = &flow.traffic else { return None };
         let reporter = || Reporter::new(Reporter::INTERVAL, 0);
-        video.is_reported().then(|| Self { reporter: reporter(), coming: VecDeque::new() })
+        video.is_reported().then(|| Self { reporter: reporter(), in_flight: VecDeque::new() })
     }
 
-    /// Packet `number` of the video has arrived.
-    pub fn arrived(&mut self, now: Instant, number: u32) {
-        self.reporter.arrived(now, number.into());
+    /// Records the arrival of video packet `number`.
+    pub fn on_packet(&mut self, now: Instant, number: u32) {
+        self.reporter.on_received(now, number.into());
     }
 
-    /// When the next report is due.
+    /// Time of the next report.
     pub const fn due(&self) -> Instant {
         self.reporter.next_wakeup()
     }
 
-    /// The report that is due at `now`, if one is, leaves as message `message`: its bytes.
+    /// Sends the report that is due at `now` as message `message`. Returns its size in bytes, or `None` if no
+    /// report is due.
     pub fn report(&mut self, now: Instant, message: u32) -> Option<u32> {
         let report = self.reporter.report(now)?;
         let bytes = report.wire_size().get() as u32;
-        self.coming.push_back((message, now, report.arrivals.to_vec()));
+        self.in_flight.push_back((message, now, report.arrivals.to_vec()));
         Some(bytes)
     }
 
-    /// Message `message` has come back: `hear` gets what it says. Reports that it overtook are forgotten.
-    pub fn came_back(&mut self, message: u32, hear: impl FnOnce(&Report<'_>)) {
-        while let Some((number, reported, arrivals)) = self.coming.pop_front() {
+    /// Passes the report that arrived as message `message` to `read`, and forgets the reports that it overtook.
+    pub fn on_report(&mut self, message: u32, read: impl FnOnce(&Report<'_>)) {
+        while let Some((number, reported, arrivals)) = self.in_flight.pop_front() {
             if number == message {
-                return hear(&Report { reported, arrivals: &arrivals });
+                return read(&Report { reported, arrivals: &arrivals });
             }
             if number > message {
-                return self.coming.push_front((number, reported, arrivals));
+                return self.in_flight.push_front((number, reported, arrivals));
             }
         }
     }
@@ -64,19 +65,19 @@ mod tests {
     }
 
     #[test]
-    fn a_report_says_what_it_said_when_it_was_made_and_one_that_was_overtaken_says_nothing() {
+    fn an_overtaken_report_is_forgotten() {
         let reporter = Reporter::new(Reporter::INTERVAL, 0);
-        let mut reports = Reports { reporter, coming: VecDeque::new() };
+        let mut reports = Reports { reporter, in_flight: VecDeque::new() };
         for (ms, message) in [(10, 0), (60, 1), (110, 2)] {
-            reports.arrived(at(ms), message);
+            reports.on_packet(at(ms), message);
             // 20 bytes and one arrival, padded.
             assert_eq!(reports.report(at(ms), message), Some(24));
         }
-        let mut heard = Vec::new();
+        let mut first_arrivals = Vec::new();
         for message in [1, 0, 2] {
-            let mut hear = |report: &Report<'_>| heard.push(report.arrivals[0].number);
-            reports.came_back(message, &mut hear);
+            let mut read = |report: &Report<'_>| first_arrivals.push(report.arrivals[0].number);
+            reports.on_report(message, &mut read);
         }
-        assert_eq!(heard, [1, 2]);
+        assert_eq!(first_arrivals, [1, 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! What is to be run.
+//! The setup of a run: links, paths, routes and flows.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,20 +9,21 @@ use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, PathId, PathInfo, TransportConfig};
 use skybraid_units::{Duration, Instant, Seed};
 
+use crate::ids::DirectedLink;
 use crate::record::Record;
 
-/// One of the two ends of a connection.
+/// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Host {
-    /// The aircraft, or whoever opens the connection; what it sends goes by the uplinks.
+    /// The aircraft, or the initiator of the connection; sends on the uplinks.
     Vehicle,
-    /// The ground station, or whoever answers; what it sends goes by the downlinks.
+    /// The ground station, or the responder of the connection; sends on the downlinks.
     Ground,
 }
 
 impl Host {
-    /// The name used in scenarios and tables.
+    /// Name in scenarios and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vehicle => "vehicle",
@@ -30,7 +31,7 @@ impl Host {
         }
     }
 
-    /// The direction in which what this host sends travels.
+    /// Direction of the links on which this host sends.
     pub const fn sends(self) -> Direction {
         match self {
             Self::Vehicle => Direction::Uplink,
@@ -39,71 +40,73 @@ impl Host {
     }
 }
 
-/// A link between two nodes, in both directions. Directed links are numbered: that of link `n` from its
-/// first node to its second is `2 n`, the other `2 n + 1`.
+/// A link between two nodes, in both directions. See [`DirectedLink`] for the numbers of the directions.
 #[derive(Clone, Debug)]
 pub struct LinkSetup {
-    /// Its name; random streams derive from it.
+    /// Name of the link; the names of its random streams derive from it.
     pub name: String,
-    /// The nodes that it joins, by number. Between two hosts: vehicle 0, ground 1.
+    /// Numbers of the two nodes. Between two hosts: vehicle 0, ground 1.
     pub ends: [usize; 2],
-    /// From the first node to the second.
+    /// Direction from the first node to the second.
     pub uplink: LinkConfig,
-    /// Back.
+    /// Direction from the second node to the first.
     pub downlink: LinkConfig,
-    /// What transports are told of a path that begins with this link.
+    /// Configured properties, for transports, of a path that begins with this link.
     pub info: PathInfo,
 }
 
-/// How packets find their way from one end of a connection to the other.
+/// The way of packets from one end of a connection to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By these directed links, one after the other; at least one.
+    /// Over these [directed links](DirectedLink) in order; at least one.
     Fixed(Vec<usize>),
-    /// Each packet by itself: at each node by one of the links that [`Setup::forwarding`] offers there.
+    /// Hop by hop: each node forwards each packet to one of the links that [`Setup::forwarding`] lists for the
+    /// node.
     Spread {
-        /// Where it starts.
+        /// Node at which the route starts.
         from: usize,
-        /// Which table, as a position in [`Setup::forwarding`].
+        /// Position of the table in [`Setup::forwarding`].
         table: usize,
     },
 }
 
-/// For one destination: the directed links by which a packet may leave each node. A packet has arrived
-/// where there is none.
+/// Forwarding table of one destination: the directed links on which each node may forward a packet. A node
+/// without links is the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarding {
-    /// By node.
+    /// Directed links by node.
     pub next: Vec<Vec<usize>>,
-    /// The choice goes round in place of being drawn.
+    /// Whether each node uses its links in turn (round robin) rather than at random.
     pub in_turn: bool,
 }
 
-/// A path of a connection, which a subflow may use.
+/// A path that subflows of a connection may use.
 #[derive(Clone, Debug)]
 pub struct PathSetup {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// From the end that opens to the other.
+    /// Route from the initiator to its peer.
     pub uplink: Route,
-    /// Back.
+    /// Route from the peer to the initiator.
     pub downlink: Route,
-    /// What the transport is told of it.
+    /// Configured properties, for the transport.
     pub info: PathInfo,
 }
 
 impl PathSetup {
-    /// The path that consists of link number `number`.
+    /// Returns the path that consists of link number `number`.
     pub fn over(number: usize, link: &LinkSetup) -> Self {
         Self {
             name: link.name.clone(),
-            uplink: Route::Fixed(alloc::vec![2 * number]),
-            downlink: Route::Fixed(alloc::vec![2 * number + 1]),
+            uplink: Route::Fixed(alloc::vec![DirectedLink::new(number, Direction::Uplink).index()]),
+            downlink: Route::Fixed(alloc::vec![
+                DirectedLink::new(number, Direction::Downlink).index()
+            ]),
             info: link.info,
         }
     }
 
-    /// Between two hosts, each link is a path.
+    /// Returns one path per link, for links between two hosts.
     pub fn over_each(links: &[LinkSetup]) -> Vec<Self> {
         links.iter().enumerate().map(|(number, link)| Self::over(number, link)).collect()
     }
@@ -112,85 +115,85 @@ impl PathSetup {
 /// A proxy that splits a flow's connection in two.
 #[derive(Clone, Debug)]
 pub struct ProxySetup {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
-    /// Its memory for each direction.
+    /// Buffer limits for each direction.
     pub cache: Cache,
-    /// How the flow is carried from here on, away from the end that opens.
+    /// Transport of the next connection, away from the initiator.
     pub transport: TransportConfig,
-    /// Which paths may carry it from here on, as positions in [`Setup::paths`].
+    /// Paths of the next connection, as positions in [`Setup::paths`].
     pub paths: Vec<usize>,
 }
 
 /// A flow of messages.
 #[derive(Clone, Debug)]
 pub struct FlowSetup {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// The name under which it is told together with others; its own where it stands alone.
+    /// Name under which results of several flows are pooled; the flow's own name if it is not pooled.
     pub group: String,
-    /// Who sends.
+    /// Sending host.
     pub from: Host,
-    /// What the messages are for.
+    /// Traffic class of the messages.
     pub class: Class,
-    /// When it begins.
+    /// Start of the traffic.
     pub start: Instant,
-    /// When it ends.
+    /// End of the traffic.
     pub stop: Instant,
-    /// What is sent.
+    /// Source of the messages.
     pub traffic: TrafficConfig,
-    /// How it is carried.
+    /// Transport of the connection.
     pub transport: TransportConfig,
-    /// Which paths may carry it, as positions in [`Setup::paths`].
+    /// Paths of the connection, as positions in [`Setup::paths`].
     pub paths: Vec<usize>,
-    /// The deadline that messages carry, for schedulers.
+    /// Deadline that messages carry, for schedulers.
     pub deadline: Option<Duration>,
-    /// Deadlines against which arrivals are counted.
+    /// Deadlines by which messages are judged.
     pub judged_by: Vec<Duration>,
-    /// Deadlines against which the frames of a video are counted.
+    /// Deadlines by which the frames of a video are judged.
     pub frames_within: Vec<Duration>,
-    /// Whether a requirement asks for a percentile of the delays.
+    /// Whether a requirement bounds a percentile of the delays.
     pub judges_delays: bool,
-    /// The flow in whose connection this one rides, as a position in [`Setup::flows`]; `None` for a
-    /// connection of its own. Such a flow's own transport and paths do not count.
+    /// Flow whose connection carries this one, as a position in [`Setup::flows`]; `None` for a connection of its
+    /// own. A carried flow's own `transport` and `paths` are ignored.
     pub rides_with: Option<usize>,
-    /// How many times the application writes each message, at least 1. The other side's application
-    /// uses the first and drops the rest.
+    /// Number of times that the application writes each message, at least 1. The receiving application uses the
+    /// first copy and drops the others.
     pub copies: u8,
-    /// Proxies that split the connection, from the end that opens on.
+    /// Proxies that split the connection, from the initiator on.
     pub proxies: Vec<ProxySetup>,
 }
 
-/// An address of the vehicle comes or goes.
+/// Change of an address of the vehicle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressChange {
-    /// When.
+    /// Time of the change.
     pub at: Instant,
-    /// Whose connection, as a position in [`Setup::flows`].
+    /// Flow that owns the connection, as a position in [`Setup::flows`].
     pub flow: usize,
-    /// The path, by the connection's own numbering.
+    /// Path, in the connection's own numbering.
     pub path: PathId,
-    /// It comes rather than goes.
+    /// Whether the address is added rather than removed.
     pub added: bool,
 }
 
-/// A run.
+/// A run: its network, its flows and what is recorded.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The root seed.
+    /// Root seed.
     pub seed: Seed,
-    /// How long.
+    /// Duration of the run.
     pub duration: Duration,
-    /// The links.
+    /// Links of the network.
     pub links: Vec<LinkSetup>,
-    /// The paths of all connections.
+    /// Paths of all connections.
     pub paths: Vec<PathSetup>,
-    /// For paths whose packets each find their own way.
+    /// Tables of the routes that are [`Route::Spread`].
     pub forwarding: Vec<Forwarding>,
-    /// The flows.
+    /// Flows of messages.
     pub flows: Vec<FlowSetup>,
-    /// Addresses that come and go, in order of time.
+    /// Address changes, in order of time.
     pub address_changes: Vec<AddressChange>,
-    /// What is kept beside the summary.
+    /// Tables that are kept next to the summary.
     pub record: Record,
 }

@@ -1,5 +1,4 @@
-//! The configuration of a path: what a scenario writes, how a preset fills it in, and what a link
-//! runs on.
+//! Configuration of a path: the tables of scenarios and presets, and the checked configuration of a link.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -33,10 +32,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order of the tables.
+    /// Both directions, in the order of the tables.
     pub const ALL: [Self; 2] = [Self::Uplink, Self::Downlink];
 
-    /// The name in configurations, tables and random streams.
+    /// Name in configurations, tables and random streams.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Uplink => "uplink",
@@ -51,27 +50,27 @@ impl fmt::Display for Direction {
     }
 }
 
-/// Why a path is not fit to run.
+/// Error in the configuration of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}`: {problem}")]
 pub struct ConfigError {
-    /// The key, from the path's table on, for example `uplink.rate`.
+    /// Key relative to the path's table, for example `uplink.rate`.
     pub key: String,
-    /// What was expected, or what is wrong.
+    /// Problem, or what was expected.
     pub problem: String,
 }
 
-/// A table of a configuration, or the word `"off"`, which switches an inherited one off.
+/// A table of a configuration, or the word `"off"`, which disables an inherited table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch<T> {
-    /// The table.
+    /// Table.
     On(T),
-    /// Nothing, whatever the preset says.
+    /// Disabled, whatever the preset contains.
     Off,
 }
 
 impl<T> Switch<T> {
-    /// The table, unless switched off.
+    /// The table, unless disabled.
     pub const fn on(&self) -> Option<&T> {
         match self {
             Self::On(value) => Some(value),
@@ -115,25 +114,32 @@ impl<T: Serialize> Serialize for Switch<T> {
     }
 }
 
-/// A table whose missing keys are filled in from another.
-trait Over {
-    fn over(self, base: &Self) -> Self;
+/// A table whose missing keys are taken from another table.
+trait WithDefaults {
+    fn with_defaults(self, base: &Self) -> Self;
 }
 
-macro_rules! over_by_key {
+macro_rules! with_defaults_by_key {
     ($type:ty { $($field:ident),* $(,)? }) => {
-        impl Over for $type {
-            fn over(self, base: &Self) -> Self {
+        impl WithDefaults for $type {
+            fn with_defaults(self, base: &Self) -> Self {
                 Self { $($field: self.$field.or_else(|| base.$field.clone())),* }
             }
         }
     };
 }
 
-over_by_key!(HarqConfig { loss, round_trip, catch_up });
-over_by_key!(HandoverConfig { interval, interruption, at_least });
-over_by_key!(ReconfigurationConfig { every, phase, delay_step, interruption, loss, loss_for });
-over_by_key!(DrxConfig {
+with_defaults_by_key!(HarqConfig { loss, round_trip, catch_up });
+with_defaults_by_key!(HandoverConfig { interval, interruption, at_least });
+with_defaults_by_key!(ReconfigurationConfig {
+    every,
+    phase,
+    delay_step,
+    interruption,
+    loss,
+    loss_for
+});
+with_defaults_by_key!(DrxConfig {
     inactivity,
     short_cycle,
     short_for,
@@ -146,122 +152,123 @@ over_by_key!(DrxConfig {
     ramp_for,
 });
 
-impl<T: Over + Clone> Over for Option<Switch<T>> {
-    fn over(self, base: &Self) -> Self {
+impl<T: WithDefaults + Clone> WithDefaults for Option<Switch<T>> {
+    fn with_defaults(self, base: &Self) -> Self {
         match (self, base) {
-            (Some(Switch::On(own)), Some(Switch::On(base))) => Some(Switch::On(own.over(base))),
+            (Some(Switch::On(own)), Some(Switch::On(base))) => {
+                Some(Switch::On(own.with_defaults(base)))
+            }
             (Some(own), _) => Some(own),
             (None, base) => base.clone(),
         }
     }
 }
 
-/// One direction of a path, as a scenario or preset writes it. What is absent comes from the preset,
-/// else from the default.
+/// Table of one direction of a path, in a scenario or preset. Missing keys come from the preset, else from the
+/// defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirectionConfig {
-    /// Rate at which packets are serialised. Required.
+    /// Serialisation rate. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateConfig>,
-    /// One-way propagation delay; none unless said.
+    /// One-way propagation delay. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<DelayConfig>,
-    /// Whether packets may overtake one another; false unless said.
+    /// Whether packets may overtake one another. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<bool>,
-    /// The queue; 1000 packets unless said.
+    /// Queue limit. Default: 1000 packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueConfig>,
-    /// Loss on the way; none unless said.
+    /// Packet loss. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Losses>,
-    /// Concealed loss; off unless said.
+    /// Hybrid ARQ. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub harq: Option<Switch<HarqConfig>>,
-    /// Added to each packet when it is serialised; nothing unless said.
+    /// Bytes added to each packet for serialisation. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Bytes>,
-    /// Changes at instants of the run, from a scenario's events. Not part of the table.
+    /// Scripted changes, from a scenario's events. Not part of the table.
     #[serde(skip)]
     pub changes: Vec<(Instant, ChangeConfig)>,
 }
 
-impl Over for DirectionConfig {
-    fn over(self, base: &Self) -> Self {
+impl WithDefaults for DirectionConfig {
+    fn with_defaults(self, base: &Self) -> Self {
         Self {
             rate: self.rate.or_else(|| base.rate.clone()),
             delay: self.delay.or_else(|| base.delay.clone()),
             reorder: self.reorder.or(base.reorder),
             queue: self.queue.or(base.queue),
             loss: self.loss.or_else(|| base.loss.clone()),
-            harq: self.harq.over(&base.harq),
+            harq: self.harq.with_defaults(&base.harq),
             overhead: self.overhead.or(base.overhead),
             changes: if self.changes.is_empty() { base.changes.clone() } else { self.changes },
         }
     }
 }
 
-/// A path, as a scenario or preset writes it: a TOML table. What is absent comes from the preset,
-/// else from the default.
+/// Table of a path, in a scenario or preset. Missing keys come from the preset, else from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PathConfig {
-    /// Name of the preset that fills in what is absent; see [`presets`](crate::presets).
+    /// Name of the preset for missing keys; see [`presets`](crate::presets).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
-    /// Largest packet; 1500 B unless said.
+    /// Maximum packet size. Default: 1500 B.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Bytes>,
-    /// Cost for schedulers that prefer cheap paths; 1 unless said.
+    /// Cost for schedulers that prefer cheap paths. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u32>,
-    /// Whether the path is used only when the others fail; false unless said.
+    /// Whether the path is used only if the others fail. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<bool>,
-    /// Priority of an MP-DCCP subflow (RFC 9897 §3.2.9): 0 never, 1 standby, 2 secondary, 3 to 15
-    /// primary, more is preferred. Default 3.
+    /// Priority of an MP-DCCP subflow (RFC 9897 §3.2.9): 0 never, 1 standby, 2 secondary, 3 to 15 primary, of which
+    /// larger is preferred. Default: 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// Scripted outages of both directions: start and length.
+    /// Scripted outages of both directions (start, length).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<Vec<(Duration, Duration)>>,
-    /// Pauses of both directions, from orbits or cells: start and length. Not part of the table.
+    /// Halts of both directions, from orbits or cells (start, length). Not part of the table.
     #[serde(skip)]
     pub halts: Vec<(Instant, Duration)>,
-    /// From the vehicle to the ground.
+    /// Direction from the vehicle to the ground.
     pub uplink: DirectionConfig,
-    /// From the ground to the vehicle.
+    /// Direction from the ground to the vehicle.
     pub downlink: DirectionConfig,
-    /// Discontinuous reception; off unless said.
+    /// Discontinuous reception. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drx: Option<Switch<DrxConfig>>,
-    /// Handovers; off unless said.
+    /// Handovers. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<Switch<HandoverConfig>>,
-    /// Satellite reconfiguration; off unless said.
+    /// Satellite reconfiguration. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
 }
 
-/// One direction of a path, complete and checked: what [`Link::new`](crate::Link::new) takes.
+/// Configuration of one direction of a path, checked, for [`Link::new`](crate::Link::new).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Largest packet.
+    /// Maximum packet size.
     pub mtu: Bytes,
-    /// Rate at which packets are serialised.
+    /// Serialisation rate.
     pub rate: RateSource,
-    /// Added to each packet when it is serialised.
+    /// Bytes added to each packet for serialisation.
     pub overhead: Bytes,
-    /// The queue.
+    /// Queue limit.
     pub queue: QueueConfig,
     /// One-way propagation delay.
     pub delay: DelaySource,
     /// Whether packets may overtake one another.
     pub reorder: bool,
-    /// Loss on the way; the first that hits names the cause.
+    /// Loss models; the first that loses a packet sets the cause.
     pub losses: Vec<LossSource>,
-    /// Concealed loss.
+    /// Hybrid ARQ.
     pub harq: Option<Harq>,
     /// Discontinuous reception.
     pub drx: Option<Drx>,
@@ -269,16 +276,16 @@ pub struct LinkConfig {
     pub handover: Option<Handover>,
     /// Satellite reconfiguration.
     pub reconfiguration: Option<Reconfiguration>,
-    /// Scripted outages: start and length.
+    /// Scripted outages (start, length).
     pub down: Vec<(Instant, Duration)>,
-    /// Scripted pauses: start and length. Nothing is sent, what waits keeps waiting.
+    /// Scripted halts (start, length), during which nothing is sent and the queue is kept.
     pub halts: Vec<(Instant, Duration)>,
-    /// Scripted changes; each holds until the next of its kind.
+    /// Scripted changes; each holds until the next change of its kind.
     pub changes: Vec<(Instant, Change)>,
 }
 
 impl LinkConfig {
-    /// A link of this rate and delay with every effect off: 1500-byte packets, a queue of 1000.
+    /// Returns a link of this rate and delay without any effect: an MTU of 1500 bytes, a queue of 1000 packets.
     pub fn plain(rate: RateSource, delay: Duration) -> Self {
         Self {
             mtu: Bytes::new(1500),
@@ -300,11 +307,10 @@ impl LinkConfig {
 }
 
 impl PathConfig {
-    /// This path with every key that it leaves out taken from `base`: key by key also inside
-    /// `uplink`, `downlink`, `harq`, `drx`, `handover` and `reconfiguration`, while values below
-    /// these are replaced whole.
+    /// Returns this path with its missing keys taken from `base`, also those inside `uplink`, `downlink`,
+    /// `harq`, `drx`, `handover` and `reconfiguration`. Values below these are replaced as a whole.
     #[must_use]
-    pub fn over(self, base: &Self) -> Self {
+    pub fn with_defaults(self, base: &Self) -> Self {
         Self {
             preset: self.preset.or_else(|| base.preset.clone()),
             mtu: self.mtu.or(base.mtu),
@@ -313,15 +319,15 @@ impl PathConfig {
             priority: self.priority.or(base.priority),
             down: self.down.or_else(|| base.down.clone()),
             halts: if self.halts.is_empty() { base.halts.clone() } else { self.halts },
-            uplink: self.uplink.over(&base.uplink),
-            downlink: self.downlink.over(&base.downlink),
-            drx: self.drx.over(&base.drx),
-            handover: self.handover.over(&base.handover),
-            reconfiguration: self.reconfiguration.over(&base.reconfiguration),
+            uplink: self.uplink.with_defaults(&base.uplink),
+            downlink: self.downlink.with_defaults(&base.downlink),
+            drx: self.drx.with_defaults(&base.drx),
+            handover: self.handover.with_defaults(&base.handover),
+            reconfiguration: self.reconfiguration.with_defaults(&base.reconfiguration),
         }
     }
 
-    /// One direction as written.
+    /// Table of one direction.
     pub const fn direction(&self, direction: Direction) -> &DirectionConfig {
         match direction {
             Direction::Uplink => &self.uplink,
@@ -329,7 +335,7 @@ impl PathConfig {
         }
     }
 
-    /// One direction as written, to be changed.
+    /// Mutable table of one direction.
     pub const fn direction_mut(&mut self, direction: Direction) -> &mut DirectionConfig {
         match direction {
             Direction::Uplink => &mut self.uplink,
@@ -337,8 +343,7 @@ impl PathConfig {
         }
     }
 
-    /// Every file that the path names, so that whoever may do input can
-    /// [load](TraceSource::load) it.
+    /// Trace files of the path, which the caller must [load](TraceSource::load).
     pub fn traces_mut(&mut self) -> Vec<&mut TraceSource> {
         let mut found = Vec::new();
         for direction in [&mut self.uplink, &mut self.downlink] {
@@ -356,11 +361,11 @@ impl PathConfig {
         found
     }
 
-    /// One direction, complete and checked. A preset must have been filled in with
-    /// [`over`](Self::over) and traces loaded before.
+    /// Returns the checked configuration of one direction. The preset must have been applied by
+    /// [`with_defaults`](Self::with_defaults), and traces loaded.
     ///
     /// # Errors
-    /// Names the key that is missing, out of range or at odds with another.
+    /// Key that is missing, out of range or in conflict with another.
     pub fn link(&self, direction: Direction) -> Result<LinkConfig, ConfigError> {
         let at = |key: &str| format!("{direction}.{key}");
         let wrong = |key: String| move |problem: String| ConfigError { key, problem };
@@ -400,7 +405,7 @@ impl PathConfig {
         let reconfiguration = self.reconfiguration.as_ref().and_then(Switch::on);
         let reconfiguration = reconfiguration.map(ReconfigurationConfig::resolve).transpose();
         let changes: Result<Vec<_>, _> =
-            own.changes.iter().map(|(from, it)| Ok((*from, it.resolve()?))).collect();
+            own.changes.iter().map(|(from, change)| Ok((*from, change.resolve()?))).collect();
 
         Ok(LinkConfig {
             mtu,

@@ -9,38 +9,38 @@ use skybraid_units::{Duration, Instant, Seed, Stream};
 
 use crate::distribution::{Distribution, DistributionTable, Mixture, Sampler, read_fixed};
 use crate::form::{only_one, text_or_table};
-use crate::rate::{series_of_steps, unread};
+use crate::rate::{not_loaded, series_of_steps};
 use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table};
 
-/// How a configuration gives a one-way delay.
+/// One-way delay in a configuration.
 ///
 /// In TOML: `"30ms"`, a [`Distribution`] (drawn for each packet),
 /// `{ steps = [["0s", "30ms"], ["5s", "80ms"]] }` or
 /// `{ trace = "f.csv", column = "delay", unit = "ms" }`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DelayConfig {
-    /// Drawn for each packet, unless fixed.
+    /// Fixed, or drawn for each packet.
     Distribution(Distribution),
-    /// Each delay from its time on; the first time is zero. The last one stays.
+    /// Delays, each from its time on; the first time must be zero. The last delay stays.
     Steps(Vec<(Duration, Duration)>),
-    /// A measured series.
+    /// Measured series.
     Trace(TraceSource),
 }
 
-/// A one-way delay, complete and checked.
+/// One-way delay with its data, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DelaySource {
-    /// Drawn for each packet, unless fixed.
+    /// Fixed, or drawn for each packet.
     Distribution(Distribution),
-    /// A series in ns; infinity is a gap in which packets are lost.
+    /// Series in ns; infinity is a gap in which packets are lost.
     Series(Replay<Series>),
 }
 
 impl DelayConfig {
-    /// The delay in the form that a link runs on.
+    /// Returns the checked delay.
     ///
     /// # Errors
-    /// Says what was expected.
+    /// The delay is not valid, or its trace has not been loaded. The text says what was expected.
     pub fn resolve(&self) -> Result<DelaySource, String> {
         match self {
             Self::Distribution(distribution) => {
@@ -52,7 +52,7 @@ impl DelayConfig {
                 Ok(DelaySource::Series(Arc::new(series_of_steps(samples)?).into()))
             }
             Self::Trace(source) => {
-                source.loaded_series().map(DelaySource::Series).ok_or_else(|| unread(source))
+                source.loaded_series().map(DelaySource::Series).ok_or_else(|| not_loaded(source))
             }
         }
     }
@@ -118,7 +118,7 @@ impl Serialize for DelayConfig {
     }
 }
 
-/// The delay of the packets of one direction. Instants asked for must not decrease.
+/// Delay of the packets of one direction. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) enum Delay {
     Constant(Duration),
@@ -137,7 +137,7 @@ impl Delay {
         }
     }
 
-    /// The delay of a packet that leaves at `at`; [`Duration::MAX`] where a series has a gap.
+    /// Returns the delay of a packet that departs at `at`; [`Duration::MAX`] in a gap of a series.
     pub fn of_packet(&mut self, at: Instant) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
@@ -146,16 +146,16 @@ impl Delay {
         }
     }
 
-    /// No packet has less, whenever it leaves.
-    pub fn least(&self) -> Duration {
+    /// Minimum delay of any packet.
+    pub fn min(&self) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
-            Self::Drawn(sampler, _) => sampler.least(),
-            Self::Series(cursor) => Duration::from_nanos(cursor.least() as i64),
+            Self::Drawn(sampler, _) => sampler.min(),
+            Self::Series(cursor) => Duration::from_nanos(cursor.min() as i64),
         }
     }
 
-    /// The mean delay of packets that leave at `at`; draws nothing.
+    /// Returns the mean delay of packets that depart at `at`, without a draw.
     pub fn expected(&mut self, at: Instant) -> Duration {
         match self {
             Self::Drawn(sampler, _) => sampler.mean(),

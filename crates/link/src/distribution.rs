@@ -1,57 +1,57 @@
-//! Distributions of a time, as a configuration names them and as a link draws from them.
+//! Distributions of a duration: their configuration, and their samplers.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Duration, Seed, Stream};
+use skybraid_units::{Duration, Promised, Seed, Stream};
 
 use crate::form::{only_one, text_or_table};
 
-/// How often a draw that must be positive is repeated before the mean stands in for it. With a mean
-/// above zero a repetition is needed at most every second time.
-const REDRAWS: u32 = 64;
+/// Maximum number of redraws of a value that must be positive, after which the mean is used. With a mean above zero,
+/// at least half of the draws are positive.
+const MAX_REDRAWS: u32 = 64;
 
-/// A distribution of a time.
+/// Distribution of a duration.
 ///
-/// In TOML: `"30ms"` (always this), `{ mean = "20s" }` (exponential), `{ mean = "20s", sd = "4s" }`
+/// In TOML: `"30ms"` (fixed), `{ mean = "20s" }` (exponential), `{ mean = "20s", sd = "4s" }`
 /// (normal, redrawn until positive), `{ min = "1ms", max = "5ms" }` (uniform),
 /// `{ mixture = "lte-aerial" }` or `{ mixture = [{ weight = 0.8, mean = "2ms", sd = "0.25ms" }] }`
 /// (normals, redrawn until positive). Each table takes `plus = "10ms"`, which is added to every draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// The random part.
+    /// Random part.
     pub shape: Shape,
-    /// Added to every draw.
+    /// Constant added to every draw.
     pub plus: Duration,
 }
 
-/// The random part of a [`Distribution`].
+/// Random part of a [`Distribution`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// Always the same.
+    /// Fixed value.
     Fixed(Duration),
-    /// Exponential.
+    /// Exponential distribution.
     Exponential {
         /// Mean.
         mean: Duration,
     },
-    /// Normal, redrawn until positive.
+    /// Normal distribution, redrawn until positive.
     Normal {
-        /// Mean before the cut at zero.
+        /// Mean before truncation at zero.
         mean: Duration,
-        /// Standard deviation before the cut at zero.
+        /// Standard deviation before truncation at zero.
         sd: Duration,
     },
-    /// Uniform.
+    /// Uniform distribution.
     Uniform {
-        /// Smallest value.
+        /// Lower bound.
         min: Duration,
         /// Upper bound.
         max: Duration,
     },
-    /// A mixture of normals, each redrawn until positive.
+    /// Mixture of normal distributions, each redrawn until positive.
     Mixture(Mixture),
 }
 
@@ -59,9 +59,9 @@ pub enum Shape {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Mixture {
-    /// A mixture that Skybraid knows by name: `lte-aerial`.
+    /// Built-in mixture: `lte-aerial`.
     Named(String),
-    /// The components themselves.
+    /// Explicit components.
     Components(Vec<Component>),
 }
 
@@ -77,9 +77,8 @@ pub struct Component {
     pub sd: Duration,
 }
 
-/// LTE handover execution times measured in flight below 120 m over a dense city: Gaussian mixture of
-/// Chavali 2022, Table 4.1 (values above 250 ms were left out of the fit). The published weights sum
-/// to 0.9866 and are normalised.
+/// LTE handover execution times measured in flight below 120 m over a dense city: Gaussian mixture of Chavali 2022,
+/// Table 4.1 (the fit excludes values above 250 ms). The published weights sum to 0.9866 and are normalised here.
 const LTE_AERIAL: [Component; 4] = [
     component(0.8383, 1_968_100, 248_400),
     component(0.1214, 3_905_000, 941_400),
@@ -92,10 +91,10 @@ const fn component(weight: f64, mean_ns: i64, sd_ns: i64) -> Component {
 }
 
 impl Mixture {
-    /// The mixtures known by name.
+    /// Names of the built-in mixtures.
     pub const NAMES: [&'static str; 1] = ["lte-aerial"];
 
-    /// The components, or `None` for an unknown name.
+    /// Components; `None` for an unknown name.
     pub fn components(&self) -> Option<&[Component]> {
         match self {
             Self::Named(name) if name == "lte-aerial" => Some(&LTE_AERIAL),
@@ -106,23 +105,23 @@ impl Mixture {
 }
 
 impl Distribution {
-    /// Always `span`.
+    /// Returns the distribution with the fixed value `span`.
     pub const fn fixed(span: Duration) -> Self {
         Self { shape: Shape::Fixed(span), plus: Duration::ZERO }
     }
 
-    /// Normal with this mean and standard deviation, redrawn until positive.
+    /// Returns a normal distribution, redrawn until positive.
     pub const fn normal(mean: Duration, sd: Duration) -> Self {
         Self { shape: Shape::Normal { mean, sd }, plus: Duration::ZERO }
     }
 
-    /// Exponential with this mean.
+    /// Returns an exponential distribution.
     pub const fn exponential(mean: Duration) -> Self {
         Self { shape: Shape::Exponential { mean }, plus: Duration::ZERO }
     }
 
-    /// What is wrong with the distribution, or nothing: negative spans, `min` above `max`, a normal
-    /// without positive mass, unknown or empty mixtures.
+    /// Returns an error for negative spans, `min` above `max`, a normal distribution without positive mean, and
+    /// unknown or empty mixtures.
     pub(crate) fn check(&self) -> Result<(), String> {
         let negative = |span: Duration| span < Duration::ZERO;
         let wrong = match &self.shape {
@@ -156,13 +155,13 @@ impl Distribution {
         Ok(())
     }
 
-    /// Draws without end from the stream `name`.
+    /// Returns endless draws from the stream `name`.
     pub fn draws(&self, seed: Seed, name: &str) -> impl Iterator<Item = Duration> + use<> {
         let (sampler, mut stream) = (self.sampler(), seed.stream(name));
         core::iter::repeat_with(move || sampler.draw(&mut stream))
     }
 
-    /// The distribution prepared for drawing.
+    /// Returns the sampler of the distribution.
     pub(crate) fn sampler(&self) -> Sampler {
         let nanos = |span: Duration| span.as_nanos() as f64;
         let kind = match &self.shape {
@@ -171,7 +170,8 @@ impl Distribution {
             Shape::Normal { mean, sd } => Kind::Normals(vec![(1.0, nanos(*mean), nanos(*sd))]),
             Shape::Uniform { min, max } => Kind::Uniform(nanos(*min), nanos(*max)),
             Shape::Mixture(mixture) => {
-                let components = mixture.components().unwrap_or_default();
+                let components =
+                    mixture.components().promised("a known mixture").unwrap_or_default();
                 let total: f64 = components.iter().map(|component| component.weight).sum();
                 let mut sum = 0.0;
                 let cumulative = components.iter().map(|component| {
@@ -185,7 +185,7 @@ impl Distribution {
     }
 }
 
-/// A [`Distribution`] prepared for drawing.
+/// Sampler of a [`Distribution`].
 #[derive(Clone, Debug)]
 pub(crate) struct Sampler {
     kind: Kind,
@@ -203,7 +203,7 @@ enum Kind {
 }
 
 impl Sampler {
-    /// A draw; never negative.
+    /// Draws a value, which is never negative.
     pub fn draw(&self, stream: &mut Stream) -> Duration {
         let span = match &self.kind {
             Kind::Fixed(span) => *span,
@@ -212,15 +212,17 @@ impl Sampler {
             Kind::Normals(normals) => {
                 let place = if normals.len() > 1 { stream.unit() } else { 0.0 };
                 let chosen = normals.iter().find(|(up_to, ..)| place < *up_to);
-                let (_, mean, sd) = chosen.or(normals.last()).copied().unwrap_or_default();
+                let chosen = chosen.or(normals.last()).copied();
+                let (_, mean, sd) =
+                    chosen.promised("a component of the mixture").unwrap_or_default();
                 from_nanos(positive_normal(stream, mean, sd))
             }
         };
         (span + self.plus).max(Duration::ZERO)
     }
 
-    /// No draw is less.
-    pub fn least(&self) -> Duration {
+    /// Lower bound of all draws.
+    pub fn min(&self) -> Duration {
         let span = match &self.kind {
             Kind::Fixed(span) => *span,
             Kind::Uniform(min, _) => from_nanos(*min),
@@ -229,7 +231,7 @@ impl Sampler {
         (span + self.plus).max(Duration::ZERO)
     }
 
-    /// The mean of the draws.
+    /// Mean of the draws.
     pub fn mean(&self) -> Duration {
         let span = match &self.kind {
             Kind::Fixed(span) => *span,
@@ -252,9 +254,9 @@ fn from_nanos(nanos: f64) -> Duration {
     Duration::from_nanos(libm::round(nanos) as i64)
 }
 
-/// A normal draw, repeated until above zero.
+/// Draws from a normal distribution until the value is positive.
 fn positive_normal(stream: &mut Stream, mean: f64, sd: f64) -> f64 {
-    for _ in 0..REDRAWS {
+    for _ in 0..MAX_REDRAWS {
         let draw = stream.normal(mean, sd);
         if draw > 0.0 {
             return draw;
@@ -263,7 +265,7 @@ fn positive_normal(stream: &mut Stream, mean: f64, sd: f64) -> f64 {
     mean.max(0.0)
 }
 
-/// Mean of a normal distribution that is cut at zero.
+/// Returns the mean of a normal distribution truncated at zero.
 fn positive_normal_mean(mean: f64, sd: f64) -> f64 {
     if sd <= 0.0 {
         return mean;
@@ -274,7 +276,7 @@ fn positive_normal_mean(mean: f64, sd: f64) -> f64 {
     if above > 0.0 { mean + sd * density / above } else { mean }
 }
 
-/// The keys of a distribution's table.
+/// Keys of a distribution's table.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DistributionTable {
@@ -317,7 +319,7 @@ impl DistributionTable {
 }
 
 impl Distribution {
-    /// The table that reads back as this distribution, or `None` for a fixed time, which is a text.
+    /// Returns the table that parses to this distribution; `None` for a fixed time, which is a text.
     pub(crate) fn table(&self) -> Option<DistributionTable> {
         let mut table = DistributionTable::default();
         match &self.shape {
@@ -337,7 +339,7 @@ impl Distribution {
         Some(table)
     }
 
-    /// The fixed time, with `plus`, of a distribution that does not vary.
+    /// The value of a fixed distribution, including `plus`.
     pub(crate) fn constant(&self) -> Option<Duration> {
         match self.shape {
             Shape::Fixed(span) => Some(span + self.plus),
@@ -408,8 +410,8 @@ mod tests {
         (mean, libm::sqrt(squares.sum::<f64>() / count))
     }
 
-    /// Chavali 2022, Table 4.1, normalised: mean 5.83 ms, standard deviation 26.6 ms, and
-    /// 0.0174 / 0.9866 of the handovers near 203 ms.
+    // Chavali 2022, Table 4.1, normalised: mean 5.83 ms, standard deviation 26.6 ms, and
+    // 0.0174 / 0.9866 of the handovers near 203 ms.
     #[test]
     fn aerial_handovers_have_the_moments_of_their_mixture() {
         let mixture = Mixture::Named("lte-aerial".into());
@@ -425,14 +427,14 @@ mod tests {
     }
 
     #[test]
-    fn a_normal_that_is_cut_at_zero_has_the_mean_that_is_shown() {
+    fn draws_of_a_truncated_normal_have_its_mean() {
         let ms = Duration::from_millis;
         let distribution = Distribution::normal(ms(10), ms(10));
         let (mean, _) = moments(&draws(&distribution, 400_000));
-        let shown = distribution.sampler().mean().as_millis_f64();
+        let expected = distribution.sampler().mean().as_millis_f64();
         // 10 + 10 · φ(1) / Φ(1)
-        assert!((shown - 12.876).abs() < 1e-3, "{shown}");
-        assert!((mean - shown).abs() < 0.05, "{mean}");
+        assert!((expected - 12.876).abs() < 1e-3, "{expected}");
+        assert!((mean - expected).abs() < 0.05, "{mean}");
     }
 
     #[test]
@@ -446,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn distributions_that_make_no_sense_are_refused() {
+    fn invalid_distributions_are_rejected() {
         let ms = Duration::from_millis;
         let bad = [
             Shape::Exponential { mean: ms(0) },

@@ -1,81 +1,80 @@
-//! Discontinuous reception: an LTE radio that has nothing to do listens only now and then, and after
-//! long silence has to set up its connection again.
+//! Discontinuous reception (DRX): an inactive LTE radio listens in short windows only, and sets up its
+//! connection again after long inactivity.
 //!
-//! Follows the LTE emulator of MoonGen (`lte-emulator.lua`). The radio has four states, entered by the
-//! time since its last activity in either direction: continuous reception, short DRX, long DRX and
-//! RRC idle. A cycle begins with its sleep; the listening window is its last part. A packet that
-//! arrives during sleep waits for the window. In RRC idle the downlink waits for the paging window and
-//! both directions wait for the connection, after which the rate ramps up.
+//! Follows the LTE emulator of MoonGen (`lte-emulator.lua`). The radio has four states, entered by the time since the
+//! last activity in either direction: continuous reception, short DRX, long DRX and RRC idle. A cycle starts with its
+//! sleep and ends with the listening window. A packet that arrives during sleep waits for the window. In RRC idle the
+//! downlink waits for the paging window, and both directions wait for the connection set-up; then the rate ramps up.
 
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
 use skybraid_units::{Duration, Instant, Rate};
 
-/// Keys of a `drx` table; what is absent comes from the preset or from the default. The defaults are
-/// those of Chavali 2022, section 4 (see `presets/lte-aerial.toml`).
+/// Keys of a `drx` table; missing keys come from the preset, else from the defaults, which are those of Chavali 2022,
+/// section 4 (see `presets/lte-aerial.toml`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DrxConfig {
-    /// Silence after which short DRX begins; 200 ms unless said.
+    /// Inactivity timer, after which short DRX begins. Default: 200 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inactivity: Option<Duration>,
-    /// Cycle in short DRX; 6 ms unless said.
+    /// Cycle in short DRX. Default: 6 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_cycle: Option<Duration>,
-    /// How long short DRX lasts; 2298 ms unless said.
+    /// Duration of short DRX. Default: 2298 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_for: Option<Duration>,
-    /// Cycle in long DRX; 12 ms unless said.
+    /// Cycle in long DRX. Default: 12 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub long_cycle: Option<Duration>,
-    /// How long long DRX lasts before RRC idle; 7848 ms unless said.
+    /// Duration of long DRX, before RRC idle. Default: 7848 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub long_for: Option<Duration>,
-    /// Listening part of every cycle; 1 ms unless said.
+    /// Listening window of every cycle. Default: 1 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<Duration>,
-    /// Paging cycle of the downlink in RRC idle; 50 ms unless said.
+    /// Paging cycle of the downlink in RRC idle. Default: 50 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paging_cycle: Option<Duration>,
-    /// Time to set the connection up; 70 ms unless said.
+    /// Duration of the connection set-up. Default: 70 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<Duration>,
-    /// Rate right after the set-up; 5 Mbit/s unless said.
+    /// Rate at the end of the set-up. Default: 5 Mbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp_from: Option<Rate>,
-    /// How long the rate rises, linearly, to the link's own; 500 ms unless said.
+    /// Duration of the linear ramp to the link's rate. Default: 500 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp_for: Option<Duration>,
 }
 
-/// Discontinuous reception of one direction, complete and checked.
+/// Discontinuous reception of one direction, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drx {
-    /// Silence after which short DRX begins.
+    /// Inactivity timer, after which short DRX begins.
     pub inactivity: Duration,
     /// Cycle in short DRX.
     pub short_cycle: Duration,
-    /// How long short DRX lasts.
+    /// Duration of short DRX.
     pub short_for: Duration,
     /// Cycle in long DRX.
     pub long_cycle: Duration,
-    /// How long long DRX lasts.
+    /// Duration of long DRX.
     pub long_for: Duration,
-    /// Listening part of every cycle.
+    /// Listening window of every cycle.
     pub listen: Duration,
-    /// Paging cycle in RRC idle; zero for a direction that need not be paged (the uplink).
+    /// Paging cycle in RRC idle; zero for the uplink, which is not paged.
     pub paging_cycle: Duration,
-    /// Time to set the connection up.
+    /// Duration of the connection set-up.
     pub setup: Duration,
-    /// Rate right after the set-up.
+    /// Rate at the end of the set-up.
     pub ramp_from: Rate,
-    /// How long the rate rises to the link's own.
+    /// Duration of the ramp to the link's rate.
     pub ramp_for: Duration,
 }
 
 impl DrxConfig {
-    /// The downlink's DRX; the uplink is not paged.
+    /// Returns the checked DRX of the downlink; the uplink differs in that it is not paged.
     pub(crate) fn resolve(&self) -> Result<Drx, (&'static str, String)> {
         let ms = Duration::from_millis;
         let drx = Drx {
@@ -119,21 +118,20 @@ impl DrxConfig {
     }
 }
 
-/// What the two directions share of a radio. A radio begins connected, with its last activity at the
-/// start of the run.
+/// Radio state that the two directions share. A radio starts connected, with its last activity at the start of the
+/// run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Radio {
-    /// When the radio woke for its current activity; later than now while a packet waits for it.
+    /// Time at which the radio wakes or woke for its current activity.
     awake_from: Instant,
-    /// When the last packet of either direction was sent.
+    /// Departure of the last packet of either direction.
     last_activity: Instant,
-    /// When the connection was last set up; the ramp begins there.
+    /// End of the last connection set-up, at which the ramp starts.
     connected: Option<Instant>,
 }
 
 impl Radio {
-    /// The earliest instant at which a packet that arrives at `now` can be sent, and the radio as it
-    /// will then be.
+    /// Returns the earliest instant at which a packet that arrives at `now` can be sent, with the radio's state then.
     pub(crate) fn woken(self, now: Instant, drx: &Drx) -> (Instant, Self) {
         if now < self.awake_from {
             return (self.awake_from, self);
@@ -159,18 +157,18 @@ impl Radio {
         (awake_from, Self { awake_from, connected: Some(awake_from), ..self })
     }
 
-    /// Notes that a packet is sent until `at`.
-    pub(crate) fn active(&mut self, at: Instant) {
+    /// Records the departure of a packet.
+    pub(crate) fn on_sent(&mut self, at: Instant) {
         self.last_activity = self.last_activity.max(at);
     }
 
-    /// When the ramp after the last connection set-up began, if it is not over at `at`.
+    /// Start of the ramp after the last connection set-up, unless the ramp has ended by `at`.
     pub(crate) fn ramp(&self, at: Instant, drx: &Drx) -> Option<Instant> {
         self.connected.filter(|from| at < *from + drx.ramp_for)
     }
 }
 
-/// How long a radio that is `phase` into a state still sleeps.
+/// Returns the remaining sleep of a radio that entered its state `phase` ago.
 fn until_listening(phase: Duration, cycle: Duration, listen: Duration) -> Duration {
     if !cycle.is_positive() {
         return Duration::ZERO;

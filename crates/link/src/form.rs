@@ -1,4 +1,4 @@
-//! Reading a configuration value that may be written as a text or as a table.
+//! Deserialisation of values that may be a text or a table.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Reads a value that is either a text, handed to `text`, or a table, handed to `table`.
+/// Reads a value that is either a text, parsed by `text`, or a table, resolved by `table`.
 pub(crate) fn text_or_table<'de, D, T, Table>(
     from: D,
     expected: &'static str,
@@ -47,7 +47,7 @@ impl<'de, T, Table: Deserialize<'de>> Visitor<'de> for TextOrTable<T, Table> {
     }
 }
 
-/// Checks that exactly one of the named keys is present and returns it.
+/// Returns the only key that is present.
 pub(crate) fn only_one(keys: &[(&'static str, bool)]) -> Result<&'static str, String> {
     let mut present = keys.iter().filter(|(_, present)| *present).map(|(name, _)| *name);
     match (present.next(), present.next()) {

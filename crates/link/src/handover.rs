@@ -1,7 +1,7 @@
-//! Handovers: now and then the radio changes its cell and sends nothing meanwhile.
+//! Handovers: interruptions during which the radio changes its cell.
 //!
-//! A timeline of interruptions that depends on the seed and the path's name alone, so that both
-//! directions, and all schedulers of a comparison, meet the same handovers.
+//! The timeline depends on the seed and the path's name alone, so both directions, and all schedulers of a
+//! comparison, see the same handovers.
 
 use alloc::string::{String, ToString};
 
@@ -10,29 +10,29 @@ use skybraid_units::{Duration, Instant, Seed, Stream};
 
 use crate::distribution::{Distribution, Sampler};
 
-/// Keys of a `handover` table; what is absent comes from the preset or from the default.
+/// Keys of a `handover` table; missing keys come from the preset, else from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HandoverConfig {
-    /// Time from the start of a handover to the start of the next. Required.
+    /// Time between the starts of consecutive handovers. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Distribution>,
-    /// How long a handover takes, during which nothing is sent. Required.
+    /// Duration of a handover, during which nothing is sent. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interruption: Option<Distribution>,
-    /// Shortest interval; shorter draws are repeated. 1 s unless said.
+    /// Minimum interval; smaller draws are repeated. Default: 1 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<Duration>,
 }
 
-/// Handovers, complete and checked.
+/// Handovers, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Handover {
-    /// Time from the start of a handover to the start of the next.
+    /// Time between the starts of consecutive handovers.
     pub interval: Distribution,
-    /// How long a handover takes.
+    /// Duration of a handover.
     pub interruption: Distribution,
-    /// Shortest interval.
+    /// Minimum interval.
     pub at_least: Duration,
 }
 
@@ -40,7 +40,7 @@ impl HandoverConfig {
     pub(crate) fn resolve(&self) -> Result<Handover, (&'static str, String)> {
         let required = |value: &Option<Distribution>, key| {
             let value = value.clone().ok_or((key, "expected a distribution".to_string()))?;
-            value.check().map_err(|wrong| (key, wrong))?;
+            value.check().map_err(|problem| (key, problem))?;
             Ok(value)
         };
         let handover = Handover {
@@ -58,13 +58,13 @@ impl HandoverConfig {
     }
 }
 
-/// What remains for service between two handovers.
-const LEAST_SERVICE: Duration = Duration::from_millis(1);
+/// Minimum time of service between two handovers.
+const MIN_SERVICE: Duration = Duration::from_millis(1);
 
-/// How often an interval below the shortest is drawn again before the shortest stands in for it.
-const REDRAWS: u32 = 64;
+/// Maximum number of redraws of an interval below the minimum, after which the minimum is used.
+const MAX_REDRAWS: u32 = 64;
 
-/// The handovers of a path in time order, without end.
+/// Endless sequence of a path's handovers, in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct HandoverTimeline {
     interval: Sampler,
@@ -87,18 +87,18 @@ impl HandoverTimeline {
         }
     }
 
-    /// Start and end of the next handover. One that would begin before the last is over begins 1 ms
-    /// after its end, so that service never stops for ever.
+    /// Returns start and end of the next handover. A handover that would overlap the previous one starts 1 ms after
+    /// its end, so service never stops for ever.
     pub fn next(&mut self) -> (Instant, Instant) {
         let mut interval = self.interval.draw(&mut self.intervals);
-        for _ in 0..REDRAWS {
+        for _ in 0..MAX_REDRAWS {
             if interval >= self.at_least {
                 break;
             }
             interval = self.interval.draw(&mut self.intervals);
         }
         let (last_start, last_end) = self.previous;
-        let start = (last_start + interval.max(self.at_least)).max(last_end + LEAST_SERVICE);
+        let start = (last_start + interval.max(self.at_least)).max(last_end + MIN_SERVICE);
         let end = start + self.interruption.draw(&mut self.interruptions);
         self.previous = (start, end);
         self.previous

@@ -1,37 +1,37 @@
-//! Concealed loss: what hybrid ARQ repairs costs time instead of packets.
+//! Hybrid ARQ (HARQ): losses that the radio repairs, which cost delay rather than packets.
 //!
-//! Follows the LTE emulator of MoonGen (`lte-emulator.lua`): the number of retransmissions of a packet
-//! is geometric and each takes one HARQ round trip. Packets behind it wait for it and then follow at
-//! the catch-up rate; none of them draws a retransmission of its own while catching up.
+//! Follows the LTE emulator of MoonGen (`lte-emulator.lua`): the number of retransmissions of a packet is
+//! geometric, and each takes one HARQ round trip. Later packets wait for it and then follow at the catch-up
+//! rate, without retransmissions of their own.
 
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
 
-/// Keys of a `harq` table; what is absent comes from the preset or from the default.
+/// Keys of a `harq` table; missing keys come from the preset, else from the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HarqConfig {
-    /// Probability that a transmission fails and is repeated. Required.
+    /// Probability that a transmission fails. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Probability>,
-    /// Time that a repetition takes; 8 ms (LTE FDD) unless said.
+    /// HARQ round trip, the duration of one retransmission. Default: 8 ms (LTE FDD).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<Duration>,
-    /// Rate at which held-up packets follow; 1 Gbit/s unless said.
+    /// Rate at which delayed packets follow. Default: 1 Gbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catch_up: Option<Rate>,
 }
 
-/// Hybrid ARQ, complete and checked.
+/// Hybrid ARQ, checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Harq {
-    /// Probability that a transmission fails and is repeated; below one.
+    /// Probability that a transmission fails; below one.
     pub loss: Probability,
-    /// Time that a repetition takes.
+    /// Duration of one retransmission.
     pub round_trip: Duration,
-    /// Rate at which held-up packets follow.
+    /// Rate at which delayed packets follow.
     pub catch_up: Rate,
 }
 
@@ -56,7 +56,7 @@ impl HarqConfig {
     }
 }
 
-/// The HARQ process of one direction.
+/// HARQ process of one direction.
 #[derive(Clone, Debug)]
 pub(crate) struct HarqProcess {
     harq: Harq,
@@ -64,26 +64,26 @@ pub(crate) struct HarqProcess {
     released: Instant,
 }
 
-/// More repetitions than any draw of a sensible probability gives; keeps the loop finite.
-const MOST_REPETITIONS: i64 = 10_000;
+/// Maximum number of retransmissions per packet, which bounds the loop.
+const MAX_RETRANSMISSIONS: i64 = 10_000;
 
 impl HarqProcess {
     pub const fn new(harq: Harq, stream: Stream) -> Self {
         Self { harq, stream, released: Instant::ZERO }
     }
 
-    /// When a packet that was sent at `sent` is through.
+    /// Returns the time at which a packet that departed at `sent` is received by the radio.
     pub fn release(&mut self, sent: Instant, size: Bytes) -> Instant {
         if sent < self.released {
             let follows = self.released + self.harq.catch_up.time_for(size);
             self.released = follows.max(sent);
             return self.released;
         }
-        let mut repetitions = 0;
-        while self.stream.chance(self.harq.loss) && repetitions < MOST_REPETITIONS {
-            repetitions += 1;
+        let mut retransmissions = 0;
+        while self.stream.chance(self.harq.loss) && retransmissions < MAX_RETRANSMISSIONS {
+            retransmissions += 1;
         }
-        self.released = sent + self.harq.round_trip * repetitions;
+        self.released = sent + self.harq.round_trip * retransmissions;
         self.released
     }
 }

@@ -1,10 +1,9 @@
-//! What a network path does to a packet.
+//! Link model: rate, delay, queue, loss, HARQ, DRX, handover, reconfiguration and outages.
 //!
-//! [`Link::admit`] decides a packet's whole fate at the moment it enters: queue drop, DRX wake-up,
-//! serialisation at a varying rate, handover and reconfiguration halts, loss, HARQ delay and
-//! propagation. Every effect draws from a random stream of its own name, and every process that runs
-//! in time (handovers, outages, ON/OFF phases, traces) depends on time and seed alone, never on the
-//! traffic, so that all schedulers of a comparison meet the very same link.
+//! [`Link::admit`] decides a packet's fate at admission: queue drop, DRX wake-up, serialisation at a varying
+//! rate, handover and reconfiguration halts, loss, HARQ delay and propagation. Each effect draws from a random
+//! stream of its own. Processes in time (handovers, outages, ON/OFF phases, traces) depend on time and seed
+//! alone, never on the traffic, so that all schedulers of a comparison see the same link.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -48,3 +47,7 @@ pub use trace::{
     Course, Opportunities, Replay, Sampling, Series, Start, TraceError, TraceFile, TraceFormat,
     TraceSource,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

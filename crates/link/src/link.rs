@@ -1,4 +1,4 @@
-//! The link: what happens to a packet from the moment it is handed over until it arrives.
+//! One direction of a path, from the admission of a packet to its arrival.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -19,30 +19,30 @@ use crate::queue::Queue;
 use crate::reconfiguration::Epochs;
 use crate::service::{Job, Served, Service};
 
-/// Why a packet was lost.
+/// Cause of a packet's loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The queue was full, or CoDel dropped it.
+    /// Drop by a full queue or by CoDel.
     Queue,
-    /// A loss without memory.
+    /// Memoryless loss.
     Random,
-    /// A loss in a bad phase.
+    /// Loss in a bad state or phase.
     Burst,
-    /// A loss at a change of the serving satellite or cell.
+    /// Loss at a change of the serving satellite or cell.
     Handover,
-    /// The link was down, or went down before the packet was sent, or its rate stays zero for ever, or a
-    /// delay trace has no path when the packet leaves.
+    /// Loss on a link that was down or went down before the packet was sent, whose rate stays zero, or whose delay
+    /// trace has a gap at the packet's departure.
     Outage,
-    /// The packet is larger than the link takes.
+    /// Packet larger than the link's MTU.
     Mtu,
 }
 
 impl Cause {
-    /// Every cause, in the order of the tables.
+    /// All causes, in the order of the tables.
     pub const ALL: [Self; 6] =
         [Self::Queue, Self::Random, Self::Burst, Self::Handover, Self::Outage, Self::Mtu];
 
-    /// The name in tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -55,41 +55,41 @@ impl Cause {
     }
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives.
+    /// The packet arrives.
     Delivered {
-        /// When its last bit is at the other end.
+        /// Arrival of its last bit.
         at: Instant,
     },
-    /// It does not.
+    /// The packet is lost.
     Lost {
-        /// When it is lost: on arrival at the link, at the head of the queue, at the start of an
-        /// outage, or when its last bit has left.
+        /// Time of the loss: at admission, at the head of the queue, at the start of an outage, or after the
+        /// departure of its last bit.
         at: Instant,
-        /// Why.
+        /// Cause of the loss.
         cause: Cause,
     },
 }
 
-/// The state of a link at an instant, apart from the traffic on it.
+/// State of a link at an instant, independent of its traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
-    /// Rate; zero during a handover or reconfiguration. Mahimahi opportunities are averaged over
-    /// 100 ms. The ramp after a DRX connection set-up depends on traffic and is left out.
+    /// Rate; zero during a handover or reconfiguration. Mahimahi opportunities are averaged over 100 ms. The ramp
+    /// after a DRX connection set-up is not included, since it depends on traffic.
     pub rate: Rate,
-    /// Propagation delay of a packet that leaves at that instant; the mean where it is drawn per
-    /// packet; zero in a gap of a delay trace.
+    /// Propagation delay of a packet that departs at that instant: the mean if it is drawn per packet, zero in a gap
+    /// of a delay trace.
     pub delay: Duration,
-    /// Probability that a 1200-byte packet that leaves at that instant is lost on the way.
+    /// Loss probability of a 1200-byte packet that departs at that instant.
     pub loss: Probability,
     /// False during an outage, scripted or not, and in a gap of a delay trace.
     pub up: bool,
 }
 
-/// The size that [`Conditions::loss`] speaks of.
-const SHOWN_SIZE: Bytes = Bytes::new(1200);
+/// Packet size of [`Conditions::loss`].
+const CONDITIONS_SIZE: Bytes = Bytes::new(1200);
 
 /// One direction of a path.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ pub struct Link {
     overhead: Bytes,
     reorder: bool,
     now: Instant,
-    /// When the last packet admitted has left.
+    /// Departure of the last packet admitted.
     free: Instant,
     last_arrival: Instant,
     outages: Outages,
@@ -113,7 +113,7 @@ pub struct Link {
     view: Box<View>,
 }
 
-/// Cursors of a reader, apart from those that packets move.
+/// Cursors of [`Link::conditions`], separate from those that packets advance.
 #[derive(Clone, Debug)]
 struct View {
     at: Instant,
@@ -126,13 +126,13 @@ struct View {
 }
 
 impl Link {
-    /// The `direction` ("uplink", "downlink") of `path`. Its random streams derive from `seed` and
-    /// these names; those that both directions share from `seed` and `path`.
+    /// Creates the `direction` ("uplink" or "downlink") of `path`. The names of its random streams derive from both
+    /// names; those of processes that both directions share derive from `path` alone.
     pub fn new(config: &LinkConfig, path: &str, direction: &str, seed: Seed) -> Self {
         let outages = Outages::new(&config.down);
         let service = Service::new(config, path, seed);
-        let epochs =
-            config.reconfiguration.as_ref().map(|it| Epochs::new(it, path, direction, seed));
+        let epochs = config.reconfiguration.as_ref();
+        let epochs = epochs.map(|config| Epochs::new(config, path, direction, seed));
         let losses = losses(config, path, direction, seed);
         let delays = delays(config, path, direction, seed);
         let view = View {
@@ -166,8 +166,8 @@ impl Link {
         }
     }
 
-    /// Hands a packet to the link at `now` and tells its fate. An earlier `now` than the last counts
-    /// as the last.
+    /// Admits a packet at `now` and returns its fate. A `now` before that of the previous call counts as the
+    /// previous.
     pub fn admit(&mut self, now: Instant, size: Bytes) -> Fate {
         let now = now.max(self.now);
         self.now = now;
@@ -178,7 +178,7 @@ impl Link {
         if limit <= now {
             return Fate::Lost { at: now, cause: Cause::Outage };
         }
-        self.queue.forget_sent(now);
+        self.queue.remove_departed(now);
         if !self.queue.has_room(size, self.free.since(now)) {
             return Fate::Lost { at: now, cause: Cause::Queue };
         }
@@ -189,8 +189,8 @@ impl Link {
         let job = Job { ready, free: self.free, size: size + self.overhead, limit };
         if self.queue.drops_at_head() {
             let head = self.service.head(job);
-            if head < limit && self.queue.drops(head, head - now, self.mtu) {
-                self.queue.join(head, size);
+            if head < limit && self.queue.on_head(head, head - now, self.mtu) {
+                self.queue.push(head, size);
                 self.free = self.free.max(head);
                 self.radio = radio;
                 return Fate::Lost { at: head, cause: Cause::Queue };
@@ -200,7 +200,7 @@ impl Link {
         let sent = match self.service.serve(job, ramp.map(|drx| (&radio, drx))) {
             Served::At(sent) => sent,
             Served::Cut => {
-                self.queue.join(limit, size);
+                self.queue.push(limit, size);
                 self.free = limit;
                 return Fate::Lost { at: limit, cause: Cause::Outage };
             }
@@ -209,22 +209,22 @@ impl Link {
                 return Fate::Lost { at: now, cause: Cause::Outage };
             }
         };
-        self.queue.join(sent, size);
+        self.queue.push(sent, size);
         self.free = sent;
         if self.drx.is_some() {
             self.radio = radio;
-            self.radio.active(sent);
+            self.radio.on_sent(sent);
         }
-        self.carry(sent, size)
+        self.propagate(sent, size)
     }
 
-    /// What happens to a packet after its last bit has left. Every effect draws for every packet,
-    /// whatever the others decide.
-    fn carry(&mut self, sent: Instant, size: Bytes) -> Fate {
+    /// Returns the fate of a packet whose last bit departs at `sent`. Every effect draws for every packet, whatever
+    /// the other effects decide.
+    fn propagate(&mut self, sent: Instant, size: Bytes) -> Fate {
         let mut cause = None;
         for loss in self.losses.at(sent).0 {
-            let lost = loss.loses(sent, size);
-            cause = cause.or(lost);
+            let loss = loss.on_sent(sent, size);
+            cause = cause.or(loss);
         }
         let mut through = sent;
         if let Some(harq) = &mut self.harq {
@@ -235,7 +235,7 @@ impl Link {
             cause = cause.or(Some(Cause::Outage));
         }
         if let Some(epochs) = &mut self.epochs {
-            let lost = epochs.loses(sent);
+            let lost = epochs.on_sent(sent);
             cause = cause.or(lost.then_some(Cause::Handover));
             delay += epochs.delay_step(sent);
         }
@@ -250,19 +250,19 @@ impl Link {
         Fate::Delivered { at }
     }
 
-    /// The link's state at `at`, which depends on time and seed alone. An earlier `at` than the last
-    /// counts as the last.
+    /// Returns the link's state at `at`, which depends on time and seed alone. An `at` before that of the previous
+    /// call counts as the previous.
     pub fn conditions(&mut self, at: Instant) -> Conditions {
         let view = &mut self.view;
         view.at = at.max(view.at);
         let at = view.at;
         let mut kept = 1.0;
         for loss in view.losses.at(at).0 {
-            kept *= 1.0 - loss.shown(at, SHOWN_SIZE);
+            kept *= 1.0 - loss.probability(at, CONDITIONS_SIZE);
         }
         let mut delay = view.delays.at(at).0.expected(at);
-        let there = delay < Duration::MAX;
-        if !there {
+        let has_path = delay < Duration::MAX;
+        if !has_path {
             delay = Duration::ZERO;
         }
         if let Some(epochs) = &mut view.epochs {
@@ -270,38 +270,38 @@ impl Link {
             delay += epochs.delay_step(at);
         }
         Conditions {
-            rate: view.service.shown(at),
+            rate: view.service.rate(at),
             delay,
             loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
-            up: there && view.outages.next_start(at) > at,
+            up: has_path && view.outages.next_start(at) > at,
         }
     }
 
-    /// Bytes admitted that have not left at `at`, which must not be before the last admission.
+    /// Bytes queued or in service at `at`, which must not be before the last admission.
     pub fn backlog(&self, at: Instant) -> Bytes {
         self.queue.backlog(at)
     }
 
-    /// When the last packet admitted will have left.
+    /// Time at which the last packet admitted has departed.
     #[inline]
     pub const fn busy_until(&self) -> Instant {
         self.free
     }
 
-    /// Start and end of the last halt that packets met: a handover, a reconfiguration, or a scripted one. Both
-    /// are zero before the first.
+    /// Last halt that delayed a packet (a handover, a reconfiguration, or a scripted halt), from the instant at
+    /// which the packet met it to its end. Both are zero before the first halt.
     #[inline]
     pub const fn last_halt(&self) -> (Instant, Instant) {
         self.service.last_halt()
     }
 
-    /// The radio that the two directions share, if this link has discontinuous reception. Whoever
-    /// drives both hands it on with [`set_radio`](Self::set_radio) after each admission.
+    /// Radio that the two directions share, if this link has discontinuous reception. The driver must copy it to the
+    /// other direction with [`set_radio`](Self::set_radio) after each admission.
     pub fn radio(&self) -> Option<Radio> {
         self.drx.is_some().then_some(self.radio)
     }
 
-    /// Takes over the radio's state from the other direction.
+    /// Sets the radio to its state after an admission in the other direction.
     pub fn set_radio(&mut self, radio: Radio) {
         self.radio = radio;
     }
@@ -312,6 +312,7 @@ impl Link {
     }
 }
 
+/// Creates the loss processes, with a stream for each model and each scripted change.
 fn losses(
     config: &LinkConfig,
     path: &str,

@@ -1,5 +1,4 @@
-//! Loss on the way: uniform, bit errors, Gilbert–Elliott, ON/OFF, Lutz, from a trace, and several at
-//! once.
+//! Packet loss: uniform, bit errors, Gilbert–Elliott, ON/OFF, Lutz, from a trace, and combinations.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -10,16 +9,16 @@ use core::fmt;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Bytes, Instant, Probability, Seed, Stream};
+use skybraid_units::{Bytes, Instant, Probability, Promised, Seed, Stream};
 
 use crate::distribution::{Distribution, Sampler};
 use crate::form::only_one;
 use crate::link::Cause;
 use crate::lutz::{Fading, Lutz, LutzConfig};
-use crate::rate::unread;
+use crate::rate::not_loaded;
 use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table};
 
-/// One loss model of a configuration.
+/// Loss model in a configuration.
 ///
 /// In TOML: `{ uniform = "0.006%" }`, `{ bit_errors = 1e-7 }` (per bit),
 /// `{ gilbert_elliott = { good_to_bad = "1%", bad_to_good = "20%" } }`,
@@ -28,40 +27,39 @@ use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_ta
 /// or `{ trace = "f.csv", column = "loss", unit = "%" }`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossConfig {
-    /// Every packet with this probability.
+    /// Independent loss of each packet with this probability.
     Uniform(Probability),
-    /// Every bit is wrong with this probability, 0 to 1; a packet with a wrong bit is lost.
+    /// Independent bit errors with this probability, 0 to 1; a packet with a bit error is lost.
     BitErrors(f64),
-    /// A two-state Markov chain that steps with every packet.
+    /// Two-state Markov chain that steps with every packet.
     GilbertElliott(GilbertElliott),
-    /// Phases in time.
+    /// Alternating phases in time.
     OnOff(OnOff),
-    /// A land-mobile-satellite channel.
+    /// Land-mobile-satellite channel.
     Lutz(LutzConfig),
-    /// A measured series of probabilities.
+    /// Measured series of probabilities.
     Trace(TraceSource),
 }
 
-/// The loss models of one direction; the first that hits names the cause. In TOML one table or a list
-/// of tables; an empty list switches an inherited loss off.
+/// Loss models of one direction; the first that loses a packet sets the cause. In TOML one table or a list of tables;
+/// an empty list switches an inherited loss off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Losses(pub Vec<LossConfig>);
 
-/// The Gilbert–Elliott model. The chain begins in its stationary distribution and steps after every
-/// packet, so that the number of packets that meet one bad phase is geometric with mean
-/// 1 / `bad_to_good` and the share of packets that meet the bad state is
+/// Gilbert–Elliott model. The chain starts in its stationary distribution and steps after every packet. The number of
+/// packets per bad phase is geometric with mean 1 / `bad_to_good`; the share of packets in the bad state is
 /// `good_to_bad` / (`good_to_bad` + `bad_to_good`).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
-    /// Probability of turning bad after a packet.
+    /// Probability of a transition to the bad state after a packet.
     pub good_to_bad: Probability,
-    /// Probability of turning good after a packet.
+    /// Probability of a transition to the good state after a packet.
     pub bad_to_good: Probability,
-    /// Loss in the good state; 0 % unless said.
+    /// Loss in the good state. Default: 0 %.
     #[serde(default)]
     pub good_loss: Probability,
-    /// Loss in the bad state; 100 % unless said.
+    /// Loss in the bad state. Default: 100 %.
     #[serde(default = "always")]
     pub bad_loss: Probability,
 }
@@ -70,8 +68,8 @@ const fn always() -> Probability {
     Probability::ONE
 }
 
-/// The ON/OFF model (Pedrazzi 2020): phases alternate in time, whatever the traffic, beginning with
-/// ON. Packets are lost in OFF; in ON only to bit errors.
+/// ON/OFF model (Pedrazzi 2020): phases alternate in time, independent of the traffic, starting with ON. Packets are
+/// lost with `off_loss` in OFF, and only by bit errors in ON.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnOff {
@@ -79,9 +77,9 @@ pub struct OnOff {
     pub on: Distribution,
     /// Length of the OFF phases.
     pub off: Distribution,
-    /// Loss of a packet in OFF.
+    /// Loss probability of a packet in OFF.
     pub off_loss: Probability,
-    /// Probability of error of each bit in ON; zero unless said.
+    /// Bit error probability in ON. Default: zero.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub on_bit_errors: f64,
 }
@@ -90,28 +88,28 @@ fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
 
-/// One loss model, complete and checked.
+/// Loss model with its data, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossSource {
-    /// Every packet with this probability.
+    /// Independent loss of each packet with this probability.
     Uniform(Probability),
-    /// Every bit is wrong with this probability.
+    /// Independent bit errors with this probability.
     BitErrors(f64),
-    /// A two-state Markov chain that steps with every packet.
+    /// Two-state Markov chain that steps with every packet.
     GilbertElliott(GilbertElliott),
-    /// Phases in time.
+    /// Alternating phases in time.
     OnOff(OnOff),
-    /// A land-mobile-satellite channel.
+    /// Land-mobile-satellite channel.
     Lutz(Lutz),
-    /// A series of ratios.
+    /// Series of ratios.
     Series(Replay<Series>),
 }
 
 impl LossConfig {
-    /// The loss in the form that a link runs on.
+    /// Returns the checked loss model.
     ///
     /// # Errors
-    /// Says what was expected.
+    /// A parameter is out of range, or the trace has not been loaded. The text says what was expected.
     pub fn resolve(&self) -> Result<LossSource, String> {
         let bit_error_ratio = |ratio: f64| {
             let valid = (0.0..=1.0).contains(&ratio);
@@ -133,7 +131,7 @@ impl LossConfig {
             }
             Self::Lutz(model) => model.resolve().map(LossSource::Lutz),
             Self::Trace(source) => {
-                source.loaded_series().map(LossSource::Series).ok_or_else(|| unread(source))
+                source.loaded_series().map(LossSource::Series).ok_or_else(|| not_loaded(source))
             }
         }
     }
@@ -220,7 +218,7 @@ impl Serialize for Losses {
     }
 }
 
-/// Probability that a packet of `bits` bits has a wrong one: 1 − (1 − `ratio`)^`bits`.
+/// Returns the packet error ratio of a packet of `bits` bits: 1 − (1 − `ratio`)^`bits`.
 pub(crate) fn packet_error_ratio(ratio: f64, bits: u64) -> f64 {
     if bits == 0 {
         return 0.0;
@@ -228,45 +226,46 @@ pub(crate) fn packet_error_ratio(ratio: f64, bits: u64) -> f64 {
     -libm::expm1(bits as f64 * libm::log1p(-ratio))
 }
 
-/// A probability prepared for comparison with 64 random bits.
+/// A probability scaled for comparison with 64 random bits.
 #[derive(Clone, Copy, Debug)]
 struct Threshold(u64);
 
 impl Threshold {
     fn new(ratio: f64) -> Self {
-        // 2^64; the conversion saturates, so that certainty becomes the largest number.
+        // 2^64. The conversion saturates: a probability of 1 becomes the largest number.
         Self(libm::round(ratio * 18_446_744_073_709_551_616.0) as u64)
     }
 
-    fn hit(self, stream: &mut Stream) -> bool {
+    fn draw(self, stream: &mut Stream) -> bool {
         stream.next_u64() < self.0 || self.0 == u64::MAX
     }
 }
 
-/// Packet error ratios of the sizes met, so that each is worked out once.
+/// Bit error model with a cache of the packet error ratios, by packet size.
 #[derive(Clone, Debug)]
 struct BitErrors {
     ratio: f64,
-    known: [(u64, Threshold); 8],
+    cache: [(u64, Threshold); 8],
 }
 
 impl BitErrors {
     fn new(ratio: f64) -> Self {
-        Self { ratio, known: [(0, Threshold(0)); 8] }
+        Self { ratio, cache: [(0, Threshold(0)); 8] }
     }
 
     fn threshold(&mut self, size: Bytes) -> Threshold {
         let bytes = size.get();
         let slot = (bytes ^ (bytes >> 3) ^ (bytes >> 6)) % 8;
-        let Some(known) = self.known.get_mut(slot as usize) else { return Threshold(0) };
-        if known.0 != bytes {
-            *known = (bytes, Threshold::new(packet_error_ratio(self.ratio, size.bits())));
+        let entry = self.cache.get_mut(slot as usize).promised("a cache slot");
+        let Some(entry) = entry else { return Threshold(0) };
+        if entry.0 != bytes {
+            *entry = (bytes, Threshold::new(packet_error_ratio(self.ratio, size.bits())));
         }
-        known.1
+        entry.1
     }
 }
 
-/// A loss model at work. Packets must be asked about in order.
+/// Process of a loss model. Packets must be in order of departure.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     model: Model,
@@ -284,9 +283,9 @@ enum Model {
 }
 
 impl LossProcess {
-    /// `stream` is the name that the process draws under, for example `lte.uplink.loss`; `shared` the
-    /// one for what both directions meet, such as `lte.loss`. The kind of model is appended, so that
-    /// adding a model of another kind moves no draw.
+    /// Creates the process of `source`. `stream` is the prefix of its stream names, for example `lte.uplink.loss`;
+    /// `shared` is that of processes shared by both directions, for example `lte.loss`. The kind of model is
+    /// appended, so a further model of another kind changes no draw.
     pub fn new(source: &LossSource, seed: Seed, stream: &str, shared: &str) -> Self {
         let named = |kind: &str| seed.stream(&format!("{stream}.{kind}"));
         match source {
@@ -323,12 +322,13 @@ impl LossProcess {
         }
     }
 
-    /// Whether a packet that leaves at `at` is lost, and why. Always draws the same number of times.
-    pub fn loses(&mut self, at: Instant, size: Bytes) -> Option<Cause> {
+    /// Returns the cause of loss of a packet that departs at `at`, if it is lost. The number of draws does not depend
+    /// on the result.
+    pub fn on_sent(&mut self, at: Instant, size: Bytes) -> Option<Cause> {
         let stream = &mut self.stream;
         let (lost, cause) = match &mut self.model {
-            Model::Uniform(threshold, _) => (threshold.hit(stream), Cause::Random),
-            Model::BitErrors(errors) => (errors.threshold(size).hit(stream), Cause::Random),
+            Model::Uniform(threshold, _) => (threshold.draw(stream), Cause::Random),
+            Model::BitErrors(errors) => (errors.threshold(size).draw(stream), Cause::Random),
             Model::GilbertElliott { model, bad } => {
                 let was_bad = *bad;
                 let (loss, turn) = if was_bad {
@@ -344,18 +344,18 @@ impl LossProcess {
                 if phases.is_off(at) {
                     (stream.chance(*off_loss), Cause::Burst)
                 } else {
-                    (on_errors.threshold(size).hit(stream), Cause::Random)
+                    (on_errors.threshold(size).draw(stream), Cause::Random)
                 }
             }
-            Model::Lutz(fading) => fading.loses(at),
+            Model::Lutz(fading) => fading.on_sent(at),
             Model::Series(cursor) => (stream.unit() < cursor.at(at).0, Cause::Random),
         };
         lost.then_some(cause)
     }
 
-    /// The probability that a packet of `size` that leaves at `at` is lost, without the knowledge of
-    /// what has been sent: the state of a Gilbert–Elliott chain counts as unknown.
-    pub fn shown(&mut self, at: Instant, size: Bytes) -> f64 {
+    /// Returns the loss probability of a packet of `size` that departs at `at`, independent of the traffic: the state
+    /// of a Gilbert–Elliott chain counts as unknown.
+    pub fn probability(&mut self, at: Instant, size: Bytes) -> f64 {
         match &mut self.model {
             Model::Uniform(_, probability) => probability.ratio(),
             Model::BitErrors(errors) => packet_error_ratio(errors.ratio, size.bits()),
@@ -370,18 +370,19 @@ impl LossProcess {
                     packet_error_ratio(on_errors.ratio, size.bits())
                 }
             }
-            Model::Lutz(fading) => fading.shown(at),
+            Model::Lutz(fading) => fading.probability(at),
             Model::Series(cursor) => cursor.at(at).0,
         }
     }
 }
 
+/// Returns the stationary probability of the bad state.
 fn stationary_bad(model: &GilbertElliott) -> f64 {
     let (turning_bad, turning_good) = (model.good_to_bad.ratio(), model.bad_to_good.ratio());
     if turning_bad > 0.0 { turning_bad / (turning_bad + turning_good) } else { 0.0 }
 }
 
-/// Alternating ON and OFF phases. Instants asked for must not decrease.
+/// Alternating ON and OFF phases. Queries must be in order of time.
 #[derive(Clone, Debug)]
 struct Phases {
     on: Sampler,
@@ -414,7 +415,7 @@ mod tests {
 
     /// Pedrazzi 2020, section 2: 1000-byte packets.
     #[test]
-    fn packet_error_ratio_of_8000_bits_follows_the_published_table() {
+    fn packet_error_ratio_follows_the_published_table() {
         for (bit_errors, packet_errors, within) in [
             (1e-3, 0.99967, 1e-5),
             (1e-4, 0.551, 5e-4),

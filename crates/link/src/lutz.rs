@@ -1,14 +1,12 @@
-//! The land-mobile-satellite channel of Lutz et al.: in sight of the satellite or in the shadow of
-//! something, in turn.
+//! Land-mobile-satellite channel of Lutz et al.: alternating line of sight and shadowing.
 //!
-//! Source: E. Lutz, D. Cygan, M. Dippold, F. Dolainsky, W. Papke, "The land mobile satellite
-//! communication channel – recording, statistics, and channel model", IEEE Transactions on Vehicular
-//! Technology 40(2), 1991. In the good state the power fades as Rice's distribution says, about the
-//! unshadowed line of sight of power 1; in the bad state as Rayleigh's, about a local mean that is
-//! lognormal. States last exponentially long. The paper models bit errors of a modem; here a packet is
-//! lost when the power it meets lies below the margin of the link. The local mean is drawn for each bad
-//! state, which is one obstacle, and the fading for each block of the coherence distance. All of it
-//! depends on time alone, and both directions are shadowed together.
+//! Source: E. Lutz, D. Cygan, M. Dippold, F. Dolainsky, W. Papke, "The land mobile satellite communication
+//! channel – recording, statistics, and channel model", IEEE Transactions on Vehicular Technology 40(2), 1991.
+//! In the good state, fading is Rician about an unshadowed line of sight of power 1; in the bad state, it is
+//! Rayleigh about a lognormal local mean. Durations of states are exponential. The paper models bit errors of a
+//! modem; here a packet is lost if the received power is below the margin of the link. The local mean is drawn
+//! for each bad state, which represents one obstacle, and the fading for each block of the coherence distance.
+//! Both depend on time alone, and both directions are shadowed together.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,18 +16,18 @@ use skybraid_units::{Decibels, Duration, Instant, Length, Seed, Speed, Stream};
 
 use crate::link::Cause;
 
-/// A way, or how long it takes.
+/// A distance or a duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extent {
-    /// `"90m"`: over ground, at the speed of the configuration.
+    /// Distance over ground, at the configured speed: `"90m"`.
     Way(Length),
-    /// `"3s"`.
+    /// Duration: `"3s"`.
     Time(Duration),
 }
 
 impl Extent {
-    /// How long it lasts at `speed`.
-    fn lasts(self, speed: Option<Speed>) -> Result<Duration, String> {
+    /// Returns its duration at `speed`.
+    fn duration(self, speed: Option<Speed>) -> Result<Duration, String> {
         match (self, speed) {
             (Self::Time(time), _) => Ok(time),
             (Self::Way(way), Some(speed)) if speed.as_metres_per_second() > 0.0 => {
@@ -63,67 +61,68 @@ impl Serialize for Extent {
     }
 }
 
-/// Surroundings whose parameters are in the paper (Table I, 24° elevation, L band). All numbers here are
-/// as remembered from the paper, not verified; of each, the share of time in the shadow (0.89 and 0.25)
-/// agrees with the two distances.
+/// Environments with parameters in the paper (Table I, 24° elevation, L band). The numbers are quoted from memory and
+/// not verified; in each environment, the share of time in the shadow (0.89 and 0.25) agrees with the two distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Environment {
-    /// Streets of a city.
+    /// City streets.
     City,
-    /// A motorway.
+    /// Motorway.
     Highway,
 }
 
-/// Keys of a `lutz` table: `environment` gives all but the last three, and each may be given beside it.
+/// Keys of a `lutz` table. `environment` sets all but the last three; explicit keys take precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LutzConfig {
-    /// Parameters of the paper.
+    /// Environment of the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
-    /// Power of the line of sight over that of the echoes, in the good state; −20 to 25 dB.
+    /// Rice factor, the power of the line of sight over that of the multipath, in the good state; −20 to 25 dB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rice_factor: Option<Decibels>,
-    /// Mean of the power in the bad state, in dB above the unshadowed line of sight; usually negative.
+    /// Mean power in the bad state, relative to the unshadowed line of sight; usually negative.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadow_mean: Option<Decibels>,
-    /// Standard deviation of that; 0 to 30 dB.
+    /// Standard deviation of the power in the bad state; 0 to 30 dB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadow_sd: Option<Decibels>,
-    /// Mean length of the good state.
+    /// Mean extent of the good state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub good: Option<Extent>,
-    /// Mean length of the bad state.
+    /// Mean extent of the bad state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad: Option<Extent>,
-    /// How long the echoes stay as they are; 0.1 m unless said, half a wave at 1.5 GHz.
+    /// Extent over which fading is constant. Default: 0.1 m, half a wavelength at 1.5 GHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coherence: Option<Extent>,
-    /// Of the vehicle; required for what is given as a way.
+    /// Speed of the vehicle; required if an extent is a distance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
-    /// How far the power may fall below the unshadowed line of sight; −10 to 60 dB. Required.
+    /// Link margin, relative to the unshadowed line of sight; −10 to 60 dB. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub margin: Option<Decibels>,
 }
 
-/// The channel, complete and checked.
+/// Channel, checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lutz {
-    /// Power of the line of sight over that of the echoes, as a ratio.
+    /// Rice factor as a ratio.
     rice_factor: f64,
+    /// In dB.
     shadow_mean: f64,
+    /// In dB.
     shadow_sd: f64,
     good: Duration,
     bad: Duration,
     coherence: Duration,
-    /// Least power of a packet that arrives, as a ratio to the unshadowed line of sight.
+    /// Minimum power at which a packet is received, as a ratio to the unshadowed line of sight.
     threshold: f64,
 }
 
 impl Environment {
-    /// Rice factor, mean and standard deviation of the shadow in dB, good and bad state in metres.
+    /// Rice factor, mean and standard deviation of the shadowing in dB; good and bad state in metres.
     const fn parameters(self) -> [f64; 5] {
         match self {
             Self::City => [3.9, -11.5, 2.0, 9.0, 70.0],
@@ -133,35 +132,35 @@ impl Environment {
 }
 
 impl LutzConfig {
-    /// The channel in the form that a link runs on.
+    /// Returns the checked channel.
     ///
     /// # Errors
-    /// Names the key that is missing or out of range, and says what was expected.
+    /// Key that is missing or out of range, with what was expected.
     pub fn resolve(&self) -> Result<Lutz, String> {
         let of_paper = self.environment.map(Environment::parameters);
-        let decibels = |key: &str, own: Option<Decibels>, place: usize, least: f64, most: f64| {
+        let decibels = |key: &str, own: Option<Decibels>, place: usize, min: f64, max: f64| {
             let paper = of_paper.and_then(|all| all.get(place).copied());
             let value = own.map(Decibels::get).or(paper);
             let value = value.ok_or_else(|| format!("`{key}`: expected it, or `environment`"))?;
-            let fits = (least..=most).contains(&value);
-            let wrong = || format!("`{key}`: expected {least}dB to {most}dB");
+            let fits = (min..=max).contains(&value);
+            let wrong = || format!("`{key}`: expected {min}dB to {max}dB");
             if fits { Ok(value) } else { Err(wrong()) }
         };
         let state = |key: &str, own: Option<Extent>, place: usize| {
             let paper = of_paper.and_then(|all| all.get(place).copied());
             let extent = own.or(paper.map(|metres| Extent::Way(Length::from_metres(metres))));
             let extent = extent.ok_or_else(|| format!("`{key}`: expected it, or `environment`"))?;
-            let lasts = extent.lasts(self.speed)?;
-            // Shorter states are no states, and would only cost time.
-            let fits = lasts >= Duration::from_micros(100);
-            if fits { Ok(lasts) } else { Err(format!("`{key}`: expected at least 100us")) }
+            let duration = extent.duration(self.speed)?;
+            // The bound limits the number of draws.
+            let fits = duration >= Duration::from_micros(100);
+            if fits { Ok(duration) } else { Err(format!("`{key}`: expected at least 100us")) }
         };
         let margin = self.margin.ok_or("`margin`: expected one, for example \"6dB\"")?.get();
         if !(-10.0..=60.0).contains(&margin) {
             return Err("`margin`: expected -10dB to 60dB".to_string());
         }
         let half_a_wave = Extent::Way(Length::from_metres(0.1));
-        let coherence = self.coherence.unwrap_or(half_a_wave).lasts(self.speed)?;
+        let coherence = self.coherence.unwrap_or(half_a_wave).duration(self.speed)?;
         if !coherence.is_positive() {
             return Err("`coherence`: expected above zero".to_string());
         }
@@ -185,10 +184,10 @@ impl Lutz {
         bad / (good + bad)
     }
 
-    /// Probability of loss in the good state: 1 − Q1(√2c, √2cs) of Marcum, c being the Rice factor and s
-    /// the threshold, both as ratios to the line of sight.
+    /// Returns the loss probability in the good state: 1 − Q1(√2c, √2cs), with Marcum's Q function, the Rice
+    /// factor c and the threshold s, both as ratios to the line of sight.
     pub fn loss_in_good(&self) -> f64 {
-        // The power is χ² with two degrees of freedom off its centre: a Poisson mixture of χ².
+        // The power is noncentral χ² with two degrees of freedom: a Poisson mixture of χ².
         let (c, x) = (self.rice_factor, self.rice_factor * self.threshold);
         let (mut weight, mut term) = (libm::exp(-c), libm::exp(-x));
         let (mut below, mut sum) = (term, 0.0);
@@ -204,14 +203,14 @@ impl Lutz {
         sum.min(1.0)
     }
 
-    /// Probability of loss in the bad state at a local mean of so many dB.
+    /// Returns the loss probability in the bad state at a local mean in dB.
     fn loss_at(&self, local_mean: f64) -> f64 {
         -libm::expm1(-self.threshold / Decibels::new(local_mean).power_ratio())
     }
 
-    /// Probability of loss in the bad state, over all local means.
+    /// Returns the loss probability in the bad state, averaged over the local mean.
     pub fn loss_in_bad(&self) -> f64 {
-        // The trapezium rule is exact to the last digits for a smooth function under a normal density.
+        // The trapezoidal rule converges to machine precision for a smooth function times a normal density.
         const STEPS: i32 = 512;
         const REACH: f64 = 8.0;
         let step = REACH / f64::from(STEPS);
@@ -223,14 +222,14 @@ impl Lutz {
         sum * step / libm::sqrt(core::f64::consts::TAU)
     }
 
-    /// Probability of loss over all time.
+    /// Returns the loss probability averaged over time.
     pub fn loss(&self) -> f64 {
         let shadowed = self.shadowed();
         shadowed * self.loss_in_bad() + (1.0 - shadowed) * self.loss_in_good()
     }
 }
 
-/// The channel at work. Instants asked for must not decrease.
+/// Process of a channel. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Fading {
     model: Lutz,
@@ -238,14 +237,14 @@ pub(crate) struct Fading {
     states: Stream,
     bad: bool,
     until: Instant,
-    /// In dB, of the bad state that lasts.
+    /// Local mean of the current bad state, in dB.
     local_mean: f64,
-    /// Every block of coherence draws from a stream of its own, so that none depends on traffic.
+    /// Seed of the coherence blocks. Each block has a stream of its own, so none depends on traffic.
     blocks: Seed,
 }
 
 impl Fading {
-    /// `states` is shared by the directions of a path, `blocks` is not.
+    /// Creates the process. The directions of a path share `states` but not `blocks`.
     pub fn new(model: &Lutz, mut states: Stream, mut blocks: Stream) -> Self {
         let bad = states.unit() < model.shadowed();
         let mut fading = Self {
@@ -257,42 +256,42 @@ impl Fading {
             local_mean: 0.0,
             blocks: Seed(blocks.next_u64()),
         };
-        fading.begin();
+        fading.begin_state();
         fading
     }
 
-    fn begin(&mut self) {
+    fn begin_state(&mut self) {
         let mean = if self.bad { self.model.bad } else { self.model.good };
-        let lasts = self.states.exponential(mean.as_secs_f64());
+        let seconds = self.states.exponential(mean.as_secs_f64());
         self.local_mean = self.states.normal(self.model.shadow_mean, self.model.shadow_sd);
-        // Never less than a nanosecond, so that time goes on.
-        self.until += Duration::from_secs_f64(lasts).max(Duration::from_nanos(1));
+        // At least a nanosecond, so that time advances.
+        self.until += Duration::from_secs_f64(seconds).max(Duration::from_nanos(1));
     }
 
     fn advance(&mut self, at: Instant) {
         while at >= self.until && self.until < Instant::FAR_FUTURE {
             self.bad = !self.bad;
-            self.begin();
+            self.begin_state();
         }
     }
 
-    /// Whether a packet that leaves at `at` is lost, and why if so.
-    pub fn loses(&mut self, at: Instant) -> (bool, Cause) {
+    /// Draws whether a packet that departs at `at` is lost, with the cause of the loss.
+    pub fn on_sent(&mut self, at: Instant) -> (bool, Cause) {
         self.advance(at);
         let block = at.as_nanos().div_euclid(self.model.coherence.as_nanos());
         let mut fade = Seed(self.blocks.0.wrapping_add(block as u64)).stream("fade");
         if self.bad {
             return (fade.unit() < self.model.loss_at(self.local_mean), Cause::Burst);
         }
-        // Echoes of mean power 1 / c beside a line of sight of power 1.
+        // Multipath of mean power 1 / c plus a line of sight of power 1.
         let spread = libm::sqrt(0.5 / self.model.rice_factor);
         let (along, across) =
             (1.0 + spread * fade.standard_normal(), spread * fade.standard_normal());
         (along * along + across * across < self.model.threshold, Cause::Random)
     }
 
-    /// The probability of loss in the state that lasts at `at`.
-    pub fn shown(&mut self, at: Instant) -> f64 {
+    /// Returns the loss probability in the state at `at`.
+    pub fn probability(&mut self, at: Instant) -> f64 {
         self.advance(at);
         if self.bad { self.model.loss_at(self.local_mean) } else { self.loss_in_good }
     }

@@ -1,4 +1,4 @@
-//! What a script does to a link: outages, and changes of rate, delay or loss at given instants.
+//! Scripted outages, and scripted changes of rate, delay or loss.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,53 +9,57 @@ use crate::delay::{DelayConfig, DelaySource};
 use crate::loss::{LossSource, Losses};
 use crate::rate::{RateConfig, RateSource};
 
-/// A change that a configuration scripts; it holds until the next of its kind. Traces and steps in it
-/// run on the time of the run, not from the change on.
+/// Scripted change in a configuration; it holds until the next change of its kind. Its traces and steps are in the
+/// time of the run, not relative to the change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeConfig {
-    /// Another rate.
+    /// New rate.
     Rate(RateConfig),
-    /// Another delay.
+    /// New delay.
     Delay(DelayConfig),
-    /// Other losses in place of all earlier ones.
+    /// New losses, which replace all earlier ones.
     Loss(Losses),
 }
 
-/// A scripted change, complete and checked.
+/// Scripted change, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Another rate.
+    /// New rate.
     Rate(RateSource),
-    /// Another delay.
+    /// New delay.
     Delay(DelaySource),
-    /// Other losses.
+    /// New losses.
     Loss(Vec<LossSource>),
 }
 
 impl ChangeConfig {
     pub(crate) fn resolve(&self) -> Result<Change, (&'static str, String)> {
         match self {
-            Self::Rate(rate) => rate.resolve().map(Change::Rate).map_err(|it| ("rate", it)),
-            Self::Delay(delay) => delay.resolve().map(Change::Delay).map_err(|it| ("delay", it)),
+            Self::Rate(rate) => {
+                rate.resolve().map(Change::Rate).map_err(|problem| ("rate", problem))
+            }
+            Self::Delay(delay) => {
+                delay.resolve().map(Change::Delay).map_err(|problem| ("delay", problem))
+            }
             Self::Loss(Losses(losses)) => {
                 let all: Result<Vec<_>, _> = losses.iter().map(|loss| loss.resolve()).collect();
-                all.map(Change::Loss).map_err(|it| ("loss", it))
+                all.map(Change::Loss).map_err(|problem| ("loss", problem))
             }
         }
     }
 }
 
-/// Something that is replaced at given instants. Instants asked for must not decrease.
+/// A value that is replaced at given instants. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule<T> {
     current: T,
     until: Instant,
-    /// The latest first.
+    /// Later values, in reverse order.
     later: Vec<(Instant, T)>,
 }
 
 impl<T> Schedule<T> {
-    /// `first` holds from the start; each of `changes` from its instant on.
+    /// Creates a schedule with `first` from the start and each of `changes` from its instant on.
     pub fn new(first: T, mut changes: Vec<(Instant, T)>) -> Self {
         changes.sort_by_key(|(from, _)| *from);
         changes.reverse();
@@ -68,12 +72,12 @@ impl<T> Schedule<T> {
         self.later.last().map_or(Instant::FAR_FUTURE, |(from, _)| *from)
     }
 
-    /// What holds now and all that comes later.
+    /// Current value and all later ones.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         core::iter::once(&self.current).chain(self.later.iter().map(|(_, later)| later))
     }
 
-    /// What holds at `at`, and until when.
+    /// Returns the value at `at`, with the instant of its end.
     pub fn at(&mut self, at: Instant) -> (&mut T, Instant) {
         while at >= self.until {
             let Some((_, next)) = self.later.pop() else { break };
@@ -84,15 +88,14 @@ impl<T> Schedule<T> {
     }
 }
 
-/// Scripted outages. Instants asked for must not decrease.
+/// Scripted outages. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Outages {
-    /// Start and end, in order, apart from one another; the latest first.
+    /// Disjoint spans (start, end), in reverse order.
     spans: Vec<(Instant, Instant)>,
 }
 
-/// Start and end of `spans` in order, with those that touch or overlap made one and empty ones left
-/// out.
+/// Returns the spans (start, end) in order: overlapping and adjacent spans are merged, empty ones dropped.
 pub(crate) fn merged(spans: &[(Instant, Duration)]) -> Vec<(Instant, Instant)> {
     let mut sorted: Vec<(Instant, Instant)> = spans
         .iter()
@@ -117,7 +120,7 @@ impl Outages {
         Self { spans }
     }
 
-    /// When the outage that lasts at `at`, or else the next one, began or begins.
+    /// Start of the outage at `at`, or of the next one.
     pub fn next_start(&mut self, at: Instant) -> Instant {
         while let Some((start, end)) = self.spans.last() {
             if at < *end {

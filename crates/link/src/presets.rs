@@ -1,18 +1,17 @@
-//! Ready-made paths. Each is a TOML file that holds the keys of a path's table, with the source of
-//! every number beside it.
+//! Presets of paths: TOML files with the keys of a path's table and the source of every number.
 
-/// A ready-made path.
+/// Preset of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// The name by which a path asks for it.
+    /// Name in the `preset` key of a path.
     pub name: &'static str,
-    /// What it stands for, in a line.
+    /// Description in one line.
     pub title: &'static str,
-    /// The keys of a path's table, as TOML.
+    /// Keys of a path's table, as TOML.
     pub text: &'static str,
 }
 
-/// Every preset.
+/// All presets.
 pub const ALL: &[Preset] = &[
     Preset {
         name: "lte-aerial",
@@ -56,7 +55,7 @@ pub const ALL: &[Preset] = &[
     },
 ];
 
-/// The preset called `name`.
+/// Returns the preset with this name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }

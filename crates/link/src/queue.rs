@@ -1,4 +1,4 @@
-//! The queue in front of a link: drop-tail by packets, bytes or time, or CoDel.
+//! Queue of a link: drop-tail by packets, bytes or time, or CoDel.
 
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -6,28 +6,27 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 use skybraid_units::{Bytes, Duration, Instant};
 
-/// How much a queue holds. Packets and bytes count everything that has not left yet, the packet in
-/// service included.
+/// Limit of a queue. Packets and bytes include the packet in service.
 ///
 /// In TOML: `{ packets = 350 }`, `{ bytes = "64kB" }`, `{ time = "200ms" }`, `"unlimited"` or
 /// `{ codel = { target = "5ms", interval = "100ms", packets = 1000 } }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueConfig {
-    /// At most so many packets; a packet that finds that many is dropped.
+    /// Maximum number of packets.
     Packets(u64),
-    /// At most so many bytes; a packet that does not fit is dropped.
+    /// Maximum number of bytes.
     Bytes(Bytes),
-    /// A packet is dropped when those before it need longer than this to leave.
+    /// Maximum wait: a packet is dropped if the packets before it need longer to depart.
     Time(Duration),
-    /// Controlled delay.
+    /// CoDel active queue management.
     Codel(Codel),
-    /// Nothing is dropped.
+    /// No limit.
     Unlimited,
 }
 
 impl Default for QueueConfig {
-    /// 1000 packets, the length of a Linux interface's queue.
+    /// 1000 packets, the default queue length of a Linux interface.
     fn default() -> Self {
         Self::Packets(1000)
     }
@@ -35,15 +34,15 @@ impl Default for QueueConfig {
 
 /// CoDel (RFC 8289).
 ///
-/// Packets are dropped when they reach the head of the queue. The RFC spares a packet that leaves at
-/// most one MTU behind it; since what will arrive later is unknown when the fate is decided, a packet
-/// that found at most one MTU before it on arrival is spared instead.
+/// Packets are dropped at the head of the queue. The RFC does not drop a packet if at most one MTU remains
+/// queued after it. Later arrivals are unknown when a fate is decided, so here a packet is not dropped if at
+/// most one MTU was queued before it on its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Codel {
     /// Acceptable standing delay; RFC 8289 section 4.3: 5 ms.
     pub target: Duration,
-    /// How long the delay may stay above the target; RFC 8289 section 4.3: 100 ms.
+    /// Time that the delay may stay above the target; RFC 8289 section 4.3: 100 ms.
     pub interval: Duration,
     /// Drop-tail limit; Linux's `codel` has 1000 packets.
     pub packets: u64,
@@ -60,7 +59,7 @@ impl Default for Codel {
 }
 
 impl QueueConfig {
-    /// What is wrong, or nothing: a limit of zero, a target or interval of zero.
+    /// Returns an error for a limit, target or interval of zero.
     pub(crate) fn check(&self) -> Result<(), String> {
         let sound = match self {
             Self::Packets(count) => *count > 0,
@@ -75,11 +74,11 @@ impl QueueConfig {
     }
 }
 
-/// The queue of one direction.
+/// Queue of one direction.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     limit: QueueConfig,
-    /// When each packet leaves, and its size, in order.
+    /// Departure and size of each packet, in order.
     waiting: VecDeque<(Instant, u64)>,
     bytes: u64,
     codel: CodelState,
@@ -90,8 +89,8 @@ impl Queue {
         Self { limit, waiting: VecDeque::new(), bytes: 0, codel: CodelState::default() }
     }
 
-    /// Forgets the packets that have left by `now`.
-    pub fn forget_sent(&mut self, now: Instant) {
+    /// Removes the packets that have departed by `now`.
+    pub fn remove_departed(&mut self, now: Instant) {
         while let Some((departure, size)) = self.waiting.front() {
             if *departure > now {
                 break;
@@ -101,8 +100,8 @@ impl Queue {
         }
     }
 
-    /// Forgets the packets that have not left by `now`.
-    pub fn lose_unsent(&mut self, now: Instant) {
+    /// Removes the packets that have not departed by `now`.
+    pub fn remove_queued(&mut self, now: Instant) {
         while let Some((departure, size)) = self.waiting.back() {
             if *departure <= now {
                 break;
@@ -112,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// Whether a packet of `size` may join, when the packets before it need `wait` to leave.
+    /// Whether a packet of `size` fits, if the packets before it need `wait` to depart.
     pub fn has_room(&self, size: Bytes, wait: Duration) -> bool {
         match self.limit {
             QueueConfig::Packets(count) => (self.waiting.len() as u64) < count,
@@ -123,16 +122,16 @@ impl Queue {
         }
     }
 
-    /// Adds a packet that leaves, by being sent or dropped, at `departure`.
-    pub fn join(&mut self, departure: Instant, size: Bytes) {
+    /// Adds a packet that departs, sent or dropped, at `departure`.
+    pub fn push(&mut self, departure: Instant, size: Bytes) {
         self.waiting.push_back((departure, size.get()));
         self.bytes = self.bytes.saturating_add(size.get());
     }
 
-    /// Bytes that leave after `at`, where `at` is not before the last admission.
+    /// Bytes queued at `at`, which must not be before the last admission.
     pub fn backlog(&self, at: Instant) -> Bytes {
-        let gone = self.waiting.iter().take_while(|(departure, _)| *departure <= at);
-        Bytes::new(self.bytes.saturating_sub(gone.map(|(_, size)| size).sum()))
+        let departed = self.waiting.iter().take_while(|(departure, _)| *departure <= at);
+        Bytes::new(self.bytes.saturating_sub(departed.map(|(_, size)| size).sum()))
     }
 
     /// Whether packets may be dropped at the head of the queue.
@@ -140,16 +139,16 @@ impl Queue {
         matches!(self.limit, QueueConfig::Codel(_))
     }
 
-    /// Whether CoDel drops the packet that reaches the head at `head`, having waited for `sojourn`.
-    /// Packets must be asked about in order, before they [`join`](Self::join).
-    pub fn drops(&mut self, head: Instant, sojourn: Duration, mtu: Bytes) -> bool {
+    /// Whether CoDel drops the packet that reaches the head of the queue at `head` after a wait of `sojourn`. Must be
+    /// called for each packet in order, before [`push`](Self::push).
+    pub fn on_head(&mut self, head: Instant, sojourn: Duration, mtu: Bytes) -> bool {
         let QueueConfig::Codel(codel) = self.limit else { return false };
         let spared = self.bytes <= mtu.get();
-        self.codel.drops(codel, head, sojourn, spared)
+        self.codel.on_head(codel, head, sojourn, spared)
     }
 }
 
-/// The state machine of RFC 8289, section 5, taken packet by packet.
+/// State machine of RFC 8289, section 5, run once per packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct CodelState {
     first_above: Option<Instant>,
@@ -157,13 +156,13 @@ struct CodelState {
     count: u32,
     last_count: u32,
     dropping: bool,
-    /// A packet was just dropped in dropping state: the next drop is timed from the last one.
+    /// Set after a drop in dropping state: the next drop is timed from it.
     reschedule: bool,
 }
 
 impl CodelState {
-    fn drops(&mut self, codel: Codel, head: Instant, sojourn: Duration, spared: bool) -> bool {
-        let may_drop = self.above_for_an_interval(codel, head, sojourn, spared);
+    fn on_head(&mut self, codel: Codel, head: Instant, sojourn: Duration, spared: bool) -> bool {
+        let may_drop = self.is_above_target(codel, head, sojourn, spared);
         if self.dropping {
             if !may_drop {
                 self.dropping = false;
@@ -185,7 +184,7 @@ impl CodelState {
             return false;
         }
         self.dropping = true;
-        // A recent dropping state is resumed near the rate that it had reached.
+        // After a recent dropping state, resume near its drop rate.
         let gained = self.count.saturating_sub(self.last_count);
         let recent = head - self.drop_next < codel.interval * 16;
         self.count = if gained > 1 && recent { gained } else { 1 };
@@ -194,7 +193,8 @@ impl CodelState {
         true
     }
 
-    fn above_for_an_interval(
+    /// Whether the sojourn time has been above the target for an interval.
+    fn is_above_target(
         &mut self,
         codel: Codel,
         head: Instant,

@@ -1,4 +1,4 @@
-//! Whether a link's fate depends on the seed.
+//! Dependence of a link on the seed.
 
 use skybraid_units::Probability;
 
@@ -14,10 +14,10 @@ use crate::reconfiguration::Reconfiguration;
 use crate::trace::{Replay, Series};
 
 impl LinkConfig {
-    /// Whether the seed may change anything for the packets of the link. Steps, traces that are replayed
-    /// from a stated place and constant values do not depend on it.
+    /// Whether the fate of a packet may depend on the seed. Steps, constant values and traces replayed from a fixed
+    /// start do not.
     pub fn is_random(&self) -> bool {
-        // Named one by one, so that a new effect cannot be forgotten here.
+        // All fields are named, so that a new effect cannot be omitted here.
         let Self {
             mtu: _,
             rate,
@@ -41,7 +41,7 @@ impl LinkConfig {
             });
         let reconfiguration = reconfiguration.as_ref().is_some_and(
             |Reconfiguration { delay_step, interruption, loss, .. }| {
-                varies(delay_step) || varies(interruption) || is_open(*loss)
+                varies(delay_step) || varies(interruption) || is_uncertain(*loss)
             },
         );
         rate.is_random()
@@ -80,10 +80,10 @@ impl DelaySource {
 impl LossSource {
     fn is_random(&self) -> bool {
         match self {
-            Self::Uniform(probability) => is_open(*probability),
+            Self::Uniform(probability) => is_uncertain(*probability),
             Self::BitErrors(ratio) => *ratio > 0.0,
             Self::OnOff(OnOff { on, off, off_loss, on_bit_errors }) => {
-                varies(on) || varies(off) || is_open(*off_loss) || *on_bit_errors > 0.0
+                varies(on) || varies(off) || is_uncertain(*off_loss) || *on_bit_errors > 0.0
             }
             Self::GilbertElliott(_) | Self::Lutz(_) => true,
             Self::Series(replay) => replay.is_random() || !is_certain(replay),
@@ -91,17 +91,17 @@ impl LossSource {
     }
 }
 
-/// Whether draws from `distribution` differ.
+/// Whether `distribution` is not constant.
 fn varies(distribution: &Distribution) -> bool {
     distribution.constant().is_none()
 }
 
-/// Whether an event of this probability may happen or not.
-fn is_open(probability: Probability) -> bool {
+/// Whether an event of this probability is neither certain nor impossible.
+fn is_uncertain(probability: Probability) -> bool {
     (f64::MIN_POSITIVE..1.0).contains(&probability.ratio())
 }
 
-/// Whether each value of a series of probabilities is zero or one.
+/// Whether every probability of a series is zero or one.
 fn is_certain(replay: &Replay<Series>) -> bool {
     replay.data.values().iter().all(|value| *value <= 0.0 || *value >= 1.0)
 }

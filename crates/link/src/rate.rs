@@ -1,5 +1,4 @@
-//! The rate at which a link serialises: constant, in steps, from a trace, or as mahimahi delivery
-//! opportunities.
+//! Serialisation rate of a link: constant, in steps, from a trace, or as mahimahi delivery opportunities.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -14,37 +13,37 @@ use crate::trace::{
     Opportunities, Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table,
 };
 
-/// How a configuration gives a rate.
+/// Rate in a configuration.
 ///
 /// In TOML: `"40Mbit/s"`, `{ steps = [["0s", "10Mbit/s"], ["5s", "2Mbit/s"]] }`,
 /// `{ trace = "f.csv", column = "rate", unit = "Mbit/s" }` or `{ opportunities = "f.up" }` (mahimahi).
 #[derive(Clone, Debug, PartialEq)]
 pub enum RateConfig {
-    /// Always this.
+    /// Constant rate.
     Constant(Rate),
-    /// Each rate from its time on; the first time is zero. The last one stays.
+    /// Rates, each from its time on; the first time must be zero. The last rate stays.
     Steps(Vec<(Duration, Rate)>),
-    /// A measured series or measured delivery opportunities.
+    /// Measured series or measured delivery opportunities.
     Trace(TraceSource),
 }
 
-/// A rate, complete and checked.
+/// Rate with its data, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RateSource {
-    /// Always this.
+    /// Constant rate.
     Constant(Rate),
-    /// A series in bit/s.
+    /// Series in bit/s.
     Series(Replay<Series>),
     /// Mahimahi delivery opportunities.
     Opportunities(Replay<Opportunities>),
 }
 
 impl RateConfig {
-    /// The rate in the form that a link runs on.
+    /// Returns the checked rate.
     ///
     /// # Errors
-    /// Says what was expected: a rate above zero, increasing step times from zero, a trace that has
-    /// been read.
+    /// The rate is zero, the step times do not increase from zero, or the trace has not been loaded. The text says
+    /// what was expected.
     pub fn resolve(&self) -> Result<RateSource, String> {
         match self {
             Self::Constant(rate) if *rate == Rate::ZERO => {
@@ -59,17 +58,18 @@ impl RateConfig {
                 let series = source.loaded_series().map(RateSource::Series);
                 let loaded =
                     series.or(source.loaded_opportunities().map(RateSource::Opportunities));
-                loaded.ok_or_else(|| unread(source))
+                loaded.ok_or_else(|| not_loaded(source))
             }
         }
     }
 }
 
-pub(crate) fn unread(source: &TraceSource) -> String {
+/// Returns the error for a trace that has not been loaded.
+pub(crate) fn not_loaded(source: &TraceSource) -> String {
     alloc::format!("expected the trace `{}` to have been read", source.file.trace)
 }
 
-/// A series from the steps of a configuration; the last value stays.
+/// Returns the series of the steps in a configuration; the last value stays.
 pub(crate) fn series_of_steps(
     steps: impl Iterator<Item = (Duration, f64)>,
 ) -> Result<Series, String> {
@@ -89,7 +89,7 @@ impl RateTable {
         ])?;
         let sampling = self.sampling();
         let of_trace = match self.opportunities {
-            // These keys go with opportunities, too.
+            // These keys are also allowed with opportunities.
             Some(_) => Self { start: None, together: None, resample: None, ..self },
             None => self,
         };
@@ -137,7 +137,7 @@ impl Serialize for RateConfig {
     }
 }
 
-/// Walks a rate in time. Instants asked for must not decrease.
+/// Cursor over a rate. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) enum RateCursor {
     Constant(Rate),
@@ -149,7 +149,7 @@ impl RateCursor {
     pub fn new(source: &RateSource, seed: Seed) -> Self {
         match source {
             RateSource::Constant(rate) => Self::Constant(*rate),
-            // A series that is zero throughout would be searched for ever.
+            // The search for a rate above zero would never end in an all-zero series.
             RateSource::Series(replay) if replay.data.values().iter().all(|rate| *rate < 1.0) => {
                 Self::Constant(Rate::ZERO)
             }
@@ -160,9 +160,8 @@ impl RateCursor {
         }
     }
 
-    /// The rate at `at`, for a reader rather than for service: opportunities are averaged over the
-    /// 100 ms that hold `at`.
-    pub fn shown(&mut self, at: Instant) -> Rate {
+    /// Returns the rate at `at` for display; opportunities are averaged over the 100 ms window around `at`.
+    pub fn mean_rate(&mut self, at: Instant) -> Rate {
         match self {
             Self::Constant(rate) => *rate,
             Self::Series(cursor) => Rate::from_bps(cursor.at(at).0 as u64),

@@ -1,9 +1,8 @@
-//! The global reconfiguration of a satellite constellation such as Starlink: at fixed instants, every
-//! terminal may be given another satellite. Delay steps, service pauses, and some packets are lost.
+//! Global reconfiguration of a satellite constellation such as Starlink: at fixed instants every terminal may be
+//! assigned another satellite. The delay steps, service pauses, and some packets are lost.
 //!
-//! Boundaries lie at `phase + k · every` (12, 27, 42 and 57 s past the minute: Tanveer et al.,
-//! HotNets 2023). A boundary belongs to the epoch that it begins. As for handovers, epochs depend on
-//! seed and path alone.
+//! Boundaries are at `phase + k · every` (12, 27, 42 and 57 s past the minute: Tanveer et al., HotNets 2023). A
+//! boundary belongs to the epoch that it begins. Like handovers, epochs depend on seed and path alone.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,44 +12,44 @@ use skybraid_units::{Duration, Instant, Probability, Seed, Stream};
 
 use crate::distribution::{Distribution, Sampler};
 
-/// Keys of a `reconfiguration` table; what is absent comes from the preset or from the default.
+/// Keys of a `reconfiguration` table; missing keys come from the preset, else from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReconfigurationConfig {
-    /// Time between boundaries; 15 s unless said.
+    /// Time between boundaries. Default: 15 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Duration>,
-    /// Instant of the first boundary, less than `every`; 12 s unless said.
+    /// Instant of the first boundary, less than `every`. Default: 12 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Duration>,
-    /// Added to the delay throughout an epoch, drawn anew at each boundary; none unless said.
+    /// Extra delay throughout an epoch, drawn at each boundary. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_step: Option<Distribution>,
-    /// How long nothing is sent from a boundary on; none unless said.
+    /// Duration of the service pause after a boundary. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interruption: Option<Distribution>,
-    /// Probability of loss right after a boundary; zero unless said.
+    /// Loss probability after a boundary. Default: zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Probability>,
-    /// How long that lasts; 100 ms unless said.
+    /// Duration of that loss. Default: 100 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_for: Option<Duration>,
 }
 
-/// Reconfiguration, complete and checked.
+/// Reconfiguration, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reconfiguration {
     /// Time between boundaries.
     pub every: Duration,
     /// Instant of the first boundary.
     pub phase: Duration,
-    /// Added to the delay throughout an epoch.
+    /// Extra delay throughout an epoch.
     pub delay_step: Distribution,
-    /// How long nothing is sent from a boundary on.
+    /// Duration of the service pause after a boundary.
     pub interruption: Distribution,
-    /// Probability of loss right after a boundary.
+    /// Loss probability after a boundary.
     pub loss: Probability,
-    /// How long that lasts.
+    /// Duration of that loss.
     pub loss_for: Duration,
 }
 
@@ -58,7 +57,7 @@ impl ReconfigurationConfig {
     pub(crate) fn resolve(&self) -> Result<Reconfiguration, (&'static str, String)> {
         let or_none = |value: &Option<Distribution>, key| {
             let value = value.clone().unwrap_or(Distribution::fixed(Duration::ZERO));
-            value.check().map_err(|wrong| (key, wrong))?;
+            value.check().map_err(|problem| (key, problem))?;
             Ok(value)
         };
         let reconfiguration = Reconfiguration {
@@ -75,14 +74,15 @@ impl ReconfigurationConfig {
         if !(Duration::ZERO..reconfiguration.every).contains(&reconfiguration.phase) {
             return Err(("phase", "expected at least zero and less than `every`".to_string()));
         }
-        if reconfiguration.interruption.constant().is_some_and(|it| it >= reconfiguration.every) {
+        let interruption = reconfiguration.interruption.constant();
+        if interruption.is_some_and(|interruption| interruption >= reconfiguration.every) {
             return Err(("interruption", "expected less than `every`".to_string()));
         }
         Ok(reconfiguration)
     }
 }
 
-/// The interruptions at the boundaries, in time order, without end.
+/// Endless sequence of the interruptions at boundaries, in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundaryTimeline {
     every: Duration,
@@ -101,17 +101,17 @@ impl BoundaryTimeline {
         }
     }
 
-    /// Start and end of the next interruption, which leaves at least a thousandth of the time to the
-    /// next boundary for service.
+    /// Returns start and end of the next interruption, which leaves at least a thousandth of the interval for
+    /// service.
     pub fn next(&mut self) -> (Instant, Instant) {
         let start = self.next;
         self.next += self.every;
-        let longest = self.every - self.every / 1000;
-        (start, start + self.interruption.draw(&mut self.stream).min(longest))
+        let max = self.every - self.every / 1000;
+        (start, start + self.interruption.draw(&mut self.stream).min(max))
     }
 }
 
-/// The epochs between boundaries: delay step and loss. Instants asked for must not decrease.
+/// Epochs between boundaries: delay step and loss. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Epochs {
     every: Duration,
@@ -151,21 +151,21 @@ impl Epochs {
         }
     }
 
-    /// Added to the delay of packets that leave at `at`.
+    /// Returns the extra delay of packets that depart at `at`.
     pub fn delay_step(&mut self, at: Instant) -> Duration {
         self.advance(at);
         self.step
     }
 
-    /// Probability of loss of packets that leave at `at`.
+    /// Returns the loss probability of packets that depart at `at`.
     pub fn loss(&mut self, at: Instant) -> Probability {
         self.advance(at);
-        let fresh = self.started.is_some_and(|start| at - start < self.loss_for);
-        if fresh { self.loss } else { Probability::ZERO }
+        let recent = self.started.is_some_and(|start| at - start < self.loss_for);
+        if recent { self.loss } else { Probability::ZERO }
     }
 
-    /// Whether a packet that leaves at `at` is lost to the reconfiguration.
-    pub fn loses(&mut self, at: Instant) -> bool {
+    /// Draws whether a packet that departs at `at` is lost to the reconfiguration.
+    pub fn on_sent(&mut self, at: Instant) -> bool {
         let loss = self.loss(at);
         self.losses.chance(loss)
     }

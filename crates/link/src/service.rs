@@ -1,4 +1,4 @@
-//! Serialisation: how long a packet takes at a rate that changes, halts and ramps up.
+//! Serialisation of packets at a rate that changes, halts and ramps up.
 
 use alloc::vec::{IntoIter, Vec};
 
@@ -12,38 +12,37 @@ use crate::rate::RateCursor;
 use crate::reconfiguration::BoundaryTimeline;
 use crate::trace::mahimahi::TUNNEL_HEADER;
 
-/// The ramp after a connection set-up is followed in steps of this length, each at the rate of its
-/// middle.
+/// Step of the ramp after a connection set-up; each step has the rate of its middle.
 const RAMP_STEP: Duration = Duration::from_millis(10);
 
-/// How many pieces of rate a packet may cross before the link counts as one that will never send it.
-const MOST_PIECES: u32 = 1_000_000;
+/// Maximum number of pieces of constant rate per packet; a packet that needs more counts as never sent.
+const MAX_PIECES: u32 = 1_000_000;
 
-/// What happens to a packet that is to be sent.
+/// Result of the service of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// Its last bit leaves at this instant.
+    /// Departure of the last bit.
     At(Instant),
-    /// Service is not finished when the outage begins.
+    /// An outage begins before the last bit departs.
     Cut,
-    /// The rate stays zero for ever.
+    /// The rate stays zero.
     Never,
 }
 
-/// A packet to be sent.
+/// A packet to be serialised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    /// When the packet is there and the radio awake.
+    /// Time at which the packet has arrived and the radio is awake.
     pub ready: Instant,
-    /// When the packet before it has left.
+    /// Departure of the packet before it.
     pub free: Instant,
     /// Size with overhead.
     pub size: Bytes,
-    /// When the next outage begins.
+    /// Start of the next outage.
     pub limit: Instant,
 }
 
-/// Rate and halts of one direction. Jobs must come in order.
+/// Rate and halts of one direction. Jobs must be in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     rates: Schedule<RateCursor>,
@@ -62,21 +61,21 @@ impl Service {
         }
     }
 
-    /// The rates, to be replaced.
+    /// The rates, for live control.
     pub const fn rates_mut(&mut self) -> &mut Schedule<RateCursor> {
         &mut self.rates
     }
 
-    /// Start and end of the last halt that a packet met.
+    /// Last halt that delayed a packet, from the instant at which the packet met it to its end.
     #[inline]
     pub const fn last_halt(&self) -> (Instant, Instant) {
         self.halts.last
     }
 
-    /// When the job's first bit can leave; the limit if not before.
+    /// Returns the time at which the job's first bit can depart, at most the limit.
     pub fn head(&mut self, job: Job) -> Instant {
         let mut at = job.ready.max(job.free);
-        for _ in 0..MOST_PIECES {
+        for _ in 0..MAX_PIECES {
             if at < job.limit {
                 at = self.halts.resume(at);
             }
@@ -97,7 +96,7 @@ impl Service {
         job.limit
     }
 
-    /// Sends a packet. `ramp` is the ramp that the radio is on, if any.
+    /// Serialises a packet. `ramp` is the radio whose rate ramps up, if it does.
     pub fn serve(&mut self, job: Job, ramp: Option<(&Radio, &Drx)>) -> Served {
         let start = job.ready.max(job.free);
         if ramp.is_none() && self.halts.is_empty() {
@@ -120,9 +119,9 @@ impl Service {
 
     fn serve_in_pieces(&mut self, job: Job, ramp: Option<(&Radio, &Drx)>) -> Served {
         let mut at = job.ready.max(job.free);
-        // Bits times 10⁹, so that a rate times nanoseconds is counted exactly.
+        // Bits times 10⁹, so that the product of rate and nanoseconds is exact.
         let mut need = u128::from(job.size.bits()) * 1_000_000_000;
-        for _ in 0..MOST_PIECES {
+        for _ in 0..MAX_PIECES {
             if at < Instant::FAR_FUTURE {
                 at = self.halts.resume(at);
             }
@@ -147,7 +146,7 @@ impl Service {
                         if opportunity >= stop {
                             break;
                         }
-                        if piece > MOST_PIECES {
+                        if piece > MAX_PIECES {
                             return Served::Never;
                         }
                         at = self.halts.resume(opportunity);
@@ -184,14 +183,14 @@ impl Service {
         Served::Never
     }
 
-    /// The rate at `at` for a reader; zero during a halt. Draws on nothing but the time.
-    pub fn shown(&mut self, at: Instant) -> Rate {
-        let rate = self.rates.at(at).0.shown(at);
+    /// Returns the rate at `at` for display; zero during a halt.
+    pub fn rate(&mut self, at: Instant) -> Rate {
+        let rate = self.rates.at(at).0.mean_rate(at);
         if self.halts.resume(at) > at { Rate::ZERO } else { rate }
     }
 }
 
-/// The rate on a ramp and how long that step of it lasts.
+/// Returns the rate at `at` on a ramp, with the end of that step.
 fn ramped(full: Rate, until: Instant, at: Instant, radio: &Radio, drx: &Drx) -> (Rate, Instant) {
     let Some(from) = radio.ramp(at, drx) else { return (full, until) };
     if drx.ramp_from >= full {
@@ -208,13 +207,14 @@ fn ramped(full: Rate, until: Instant, at: Instant, radio: &Radio, drx: &Drx) -> 
     (Rate::from_bps(drx.ramp_from.as_bps() + rise as u64), until.min(end))
 }
 
-/// Spans during which nothing is sent. Instants asked for must not decrease.
+/// Spans during which nothing is sent. Queries must be in order of time.
 #[derive(Clone, Debug)]
 struct Halts {
+    /// Timelines with their current or next halt.
     sources: Vec<(HaltTimeline, (Instant, Instant))>,
-    /// Nothing is sent before this.
+    /// End of the last halt.
     resumed: Instant,
-    /// The last halt that held an instant asked for, from that instant on.
+    /// Last halt that contained a query, from that query on.
     last: (Instant, Instant),
 }
 
@@ -246,9 +246,9 @@ impl Halts {
         let interrupting = config
             .reconfiguration
             .as_ref()
-            .filter(|it| it.interruption.constant() != Some(Duration::ZERO));
-        let boundaries =
-            interrupting.map(|it| HaltTimeline::Boundary(BoundaryTimeline::new(it, path, seed)));
+            .filter(|config| config.interruption.constant() != Some(Duration::ZERO));
+        let boundaries = interrupting
+            .map(|config| HaltTimeline::Boundary(BoundaryTimeline::new(config, path, seed)));
         let spans = merged(&config.halts);
         let scripted = (!spans.is_empty()).then(|| HaltTimeline::Scripted(spans.into_iter()));
         let sources =
@@ -267,7 +267,7 @@ impl Halts {
         self.sources.is_empty()
     }
 
-    /// `at`, or the end of the halt that holds it.
+    /// Returns `at`, or the end of the halt that contains it.
     fn resume(&mut self, at: Instant) -> Instant {
         if self.sources.is_empty() {
             return at;
@@ -276,7 +276,7 @@ impl Halts {
             return self.resumed;
         }
         let mut clear = at;
-        for _ in 0..MOST_PIECES {
+        for _ in 0..MAX_PIECES {
             let before = clear;
             for (timeline, halt) in &mut self.sources {
                 while halt.1 <= clear && halt.1 < Instant::FAR_FUTURE {
@@ -298,7 +298,7 @@ impl Halts {
         self.resumed
     }
 
-    /// When the next halt begins, after the instant that `resume` last gave.
+    /// Start of the next halt after the last result of [`resume`](Self::resume).
     fn next_start(&self) -> Instant {
         self.sources.iter().map(|(_, (start, _))| *start).min().unwrap_or(Instant::FAR_FUTURE)
     }

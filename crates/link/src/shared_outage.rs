@@ -1,12 +1,12 @@
-//! Outages that several carriers share: each fails by itself, and now and then all fail together.
+//! Correlated outages of several carriers.
 //!
-//! Two carriers of one kind see the same tunnel, valley and crowd, so they fail together more often than
-//! independence says. Each carrier is down while its own process is down or a common one is (the common
-//! shock of Marshall and Olkin, "A multivariate exponential distribution", JASA 62, 1967). All are
-//! alternating renewal processes with exponential up times and the same distribution of down times. With
-//! p the share of time that a carrier is down and L = P(both down) / p² the ratio that is asked for, any
-//! two carriers are up together for 1 − 2p + L p² of the time, which is (1 − p)² / (1 − c) for a common
-//! share c; hence c, and the own share o from 1 − p = (1 − c)(1 − o).
+//! Two carriers of one kind pass the same tunnel, valley and crowd, so they fail together more often than
+//! independent carriers. A carrier is down while its own process or a common process is down (the common shock
+//! of Marshall and Olkin, "A multivariate exponential distribution", JASA 62, 1967). All are alternating
+//! renewal processes with exponential up times and the same distribution of down times. Let p be the share of
+//! time that a carrier is down, and L = P(both down) / p² the configured ratio. Any two carriers are up
+//! together for 1 − 2p + L p² of the time, which is (1 − p)² / (1 − c) for a common share c; this gives c, and
+//! the own share o follows from 1 − p = (1 − c)(1 − o).
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,16 +18,16 @@ use skybraid_units::{Duration, Instant, Seed};
 use crate::distribution::Distribution;
 use crate::outage::merged;
 
-/// How carriers fail, as a scenario writes it.
+/// Correlated outages in a scenario.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharedOutagesConfig {
-    /// Mean time that a carrier is up between outages; at least 1 ms.
+    /// Mean up time of a carrier between outages; at least 1 ms.
     pub up: Duration,
-    /// How long an outage lasts; at least 1 ms in the mean. Where a carrier's own outage and a common one meet they make one.
+    /// Duration of an outage; its mean must be at least 1 ms. Overlapping own and common outages are merged.
     pub down: Distribution,
-    /// How much more often than by chance two carriers are down at once: from 1 (independent) to
-    /// 1 / share of time down (always together). 1 unless said.
+    /// Ratio of the probability that two carriers are down at once to that of independent carriers: from 1 to
+    /// 1 / share of time down (always together). Default: 1.
     #[serde(default = "independent")]
     pub together: f64,
 }
@@ -36,7 +36,7 @@ const fn independent() -> f64 {
     1.0
 }
 
-/// Outages of several carriers, complete and checked.
+/// Correlated outages, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedOutages {
     down: Distribution,
@@ -46,8 +46,8 @@ pub struct SharedOutages {
     own: f64,
 }
 
-/// A process begins so many mean down times before the run, and has forgotten its beginning by then.
-const RUN_IN: i64 = 50;
+/// Warm-up of a process before the run, in mean down times, after which it is stationary.
+const WARM_UP: i64 = 50;
 
 impl SharedOutagesConfig {
     /// Share of time that each carrier is down.
@@ -56,31 +56,31 @@ impl SharedOutagesConfig {
         down / (up + down)
     }
 
-    /// The outages in a form that can be drawn from.
+    /// Returns the checked outages.
     ///
     /// # Errors
-    /// The key at fault and what was expected.
+    /// The key at fault, and what was expected.
     pub fn resolve(&self) -> Result<SharedOutages, (&'static str, String)> {
-        let least = Duration::from_millis(1);
-        if self.up < least {
+        let min_mean = Duration::from_millis(1);
+        if self.up < min_mean {
             return Err(("up", "expected at least 1ms".to_string()));
         }
-        self.down.check().map_err(|wrong| ("down", wrong))?;
-        if self.down.sampler().mean() < least {
+        self.down.check().map_err(|problem| ("down", problem))?;
+        if self.down.sampler().mean() < min_mean {
             return Err(("down", "expected a mean of at least 1ms".to_string()));
         }
         let p = self.share_down();
-        let most = 1.0 / p;
-        // A number as printed may be above the limit by rounding.
-        if !(1.0..=most * (1.0 + 1e-9)).contains(&self.together) {
+        let max = 1.0 / p;
+        // A printed number may exceed the limit by rounding.
+        if !(1.0..=max * (1.0 + 1e-9)).contains(&self.together) {
             let problem = format!(
-                "found {}, expected 1 to {most:.4}: a carrier is down for {:.4} % of the time",
+                "found {}, expected 1 to {max:.4}: a carrier is down for {:.4} % of the time",
                 self.together,
                 100.0 * p
             );
             return Err(("together", problem));
         }
-        let both_up = 1.0 - 2.0 * p + self.together.min(most) * p * p;
+        let both_up = 1.0 - 2.0 * p + self.together.min(max) * p * p;
         let common = 1.0 - (1.0 - p) * (1.0 - p) / both_up;
         let own = 1.0 - (1.0 - p) / (1.0 - common);
         Ok(SharedOutages {
@@ -92,8 +92,8 @@ impl SharedOutagesConfig {
 }
 
 impl SharedOutages {
-    /// The outages of `carriers` carriers in a run of `length`: start and length of each, in order and
-    /// apart. Draws from the streams `name.common` and `name.0`, `name.1` ….
+    /// Draws the outages of `carriers` carriers in a run of `length`: start and length of each, in order and
+    /// disjoint. Uses the streams `name.common`, `name.0`, `name.1` and so on.
     pub fn draw(
         &self,
         seed: Seed,
@@ -110,7 +110,7 @@ impl SharedOutages {
         (0..carriers).map(carrier).collect()
     }
 
-    /// An alternating process that is down for `share` of the time, from the start of the run on.
+    /// Draws the outages of an alternating process that is down for `share` of the time.
     fn process(
         &self,
         share: f64,
@@ -118,10 +118,10 @@ impl SharedOutages {
         name: &str,
         length: Duration,
     ) -> Vec<(Instant, Duration)> {
-        // Below this, an outage is a matter of rounding.
-        const LEAST: f64 = 1e-12;
+        // A smaller share is a rounding error.
+        const MIN_SHARE: f64 = 1e-12;
         let mut found = Vec::new();
-        if share < LEAST {
+        if share < MIN_SHARE {
             return found;
         }
         let sampler = self.down.sampler();
@@ -129,13 +129,13 @@ impl SharedOutages {
         let mean_down = sampler.mean();
         let mean_up = mean_down.as_secs_f64() * (1.0 - share) / share;
         let end = Instant::ZERO + length;
-        let mut at = Instant::ZERO - mean_down * RUN_IN;
+        let mut at = Instant::ZERO - mean_down * WARM_UP;
         loop {
             let start = at + Duration::from_secs_f64(stream.exponential(mean_up));
             if start >= end {
                 return found;
             }
-            // Never without length, so that time goes on.
+            // At least a nanosecond, so that time advances.
             at = start + sampler.draw(&mut stream).max(Duration::from_nanos(1));
             if at > Instant::ZERO {
                 let start = start.max(Instant::ZERO);
@@ -157,7 +157,7 @@ mod tests {
         spans.iter().map(|(_, length)| length.as_secs_f64()).sum()
     }
 
-    /// Time in seconds that both are down.
+    /// Time in seconds that both carriers are down.
     fn both(a: &[(Instant, Duration)], b: &[(Instant, Duration)]) -> f64 {
         let (mut i, mut j, mut sum) = (0, 0, 0.0);
         while i < a.len() && j < b.len() {
@@ -169,9 +169,8 @@ mod tests {
         sum
     }
 
-    /// The definition of the ratio, for exponential and for fixed outages.
     #[test]
-    fn carriers_are_down_for_their_share_and_together_as_often_as_asked() {
+    fn carriers_fail_for_their_share_and_together_by_the_ratio() {
         let length = Duration::from_secs(2_000_000);
         let second = Duration::from_secs(1);
         for down in [Distribution::exponential(second), Distribution::fixed(second)] {
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_most_all_carriers_fail_as_one_and_at_one_none_is_common() {
+    fn at_the_maximum_all_fail_together_and_at_one_none_do() {
         let down = Distribution::exponential(Duration::from_secs(1));
         let all = config(49, down.clone(), 50.0).resolve().unwrap();
         let drawn = all.draw(Seed(1), "cells", 2, Duration::from_secs(10_000));
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_may_begin_in_an_outage_as_often_as_it_meets_one() {
+    fn a_run_starts_in_an_outage_with_the_share_of_time_down() {
         let down = Distribution::exponential(Duration::from_secs(1));
         let outages = config(3, down, 2.0).resolve().unwrap();
         let begins = |seed| {
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_carrier_and_another_name_leave_the_others_as_they_are() {
+    fn a_further_carrier_does_not_change_the_others() {
         let down = Distribution::exponential(Duration::from_secs(1));
         let outages = config(49, down, 3.0).resolve().unwrap();
         let draw =
@@ -231,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn an_invalid_key_is_named_in_the_error() {
         let down = Distribution::exponential(Duration::from_secs(1));
-        let refused = |it: SharedOutagesConfig| it.resolve().unwrap_err();
+        let refused = |config: SharedOutagesConfig| config.resolve().unwrap_err();
         assert_eq!(refused(config(0, down.clone(), 1.0)).0, "up");
         assert_eq!(refused(config(9, Distribution::fixed(Duration::ZERO), 1.0)).0, "down");
         let (key, problem) = refused(config(9, down.clone(), 11.0));

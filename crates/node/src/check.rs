@@ -1,4 +1,4 @@
-//! `skybraid-node check`: what a gateway will do, in plain words.
+//! `skybraid-node check`: plain description of a gateway's file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,14 +13,14 @@ use skybraid_transport::{Protocol, TransportConfig};
 
 use crate::error::NodeError;
 
-/// Reads `file` and its key, and says what the gateway will do.
+/// Reads `file` and its keys, and returns a description of the gateway and its warnings.
 pub fn check(file: &Path) -> Result<String, NodeError> {
     let read = GatewayFile::load(file)?;
-    let private = read.private_key(geteuid().as_raw())?;
-    let mut text = describe(&read.config, private.public());
+    let secrets = read.secrets(geteuid().as_raw())?;
+    let mut text = describe(&read.config, secrets.private.public());
     if let Some(log) = &read.config.log {
-        let place = read.beside(&log.file);
-        line(&mut text, "log", &format!("{}, the state every {}", place.display(), log.every));
+        let path = read.resolve(&log.file);
+        line(&mut text, "log", &format!("{}, the state every {}", path.display(), log.every));
     }
     let mut warnings = read.warnings.clone();
     warnings.extend(missing(&read.config));
@@ -35,6 +35,7 @@ pub fn check(file: &Path) -> Result<String, NodeError> {
     Ok(text)
 }
 
+/// Appends a line of a section: a name and its description.
 fn line(text: &mut String, name: &str, what: &str) {
     // Writing to a string never fails.
     let _ = writeln!(text, "  {name:<12} {what}");
@@ -51,30 +52,41 @@ fn describe(config: &GatewayConfig, own: PublicKey) -> String {
     };
     let mut text = format!("{}: {side}, over {over}\n", config.name);
     line(&mut text, "public key", &own.to_string());
-    line(&mut text, "peer", &config.peer.to_string());
+    for peer in &config.peer.0 {
+        line(&mut text, "peer", &peer.to_string());
+    }
+    if config.psk.is_some() {
+        line(&mut text, "shared key", "needed besides (Noise IKpsk2)");
+    }
     text.push_str("\nPaths:\n");
     for (name, path) in &config.path {
-        line(&mut text, name, &way(path));
+        line(&mut text, name, &path_summary(path));
     }
     text.push_str("\nLocal ends:\n");
     for mavlink in &config.mavlink {
-        line(&mut text, "mavlink", &place(mavlink));
+        line(&mut text, "mavlink", &mavlink_endpoint(mavlink));
     }
     for (name, port) in &config.udp {
-        line(&mut text, name, &datagrams(port));
+        line(&mut text, name, &udp_port(port));
     }
     if let Some(tun) = &config.tun {
         line(
             &mut text,
             "tun",
-            &format!("interface {}, {}, MTU {}", tun.name, tun.address, tun.mtu),
+            &format!(
+                "interface {}, {}, MTU {}; behind the other end: {}",
+                tun.name,
+                tun.address,
+                tun.mtu,
+                if tun.allowed.is_empty() { "nothing else".into() } else { tun.allowed.join(", ") }
+            ),
         );
     }
     text.push_str("\nClasses:\n");
     for class in Class::ALL {
-        line(&mut text, class.name(), &carried(&config.class, class));
+        line(&mut text, class.name(), &class_transport(&config.class, class));
     }
-    decisions(&mut text, config);
+    overrides(&mut text, config);
     let health = &config.health;
     text.push_str("\nOtherwise:\n");
     line(
@@ -86,15 +98,27 @@ fn describe(config: &GatewayConfig, own: PublicKey) -> String {
             health.probe, health.give_up, health.probation
         ),
     );
-    line(&mut text, "keys", &format!("changed every {}", config.session.rekey));
+    line(
+        &mut text,
+        "keys",
+        &format!(
+            "changed every {}, and of no use after {}",
+            config.session.rekey,
+            config.session.lifetime()
+        ),
+    );
+    if let Some(signing) = &config.signing {
+        let what = format!("checked by the key in {}; wrong ones are dropped", signing.key);
+        line(&mut text, "signatures", &what);
+    }
     let listen = &config.status.listen;
     let page = if listen.is_empty() { "none".to_string() } else { format!("http://{listen}/") };
     line(&mut text, "page", &page);
     text
 }
 
-/// By which way a path leaves and what it may carry.
-fn way(path: &PathConfig) -> String {
+/// Returns the route of a path and its limits.
+fn path_summary(path: &PathConfig) -> String {
     let mut text = match (&path.remote, &path.listen) {
         (Some(remote), _) => format!("to {remote}"),
         (_, Some(listen)) => format!("at {listen}"),
@@ -120,7 +144,7 @@ fn way(path: &PathConfig) -> String {
     text
 }
 
-fn place(mavlink: &MavlinkConfig) -> String {
+fn mavlink_endpoint(mavlink: &MavlinkConfig) -> String {
     let radio = if mavlink.radio_status { ", gets RADIO_STATUS" } else { "" };
     let kinds = [
         ("UDP, listens on", &mavlink.udp_listen),
@@ -135,7 +159,7 @@ fn place(mavlink: &MavlinkConfig) -> String {
     given.map_or_else(String::new, |(kind, address)| format!("{kind} {address}{radio}"))
 }
 
-fn datagrams(port: &PortConfig) -> String {
+fn udp_port(port: &PortConfig) -> String {
     let class = port.class.name();
     match (&port.listen, &port.send_to) {
         (Some(listen), Some(to)) => format!("UDP, takes {class} on {listen}, sends to {to}"),
@@ -147,7 +171,7 @@ fn datagrams(port: &PortConfig) -> String {
     }
 }
 
-fn carried(classes: &ClassesConfig, class: Class) -> String {
+fn class_transport(classes: &ClassesConfig, class: Class) -> String {
     let transport = classes.transport(class);
     let tx_queue = transport.tx_queue();
     let TransportConfig { protocol, scheduler, congestion, reordering, .. } = transport;
@@ -170,8 +194,8 @@ fn carried(classes: &ClassesConfig, class: Class) -> String {
     text
 }
 
-/// What is of another class than usual.
-fn decisions(text: &mut String, config: &GatewayConfig) {
+/// Appends the messages and IP packets with a non-default class.
+fn overrides(text: &mut String, config: &GatewayConfig) {
     let given = &config.messages;
     let lists = [
         ("control", &given.control),
@@ -200,7 +224,7 @@ fn decisions(text: &mut String, config: &GatewayConfig) {
     }
 }
 
-/// What is named and not there now; a gateway waits for it.
+/// Returns warnings about configured interfaces and devices that are absent; a gateway waits for them.
 fn missing(config: &GatewayConfig) -> Vec<String> {
     let mut missing = Vec::new();
     for (name, path) in &config.path {

@@ -1,4 +1,4 @@
-//! Why a command ends without success, by its exit code.
+//! Errors of commands, and their exit codes.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,41 +6,41 @@ use std::process::ExitCode;
 use skybraid_runtime::gateway::{AskError, GatewayError};
 use skybraid_scenario::ScenarioError;
 
-/// A check failed, or the gateway could not go on.
+/// Exit code: a check failed, or the gateway could not continue.
 pub const FAILED: u8 = 1;
-/// The input is wrong, or nobody is there to ask.
+/// Exit code: the input is invalid, or no gateway answers.
 const UNUSABLE: u8 = 2;
 
-/// Why a command ends without success.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A gateway's file or its key must be corrected.
+    /// A gateway's file or one of its keys is invalid.
     #[error("{0}")]
     Input(#[from] ScenarioError),
     /// A file cannot be written.
     #[error("{file}: {error}")]
     File {
-        /// Which one.
+        /// File name.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// No gateway answers.
     #[error("{0}")]
     Ask(#[from] AskError),
-    /// What was asked for makes no sense.
+    /// The request cannot be fulfilled.
     #[error("{0}")]
-    Asked(String),
-    /// The gateway cannot start or go on.
+    Request(String),
+    /// The gateway cannot start or continue.
     #[error("{0}")]
     Gateway(#[from] GatewayError),
-    /// The system refuses what every program gets.
+    /// A basic system call failed.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
 impl NodeError {
-    /// The exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Gateway(_) | Self::System(_) => FAILED.into(),

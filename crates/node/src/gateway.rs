@@ -6,24 +6,28 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use nix::unistd::geteuid;
-use skybraid_runtime::gateway::{Shared, Watchers, hold_signals, run as carry};
+use skybraid_runtime::gateway::{Shared, Watchers, hold_signals, lock_down, run as run_gateway};
 use skybraid_scenario::GatewayFile;
 
 use crate::error::NodeError;
 
-/// Carries traffic until it is told to end.
-pub fn run(file: &Path) -> Result<ExitCode, NodeError> {
+/// Runs a gateway until a signal requests its shutdown.
+pub fn run(file: &Path, keep_privileges: bool) -> Result<ExitCode, NodeError> {
     hold_signals()?;
     let read = GatewayFile::load(file)?;
-    let private = read.private_key(geteuid().as_raw())?;
+    let secrets = read.secrets(geteuid().as_raw())?;
     for warning in &read.warnings {
         let _ = writeln!(io::stderr(), "skybraid-node: {}: {warning}", file.display());
     }
-    let log = read.config.log.as_ref().map(|log| read.beside(&log.file));
+    let log = read.config.log.as_ref().map(|log| read.resolve(&log.file));
     let shared = Arc::new(Shared::default());
+    if !keep_privileges {
+        // Threads inherit the lockdown, so that it must come before their start.
+        shared.set_lockdown(lock_down(&read.config, log.as_deref()));
+    }
     let (events, watchers) = Watchers::start(&read.config, log, shared.clone())?;
-    let carried = carry(&read.config, private, shared, events);
+    let result = run_gateway(&read.config, secrets, shared, events);
     watchers.finish();
-    carried?;
+    result?;
     Ok(ExitCode::SUCCESS)
 }

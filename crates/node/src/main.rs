@@ -1,4 +1,4 @@
-//! `skybraid-node`: the daemon of an aircraft or a ground station, and what goes with it.
+//! `skybraid-node`: the gateway daemon of an aircraft or a ground station, and its tools.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -31,6 +31,9 @@ enum Command {
     Gateway {
         /// The gateway's file.
         file: PathBuf,
+        /// Keep all rights, files and system calls, in place of locking the process down.
+        #[arg(long)]
+        keep_privileges: bool,
     },
     /// Say in plain words what the gateway will do, or what is wrong with its file (exit code 2).
     Check {
@@ -41,6 +44,12 @@ enum Command {
     Keygen {
         /// Where the private key goes; nothing is written over.
         #[arg(default_value = "skybraid.key")]
+        file: PathBuf,
+    },
+    /// Make a key that both ends share, for `psk`.
+    Genpsk {
+        /// Where the key goes; nothing is written over.
+        #[arg(default_value = "skybraid.psk")]
         file: PathBuf,
     },
     /// Print the public key that belongs to a private key.
@@ -54,13 +63,13 @@ enum Command {
         #[arg(conflicts_with = "url")]
         file: Option<PathBuf>,
         /// Where it listens: `http://HOST:PORT` or `HOST:PORT`.
-        #[arg(long, default_value = status::USUAL)]
+        #[arg(long, default_value = status::DEFAULT_ADDRESS)]
         url: String,
         /// Everything, as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Say what this machine lets a gateway do, and what mends the rest.
+    /// Say what this machine lets a gateway do, and what fixes the rest.
     Doctor,
 }
 
@@ -76,9 +85,10 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<ExitCode, NodeError> {
     match command {
-        Command::Gateway { file } => gateway::run(file),
+        Command::Gateway { file, keep_privileges } => gateway::run(file, *keep_privileges),
         Command::Check { file } => show(&check::check(file)?),
         Command::Keygen { file } => show(&keys::keygen(file)?),
+        Command::Genpsk { file } => show(&keys::genpsk(file)?),
         Command::Pubkey { file } => show(&format!("{}\n", keys::public(file)?)),
         Command::Status { file, url, json } => {
             let (text, up) = status::status(file.as_deref(), url, *json)?;
@@ -93,7 +103,7 @@ fn run(command: &Command) -> Result<ExitCode, NodeError> {
     }
 }
 
-/// Prints `text`; whoever listens may have gone.
+/// Prints `text`. A closed pipe is not an error.
 fn show(text: &str) -> Result<ExitCode, NodeError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

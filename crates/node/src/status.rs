@@ -1,4 +1,4 @@
-//! `skybraid-node status`: what a running gateway says of itself.
+//! `skybraid-node status`: state of a running gateway.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,31 +10,31 @@ use skybraid_scenario::GatewayFile;
 
 use crate::error::NodeError;
 
-/// Where a gateway listens unless its file says otherwise.
-pub const USUAL: &str = "127.0.0.1:9418";
+/// Default address of a gateway's status page.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9418";
 
-/// What the gateway says, and whether it has a session and a path.
+/// Returns the state of the gateway, and whether it has a session and a path.
 pub fn status(file: Option<&Path>, url: &str, json: bool) -> Result<(String, bool), NodeError> {
     let address = match file {
-        Some(file) => listens(file)?,
+        Some(file) => status_address(file)?,
         None => url.trim_start_matches("http://").trim_end_matches('/').to_string(),
     };
     let body = ask(&address, "/status.json")?;
     let status: Value = serde_json::from_slice(&body).map_err(|error| {
-        NodeError::Asked(format!("what answers at {address} is no gateway: {error}"))
+        NodeError::Request(format!("what answers at {address} is no gateway: {error}"))
     })?;
     let up = matches!(word(&status["verdict"]["level"]), "good" | "limited");
     let text = if json { format!("{status:#}\n") } else { table(&status) };
     Ok((text, up))
 }
 
-/// The address at which a gateway of that file can be asked from this machine.
-fn listens(file: &Path) -> Result<String, NodeError> {
+/// Returns the address of the status page of a gateway, as reached from this machine.
+fn status_address(file: &Path) -> Result<String, NodeError> {
     let listen = GatewayFile::load(file)?.config.status.listen;
     let Ok(mut address) = listen.parse::<SocketAddr>() else {
         let place = file.display();
         let problem = "the gateway of this file has no page to ask: `status.listen` is empty";
-        return Err(NodeError::Asked(format!("{place}: {problem}")));
+        return Err(NodeError::Request(format!("{place}: {problem}")));
     };
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -76,7 +76,7 @@ fn scaled(value: &Value, unit: &str) -> String {
     format!("{value:.0} {unit}")
 }
 
-/// Columns as wide as they must be, the first one to the left.
+/// Appends rows as columns of minimum width, the first one left-aligned, all others right-aligned.
 fn columns(text: &mut String, rows: &[Vec<String>]) {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -99,6 +99,24 @@ fn heads(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_string()).collect()
 }
 
+/// Returns a summary of the process lockdown.
+fn lockdown(locked: &serde_json::Map<String, Value>) -> String {
+    let get = |name: &str| locked.get(name).unwrap_or(&Value::Null);
+    let rights: Vec<&str> = each(get("capabilities")).iter().map(word).collect();
+    let rights = if rights.is_empty() { "none".to_string() } else { rights.join(", ") };
+    let is_on = |name: &str| if get(name) == true { "on" } else { "off" };
+    let mut text = format!(
+        "locked down: capabilities {rights}; no_new_privs {}; seccomp {}; landlock {}",
+        is_on("no_new_privs"),
+        is_on("seccomp"),
+        word(get("landlock")),
+    );
+    for problem in each(get("problems")) {
+        let _ = write!(text, " ({})", word(problem));
+    }
+    text
+}
+
 fn table(status: &Value) -> String {
     let about = &status["about"];
     let runs = status["uptime_ms"].as_f64().unwrap_or(0.0) / 1e3;
@@ -111,6 +129,9 @@ fn table(status: &Value) -> String {
     );
     for alarm in each(&status["alarms"]) {
         let _ = writeln!(text, "alarm: {}", word(alarm));
+    }
+    if let Some(locked) = status["lockdown"].as_object() {
+        let _ = writeln!(text, "{}", lockdown(locked));
     }
     let mut rows = vec![heads(&[
         "path",
@@ -148,7 +169,7 @@ fn table(status: &Value) -> String {
         text.push('\n');
         columns(&mut text, &rows);
     }
-    // In TCP mode the MPTCP connection comes behind the paths.
+    // In TCP mode the MPTCP connection follows the paths.
     let carriers =
         each(&status["classes"]).first().map_or(0, |class| each(&class["by_path"]).len());
     let names = each(&status["paths"]).iter().map(|path| word(&path["name"]));
@@ -192,7 +213,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_state_is_shown_as_a_table() {
+    fn the_state_is_shown_as_a_table() {
         let status = json!({
             "about": {"name": "kite", "side": "ground", "version": "0.1.0"},
             "verdict": {"level": "limited", "text": "Control arrives in 31 ms over 1 of 2 paths."},

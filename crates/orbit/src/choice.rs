@@ -1,4 +1,4 @@
-//! Which of the satellites in sight serves.
+//! Selection of the serving satellite.
 
 use alloc::vec::Vec;
 
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 use crate::epoch::Epoch;
 use crate::visibility::crossing;
 
-/// How a terminal chooses its satellite.
+/// Strategy by which a terminal selects its satellite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
-    /// The highest at every moment.
+    /// The satellite with the highest elevation, at every instant.
     Nearest,
-    /// The one that stays longest, until it leaves.
+    /// The satellite with the longest remaining pass, until its end.
     #[default]
     LongestVisible,
-    /// A new choice every 15 s, at :12, :27, :42 and :57 of the minute, as Starlink's scheduler takes
-    /// it (Tanveer et al., "Making sense of constellations", CoNEXT 2023): the highest of those that
-    /// stay until the next choice, else the highest of all. What is lost before is not replaced.
+    /// A selection every 15 s, at :12, :27, :42 and :57 of the minute, like that of Starlink's scheduler
+    /// (Tanveer et al., "Making sense of constellations", CoNEXT 2023): the highest of the satellites that stay
+    /// visible until the next selection, else the highest of all. A satellite that sets before is not replaced.
     Epoch,
 }
 
-/// The phase of [`Choice::Epoch`] and its period, in ns.
+/// Phase and period of [`Choice::Epoch`], in ns.
 const SLOT: (i64, i64) = (12_000_000_000, 15_000_000_000);
-/// Between which times a change of the highest is looked for, in ms.
+/// Maximum interval of the search for a change of the highest satellite, in ms.
 const LOOK: i64 = 1000;
 
-/// A time from the first millisecond on to before the second in which a satellite could serve or does.
+/// Half-open span in ms in which a satellite can serve, or serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
     pub satellite: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Pass {
 }
 
 impl Choice {
-    /// Who serves when, of those that could; `elevation` gives any increasing function of it.
+    /// Returns the serving satellites over time. `elevation` may be any increasing function of the elevation.
     pub(crate) fn serve(
         self,
         passes: &[Pass],
@@ -66,9 +66,9 @@ fn longest(passes: &[Pass], end: i64) -> Vec<Pass> {
     let mut served = Vec::new();
     let mut now = 0;
     while now < end {
-        let there = passes.iter().filter(|pass| pass.from <= now && now < pass.to);
-        // Of equals the first, so that the order alone decides.
-        match there.rev().max_by_key(|pass| pass.to) {
+        let visible = passes.iter().filter(|pass| pass.from <= now && now < pass.to);
+        // Ties go to the first, for reproducibility.
+        match visible.rev().max_by_key(|pass| pass.to) {
             Some(best) => {
                 served.push(Pass { from: now, ..*best });
                 now = best.to;
@@ -82,14 +82,14 @@ fn longest(passes: &[Pass], end: i64) -> Vec<Pass> {
     served
 }
 
-/// The one of `there` that stands highest at a time; of equals the first.
+/// Returns the highest of the `visible` satellites at a time; ties go to the first.
 fn highest<'a>(
-    there: impl Iterator<Item = &'a Pass>,
+    visible: impl Iterator<Item = &'a Pass>,
     at: i64,
     elevation: &impl Fn(usize, i64) -> f64,
 ) -> Option<Pass> {
     let mut best: Option<(f64, Pass)> = None;
-    for pass in there {
+    for pass in visible {
         let height = elevation(pass.satellite, at);
         if best.is_none_or(|(highest, _)| height > highest) {
             best = Some((height, *pass));
@@ -100,24 +100,24 @@ fn highest<'a>(
 
 fn nearest(passes: &[Pass], end: i64, elevation: impl Fn(usize, i64) -> f64) -> Vec<Pass> {
     let mut served = Vec::new();
-    let mut coming = passes.to_vec();
-    coming.sort_by_key(|pass| core::cmp::Reverse(pass.from));
-    let mut there: Vec<Pass> = Vec::new();
+    let mut later = passes.to_vec();
+    later.sort_by_key(|pass| core::cmp::Reverse(pass.from));
+    let mut visible: Vec<Pass> = Vec::new();
     let mut now = 0;
     while now < end {
-        there.retain(|pass| pass.to > now);
-        while coming.last().is_some_and(|pass| pass.from <= now) {
-            there.extend(coming.pop().filter(|pass| pass.to > now));
+        visible.retain(|pass| pass.to > now);
+        while later.last().is_some_and(|pass| pass.from <= now) {
+            visible.extend(later.pop().filter(|pass| pass.to > now));
         }
-        there.sort_by_key(|pass| pass.satellite);
-        // Until then the same satellites are there.
-        let until = there.iter().map(|pass| pass.to).chain(coming.last().map(|pass| pass.from));
+        visible.sort_by_key(|pass| pass.satellite);
+        // The set of visible satellites does not change until then.
+        let until = visible.iter().map(|pass| pass.to).chain(later.last().map(|pass| pass.from));
         let until = until.fold(end, i64::min);
-        let until = if there.is_empty() { until } else { until.min((now / LOOK + 1) * LOOK) };
+        let until = if visible.is_empty() { until } else { until.min((now / LOOK + 1) * LOOK) };
         while now < until {
-            let Some(best) = highest(there.iter(), now, &elevation) else { break };
+            let Some(best) = highest(visible.iter(), now, &elevation) else { break };
             let is_best = |at: i64| {
-                let other = highest(there.iter(), at, &elevation);
+                let other = highest(visible.iter(), at, &elevation);
                 other.is_some_and(|other| other.satellite == best.satellite)
             };
             let to = if is_best(until - 1) { until } else { crossing(now, until - 1, is_best) };
@@ -136,15 +136,16 @@ fn slots(
     elevation: impl Fn(usize, i64) -> f64,
 ) -> Vec<Pass> {
     let mut served = Vec::new();
-    // The first slot began before the run; the next begins here, rounded up to the millisecond.
+    // The first slot began before the run; `next` is the start of the second, rounded up to the millisecond.
     let into = (start.within_minute() - SLOT.0).rem_euclid(SLOT.1);
     let mut next = (SLOT.1 - into + 999_999) / 1_000_000;
     let mut now = 0;
     while now < end {
         let until = next.min(end);
-        let there = || passes.iter().filter(|pass| pass.from <= now && now < pass.to);
-        let whole = there().filter(|pass| pass.to >= until);
-        let best = highest(whole, now, &elevation).or_else(|| highest(there(), now, &elevation));
+        let visible = || passes.iter().filter(|pass| pass.from <= now && now < pass.to);
+        let staying = visible().filter(|pass| pass.to >= until);
+        let best =
+            highest(staying, now, &elevation).or_else(|| highest(visible(), now, &elevation));
         served.extend(best.map(|best| Pass { from: now, to: best.to.min(until), ..best }));
         now = until;
         next += SLOT.1 / 1_000_000;
@@ -161,15 +162,15 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_visible_serves_until_it_leaves() {
+    fn the_longest_visible_serves_until_the_end_of_its_pass() {
         let passes = [pass(0, 0, 40_000), pass(1, 0, 60_000), pass(2, 30_000, 90_000)];
         let served = Choice::LongestVisible.serve(&passes, Epoch::J2000, 120_000, |_, _| 0.0);
         assert_eq!(served, [pass(1, 0, 60_000), pass(2, 60_000, 90_000)]);
     }
 
     #[test]
-    fn the_nearest_serves_from_the_millisecond_on_at_which_it_is_higher() {
-        // One falls from 60, the other rises from 0 with one each per second: equal at 30.5 s.
+    fn the_nearest_serves_from_the_millisecond_it_is_higher() {
+        // One sinks from 61, the other rises from 0, by one per second each: equal at 30.5 s.
         let height = |satellite: usize, at: i64| {
             if satellite == 0 { 61.0 - at as f64 / 1000.0 } else { at as f64 / 1000.0 }
         };
@@ -181,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn epochs_begin_at_12_27_42_and_57_seconds_of_the_minute() {
+    fn epochs_begin_15_seconds_apart_at_12_of_the_minute() {
         let start = Epoch::from_text("2026-01-01T00:00:20Z").unwrap();
-        // Higher, but gone before the epoch from 27 s to 42 s ends.
+        // Higher, but sets before the end of the epoch from 27 s to 42 s.
         let height = |satellite: usize, _| if satellite == 1 { 80.0 } else { 50.0 };
         let passes = [pass(0, 0, 60_000), pass(1, 5_000, 20_000), pass(2, 10_000, 37_000)];
         let served = Choice::Epoch.serve(&passes, start, 52_000, height);

@@ -1,4 +1,4 @@
-//! What a scenario writes of the satellites under a link.
+//! Configuration of a link's satellites in a scenario.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -19,16 +19,16 @@ use crate::service::{Gateway, Service, Terminal, over_ground, serve};
 use crate::walker::Walker;
 use crate::weather::{ElevationLoss, Rain};
 
-/// A service has at most so many samples: six days at the default step.
-const MOST_SAMPLES: i64 = 5_200_000;
-/// Element sets that are this far from the run no longer tell where satellites are.
+/// Maximum number of samples of a service: six days at the default step.
+const MAX_SAMPLES: i64 = 5_200_000;
+/// Age of element sets beyond which positions are unreliable.
 const STALE: Duration = Duration::from_secs(14 * 86_400);
 
-/// A key and what is wrong with its value.
-pub type Wrong = (&'static str, String);
+/// Error: the key at fault, and the problem with its value.
+pub type InvalidKey = (&'static str, String);
 
-/// The satellites under a link and how a terminal is served by them. One of `constellation`, `walker`,
-/// `elements` and `geostationary` says which they are.
+/// Satellites of a link, and the service of a terminal. Exactly one of `constellation`, `walker`, `elements` and
+/// `geostationary` must be given.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OrbitConfig {
@@ -44,40 +44,39 @@ pub struct OrbitConfig {
     /// Longitudes of geostationary satellites, east positive.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub geostationary: Vec<Angle>,
-    /// When the run begins; 2026-01-01T00:00:00Z unless said.
+    /// Date and time of the start of the run. Default: 2026-01-01T00:00:00Z.
     pub start: Epoch,
-    /// Where satellites come down; the link's other end unless said.
+    /// Positions of the gateways. Default: the link's other end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<Position>,
-    /// Least elevation at the terminal; 25° unless said.
+    /// Minimum elevation at the terminal. Default: 25°.
     pub mask: Angle,
-    /// Least elevation at the gateways; `mask` unless said.
+    /// Minimum elevation at the gateways. Default: `mask`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_mask: Option<Angle>,
-    /// How the terminal chooses; the longest visible unless said.
+    /// Selection strategy of the terminal. Default: the longest visible.
     pub choice: Choice,
-    /// How long nothing is sent at a handover; zero (make before break) unless said.
+    /// Interruption at a handover. Default: zero (make-before-break).
     pub handover_gap: Duration,
-    /// Whether satellites of a shell pass packets on to their four neighbours; false unless said.
+    /// Whether satellites of a shell forward packets to their four neighbours. Default: false.
     pub isl: bool,
-    /// One way from the gateway to the link's other end; by default the great circle at 2/3 of the
-    /// speed of light.
+    /// One-way delay from a gateway to the link's other end. Default: the great circle at 2/3 of the speed of light.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ground_delay: Option<Duration>,
-    /// How often the delay is worked out, in whole milliseconds; 100 ms unless said.
+    /// Interval of the delay samples, in whole milliseconds. Default: 100 ms.
     pub step: Duration,
-    /// Rain at the terminal; none unless said.
+    /// Rain at the terminal. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rain: Option<Rain>,
-    /// Loss by elevation; none unless said.
+    /// Loss by elevation. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elevation_loss: Option<ElevationLoss>,
-    /// What the element sets hold, once they are loaded.
+    /// Satellites of the element sets, once loaded.
     #[serde(skip)]
     loaded: Loaded,
 }
 
-/// Element sets that were read. Configurations are equal whether they are or not.
+/// Loaded element sets, which are ignored when configurations are compared.
 #[derive(Clone, Debug, Default)]
 struct Loaded(Option<Arc<Constellation>>);
 
@@ -139,25 +138,25 @@ fn one_or_many<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 impl OrbitConfig {
-    /// The file that has to be [loaded](Self::load) before anything is worked out.
+    /// File that must be [loaded](Self::load) first.
     pub fn file(&self) -> Option<&str> {
         self.elements.as_deref()
     }
 
-    /// Takes the text of the file with element sets.
+    /// Parses the text of the file with element sets.
     ///
     /// # Errors
-    /// Names the line, what was found there and what was expected.
+    /// Line at fault, with what was found and what was expected.
     pub fn load(&mut self, text: &str) -> Result<(), ElementsError> {
         self.loaded = Loaded(Some(Arc::new(Constellation::of(read(text)?))));
         Ok(())
     }
 
-    /// Checks all but the file.
+    /// Checks all keys, without the content of the file.
     ///
     /// # Errors
-    /// Names the key, what was found and what was expected.
-    pub fn check(&self) -> Result<(), Wrong> {
+    /// Key at fault, with what was found and what was expected.
+    pub fn check(&self) -> Result<(), InvalidKey> {
         let given = [
             ("constellation", self.constellation.is_some()),
             ("walker", !self.walker.is_empty()),
@@ -178,8 +177,12 @@ impl OrbitConfig {
         if let Some(name) = &self.constellation {
             Constellation::named(name).map_err(|wrong| ("constellation", wrong))?;
         }
-        if let Some(wrong) = self.geostationary.iter().find(|it| it.as_degrees().abs() > 180.0) {
-            return Err(("geostationary", format!("found {wrong}, expected -180deg to 180deg")));
+        let is_invalid = |longitude: &&Angle| longitude.as_degrees().abs() > 180.0;
+        if let Some(longitude) = self.geostationary.iter().find(is_invalid) {
+            return Err((
+                "geostationary",
+                format!("found {longitude}, expected -180deg to 180deg"),
+            ));
         }
         for (key, mask) in [("mask", Some(self.mask)), ("gateway_mask", self.gateway_mask)] {
             if let Some(mask) = mask
@@ -205,19 +208,19 @@ impl OrbitConfig {
         Ok(())
     }
 
-    /// The satellites.
+    /// Returns the satellites. Element sets must have been loaded.
     ///
     /// # Errors
-    /// Names the key that is at fault; elements must have been loaded.
-    pub fn satellites(&self) -> Result<Arc<Constellation>, Wrong> {
+    /// Key at fault, and the problem with its value.
+    pub fn satellites(&self) -> Result<Arc<Constellation>, InvalidKey> {
         self.check()?;
         if let Some(name) = &self.constellation {
             let named = Constellation::named(name).map_err(|wrong| ("constellation", wrong))?;
             return Ok(Arc::new(named));
         }
         if let Some(file) = &self.elements {
-            let unread = || ("elements", format!("the file `{file}` has not been read"));
-            return self.loaded.0.clone().ok_or_else(unread);
+            let not_loaded = || ("elements", format!("the file `{file}` has not been read"));
+            return self.loaded.0.clone().ok_or_else(not_loaded);
         }
         if !self.walker.is_empty() {
             return Ok(Arc::new(Constellation::of_shells("walker", &self.walker)));
@@ -226,20 +229,20 @@ impl OrbitConfig {
         Ok(Arc::new(Constellation::of(longitudes.map(Satellite::geostationary).collect())))
     }
 
-    /// What is allowed but probably not meant: element sets of another time than the run's.
+    /// Returns a warning if no element set is near the time of the run.
     pub fn warning(&self) -> Option<String> {
         let satellites = self.loaded.0.as_ref()?.satellites().iter();
-        let away = |satellite: &Satellite| {
+        let age = |satellite: &Satellite| {
             satellite.elements_epoch().map(|epoch| (epoch - self.start).abs())
         };
-        let least = satellites.filter_map(away).min()?;
-        (least > STALE).then(|| {
-            let days = least.as_secs_f64() / 86_400.0;
+        let min_age = satellites.filter_map(age).min()?;
+        (min_age > STALE).then(|| {
+            let days = min_age.as_secs_f64() / 86_400.0;
             format!("no element set is nearer to the start {} than {days:.0} days", self.start)
         })
     }
 
-    /// The terminal at `here`, of a link to `there`.
+    /// Returns the terminal at `here` of a link to `there`.
     pub fn terminal(&self, here: &Track, there: &Track) -> Terminal {
         let other = there.at(Duration::ZERO);
         let gateway = |place: &Position| Gateway {
@@ -265,14 +268,19 @@ impl OrbitConfig {
         }
     }
 
-    /// The service of a terminal at `here`, of a link to `there`, in a run of `length`.
+    /// Returns the service of a terminal at `here` of a link to `there`, in a run of `length`.
     ///
     /// # Errors
     /// As for [`satellites`](Self::satellites).
-    pub fn serve(&self, here: &Track, there: &Track, length: Duration) -> Result<Service, Wrong> {
-        if length.as_nanos() / self.step.as_nanos().max(1) > MOST_SAMPLES {
-            let least = Duration::from_millis(length.as_nanos() / MOST_SAMPLES / 1_000_000 + 1);
-            let problem = format!("found {}, expected at least {least} for {length}", self.step);
+    pub fn serve(
+        &self,
+        here: &Track,
+        there: &Track,
+        length: Duration,
+    ) -> Result<Service, InvalidKey> {
+        if length.as_nanos() / self.step.as_nanos().max(1) > MAX_SAMPLES {
+            let min = Duration::from_millis(length.as_nanos() / MAX_SAMPLES / 1_000_000 + 1);
+            let problem = format!("found {}, expected at least {min} for {length}", self.step);
             return Err(("step", problem));
         }
         let terminal = self.terminal(here, there);
@@ -289,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenarios_table_is_read_and_written() {
+    fn a_scenarios_table_survives_a_round_trip() {
         for text in [
             "constellation = \"starlink\"\nstart = 2026-03-01T12:00:00Z\nmask = \"30deg\"\nisl = true",
             "walker = \"53deg:1584/72/65@550km\"\nchoice = \"nearest\"\nhandover_gap = \"50ms\"",
@@ -307,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_key() {
+    fn invalid_values_are_rejected_with_their_key() {
         for (text, key, expected) in [
             ("", "", "expected one of constellation, walker, elements and geostationary"),
             ("constellation = \"starlink\"\nelements = \"a\"", "elements", "exclude one another"),
@@ -324,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn old_element_sets_are_warned_of_and_endless_services_refused() {
+    fn old_element_sets_give_a_warning_and_long_runs_an_error() {
         let mut config = read("elements = \"iss.tle\"\nstart = 2020-07-20T00:00:00Z");
         config
             .load(
@@ -344,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn gateways_are_the_other_end_unless_named_and_then_a_great_circle_away() {
+    fn gateways_default_to_the_other_end() {
         let place = |latitude| Track::fixed(Position::new(latitude, 0.0, 0.0).unwrap());
         let config = read("geostationary = \"0deg\"");
         let terminal = config.terminal(&place(40.0), &place(50.0));

@@ -1,4 +1,4 @@
-//! Constellations by name, and what links their satellites.
+//! Named constellations, and inter-satellite links.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use crate::satellite::Satellite;
 use crate::walker::Walker;
 
-/// A constellation as it was filed or built.
+/// A constellation by name, as filed or as launched.
 #[derive(Clone, Copy, Debug)]
-pub struct Named {
-    /// Its name in configurations.
+pub struct NamedConstellation {
+    /// Name in configurations.
     pub name: &'static str,
-    /// What it is and where its numbers come from.
+    /// Description and sources.
     pub about: &'static str,
-    /// Its shells.
+    /// Shells of the constellation.
     pub shells: &'static [Walker],
 }
 
@@ -26,28 +26,28 @@ const STARLINK: [Walker; 5] = [
     Walker::delta(560.0, 97.6, 4, 43, 0),
 ];
 
-/// The constellations that have a name. Filings do not say how planes are phased. For deltas it is the
-/// phasing that keeps satellites farthest apart, as J. Liang et al., "Phasing parameter analysis for
-/// satellite collision avoidance in Starlink and Kuiper constellations" (2021) choose it; for stars half
-/// the spacing in a plane, but for Iridium, where 2 is the number that is commonly cited.
-pub const CONSTELLATIONS: [Named; 7] = [
-    Named {
+/// Named constellations. Filings do not specify the phasing of planes. For deltas it is the phasing that
+/// maximises the minimum distance of satellites, as in J. Liang et al., "Phasing parameter analysis for
+/// satellite collision avoidance in Starlink and Kuiper constellations" (2021). For stars it is half the
+/// spacing in a plane, except for Iridium, for which 2 is commonly cited.
+pub const CONSTELLATIONS: [NamedConstellation; 7] = [
+    NamedConstellation {
         name: "starlink",
         about: "first generation, 4408 satellites in five shells; SpaceX, FCC SAT-MOD-20200417-00037",
         shells: &STARLINK,
     },
-    Named {
+    NamedConstellation {
         name: "starlink-550",
         about: "its first shell alone, 1584 satellites at 550 km and 53.0°; the same filing",
         shells: &[STARLINK[0]],
     },
-    Named {
+    NamedConstellation {
         name: "oneweb",
         about: "first generation as launched, 588 satellites in 12 planes at 1200 km; ISRO, \
                 LVM3-M2/OneWeb India-1 mission, 2022",
         shells: &[Walker::delta(1200.0, 87.9, 12, 49, 6).as_star()],
     },
-    Named {
+    NamedConstellation {
         name: "kuiper",
         about: "3236 satellites in three shells; Amazon, FCC SAT-LOA-20190704-00057",
         shells: &[
@@ -56,7 +56,7 @@ pub const CONSTELLATIONS: [Named; 7] = [
             Walker::delta(590.0, 33.0, 28, 28, 17),
         ],
     },
-    Named {
+    NamedConstellation {
         name: "telesat",
         about: "1671 satellites in polar and inclined planes; Telesat, FCC SAT-MPL-20200526-00053",
         shells: &[
@@ -64,35 +64,37 @@ pub const CONSTELLATIONS: [Named; 7] = [
             Walker::delta(1325.0, 50.88, 40, 33, 24),
         ],
     },
-    Named {
+    NamedConstellation {
         name: "iridium",
         about: "66 satellites in six planes at 780 km; Fossa et al., \"An overview of the Iridium low Earth \
                 orbit satellite system\", NAECON 1998",
         shells: &[Walker::delta(780.0, 86.4, 6, 11, 2).as_star()],
     },
-    Named {
+    NamedConstellation {
         name: "o3b",
         about: "20 satellites over the equator at 8062 km; SES, FCC SAT-MOD-20160624-00060",
         shells: &[Walker::delta(8062.0, 0.0, 1, 20, 0)],
     },
 ];
 
-/// The satellites of one shell as a grid, for links between them.
+/// Satellites of a shell as a grid, for inter-satellite links.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     first: usize,
     planes: usize,
     per_plane: usize,
-    /// Places by which the neighbour in the next plane lies behind.
+    /// Places by which the neighbour in the next plane is behind.
     shift: usize,
-    /// The same from the last plane to the first, ahead.
+    /// Places by which the neighbour in the first plane is ahead of a satellite in the last plane.
     seam: usize,
     star: bool,
+    /// Whether neighbours in a plane are linked.
     along: bool,
+    /// Whether neighbours in adjacent planes are linked.
     across: bool,
 }
 
-/// Satellites, and which of them belong to one grid.
+/// Satellites, with the grids of their shells.
 #[derive(Clone, Debug, Default)]
 pub struct Constellation {
     satellites: Vec<Satellite>,
@@ -100,18 +102,18 @@ pub struct Constellation {
 }
 
 impl Constellation {
-    /// Satellites on orbits of their own, without links between them.
+    /// Creates a constellation of individual satellites, without inter-satellite links.
     pub const fn of(satellites: Vec<Satellite>) -> Self {
         Self { satellites, grids: Vec::new() }
     }
 
-    /// Shells; each is a grid of its own. Satellites are called `label-altitude.plane.place`.
+    /// Creates a constellation of shells, each with its own grid. Satellites are named `label-altitude.plane.place`.
     pub fn of_shells(label: &str, shells: &[Walker]) -> Self {
         let mut all = Self::default();
         for shell in shells {
             let (along, across) = shell.sights();
             let (per_plane, shift) = (shell.per_plane as usize, shell.shift() as usize);
-            // Round the equator the phases of the planes add up to f places.
+            // Around the equator, the phases of the planes add up to f places.
             let seam = (shell.phasing as usize + per_plane - shift % per_plane) % per_plane;
             all.grids.push(Grid {
                 first: all.satellites.len(),
@@ -129,10 +131,10 @@ impl Constellation {
         all
     }
 
-    /// The constellation of this name, see [`CONSTELLATIONS`].
+    /// Returns the constellation with this name, see [`CONSTELLATIONS`].
     ///
     /// # Errors
-    /// Lists the names that there are.
+    /// The name is unknown; the text lists the names.
     pub fn named(name: &str) -> Result<Self, String> {
         match CONSTELLATIONS.iter().find(|known| known.name == name) {
             Some(known) => {
@@ -145,12 +147,12 @@ impl Constellation {
         }
     }
 
-    /// The satellites.
+    /// Satellites of all shells.
     pub fn satellites(&self) -> &[Satellite] {
         &self.satellites
     }
 
-    /// Whether there may be links between satellites: they need shells.
+    /// Whether inter-satellite links are possible, which need shells.
     pub const fn has_grid(&self) -> bool {
         !self.grids.is_empty()
     }
@@ -160,15 +162,15 @@ impl Constellation {
         self.grids.get(next.checked_sub(1)?)
     }
 
-    /// The satellites that this one has links to: two in its plane, one in each neighbouring plane.
-    /// Between the last and the first plane of a star, which fly against each other, there are none.
+    /// Returns the satellites linked to this one: two in its plane, one in each adjacent plane. The last and
+    /// the first plane of a star, which move in opposite directions, are not linked.
     pub(crate) fn neighbours(&self, satellite: usize) -> impl Iterator<Item = usize> + use<> {
         let links = self.grid_of(satellite).map(|grid| grid.links(satellite));
         links.into_iter().flatten().flatten()
     }
 
-    /// Which satellites can reach one another over links: the same number for those that can.
-    pub(crate) fn reach(&self) -> Vec<usize> {
+    /// Returns the group of each satellite: satellites of one group can reach one another over links.
+    pub(crate) fn link_groups(&self) -> Vec<usize> {
         let group = |satellite: usize| match self.grid_of(satellite) {
             Some(grid) if grid.across => grid.first,
             Some(grid) if grid.along => {
@@ -176,8 +178,8 @@ impl Constellation {
             }
             _ => satellite,
         };
-        // Links across alone would leave the places of a plane apart; then the planes are too sparse
-        // for links along, which no shell with links across is in practice, and each is its own group.
+        // Links across planes alone would not connect the places of a plane. In practice, every shell dense
+        // enough for links across also has links along its planes.
         (0..self.satellites.len()).map(group).collect()
     }
 }
@@ -191,7 +193,7 @@ impl Grid {
         let mut links = [None; 4];
         if self.along {
             links[0] = Some(at(plane, place + 1));
-            // In a plane of two, both neighbours are one.
+            // In a plane of two, both neighbours are the same satellite.
             links[1] = (per_plane > 2).then(|| at(plane, place + per_plane - 1));
         }
         if self.across {
@@ -218,12 +220,12 @@ mod tests {
     use alloc::collections::BTreeSet;
     use core::f64::consts::TAU;
 
-    /// Closest approach within a delta in km. Source: L. Speckman et al., "ACDL: constellation design"
-    /// (1990), the equation that Liang et al. (2021) use.
-    fn closest(shell: &Walker, phasing: u32) -> f64 {
+    /// Minimum distance within a delta in km. Source: L. Speckman et al., "ACDL: constellation design" (1990),
+    /// the equation that Liang et al. (2021) use.
+    fn min_distance(shell: &Walker, phasing: u32) -> f64 {
         let (planes, per_plane) = (f64::from(shell.planes), f64::from(shell.per_plane));
         let inclination = shell.inclination.as_radians();
-        let mut least = f64::MAX;
+        let mut min = f64::MAX;
         for plane in 1..shell.planes {
             let node = TAU * f64::from(plane) / planes;
             for place in 0..shell.per_plane {
@@ -237,30 +239,31 @@ mod tests {
                     + libm::pow(libm::sin(inclination), 2.0) * libm::cos(node);
                 let radius = 6378.137 + shell.altitude.as_metres() / 1000.0;
                 let apart = 2.0 * radius * (libm::sqrt(tilt / 2.0) * libm::sin(turn / 2.0)).abs();
-                least = least.min(apart);
+                min = min.min(apart);
             }
         }
-        least
+        min
     }
 
     #[test]
-    fn the_phasing_keeps_satellites_as_far_apart_as_any_other() {
+    fn the_phasing_maximises_the_minimum_distance() {
         // Source: Liang et al. (2021): 61.83 km for Starlink in 22 planes with 17, 55.89 km for Kuiper's
         // second shell with 11.
-        assert!((closest(&Walker::delta(550.0, 53.0, 22, 72, 17), 17) - 61.83).abs() < 0.01);
-        assert!((closest(&Walker::delta(610.0, 42.0, 36, 36, 11), 11) - 55.89).abs() < 0.01);
+        assert!((min_distance(&Walker::delta(550.0, 53.0, 22, 72, 17), 17) - 61.83).abs() < 0.01);
+        assert!((min_distance(&Walker::delta(610.0, 42.0, 36, 36, 11), 11) - 55.89).abs() < 0.01);
         for shell in CONSTELLATIONS.iter().flat_map(|named| named.shells) {
             if shell.star || shell.planes == 1 {
                 continue;
             }
-            let own = closest(shell, shell.phasing);
-            let best = (0..shell.planes).map(|it| closest(shell, it)).fold(0.0, f64::max);
+            let own = min_distance(shell, shell.phasing);
+            let phasings = 0..shell.planes;
+            let best = phasings.map(|phasing| min_distance(shell, phasing)).fold(0.0, f64::max);
             assert!(own > best - 1e-6, "{shell:?}: {own} km, but {best} km is possible");
         }
     }
 
     #[test]
-    fn named_constellations_have_as_many_satellites_as_their_filings_say() {
+    fn named_constellations_have_the_satellites_of_their_filings() {
         for (name, count) in [
             ("starlink", 4408),
             ("starlink-550", 1584),
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_has_two_ends_and_joins_satellites_that_stay_close() {
+    fn links_are_symmetric_and_join_close_satellites() {
         let starlink = Constellation::of_shells("s", &[Walker::delta(550.0, 53.0, 72, 22, 65)]);
         let at = Epoch::J2000;
         for satellite in 0..starlink.satellites().len() {
@@ -299,17 +302,17 @@ mod tests {
     }
 
     #[test]
-    fn a_star_has_no_links_over_its_seam_and_sparse_planes_none_between_them() {
+    fn a_seam_and_sparse_planes_have_no_links() {
         let star = Constellation::named("iridium").unwrap();
         assert_eq!(star.neighbours(0).count(), 3);
         assert_eq!(star.neighbours(65).count(), 3);
         assert_eq!(star.neighbours(30).count(), 4);
         let starlink = Constellation::named("starlink").unwrap();
         assert_eq!(starlink.neighbours(4407).count(), 2);
-        let reach = starlink.reach();
-        assert_eq!(reach[0], reach[1583]);
-        assert_ne!(reach[0], reach[1584]);
-        assert_eq!((reach[4407], reach[4365]), (4365, 4365));
-        assert_ne!(reach[4364], reach[4365]);
+        let groups = starlink.link_groups();
+        assert_eq!(groups[0], groups[1583]);
+        assert_ne!(groups[0], groups[1584]);
+        assert_eq!((groups[4407], groups[4365]), (4365, 4365));
+        assert_ne!(groups[4364], groups[4365]);
     }
 }

@@ -1,4 +1,4 @@
-//! Mean elements of satellites in the formats in which they are handed out.
+//! Mean elements of satellites in their published formats.
 //!
 //! Sources: TLE: CelesTrak, "NORAD Two-Line Element Set Format"; OMM: CCSDS 502.0-B-3, §4.
 
@@ -11,22 +11,22 @@ use crate::epoch::Epoch;
 use crate::satellite::{Motion, Satellite};
 use crate::{omm, tle};
 
-/// Why a text is no list of element sets. Lines count from one.
+/// Error in a file of element sets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElementsError {
-    /// There is nothing.
+    /// No satellite.
     #[error(
         "found no satellite, expected two-line elements, or an orbit mean-elements message as JSON, CSV, XML or KVN"
     )]
     Empty,
-    /// Something does not fit.
+    /// Invalid line.
     #[error("line {line}: found `{found}`, expected {expected}")]
     Line {
-        /// The line.
+        /// Number of the line, from one.
         line: usize,
-        /// What stands there.
+        /// Text that was found.
         found: String,
-        /// What should stand there.
+        /// Text that was expected.
         expected: String,
     },
 }
@@ -38,7 +38,7 @@ impl ElementsError {
     }
 }
 
-/// The mean elements of one satellite, as SGP4 takes them.
+/// Mean elements of a satellite, for SGP4.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MeanElements {
     pub name: String,
@@ -46,7 +46,7 @@ pub(crate) struct MeanElements {
     /// Revolutions per day (Kozai).
     pub mean_motion: f64,
     pub eccentricity: f64,
-    /// Degrees, like the three that follow.
+    /// Degrees, like the three angles below.
     pub inclination: f64,
     pub right_ascension: f64,
     pub argument_of_perigee: f64,
@@ -56,10 +56,10 @@ pub(crate) struct MeanElements {
 }
 
 impl MeanElements {
-    /// The satellite. `line` is where the elements stand, for the error.
+    /// Returns the satellite. `line` is the line of the elements, for errors.
     pub fn satellite(self, line: usize) -> Result<Satellite, ElementsError> {
-        // The elements are fitted with the constants of WGS 72, so these must be used again (Vallado
-        // et al., AIAA 2006-6753).
+        // Element sets are fitted with the constants of WGS 72, which must also be used here (Vallado et al.,
+        // AIAA 2006-6753).
         let wrong = |expected: &str| ElementsError::at(line, &self.name, expected);
         let orbit = sgp4::Orbit::from_kozai_elements(
             &sgp4::WGS72,
@@ -94,11 +94,11 @@ impl MeanElements {
     }
 }
 
-/// Reads element sets: TLE with or without a line for the name, or OMM as JSON, CSV, XML or KVN; which
-/// it is shows at the beginning. A satellite without name is called by its catalogue number.
+/// Parses element sets: TLE with or without a line for the name, or OMM as JSON, CSV, XML or KVN. The format is
+/// detected from the beginning of the text. A satellite without a name gets its catalogue number as name.
 ///
 /// # Errors
-/// Names the line, what was found there and what was expected.
+/// Line at fault, with what was found and what was expected.
 pub fn read(text: &str) -> Result<Vec<Satellite>, ElementsError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let start = text.trim_start();
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_without_satellites_is_refused() {
+    fn a_text_without_satellites_is_rejected() {
         assert_eq!(read("").unwrap_err(), ElementsError::Empty);
         assert_eq!(read("[]").unwrap_err(), ElementsError::Empty);
         assert_eq!(read("# only a comment\n").unwrap_err(), ElementsError::Empty);
@@ -141,8 +141,9 @@ mod tests {
         fn no_damaged_element_set_panics(at in 0usize..140, with in proptest::char::any()) {
             let lines = "1 25544U 98067A   20194.88612269 -.00002218  00000-0 -31515-4 0  9992\n\
                          2 25544  51.6461 221.2784 0001413  89.1723 280.4612 15.49507896236008\n";
+            let characters = lines.chars().enumerate();
             let damaged: String =
-                lines.chars().enumerate().map(|(i, it)| if i == at { with } else { it }).collect();
+                characters.map(|(i, original)| if i == at { with } else { original }).collect();
             let _ = read(&damaged);
         }
     }

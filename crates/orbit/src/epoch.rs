@@ -1,4 +1,4 @@
-//! Points in time of the calendar, and how far the Earth has turned by then.
+//! Calendar time, and the rotation of the Earth.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,8 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::Duration;
 use skybraid_units::calendar::{days_in_month, days_since_1970};
 
-/// A point in time: nanoseconds since 1970-01-01T00:00:00 UTC without leap seconds, as Unix counts.
-/// Range ±292 years.
+/// Unix time in nanoseconds: since 1970-01-01T00:00:00 UTC, without leap seconds. Range: ±292 years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(i64);
 
@@ -23,7 +22,7 @@ impl Epoch {
     /// 2000-01-01T12:00:00 UTC.
     pub const J2000: Self = Self(10_957 * DAY + DAY / 2);
 
-    /// The point in time `nanos` nanoseconds after 1970-01-01T00:00:00 UTC.
+    /// Creates the epoch `nanos` nanoseconds after 1970-01-01T00:00:00 UTC.
     pub const fn from_unix_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
@@ -33,8 +32,8 @@ impl Epoch {
         self.0
     }
 
-    /// Midnight (UTC) of a day of the Gregorian calendar; `None` if there is no such day, or if it
-    /// lies out of range (years 1700 to 2250).
+    /// Creates the epoch of midnight (UTC) of a Gregorian date; `None` if the date does not exist or is out of
+    /// range (years 1700 to 2250).
     pub fn from_date(year: i32, month: u32, day: u32) -> Option<Self> {
         let (year, month, day) = (i64::from(year), i64::from(month), i64::from(day));
         let sound = (1700..=2250).contains(&year)
@@ -43,25 +42,25 @@ impl Epoch {
         sound.then(|| Self(days_since_1970(year, month, day) * DAY))
     }
 
-    /// The point in time of a day of a year: day 1.0 is midnight (UTC) of 1 January.
+    /// Creates the epoch of a fractional day of a year; day 1.0 is midnight (UTC) of 1 January.
     pub(crate) fn from_day_of_year(year: i32, day: f64) -> Option<Self> {
         let start = Self::from_date(year, 1, 1)?;
         let valid = (1.0..367.0).contains(&day);
         valid.then(|| start + Duration::from_nanos(libm::round((day - 1.0) * DAY as f64) as i64))
     }
 
-    /// Reads a date and time as ISO 8601 writes them: `2026-01-01T00:00:00Z`, with a fraction of
-    /// seconds or an offset such as `+01:00` if wanted. Without offset it is UTC.
+    /// Parses an ISO 8601 date and time: `2026-01-01T00:00:00Z`, with optional fractional seconds, and an
+    /// optional offset such as `+01:00`. Default: UTC.
     ///
     /// # Errors
-    /// Says what was found and what was expected.
+    /// The text is not valid; the error names what was found and what was expected.
     pub fn from_text(text: &str) -> Result<Self, String> {
         read(text.trim()).ok_or_else(|| {
             format!("found \"{text}\", expected a date and time, for example 2026-01-01T00:00:00Z")
         })
     }
 
-    /// Days since J2000: whole ones and the rest, 0 to 1.
+    /// Returns the days since J2000: whole days and the fraction, 0 to 1.
     fn days_since_j2000(self) -> (f64, f64) {
         let nanos = self.0.saturating_sub(Self::J2000.0);
         (nanos.div_euclid(DAY) as f64, nanos.rem_euclid(DAY) as f64 / DAY as f64)
@@ -73,14 +72,13 @@ impl Epoch {
         (days + rest) / 365.25
     }
 
-    /// Angle by which the Earth has turned from the mean equinox, in rad from 0 to 2π: the mean
-    /// sidereal time of Greenwich in the model of 1982 that SGP4's frame (TEME) is defined by
-    /// (Vallado et al., AIAA 2006-6753, appendix C). UTC stands in for UT1, from which it differs
-    /// by at most 0.9 s.
+    /// Returns the Greenwich mean sidereal time in rad, from 0 to 2π, by the 1982 model of SGP4's frame TEME
+    /// (Vallado et al., AIAA 2006-6753, appendix C). UTC is used for UT1, from which it differs by at most 0.9
+    /// s.
     pub fn sidereal_angle(self) -> f64 {
         let (days, rest) = self.days_since_j2000();
         let centuries = (days + rest) / 36_525.0;
-        // Of the mean turn of one round a day only the fraction of the day counts.
+        // Of the mean rotation, one turn per day, only the fraction of the day matters.
         let seconds = 67_310.548_41
             + rest * 86_400.0
             + (8_640_184.812_866 + (0.093_104 - 6.2e-6 * centuries) * centuries) * centuries;
@@ -94,7 +92,7 @@ impl Epoch {
     }
 }
 
-/// An ISO 8601 date and time, or `None`.
+/// Parses an ISO 8601 date and time.
 fn read(text: &str) -> Option<Epoch> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
@@ -110,9 +108,9 @@ fn read(text: &str) -> Option<Epoch> {
     let seconds = parts.next().unwrap_or("00");
     let (second, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
     let second = number(second, 2)?;
-    // A leap second is the first of the next minute, as Unix counts.
+    // A leap second is the first second of the next minute, as in Unix time.
     let sound = hour < 24 && minute < 60 && second <= 60 && parts.next().is_none();
-    let digits = !fraction.is_empty() && fraction.bytes().all(|it| it.is_ascii_digit());
+    let digits = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
     if !sound || !digits || fraction.len() > 18 {
         return None;
     }
@@ -122,7 +120,7 @@ fn read(text: &str) -> Option<Epoch> {
     Some(start + (within + Duration::from_secs_f64(fraction) - offset))
 }
 
-/// A time of day without its offset from UTC, and that offset.
+/// Splits a time of day into the time and its offset from UTC.
 fn offset(time: &str) -> Option<(&str, Duration)> {
     if let Some(rest) = time.strip_suffix(['Z', 'z']) {
         return Some((rest, Duration::ZERO));
@@ -137,7 +135,7 @@ fn offset(time: &str) -> Option<(&str, Duration)> {
 }
 
 fn number(text: &str, length: usize) -> Option<u32> {
-    let digits = text.len() == length && text.bytes().all(|it| it.is_ascii_digit());
+    let digits = text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
 }
 
@@ -158,7 +156,7 @@ impl Sub for Epoch {
 impl fmt::Display for Epoch {
     /// Writes ISO 8601 in UTC: `2026-01-01T00:00:00Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Civil date of a day number, by eras of 400 years that begin in March.
+        // Civil date of a day number, by eras of 400 years that start in March.
         let (days, within) = (self.0.div_euclid(DAY) + 719_468, self.0.rem_euclid(DAY));
         let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -179,7 +177,7 @@ impl fmt::Display for Epoch {
 }
 
 impl<'de> Deserialize<'de> for Epoch {
-    /// From a text, or from a date as a TOML reader hands it on: a table of one text.
+    /// Reads a text, or a TOML date, which serde passes as a table of one text.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Date;
         impl<'de> Visitor<'de> for Date {
@@ -212,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sidereal_time_of_an_almanac_is_found() {
+    fn sidereal_time_agrees_with_published_examples() {
         // Source: Meeus, Astronomical Algorithms, examples 12.a and 12.b: 1987 April 10, 0 h UT:
         // 13 h 10 min 46.3668 s; 19 h 21 min: 8 h 34 min 57.0896 s.
         for (text, hours) in [
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_reads_back_what_it_prints_and_offsets_count() {
+    fn dates_parse_from_their_text_and_with_offsets() {
         for text in ["2026-01-01T00:00:00Z", "2024-02-29T23:59:59.25Z", "1969-12-31T23:59:58Z"] {
             assert_eq!(Epoch::from_text(text).unwrap().to_string(), text);
         }
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_of_the_year_is_counted_from_one() {
+    fn days_of_the_year_start_at_one() {
         let noon = Epoch::from_day_of_year(2025, 29.5).unwrap();
         assert_eq!(noon.to_string(), "2025-01-29T12:00:00Z");
         assert_eq!(Epoch::from_day_of_year(2025, 0.5), None);
@@ -246,7 +244,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_epoch_reads_back_what_it_prints(nanos in -8_000_000_000i64..8_800_000_000) {
+        fn every_epoch_parses_from_its_text(nanos in -8_000_000_000i64..8_800_000_000) {
             let epoch = Epoch::from_unix_nanos(nanos * 1_000_000_000 + 123_000);
             proptest::prop_assert_eq!(Epoch::from_text(&epoch.to_string()).unwrap(), epoch);
         }

@@ -1,4 +1,4 @@
-//! The delay of a service as text for other tools.
+//! Export of a service's delays for other tools.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use skybraid_units::{Duration, Instant};
 use crate::service::Service;
 
 impl Service {
-    /// CSV with the columns `time_s` and `delay_ms`: the one-way delay from each time on.
+    /// Returns CSV with the columns `time_s` and `delay_ms`: the one-way delay from each time on.
     pub fn csv(&self) -> String {
         let mut text = String::from("time_s,delay_ms\n");
         for (at, delay) in self.delay_steps() {
@@ -18,8 +18,8 @@ impl Service {
         text
     }
 
-    /// Round-trip times as Hypatia writes those of a path, `time_ns,rtt_ns` a line, without header:
-    /// twice the one-way delay, and zero from where no satellite serves on.
+    /// Returns round-trip times in Hypatia's format for a path: lines of `time_ns,rtt_ns` without a header,
+    /// with twice the one-way delay, and zero in gaps.
     pub fn hypatia(&self) -> String {
         let lost = self.gaps.iter().map(|(at, _)| (*at, Duration::ZERO));
         let served = self.samples.iter().map(|sample| (sample.at, sample.delay * 2));
@@ -41,7 +41,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn delays_are_told_from_the_start_of_the_run_and_only_where_they_change() {
+    fn delays_start_with_the_run_and_are_written_on_change() {
         let sample = |seconds: i64, micros: i64| Sample {
             at: Instant::from_millis(seconds * 1000),
             delay: Duration::from_micros(micros),

@@ -1,8 +1,8 @@
-//! Satellites: where they are, which one serves, and what delay that gives.
+//! Satellite constellations: positions, satellite selection, handovers and delays.
 //!
-//! Everything is a function of time and configuration: no randomness, no clock. Positions are
-//! earth-centred and earth-fixed in metres, times are instants of the run, and the run begins at an
-//! [`Epoch`]. What is left out, and what it costs, stands in `docs/orbits.md`.
+//! Results depend on time and configuration alone, without randomness or a clock. Positions are earth-centred
+//! and earth-fixed (ECEF) in metres. Times are instants of the run, which begins at an [`Epoch`].
+//! `docs/orbits.md` lists the simplifications and their errors.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -24,8 +24,8 @@ mod walker;
 mod weather;
 
 pub use choice::Choice;
-pub use config::{OrbitConfig, Wrong};
-pub use constellation::{CONSTELLATIONS, Constellation, Named};
+pub use config::{InvalidKey, OrbitConfig};
+pub use constellation::{CONSTELLATIONS, Constellation, NamedConstellation};
 pub use elements::{ElementsError, read};
 pub use epoch::Epoch;
 pub use satellite::Satellite;
@@ -34,3 +34,7 @@ pub use service::{
 };
 pub use walker::Walker;
 pub use weather::{ElevationLoss, Rain, specific_attenuation};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

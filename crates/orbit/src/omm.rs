@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::elements::{ElementsError, MeanElements};
 use crate::epoch::Epoch;
 
-/// The keywords that a satellite's elements are taken from.
+/// Keywords of a satellite's elements.
 const KEYS: [&str; 10] = [
     "OBJECT_NAME",
     "NORAD_CAT_ID",
@@ -24,7 +24,7 @@ const KEYS: [&str; 10] = [
 
 type Found = Vec<(usize, MeanElements)>;
 
-/// One message: its keywords with their values and lines.
+/// A message: its keywords with their values and lines.
 #[derive(Default)]
 struct Message {
     line: usize,
@@ -40,8 +40,8 @@ impl Message {
         self.values.insert(key, (line, value.trim().to_string()));
     }
 
-    /// Whether a message that goes on with `key` is another one.
-    fn is_complete_before(&self, key: &str) -> bool {
+    /// Whether a second `key` begins the next message.
+    fn has(&self, key: &str) -> bool {
         self.values.contains_key(key)
     }
 
@@ -59,7 +59,7 @@ impl Message {
 
     fn number(&self, key: &str, what: &str) -> Result<f64, ElementsError> {
         let (line, text) = self.required(key, what)?;
-        let number = text.parse::<f64>().ok().filter(|it| it.is_finite());
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         number.ok_or_else(|| ElementsError::at(line, text, &format!("{what} ({key})")))
     }
 
@@ -86,10 +86,11 @@ impl Message {
 }
 
 fn all(messages: Vec<Message>) -> Result<Found, ElementsError> {
-    messages.iter().filter(|it| !it.values.is_empty()).map(Message::elements).collect()
+    let messages = messages.iter().filter(|message| !message.values.is_empty());
+    messages.map(Message::elements).collect()
 }
 
-/// A list of objects, or one; values are numbers or texts (CelesTrak and Space-Track).
+/// Parses a list of objects, or one object; values are numbers or texts (CelesTrak and Space-Track).
 pub(crate) fn json(text: &str) -> Result<Found, ElementsError> {
     use serde_json::Value;
     let parsed: Value = serde_json::from_str(text).map_err(|error| {
@@ -102,7 +103,7 @@ pub(crate) fn json(text: &str) -> Result<Found, ElementsError> {
         one => alloc::vec![one],
     };
     let mut messages = Vec::new();
-    // The parser does not tell where an object stood: the n-th begins where the n-th epoch is named.
+    // The parser does not report the lines of objects: the n-th object has the line of the n-th epoch.
     let mut lines = (1..)
         .zip(text.lines())
         .flat_map(|(number, line)| line.match_indices("\"EPOCH\"").map(move |_| number));
@@ -127,7 +128,7 @@ pub(crate) fn json(text: &str) -> Result<Found, ElementsError> {
     all(messages)
 }
 
-/// A line of keywords, then a line for each satellite (CelesTrak).
+/// Parses a line of keywords, then a line per satellite (CelesTrak).
 pub(crate) fn csv(text: &str) -> Result<Found, ElementsError> {
     let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let header: Vec<String> = lines.next().map(|(_, line)| cells(line)).unwrap_or_default();
@@ -147,7 +148,7 @@ pub(crate) fn csv(text: &str) -> Result<Found, ElementsError> {
     all(messages)
 }
 
-/// The cells of a line; quotes may stand around a cell.
+/// Splits a line into cells, which may be quoted.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = Vec::new();
     let (mut cell, mut quoted) = (String::new(), false);
@@ -162,7 +163,7 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-/// `KEYWORD = value` on a line each; units in brackets after the value are left out.
+/// Parses lines of `KEYWORD = value`; units in brackets after the value are ignored.
 pub(crate) fn kvn(text: &str) -> Result<Found, ElementsError> {
     let mut messages: Vec<Message> = Vec::new();
     let mut message = Message::default();
@@ -175,7 +176,7 @@ pub(crate) fn kvn(text: &str) -> Result<Found, ElementsError> {
             return Err(ElementsError::at(number, line, "KEYWORD = value"));
         };
         let (key, value) = (key.trim(), value.split('[').next().unwrap_or(value));
-        if key == "CCSDS_OMM_VERS" || message.is_complete_before(key) {
+        if key == "CCSDS_OMM_VERS" || message.has(key) {
             messages.push(core::mem::take(&mut message));
         }
         message.put(key, number, value);
@@ -184,7 +185,7 @@ pub(crate) fn kvn(text: &str) -> Result<Found, ElementsError> {
     all(messages)
 }
 
-/// `<KEYWORD>value</KEYWORD>`; a message ends with `</omm>`.
+/// Parses `<KEYWORD>value</KEYWORD>`; a message ends with `</omm>`.
 pub(crate) fn xml(text: &str) -> Result<Found, ElementsError> {
     let mut messages: Vec<Message> = Vec::new();
     let mut message = Message::default();
@@ -196,7 +197,7 @@ pub(crate) fn xml(text: &str) -> Result<Found, ElementsError> {
             return Err(ElementsError::at(line, from, "a tag that ends with >"));
         };
         let key = tag.split([' ', '\t', '\r', '\n']).next().unwrap_or_default();
-        if key == "/omm" || message.is_complete_before(key) {
+        if key == "/omm" || message.has(key) {
             messages.push(core::mem::take(&mut message));
         }
         if KEYS.contains(&key) {
@@ -242,7 +243,7 @@ mod tests {
         <BSTAR>-0.000031515</BSTAR></body></omm></ndm>\n";
 
     #[test]
-    fn every_form_of_a_message_gives_the_elements_of_the_tle() {
+    fn every_format_gives_the_elements_of_the_tle() {
         let tle = "ISS (ZARYA)\n\
             1 25544U 98067A   20194.88612269 -.00002218  00000-0 -31515-4 0  9992\n\
             2 25544  51.6461 221.2784 0001413  89.1723 280.4612 15.49507896236008\n";
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_its_line_what_was_found_and_what_was_expected() {
+    fn an_error_names_its_line_and_what_was_expected() {
         let error = kvn(&KVN.replace("51.6461", "steep")).unwrap_err().to_string();
         assert_eq!(error, "line 7: found `steep`, expected degrees (INCLINATION)");
         let error = csv(&CSV.replace("25544,", "")).unwrap_err().to_string();

@@ -1,43 +1,44 @@
-//! The way from the satellite that serves to a gateway: straight down, or over other satellites.
+//! Routes from the serving satellite to a gateway, direct or over inter-satellite links.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use skybraid_units::Duration;
+use skybraid_units::{Duration, Promised};
 
 use crate::constellation::Constellation;
 use crate::epoch::Epoch;
 use crate::visibility::{LIGHT, Observer, since_start};
 
-/// A gateway as routes need it.
+/// A gateway, for routes.
 pub(crate) struct Station<'a> {
     pub observer: Observer<'a>,
-    /// One way from the gateway to the other end.
+    /// One-way delay from the gateway to the other end.
     pub ground: Duration,
 }
 
-/// A way from a satellite to the other end.
+/// A route from a satellite to the other end.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
-    /// The satellites, beginning with the one that serves.
+    /// Satellites, beginning with the serving one.
     pub satellites: Vec<usize>,
     /// Number of the gateway.
     pub gateway: usize,
 }
 
-/// Seconds that light needs for `metres`.
+/// Returns the propagation time over `metres` at the speed of light, in seconds.
 fn light_time(metres: f64) -> f64 {
     metres / LIGHT
 }
 
-fn apart(a: [f64; 3], b: [f64; 3]) -> f64 {
-    let way = [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
-    libm::sqrt(way[0] * way[0] + way[1] * way[1] + way[2] * way[2])
+fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
+    let difference = [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
+    let [x, y, z] = difference;
+    libm::sqrt(x * x + y * y + z * z)
 }
 
-/// Where satellites are at one time, each worked out when it is first asked for.
+/// Positions of satellites at one time, computed on first use.
 struct Places<'a> {
     constellation: &'a Constellation,
     at: Epoch,
@@ -46,7 +47,7 @@ struct Places<'a> {
 
 impl Places<'_> {
     fn of(&mut self, satellite: usize) -> Option<[f64; 3]> {
-        let known = self.known.get_mut(satellite)?;
+        let known = self.known.get_mut(satellite).promised("a satellite of this number")?;
         if known.is_none() {
             *known = self.constellation.satellites().get(satellite)?.position(self.at);
         }
@@ -54,21 +55,25 @@ impl Places<'_> {
     }
 }
 
-/// The gateway over which a satellite reaches the other end soonest, and the seconds until there.
-pub(crate) fn down(position: [f64; 3], stations: &[Station], millis: i64) -> Option<(usize, f64)> {
+/// Returns the gateway over which a satellite reaches the other end fastest, with the seconds to the other end.
+pub(crate) fn fastest_gateway(
+    position: [f64; 3],
+    stations: &[Station],
+    millis: i64,
+) -> Option<(usize, f64)> {
     let mut best: Option<(usize, f64)> = None;
     for (number, station) in stations.iter().enumerate() {
         let sight = station.observer.sight_of(position, millis);
         let seconds = light_time(sight.range) + station.ground.as_secs_f64();
-        if station.observer.sees(&sight) && best.is_none_or(|(_, least)| seconds < least) {
+        if station.observer.sees(&sight) && best.is_none_or(|(_, min)| seconds < min) {
             best = Some((number, seconds));
         }
     }
     best
 }
 
-/// The quickest route from a satellite over links to a gateway (Dijkstra 1959).
-pub(crate) fn quickest(
+/// Returns the fastest route from a satellite over links to a gateway (Dijkstra 1959).
+pub(crate) fn fastest_route(
     constellation: &Constellation,
     start: Epoch,
     satellite: usize,
@@ -78,31 +83,31 @@ pub(crate) fn quickest(
     let count = constellation.satellites().len();
     let at = start + since_start(millis);
     let mut places = Places { constellation, at, known: vec![None; count] };
-    let mut least = vec![f64::INFINITY; count];
+    let mut min = vec![f64::INFINITY; count];
     let mut came_from: Vec<Option<usize>> = vec![None; count];
-    *least.get_mut(satellite)? = 0.0;
-    // Seconds are ordered as their bits, since none is negative.
+    *min.get_mut(satellite).promised("a satellite of this number")? = 0.0;
+    // The bits of floating-point numbers that are not negative have the order of the numbers.
     let mut open = BinaryHeap::from([Reverse((0u64, satellite))]);
     let mut best: Option<(f64, usize, usize)> = None;
     while let Some(Reverse((bits, here))) = open.pop() {
         let so_far = f64::from_bits(bits);
-        if best.is_some_and(|(whole, ..)| so_far >= whole) {
+        if best.is_some_and(|(total, ..)| so_far >= total) {
             break;
         }
-        if least.get(here).is_none_or(|least| so_far > *least) {
+        if min.get(here).promised("a satellite").is_none_or(|min| so_far > *min) {
             continue;
         }
         let Some(position) = places.of(here) else { continue };
-        if let Some((gateway, rest)) = down(position, stations, millis) {
-            let whole = so_far + rest;
-            if best.is_none_or(|(least, ..)| whole < least) {
-                best = Some((whole, here, gateway));
+        if let Some((gateway, rest)) = fastest_gateway(position, stations, millis) {
+            let total = so_far + rest;
+            if best.is_none_or(|(min, ..)| total < min) {
+                best = Some((total, here, gateway));
             }
         }
         for next in constellation.neighbours(here) {
             let Some(there) = places.of(next) else { continue };
-            let until = so_far + light_time(apart(position, there));
-            if let Some(known) = least.get_mut(next)
+            let until = so_far + light_time(distance(position, there));
+            if let Some(known) = min.get_mut(next).promised("a neighbouring satellite")
                 && until < *known
             {
                 *known = until;
@@ -123,8 +128,8 @@ pub(crate) fn quickest(
 }
 
 impl Route {
-    /// Seconds from the satellite that serves to the other end; `None` if the gateway no longer sees
-    /// the last satellite.
+    /// Returns the seconds from the serving satellite to the other end; `None` if the last satellite is not
+    /// visible to the gateway.
     pub fn seconds(
         &self,
         constellation: &Constellation,
@@ -136,11 +141,12 @@ impl Route {
         let mut seconds = 0.0;
         let mut before: Option<[f64; 3]> = None;
         for satellite in &self.satellites {
-            let position = constellation.satellites().get(*satellite)?.position(at)?;
-            seconds += before.map_or(0.0, |before| light_time(apart(before, position)));
+            let satellite = constellation.satellites().get(*satellite);
+            let position = satellite.promised("a satellite of the route")?.position(at)?;
+            seconds += before.map_or(0.0, |before| light_time(distance(before, position)));
             before = Some(position);
         }
-        let station = stations.get(self.gateway)?;
+        let station = stations.get(self.gateway).promised("the gateway of the route")?;
         let sight = station.observer.sight_of(before?, millis);
         let rest = light_time(sight.range) + station.ground.as_secs_f64();
         station.observer.sees(&sight).then_some(seconds + rest)
@@ -153,8 +159,8 @@ mod tests {
     use skybraid_track::{Position, Track};
     use skybraid_units::Angle;
 
-    /// Every way of at most `hops` links, by trying them all.
-    fn least(
+    /// Minimum over all routes of at most `hops` links, by exhaustive search.
+    fn fastest(
         constellation: &Constellation,
         here: usize,
         hops: u32,
@@ -166,9 +172,9 @@ mod tests {
         let mut best = down_from(here);
         if hops > 0 {
             for next in constellation.neighbours(here) {
-                let rest = least(constellation, next, hops - 1, down_from);
-                let whole = rest.map(|rest| rest + light_time(apart(at(here), at(next))));
-                best = match (best, whole) {
+                let rest = fastest(constellation, next, hops - 1, down_from);
+                let total = rest.map(|rest| rest + light_time(distance(at(here), at(next))));
+                best = match (best, total) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 };
@@ -178,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_route_is_the_quickest_of_all_that_there_are() {
+    fn the_route_is_the_fastest_of_all_routes() {
         let iridium = Constellation::named("iridium").unwrap();
         let places: Vec<Track> = [(47.0, 8.0), (-35.0, 149.0)]
             .map(|(latitude, longitude)| {
@@ -193,14 +199,14 @@ mod tests {
             })
             .collect();
         for satellite in [0, 5, 17, 33, 48, 65] {
-            let route = quickest(&iridium, Epoch::J2000, satellite, &stations, 0).unwrap();
+            let route = fastest_route(&iridium, Epoch::J2000, satellite, &stations, 0).unwrap();
             assert_eq!(route.satellites[0], satellite);
             let found = route.seconds(&iridium, Epoch::J2000, &stations, 0).unwrap();
             let down_from = |satellite: usize| {
                 let position = iridium.satellites()[satellite].position(Epoch::J2000).unwrap();
-                down(position, &stations, 0).map(|(_, seconds)| seconds)
+                fastest_gateway(position, &stations, 0).map(|(_, seconds)| seconds)
             };
-            let expected = least(&iridium, satellite, 7, &down_from).unwrap();
+            let expected = fastest(&iridium, satellite, 7, &down_from).unwrap();
             assert!(route.satellites.len() <= 8, "{route:?}");
             assert!((found - expected).abs() < 1e-12, "{satellite}: {found} {expected}");
         }

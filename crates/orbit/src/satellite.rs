@@ -1,4 +1,4 @@
-//! A satellite's motion.
+//! Motion of a satellite: SGP4, circular with J2, or geostationary.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -8,7 +8,7 @@ use skybraid_units::Duration;
 
 use crate::epoch::Epoch;
 
-/// Equatorial radius of the Earth in m (WGS 84); altitudes of circular orbits count from it.
+/// Equatorial radius of the Earth in m (WGS 84), the reference of the altitudes of circular orbits.
 pub(crate) const EARTH_RADIUS: f64 = 6_378_137.0;
 /// Gravitational parameter of the Earth in m³/s² (WGS 84, EGM 96).
 const GRAVITY: f64 = 3.986_004_418e14;
@@ -16,10 +16,10 @@ const GRAVITY: f64 = 3.986_004_418e14;
 const J2: f64 = 1.082_629_8e-3;
 /// Angular rate of the Earth in rad/s (WGS 84).
 pub(crate) const EARTH_RATE: f64 = 7.292_115e-5;
-/// Radius of the geostationary orbit in m: one round in a sidereal day.
+/// Radius of the geostationary orbit in m, with a period of one sidereal day.
 const GEOSTATIONARY_RADIUS: f64 = 42_164_170.0;
 
-/// A satellite, with its way around the Earth.
+/// A satellite on its orbit.
 #[derive(Clone, Debug)]
 pub struct Satellite {
     pub(crate) name: String,
@@ -35,17 +35,17 @@ pub(crate) enum Motion {
         revolutions_per_day: f64,
         eccentricity: f64,
     },
-    /// A circle that the Earth's flattening turns.
+    /// Circular orbit with J2 precession.
     Circular(Circular),
-    /// A point that stays over the equator, in earth-fixed metres.
+    /// Fixed point over the equator, in ECEF metres.
     Geostationary([f64; 3]),
 }
 
-/// A circular orbit with the secular rates of J2: its plane turns about the Earth's axis and the
-/// satellite runs faster or slower along it. Periodic terms (some km) are left out.
+/// A circular orbit with the secular rates of J2, which precess its plane and change the rate of its phase.
+/// Periodic terms (some km) are neglected.
 #[derive(Clone, Debug)]
 pub(crate) struct Circular {
-    /// Distance from the Earth's centre in m.
+    /// Orbital radius in m.
     pub radius: f64,
     /// Inclination in rad.
     pub inclination: f64,
@@ -53,7 +53,7 @@ pub(crate) struct Circular {
     pub node: f64,
     /// Angle from the ascending node at the epoch, in rad.
     pub phase: f64,
-    /// When the angles above hold.
+    /// Epoch of the angles above.
     pub epoch: Epoch,
 }
 
@@ -63,7 +63,7 @@ impl Circular {
         libm::sqrt(GRAVITY / (self.radius * self.radius * self.radius))
     }
 
-    /// Rates of node and phase in rad/s. Source: Vallado, Fundamentals of Astrodynamics and
+    /// Returns the rates of node and phase in rad/s. Source: Vallado, Fundamentals of Astrodynamics and
     /// Applications, §9.6 (secular J2), for eccentricity zero.
     fn rates(&self) -> (f64, f64) {
         let flattened = 1.5 * J2 * (EARTH_RADIUS / self.radius) * (EARTH_RADIUS / self.radius);
@@ -90,7 +90,7 @@ impl Circular {
 }
 
 impl Satellite {
-    /// A geostationary satellite over this longitude, in degrees east.
+    /// Creates a geostationary satellite over this longitude, in degrees east.
     pub fn geostationary(longitude: f64) -> Self {
         let (sin, cos) = libm::sincos(longitude.to_radians());
         let radius = GEOSTATIONARY_RADIUS;
@@ -101,14 +101,14 @@ impl Satellite {
         }
     }
 
-    /// What it is called.
+    /// Name of the satellite.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is, in earth-fixed (ECEF) metres; `None` once it has come down. SGP4's frame is
-    /// turned by the sidereal angle alone: polar motion is below 20 m, and UTC for UT1 below 0.5 km,
-    /// at the satellite.
+    /// Returns the position in ECEF metres; `None` if the satellite has decayed. SGP4's frame is rotated by the
+    /// sidereal angle alone: at the satellite, the error is below 20 m for polar motion and below 0.5 km for
+    /// UTC in place of UT1.
     pub fn position(&self, at: Epoch) -> Option<[f64; 3]> {
         match &self.motion {
             Motion::Geostationary(position) => Some(*position),
@@ -120,13 +120,14 @@ impl Satellite {
                 let (sin, cos) = libm::sincos(at.sidereal_angle());
                 let position =
                     [1000.0 * (x * cos + y * sin), 1000.0 * (y * cos - x * sin), 1000.0 * z];
-                let radius = libm::sqrt(position.iter().map(|it| it * it).sum());
+                let radius =
+                    libm::sqrt(position.iter().map(|coordinate| coordinate * coordinate).sum());
                 (radius > 6_356_752.0).then_some(position)
             }
         }
     }
 
-    /// When the orbit's elements held, where that matters.
+    /// Epoch of the orbit's elements, for an orbit from element sets.
     pub fn elements_epoch(&self) -> Option<Epoch> {
         match &self.motion {
             Motion::Sgp4 { epoch, .. } => Some(*epoch),
@@ -134,22 +135,21 @@ impl Satellite {
         }
     }
 
-    /// What its distance from the Earth's centre stays between, in m, with room to spare.
+    /// Lower and upper bound of the orbital radius in m.
     pub(crate) fn distances(&self) -> (f64, f64) {
         match &self.motion {
             Motion::Geostationary(_) => (GEOSTATIONARY_RADIUS, GEOSTATIONARY_RADIUS),
             Motion::Circular(orbit) => (orbit.radius, orbit.radius),
             Motion::Sgp4 { revolutions_per_day, eccentricity, .. } => {
-                // 100 km for what SGP4 moves the orbit by, drag included.
+                // A margin of 100 km for SGP4's perturbations, drag included.
                 let axis = semi_major_axis(*revolutions_per_day);
                 (axis * (1.0 - eccentricity) - 100e3, axis * (1.0 + eccentricity) + 100e3)
             }
         }
     }
 
-    /// An angular rate about the Earth's centre, seen from the turning Earth, that it stays below, in
-    /// rad/s.
-    pub(crate) fn fastest(&self) -> f64 {
+    /// Upper bound of the angular rate about the Earth's centre, in the rotating frame, in rad/s.
+    pub(crate) fn max_angular_rate(&self) -> f64 {
         let rate = match &self.motion {
             Motion::Geostationary(_) => 0.0,
             Motion::Circular(orbit) => orbit.mean_motion(),
@@ -163,7 +163,7 @@ impl Satellite {
         1.05 * rate + EARTH_RATE
     }
 
-    /// The time of one round; `None` for what stands still.
+    /// Orbital period; `None` for a geostationary satellite.
     pub fn period(&self) -> Option<Duration> {
         let rate = match &self.motion {
             Motion::Geostationary(_) => return None,
@@ -174,7 +174,7 @@ impl Satellite {
     }
 }
 
-/// Semi-major axis in m of an orbit with this mean motion.
+/// Returns the semi-major axis in m of an orbit with this mean motion.
 fn semi_major_axis(revolutions_per_day: f64) -> f64 {
     let rate = revolutions_per_day * TAU / 86_400.0;
     libm::cbrt(GRAVITY / (rate * rate))

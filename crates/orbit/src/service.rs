@@ -1,124 +1,124 @@
-//! What a constellation does for a terminal over a run: who serves when, with what delay.
+//! Service of a terminal by a constellation over a run: serving satellites, handovers, gaps and delays.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use skybraid_track::Track;
-use skybraid_units::{Angle, Duration, Instant};
+use skybraid_units::{Angle, Duration, Instant, Promised};
 
 use crate::choice::{Choice, Pass};
 use crate::constellation::Constellation;
 use crate::epoch::Epoch;
-use crate::route::{Route, Station, down, quickest};
-use crate::visibility::{LIGHT, Observer, Span, any, both};
+use crate::route::{Route, Station, fastest_gateway, fastest_route};
+use crate::visibility::{LIGHT, Observer, Span, intersection, union};
 
-/// Where satellites come down to the ground.
+/// Ground station that connects satellites to the other end of the link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gateway {
-    /// Where it is.
+    /// Position over time.
     pub track: Track,
-    /// One way from it to the other end of the link.
+    /// One-way delay from the gateway to the other end of the link.
     pub ground: Duration,
 }
 
-/// Share of the speed of light at which signals run in fibre.
+/// Signal speed in fibre, relative to the speed of light.
 const FIBRE: f64 = 2.0 / 3.0;
 
-/// The time over ground between two places: the great circle at 2/3 of the speed of light.
+/// Returns the one-way delay over a great circle of fibre: `metres` at 2/3 of the speed of light.
 pub fn over_ground(metres: f64) -> Duration {
     Duration::from_secs_f64(metres / (FIBRE * LIGHT))
 }
 
-/// A terminal, its gateways and how it is served.
+/// A terminal with its gateways and its selection strategy.
 #[derive(Clone, Debug)]
 pub struct Terminal {
-    /// Where it is.
+    /// Position over time.
     pub track: Track,
-    /// What stands lower is not used.
+    /// Elevation mask of the terminal.
     pub mask: Angle,
-    /// The gateways; without any there is no service.
+    /// Gateways; without a gateway there is no service.
     pub gateways: Vec<Gateway>,
-    /// The same for the gateways.
+    /// Elevation mask of the gateways.
     pub gateway_mask: Angle,
-    /// How it chooses its satellite.
+    /// Selection strategy.
     pub choice: Choice,
-    /// Whether satellites pass packets on to one another.
+    /// Whether satellites forward packets over inter-satellite links.
     pub isl: bool,
-    /// How long nothing is sent at a handover.
+    /// Interruption at a handover.
     pub handover_gap: Duration,
-    /// Delays are told this often, in whole milliseconds; at least 1 ms.
+    /// Interval of the delay samples, in whole milliseconds; at least 1 ms.
     pub step: Duration,
 }
 
-/// One satellite serves, from an instant to before another.
+/// Span in which one satellite serves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serving {
     /// Name of the satellite.
     pub satellite: String,
-    /// From then on.
+    /// Start of the span.
     pub from: Instant,
-    /// Until before then.
+    /// End of the span, exclusive.
     pub to: Instant,
 }
 
-/// A change from one satellite to another without a gap in sight between them.
+/// A change from one satellite to another without a gap in visibility.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
-    /// When the new one begins.
+    /// Start of service by the new satellite.
     pub at: Instant,
-    /// How long nothing is sent; zero for make before break.
+    /// Interruption; zero for make-before-break.
     pub gap: Duration,
 }
 
-/// The service at one instant; it holds until the next sample or the end of the serving satellite.
+/// Sample of the service, which holds until the next sample or the end of the serving span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Instant,
-    /// One way from the terminal to the other end: up, between satellites, down and over ground.
+    /// One-way delay from the terminal to the other end: up, between satellites, down and over ground.
     pub delay: Duration,
-    /// Degrees above the terminal's horizon.
+    /// Elevation at the terminal, in degrees.
     pub elevation: f64,
     /// Number of the gateway in the terminal's list.
     pub gateway: usize,
-    /// Links between satellites on the way.
+    /// Number of inter-satellite links on the route.
     pub hops: usize,
 }
 
-/// What a constellation does for a terminal over a run.
+/// Service of a terminal over a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Service {
     /// Length of the run.
     pub length: Duration,
-    /// Who serves when, in order.
+    /// Serving spans, in order.
     pub serving: Vec<Serving>,
-    /// The handovers, in order.
+    /// Handovers, in order.
     pub handovers: Vec<Handover>,
-    /// When no satellite serves: start and length.
+    /// Gaps in which no satellite serves (start, length).
     pub gaps: Vec<(Instant, Duration)>,
-    /// Delay and elevation: at the start of every serving satellite and at whole steps of the run.
+    /// Samples of delay and elevation, at the start of every serving span and at multiples of the step.
     pub samples: Vec<Sample>,
 }
 
-/// Least, median (over time) and most delay.
+/// Minimum, median over time, and maximum of the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// The least.
+    /// Minimum delay.
     pub min: Duration,
-    /// Half of the time it is at most this.
+    /// Median delay, weighted by time.
     pub median: Duration,
-    /// The most.
+    /// Maximum delay.
     pub max: Duration,
 }
 
-/// For how long a route over links is kept before it is looked for again, in ms.
+/// Time in ms for which a route over inter-satellite links is kept.
 const REROUTE: i64 = 1000;
 
 const fn instant(millis: i64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// The service of `terminal` by `constellation` in a run of `length` that begins at `start`.
+/// Returns the service of `terminal` by `constellation` in a run of `length` that begins at `start`.
 pub fn serve(
     constellation: &Constellation,
     terminal: &Terminal,
@@ -139,7 +139,7 @@ pub fn serve(
     let passes = run.passes();
     let satellites = constellation.satellites();
     let height = |satellite: usize, at: i64| {
-        let satellite = satellites.get(satellite);
+        let satellite = satellites.get(satellite).promised("the satellite of a pass");
         let sight = satellite.and_then(|satellite| run.observer.sight(satellite, at));
         sight.map_or(-2.0, |sight| sight.sine)
     };
@@ -154,7 +154,8 @@ pub fn serve(
             service.handovers.push(Handover { at: instant(pass.from), gap });
         }
         until = pass.to;
-        let name = satellites.get(pass.satellite).map_or("", |satellite| satellite.name());
+        let satellite = satellites.get(pass.satellite).promised("the satellite of a pass");
+        let name = satellite.map_or("", |satellite| satellite.name());
         let (from, to) = (instant(pass.from), instant(pass.to));
         service.serving.push(Serving { satellite: name.to_string(), from, to });
         run.sample(pass, &mut service.samples);
@@ -165,7 +166,7 @@ pub fn serve(
     service
 }
 
-/// What all steps need.
+/// Inputs of the computation.
 struct Run<'a> {
     constellation: &'a Constellation,
     terminal: &'a Terminal,
@@ -176,8 +177,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// When each satellite could serve: the terminal sees it, and a gateway sees it too or, with
-    /// links, one that it reaches.
+    /// Returns the spans in which each satellite can serve: it is visible to the terminal, and it, or a
+    /// satellite that it reaches over links, is visible to a gateway.
     fn passes(&self) -> Vec<Pass> {
         let mut found = Vec::new();
         let mut push = |satellite: usize, spans: Vec<Span>| {
@@ -185,19 +186,22 @@ impl Run<'_> {
         };
         let satellites = self.constellation.satellites();
         let over_gateways = |satellite: usize| -> Vec<Span> {
-            let Some(satellite) = satellites.get(satellite) else { return Vec::new() };
-            let seen = self.stations.iter().map(|it| it.observer.passes(satellite, self.end));
-            any(seen.flatten().collect())
+            let satellite = satellites.get(satellite).promised("a satellite of this number");
+            let Some(satellite) = satellite else { return Vec::new() };
+            let stations = self.stations.iter();
+            let seen = stations.map(|station| station.observer.passes(satellite, self.end));
+            union(seen.flatten().collect())
         };
-        let over_terminal = satellites.iter().map(|it| self.observer.passes(it, self.end));
-        let groups = if self.terminal.isl { self.constellation.reach() } else { Vec::new() };
-        // With links a satellite may serve while any of its group is over a gateway.
+        let over_terminal =
+            satellites.iter().map(|satellite| self.observer.passes(satellite, self.end));
+        let groups = if self.terminal.isl { self.constellation.link_groups() } else { Vec::new() };
+        // With links, a satellite can serve while any satellite of its group is visible to a gateway.
         let mut by_group = alloc::collections::BTreeMap::<usize, Vec<Span>>::new();
         for (satellite, group) in groups.iter().enumerate() {
             by_group.entry(*group).or_default().extend(over_gateways(satellite));
         }
         for spans in by_group.values_mut() {
-            *spans = any(core::mem::take(spans));
+            *spans = union(core::mem::take(spans));
         }
         for (satellite, seen) in over_terminal.enumerate() {
             if seen.is_empty() {
@@ -205,18 +209,19 @@ impl Run<'_> {
             }
             let group = groups.get(satellite).and_then(|group| by_group.get(group));
             let spans = match group {
-                Some(connected) => both(&seen, connected),
-                None => both(&seen, &over_gateways(satellite)),
+                Some(connected) => intersection(&seen, connected),
+                None => intersection(&seen, &over_gateways(satellite)),
             };
             push(satellite, spans);
         }
         found
     }
 
-    /// Samples of one serving satellite.
+    /// Adds the samples of one serving span.
     fn sample(&self, pass: &Pass, samples: &mut Vec<Sample>) {
         let step = (self.terminal.step.as_nanos() / 1_000_000).max(1);
-        let Some(satellite) = self.constellation.satellites().get(pass.satellite) else { return };
+        let satellite = self.constellation.satellites().get(pass.satellite);
+        let Some(satellite) = satellite.promised("the satellite of a pass") else { return };
         let mut route: Option<(i64, Route)> = None;
         let mut at = pass.from;
         while at < pass.to {
@@ -228,7 +233,7 @@ impl Run<'_> {
             } else {
                 let position = satellite.position(self.start + Duration::from_millis(now));
                 position
-                    .and_then(|position| down(position, &self.stations, now))
+                    .and_then(|position| fastest_gateway(position, &self.stations, now))
                     .map(|(gateway, seconds)| (gateway, seconds, 0))
             };
             let Some((gateway, rest, hops)) = rest else { continue };
@@ -238,8 +243,8 @@ impl Run<'_> {
         }
     }
 
-    /// Gateway, seconds from the serving satellite to the other end, and links on the way. The route
-    /// is kept for a while unless its gateway loses it.
+    /// Returns the gateway, the seconds from the serving satellite to the other end, and the number of links.
+    /// The route is kept for [`REROUTE`] while its gateway sees its last satellite.
     fn over_links(
         &self,
         satellite: usize,
@@ -248,25 +253,25 @@ impl Run<'_> {
     ) -> Option<(usize, f64, usize)> {
         let seconds =
             |route: &Route| route.seconds(self.constellation, self.start, &self.stations, now);
-        let told = |route: &Route, seconds: f64| {
+        let summary = |route: &Route, seconds: f64| {
             (route.gateway, seconds, route.satellites.len().saturating_sub(1))
         };
         if let Some((since, kept)) = route.as_ref()
             && now - since < REROUTE
             && let Some(seconds) = seconds(kept)
         {
-            return Some(told(kept, seconds));
+            return Some(summary(kept, seconds));
         }
-        let found = quickest(self.constellation, self.start, satellite, &self.stations, now)?;
-        let answer = seconds(&found).map(|seconds| told(&found, seconds));
+        let found = fastest_route(self.constellation, self.start, satellite, &self.stations, now)?;
+        let result = seconds(&found).map(|seconds| summary(&found, seconds));
         *route = Some((now, found));
-        answer
+        result
     }
 }
 
 impl Service {
-    /// The delay from each instant on, beginning at the start of the run; where none serves, the last
-    /// one stays, and before the first satellite the first one holds. Empty without any service.
+    /// Returns the delay from each instant on, beginning at the start of the run. In a gap the last delay
+    /// stays; before the first serving span the first delay holds. Empty without service.
     pub fn delay_steps(&self) -> Vec<(Instant, Duration)> {
         let mut steps: Vec<(Instant, Duration)> = Vec::new();
         for sample in &self.samples {
@@ -278,7 +283,7 @@ impl Service {
         steps
     }
 
-    /// Every sample with the time for which it holds.
+    /// Returns every sample with the time for which it holds.
     pub fn held(&self) -> impl Iterator<Item = (&Sample, Duration)> {
         let mut serving = self.serving.iter();
         let mut current = serving.next();
@@ -292,22 +297,22 @@ impl Service {
         })
     }
 
-    /// Least, median and most delay; `None` without any service.
+    /// Returns minimum, median and maximum delay; `None` without service.
     pub fn delays(&self) -> Option<Delays> {
         let mut held: Vec<(Duration, Duration)> =
             self.held().map(|(sample, span)| (sample.delay, span)).collect();
         held.sort_unstable();
-        let whole = held.iter().fold(Duration::ZERO, |sum, (_, span)| sum + *span);
+        let total = held.iter().fold(Duration::ZERO, |sum, (_, span)| sum + *span);
         let mut so_far = Duration::ZERO;
         let median = held.iter().find(|(_, span)| {
             so_far += *span;
-            so_far * 2 >= whole
+            so_far * 2 >= total
         });
         let ((min, _), (max, _), (median, _)) = (held.first()?, held.last()?, median?);
         Some(Delays { min: *min, median: *median, max: *max })
     }
 
-    /// Handovers per hour of service; zero without any.
+    /// Returns the handovers per hour of service; zero without service.
     pub fn handovers_per_hour(&self) -> f64 {
         let served = self.serving.iter().map(|span| (span.to - span.from).as_secs_f64());
         let hours = served.sum::<f64>() / 3600.0;

@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 use crate::elements::{ElementsError, MeanElements};
 use crate::epoch::Epoch;
 
-/// One line of an element set with its number in the text.
+/// A line of an element set with its number in the text.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     number: usize,
     text: &'a str,
 }
 
-/// Element sets with the line at which each begins. Blank lines and lines that begin with `#` are left
-/// out; any other line that is neither line 1 nor 2 of a set names the next one.
+/// Parses element sets, with the line at which each begins. Blank lines and lines that begin with `#` are
+/// skipped; any other line that is neither line 1 nor line 2 of a set is the name of the next set.
 pub(crate) fn read(text: &str) -> Result<Vec<(usize, MeanElements)>, ElementsError> {
     let mut found = Vec::new();
     let mut name = None;
@@ -52,7 +52,7 @@ fn elements(name: Option<&str>, first: Line, second: Line) -> Result<MeanElement
         return Err(ElementsError::at(second.number, second.field(3, 7), &expected));
     }
     let year = first.number(19, 20, "the year, two digits")?;
-    // CelesTrak: 57 to 99 are of the twentieth century.
+    // CelesTrak: 57 to 99 are 1957 to 1999.
     let year = if year < 57.0 { 2000.0 + year } else { 1900.0 + year };
     let day = first.number(21, 32, "a day of the year")?;
     let epoch = Epoch::from_day_of_year(year as i32, day)
@@ -75,7 +75,7 @@ fn elements(name: Option<&str>, first: Line, second: Line) -> Result<MeanElement
 }
 
 impl<'a> Line<'a> {
-    /// Checks what allows columns to be counted, and the checksum.
+    /// Checks the line number, ASCII, the length and the checksum.
     fn check(self, which: char) -> Result<(), ElementsError> {
         let wrong = |expected: &str| Err(ElementsError::at(self.number, self.text, expected));
         if !self.text.is_ascii() || !self.text.starts_with(which) || self.text.len() < 69 {
@@ -89,7 +89,7 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// What stands in these columns, from one, without blanks around it.
+    /// Returns the trimmed text of these columns, from one.
     fn field(self, from: usize, to: usize) -> &'a str {
         self.text.get(from - 1..to).unwrap_or_default().trim()
     }
@@ -101,10 +101,11 @@ impl<'a> Line<'a> {
 
     fn number(self, from: usize, to: usize, expected: &str) -> Result<f64, ElementsError> {
         let number = self.field(from, to).parse::<f64>().ok();
-        number.filter(|it| it.is_finite()).ok_or_else(|| self.wrong(from, to, expected))
+        let number = number.filter(|number| number.is_finite());
+        number.ok_or_else(|| self.wrong(from, to, expected))
     }
 
-    /// A number such as `-31515-4`, which is −0.31515 · 10⁻⁴.
+    /// Parses a number such as `-31515-4`, which is −0.31515 · 10⁻⁴.
     fn with_exponent(self, from: usize, to: usize) -> Result<f64, ElementsError> {
         let field = self.field(from, to);
         let (sign, rest) = match field.strip_prefix('-') {
@@ -118,11 +119,11 @@ impl<'a> Line<'a> {
         };
         let number = if rest.is_empty() { Some(0.0) } else { read() };
         let expected = "a drag term, for example -31515-4";
-        number.map(|it| sign * it).ok_or_else(|| self.wrong(from, to, expected))
+        number.map(|number| sign * number).ok_or_else(|| self.wrong(from, to, expected))
     }
 }
 
-/// What a character adds to the checksum.
+/// Returns the checksum value of a character.
 const fn value(character: char) -> u32 {
     match character {
         '0'..='9' => character as u32 - '0' as u32,
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
     use alloc::string::String;
 
-    /// Source: the ISS on 2020-07-12, CelesTrak.
+    // Source: the ISS on 2020-07-12, CelesTrak.
     const ISS: [&str; 2] = [
         "1 25544U 98067A   20194.88612269 -.00002218  00000-0 -31515-4 0  9992",
         "2 25544  51.6461 221.2784 0001413  89.1723 280.4612 15.49507896236008",
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn two_and_three_lines_give_the_same_elements() {
+    fn sets_with_and_without_a_name_have_the_same_elements() {
         let (line, iss) = read(&text("0 ISS (ZARYA)")).unwrap().remove(0);
         assert_eq!((line, iss.name.as_str()), (2, "ISS (ZARYA)"));
         assert_eq!(iss.epoch.to_string(), "2020-07-12T21:16:01.000416Z");
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_its_line_what_was_found_and_what_was_expected() {
+    fn an_error_names_its_line_and_what_was_expected() {
         let damaged = text("ISS").replace("51.6461", "51.6462");
         let error = read(&damaged).unwrap_err().to_string();
         assert!(error.starts_with("line 3: found `2 25544  51.6462"), "{error}");

@@ -1,9 +1,8 @@
-//! When a place sees a satellite above its mask.
+//! Satellite passes over an observer.
 //!
-//! Times are whole milliseconds of the run. A satellite is looked at every second while it may be in
-//! sight; while it is too far round the Earth, as long is skipped as it needs at least to come near.
-//! Risings and settings are found to the millisecond by bisection, and passes that begin and end
-//! between two looks by the turning point between them.
+//! Times are whole milliseconds of the run. The elevation of a satellite is sampled every second while it may
+//! change sides of the mask; otherwise sampling skips the minimum time until it may. Rise and set are found to
+//! the millisecond by bisection. Passes between two samples are found by the extremum between them.
 
 use alloc::vec::Vec;
 
@@ -15,27 +14,27 @@ use crate::satellite::Satellite;
 
 /// Speed of light in m/s.
 pub(crate) const LIGHT: f64 = 299_792_458.0;
-/// How often a satellite in sight is looked at, in ms.
+/// Sampling interval in ms.
 const LOOK: i64 = 1000;
-/// How long a satellite that has come down is not looked at, in ms.
-const DOWN: i64 = 60_000;
-/// What a place moves at most about the Earth's centre, in rad/s: 1275 m/s at the ground.
+/// Sampling interval of a decayed satellite, in ms.
+const DECAYED: i64 = 60_000;
+/// Maximum angular rate of an observer about the Earth's centre, in rad/s: 1275 m/s at the ground.
 const PLACE_RATE: f64 = 2e-4;
-/// What the vertical differs at most from the line to the Earth's centre, in rad: 0.19° on WGS 84.
+/// Maximum angle between the vertical and the line to the Earth's centre, in rad: 0.19° on WGS 84.
 const VERTICAL: f64 = 0.0035;
-/// What a place is at least and at most away from the Earth's centre, in m: from the pole's ground to
+/// Minimum and maximum distance of an observer from the Earth's centre, in m: from the ground at the pole to
 /// 100 km above the equator.
 const PLACES: (f64, f64) = (6_344_000.0, 6_478_137.0);
 
-/// From the first millisecond on, to before the second.
+/// Half-open span in ms.
 pub(crate) type Span = (i64, i64);
 
-/// Time since the start of the run.
+/// Converts ms to the time since the start of the run.
 pub(crate) const fn since_start(millis: i64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Where a place is, and which way is up there.
+/// Position of an observer in ECEF metres, with its vertical.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     origin: [f64; 3],
@@ -52,13 +51,13 @@ impl Frame {
 
     fn sight_of(&self, position: [f64; 3]) -> Sight {
         let Self { origin, up } = *self;
-        let way = [position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]];
-        let range = libm::sqrt(dot(way, way));
-        Sight { sine: dot(way, up) / range.max(1.0), range }
+        let to = [position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]];
+        let range = libm::sqrt(dot(to, to));
+        Sight { sine: dot(to, up) / range.max(1.0), range }
     }
 }
 
-/// A place, perhaps moving, with the elevation above which it sees satellites.
+/// A fixed or moving observer with its elevation mask.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer<'a> {
     track: &'a Track,
@@ -68,7 +67,7 @@ pub(crate) struct Observer<'a> {
     sine: f64,
 }
 
-/// A satellite as a place sees it.
+/// Elevation and range of a satellite, as seen by an observer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight {
     /// Sine of the elevation.
@@ -85,7 +84,7 @@ impl Sight {
 }
 
 impl<'a> Observer<'a> {
-    /// A place that sees what stands at least `mask` high. The run begins at `start`.
+    /// Creates an observer with the elevation mask `mask`. The run begins at `start`.
     pub fn new(track: &'a Track, mask: Angle, start: Epoch) -> Self {
         let fixed = track.is_fixed().then(|| Frame::of(track.at(Duration::ZERO)));
         let mask = mask.as_radians();
@@ -96,33 +95,33 @@ impl<'a> Observer<'a> {
         self.fixed.unwrap_or_else(|| Frame::of(self.track.at(since_start(millis))))
     }
 
-    /// The satellite as seen at this time; `None` once it has come down.
+    /// Returns elevation and range of a satellite at this time; `None` if it has decayed.
     pub fn sight(&self, satellite: &Satellite, millis: i64) -> Option<Sight> {
         let position = satellite.position(self.start + since_start(millis))?;
         Some(self.sight_of(position, millis))
     }
 
-    /// A point in earth-fixed metres as seen at this time.
+    /// Returns elevation and range of a point in ECEF metres at this time.
     pub fn sight_of(&self, position: [f64; 3], millis: i64) -> Sight {
         self.frame(millis).sight_of(position)
     }
 
-    /// Whether what is seen so stands above the mask.
+    /// Whether a satellite is at or above the mask.
     pub fn sees(&self, sight: &Sight) -> bool {
         sight.sine >= self.sine
     }
 
-    /// Looks at a satellite.
+    /// Samples the elevation of a satellite.
     fn look(&self, satellite: &Satellite, reach: &Reach, millis: i64) -> Look {
         let Some(position) = satellite.position(self.start + since_start(millis)) else {
-            return Look { at: millis, above: -2.0, steady: DOWN };
+            return Look { at: millis, above: -2.0, steady: DECAYED };
         };
         let frame = self.frame(millis);
         let above = frame.sight_of(position).sine - self.sine;
         Look { at: millis, above, steady: reach.steady(position, frame.origin, above >= 0.0) }
     }
 
-    /// The passes of a satellite over this place from the start of the run to before `end`.
+    /// Returns the passes of a satellite from the start of the run to before `end`.
     pub fn passes(&self, satellite: &Satellite, end: i64) -> Vec<Span> {
         let reach = Reach::new(self.mask, self.fixed.is_none(), satellite);
         let above = |at: i64| self.look(satellite, &reach, at).above;
@@ -137,7 +136,7 @@ impl<'a> Observer<'a> {
                 changes.push(crossing(now.at, then.at, |at| (above(at) >= 0.0) == visible));
                 visible = !visible;
             } else if let Some(past) = before {
-                // Three looks, the middle one the nearest to the mask: it may have been crossed twice.
+                // Of three samples the middle one is nearest to the mask, which may have been crossed twice.
                 let sign = if visible { -1.0 } else { 1.0 };
                 let turns = sign * now.above > sign * past.above
                     && sign * now.above >= sign * then.above
@@ -158,17 +157,17 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// A look at a satellite.
+/// Sample of a satellite's elevation.
 #[derive(Clone, Copy)]
 struct Look {
     at: i64,
-    /// By how much the sine of its elevation exceeds that of the mask.
+    /// Sine of its elevation minus the sine of the mask.
     above: f64,
-    /// For so long, in ms, it stays above or below; at least until the next look.
+    /// Time in ms for which it stays above or below the mask; at least [`LOOK`].
     steady: i64,
 }
 
-/// Passes from the times at which visibility changes.
+/// Returns the passes between the times at which visibility changes.
 fn spans(begins_visible: bool, changes: &[i64], end: i64) -> Vec<Span> {
     let start = begins_visible.then_some(0);
     let edges: Vec<i64> =
@@ -177,7 +176,7 @@ fn spans(begins_visible: bool, changes: &[i64], end: i64) -> Vec<Span> {
     pairs.filter(|(from, to)| from < to).collect()
 }
 
-/// The first time in (`from`, `to`] at which `same` no longer holds; it holds at `from`, not at `to`.
+/// Returns the first time in (`from`, `to`] at which `same` is false; it must be true at `from` and false at `to`.
 pub(crate) fn crossing(from: i64, to: i64, same: impl Fn(i64) -> bool) -> i64 {
     let (mut from, mut to) = (from, to);
     while to - from > 1 {
@@ -187,7 +186,7 @@ pub(crate) fn crossing(from: i64, to: i64, same: impl Fn(i64) -> bool) -> i64 {
     to
 }
 
-/// Where a function with one peak between `from` and `to` is highest.
+/// Returns the time of the maximum of a unimodal function between `from` and `to`.
 fn highest(from: i64, to: i64, of: impl Fn(i64) -> f64) -> i64 {
     let (mut from, mut to) = (from, to);
     while to - from > 1 {
@@ -201,13 +200,13 @@ fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
-/// How far round the Earth a satellite may be to be seen, and how fast it comes nearer.
+/// Bounds on the angle at the Earth's centre between observer and satellite.
 struct Reach {
-    /// Beyond this angle at the Earth's centre it is never seen, in rad.
+    /// Angle in rad beyond which the satellite is never visible.
     never: f64,
-    /// Within this one it is always seen.
+    /// Angle in rad within which it is always visible.
     always: f64,
-    /// Rad/s.
+    /// Maximum rate of the angle in rad/s.
     rate: f64,
 }
 
@@ -220,24 +219,23 @@ impl Reach {
         Self {
             never: angle(PLACES.0, mask - VERTICAL, far),
             always: angle(PLACES.1, mask + VERTICAL, near),
-            rate: satellite.fastest() + if moves { PLACE_RATE } else { 0.0 },
+            rate: satellite.max_angular_rate() + if moves { PLACE_RATE } else { 0.0 },
         }
     }
 
-    /// For how many milliseconds it cannot come into sight, or cannot leave it; at least until the
-    /// next look.
+    /// Returns the time in ms for which visibility cannot change; at least [`LOOK`].
     fn steady(&self, satellite: [f64; 3], place: [f64; 3], visible: bool) -> i64 {
         let lengths = libm::sqrt(dot(satellite, satellite) * dot(place, place));
         let angle = libm::acos((dot(satellite, place) / lengths).clamp(-1.0, 1.0));
         let room = if visible { self.always - angle } else { angle - self.never };
-        // Whole looks, so that looks fall on the same times for all satellites.
+        // A multiple of the sampling interval, so that all satellites are sampled at the same times.
         let looks = (room / self.rate * 1000.0) as i64 / LOOK;
         looks.max(1) * LOOK
     }
 }
 
-/// The times that lie in both lists; both are in order.
-pub(crate) fn both(a: &[Span], b: &[Span]) -> Vec<Span> {
+/// Returns the intersection of two ordered lists of spans.
+pub(crate) fn intersection(a: &[Span], b: &[Span]) -> Vec<Span> {
     let mut found = Vec::new();
     let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
     while let (Some(&&(from_a, to_a)), Some(&&(from_b, to_b))) = (left.peek(), right.peek()) {
@@ -254,8 +252,8 @@ pub(crate) fn both(a: &[Span], b: &[Span]) -> Vec<Span> {
     found
 }
 
-/// The times that lie in any of the spans, in order.
-pub(crate) fn any(mut spans: Vec<Span>) -> Vec<Span> {
+/// Returns the union of spans, in order.
+pub(crate) fn union(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut found: Vec<Span> = Vec::new();
     for (from, to) in spans {
@@ -277,7 +275,7 @@ mod tests {
         Track::fixed(Position::new(latitude, longitude, 500.0).unwrap())
     }
 
-    /// Looks every 10 ms, with the public geometry alone.
+    /// Passes by a sample every 10 ms, with the public geometry alone.
     fn brute(satellite: &Satellite, place: &Track, mask: f64, end: i64) -> Vec<Span> {
         let visible = |at: i64| {
             let position = satellite.position(Epoch::J2000 + since_start(at)).unwrap();
@@ -299,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_are_those_that_a_look_every_10_ms_finds() {
+    fn passes_agree_with_dense_sampling() {
         let satellites = Walker::delta(550.0, 53.0, 6, 3, 1).satellites("s");
         let mut seen = 0;
         for latitude in [0.0, 47.0, 62.0] {
@@ -311,7 +309,7 @@ mod tests {
                 assert_eq!(found.len(), expected.len(), "{} {found:?}", satellite.name());
                 seen += found.len();
                 for (found, expected) in found.iter().zip(&expected) {
-                    // A look every 10 ms sees a change up to 10 ms late.
+                    // A sample every 10 ms is up to 10 ms late.
                     assert!((0..=10).contains(&(expected.0 - found.0)), "{found:?} {expected:?}");
                     assert!((0..=10).contains(&(expected.1 - found.1)), "{found:?} {expected:?}");
                 }
@@ -321,8 +319,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_shorter_than_the_time_between_looks_is_found() {
-        // The mask is set just below a culmination, so that the pass lasts half a second.
+    fn a_pass_shorter_than_the_sampling_interval_is_found() {
+        // The mask is just below a culmination, so that the pass lasts half a second.
         let satellite = Walker::delta(550.0, 53.0, 1, 1, 0).satellites("s").remove(0);
         let place = place(40.0, 10.0);
         let low = Observer::new(&place, Angle::from_degrees(5.0), Epoch::J2000);
@@ -343,9 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_joined_and_cut() {
-        assert_eq!(any(vec![(5, 7), (0, 2), (2, 4), (6, 9)]), [(0, 4), (5, 9)]);
-        assert_eq!(both(&[(0, 4), (5, 9)], &[(3, 6), (8, 20)]), [(3, 4), (5, 6), (8, 9)]);
-        assert_eq!(both(&[(0, 4)], &[]), []);
+    fn spans_are_united_and_intersected() {
+        assert_eq!(union(vec![(5, 7), (0, 2), (2, 4), (6, 9)]), [(0, 4), (5, 9)]);
+        let common = intersection(&[(0, 4), (5, 9)], &[(3, 6), (8, 20)]);
+        assert_eq!(common, [(3, 4), (5, 6), (8, 9)]);
+        assert_eq!(intersection(&[(0, 4)], &[]), []);
     }
 }

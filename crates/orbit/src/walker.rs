@@ -1,8 +1,7 @@
-//! Shells of satellites after Walker: planes of one inclination, evenly spread, with satellites evenly
-//! spread in each.
+//! Walker shells: evenly spaced planes of one inclination, with evenly spaced satellites in each plane.
 //!
-//! Source: J. G. Walker, "Satellite constellations", JBIS 37 (1984): i:t/p/f with t satellites in p
-//! planes; a satellite lies f · 360°/t ahead of its neighbour in the plane to the west.
+//! Source: J. G. Walker, "Satellite constellations", JBIS 37 (1984): i:t/p/f with t satellites in p planes; a
+//! satellite is f · 360°/t ahead of its neighbour in the plane to the west.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -20,8 +19,8 @@ use crate::satellite::{Circular, EARTH_RADIUS, Motion, Satellite};
 
 /// A shell of satellites on circular orbits.
 ///
-/// In TOML a table, or Walker's notation with the altitude behind it: `"53deg:1584/72/65@550km"` for a
-/// delta (planes over 360° of longitude), `"star 86.4deg:66/6/2@780km"` for a star (over 180°).
+/// In TOML a table, or Walker's notation followed by the altitude: `"53deg:1584/72/65@550km"` for a delta
+/// (planes over 360° of longitude), `"star 86.4deg:66/6/2@780km"` for a star (over 180°).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Walker {
     /// Altitude above the equator.
@@ -34,13 +33,13 @@ pub struct Walker {
     pub per_plane: u32,
     /// Walker's f, from 0 to below the number of planes.
     pub phasing: u32,
-    /// Planes over 180° of longitude instead of 360°.
+    /// Whether the planes span 180° of longitude (star) rather than 360° (delta).
     pub star: bool,
-    /// When the first plane's node stands at the equinox and its first satellite in the node.
+    /// Time at which the first plane's node is at the equinox and its first satellite is at the node.
     pub epoch: Epoch,
 }
 
-/// The same as a table of a scenario.
+/// Table of a shell in a scenario.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct WalkerTable {
@@ -60,11 +59,11 @@ const fn j2000() -> Epoch {
     Epoch::J2000
 }
 
-/// The most satellites that a shell may have.
-const MOST: u64 = 100_000;
+/// Maximum number of satellites of a shell.
+const MAX_SATELLITES: u64 = 100_000;
 
 impl Walker {
-    /// A delta of so many `planes` and satellites in each; altitude in km, inclination in degrees.
+    /// Creates a delta; altitude in km, inclination in degrees.
     pub(crate) const fn delta(
         altitude: f64,
         inclination: f64,
@@ -83,15 +82,15 @@ impl Walker {
         }
     }
 
-    /// The same as a star.
+    /// Returns the shell as a star.
     pub(crate) const fn as_star(self) -> Self {
         Self { star: true, ..self }
     }
 
-    /// Reads Walker's notation, see [`Walker`].
+    /// Parses Walker's notation, see [`Walker`].
     ///
     /// # Errors
-    /// Says what was found and what was expected.
+    /// The text is not valid; the error names what was found and what was expected.
     pub fn from_text(text: &str) -> Result<Self, String> {
         let whole = || {
             format!(
@@ -105,7 +104,7 @@ impl Walker {
         };
         let (inclination, rest) = rest.split_once(':').ok_or_else(whole)?;
         let (numbers, altitude) = rest.split_once('@').ok_or_else(whole)?;
-        let mut numbers = numbers.split('/').map(|it| it.trim().parse::<u32>().ok());
+        let mut numbers = numbers.split('/').map(|number| number.trim().parse::<u32>().ok());
         let mut number = || numbers.next().flatten().ok_or_else(whole);
         let (all, planes, phasing) = (number()?, number()?, number()?);
         if numbers.next().is_some() {
@@ -117,8 +116,8 @@ impl Walker {
             ));
         }
         let shell = Self {
-            altitude: Length::from_text(altitude).map_err(|it| it.to_string())?,
-            inclination: Angle::from_text(inclination).map_err(|it| it.to_string())?,
+            altitude: Length::from_text(altitude).map_err(|error| error.to_string())?,
+            inclination: Angle::from_text(inclination).map_err(|error| error.to_string())?,
             planes,
             per_plane: all / planes,
             phasing,
@@ -132,7 +131,7 @@ impl Walker {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// Says which value was found and what was expected.
+    /// Value that was found, and what was expected.
     pub fn check(&self) -> Result<(), String> {
         let (altitude, inclination) = (self.altitude, self.inclination);
         if !(100e3..=500_000e3).contains(&altitude.as_metres()) {
@@ -142,8 +141,8 @@ impl Walker {
             return Err(format!("found the inclination {inclination}, expected 0deg to 180deg"));
         }
         let all = u64::from(self.planes) * u64::from(self.per_plane);
-        if !(1..=MOST).contains(&all) {
-            return Err(format!("found {all} satellites, expected 1 to {MOST}"));
+        if !(1..=MAX_SATELLITES).contains(&all) {
+            return Err(format!("found {all} satellites, expected 1 to {MAX_SATELLITES}"));
         }
         if self.phasing >= self.planes {
             let (phasing, planes) = (self.phasing, self.planes);
@@ -154,22 +153,22 @@ impl Walker {
         Ok(())
     }
 
-    /// Distance from the Earth's centre in m.
+    /// Orbital radius in m.
     fn radius(&self) -> f64 {
         EARTH_RADIUS + self.altitude.as_metres()
     }
 
-    /// Angle between the nodes of neighbouring planes, in rad.
+    /// Angle between the nodes of adjacent planes, in rad.
     fn between_nodes(&self) -> f64 {
         (if self.star { PI } else { TAU }) / f64::from(self.planes)
     }
 
-    /// How far a satellite lies ahead of its neighbour in the plane to the west, in rad.
+    /// Phase by which a satellite is ahead of its neighbour in the plane to the west, in rad.
     fn ahead(&self) -> f64 {
         TAU * f64::from(self.phasing) / (f64::from(self.planes) * f64::from(self.per_plane))
     }
 
-    /// The satellites, plane by plane, called `label.plane.place`, both counted from one.
+    /// Returns the satellites, plane by plane, named `label.plane.place`, both numbers from one.
     pub fn satellites(&self, label: &str) -> Vec<Satellite> {
         let mut satellites = Vec::new();
         for plane in 0..self.planes {
@@ -191,8 +190,8 @@ impl Walker {
         satellites
     }
 
-    /// Whether neighbours in a plane, and those in neighbouring planes, always see each other at
-    /// least [`CLEARANCE`] above the ground.
+    /// Returns whether neighbours in a plane, and neighbours in adjacent planes, always have a line of sight at least
+    /// [`CLEARANCE`] above the ground.
     pub(crate) fn sights(&self) -> (bool, bool) {
         let sees = |angle: f64| self.radius() * libm::cos(angle / 2.0) >= EARTH_RADIUS + CLEARANCE;
         let along = self.per_plane > 1 && sees(TAU / f64::from(self.per_plane));
@@ -201,17 +200,17 @@ impl Walker {
         (along, across)
     }
 
-    /// By how many places the satellite of the next plane that is nearest in phase lies behind the
-    /// one of the same number.
+    /// Places by which the satellite of the next plane that is nearest in phase is behind the satellite of the
+    /// same number.
     pub(crate) const fn shift(&self) -> u32 {
         (2 * self.phasing + self.planes) / (2 * self.planes)
     }
 
-    /// Angle at the Earth's centre between a satellite `phase` past its node and its neighbour in the
-    /// next plane, in rad.
+    /// Returns the angle at the Earth's centre between a satellite `phase` past its node and its neighbour in
+    /// the next plane, in rad.
     fn apart(&self, phase: f64) -> f64 {
-        let behind = TAU * f64::from(self.shift()) / f64::from(self.per_plane);
-        let (turned, other) = (self.between_nodes(), phase + self.ahead() - behind);
+        let shift = TAU * f64::from(self.shift()) / f64::from(self.per_plane);
+        let (turned, other) = (self.between_nodes(), phase + self.ahead() - shift);
         let cosine = libm::cos(self.inclination.as_radians());
         let sine = libm::sin(self.inclination.as_radians());
         let (x, y) = (libm::cos(phase), libm::sin(phase));
@@ -223,8 +222,8 @@ impl Walker {
     }
 }
 
-/// Height in m above which the air does not trouble a laser between satellites: the top of the
-/// mesosphere (Bhattacherjee and Singla, "Network topology design at 27,000 km/hour", CoNEXT 2019).
+/// Height in m above which the atmosphere does not affect laser links: the top of the mesosphere (Bhattacherjee and
+/// Singla, "Network topology design at 27,000 km/hour", CoNEXT 2019).
 pub(crate) const CLEARANCE: f64 = 80e3;
 
 impl TryFrom<WalkerTable> for Walker {
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn walkers_notation_is_read() {
+    fn walkers_notation_parses() {
         let starlink = Walker::from_text("53deg:1584/72/65@550km").unwrap();
         assert_eq!(starlink, Walker::delta(550.0, 53.0, 72, 22, 65));
         let iridium = Walker::from_text("star 86.4deg:66/6/2@780km").unwrap();
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_takes_as_long_as_kepler_and_the_flattening_say() {
+    fn the_nodal_period_includes_the_effect_of_j2() {
         // 550 km: T = 2π sqrt(6928.137³ / 398600.4418) = 5738.99 s; from node to node the flattening
         // changes the rate by 1.5 J2 (R/a)² (4 cos² 53° − 1) = +6.176e-4.
         let satellite = Walker::delta(550.0, 53.0, 1, 1, 0).satellites("x").remove(0);
@@ -303,17 +302,17 @@ mod tests {
         assert!((round.as_secs_f64() - 5738.993 / (1.0 + 6.176e-4)).abs() < 0.01, "{round}");
         let (start, end) = (Epoch::J2000, Epoch::J2000 + round);
         let (from, to) = (satellite.position(start).unwrap(), satellite.position(end).unwrap());
-        // Back in the node; the Earth has turned on below it.
+        // Back at the node; the Earth has rotated below it.
         assert!(from[2].abs() < 1e-3 && to[2].abs() < 100.0, "{}", to[2]);
     }
 
     #[test]
-    fn the_orbit_of_a_sun_synchronous_shell_turns_once_a_year() {
+    fn the_node_of_a_sun_synchronous_shell_drifts_once_a_year() {
         // Source: the definition; 97.6° at 560 km is sun-synchronous within 1 % (0.9856°/day).
         let orbit = Walker::delta(560.0, 97.6, 1, 1, 0).satellites("x").remove(0);
         let day = Duration::from_secs(86_400) * 10;
         let node = |at: Epoch| {
-            // The pole of the orbit leads its node by a quarter; sidereal turn taken out.
+            // The pole of the orbit, a quarter turn from its node, in the inertial frame.
             let quarter = Duration::from_nanos(orbit.period().unwrap().as_nanos() / 4);
             let (a, b) = (orbit.position(at).unwrap(), orbit.position(at + quarter).unwrap());
             let turned = |p: [f64; 3], by: f64| {
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_the_earth_would_cut_are_known() {
+    fn shells_whose_links_the_earth_blocks_are_detected() {
         // Four planes: neighbours are up to 90° apart, and the chord passes below the ground.
         assert_eq!(Walker::delta(560.0, 97.6, 4, 43, 0).sights(), (true, false));
         assert_eq!(Walker::delta(550.0, 53.0, 72, 22, 65).sights(), (true, true));

@@ -1,8 +1,8 @@
-//! What elevation and rain do to a satellite link.
+//! Rain attenuation, and loss by elevation.
 //!
-//! Sources: ITU-R P.838-3 (specific attenuation); P.618-14 §2.2.1.1, step 2 (way through the rain).
-//! Rain is taken to fall all along that way, where P.618 shortens it by a factor of the place: the
-//! attenuation is on the high side for long ways in strong rain.
+//! Sources: ITU-R P.838-3 (specific attenuation); P.618-14 §2.2.1.1, step 2 (slant path through the rain). Rain
+//! is assumed along the whole slant path, without the path reduction factor of P.618, so attenuation is
+//! overestimated for long paths in heavy rain.
 
 use alloc::vec::Vec;
 
@@ -18,20 +18,20 @@ use crate::service::Service;
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rain {
-    /// How much falls.
+    /// Rain rate.
     pub rate: RainRate,
-    /// Of the carrier, 1 GHz to 1000 GHz.
+    /// Carrier frequency, 1 GHz to 1000 GHz.
     pub frequency: Frequency,
-    /// What attenuation the link bears; above it nothing arrives.
+    /// Link margin: the link is down while attenuation exceeds it.
     pub margin: Decibels,
-    /// Height above sea level below which it rains; 5 km unless said (ITU-R P.839 has 5.4 km in the
-    /// tropics and about 3 km at 50° of latitude).
+    /// Rain height above sea level. Default: 5 km (ITU-R P.839 has 5.4 km in the tropics and about 3 km at 50° of
+    /// latitude).
     #[serde(default = "rain_height")]
     pub height: Length,
-    /// When it begins; the start of the run unless said.
+    /// Start of the rain. Default: the start of the run.
     #[serde(default)]
     pub from: Option<Duration>,
-    /// How long it lasts; to the end of the run unless said.
+    /// Duration of the rain. Default: until the end of the run.
     #[serde(default)]
     pub length: Option<Duration>,
 }
@@ -91,7 +91,7 @@ const ALPHA_VERTICAL: Fit<5> = Fit {
 };
 
 impl<const N: usize> Fit<N> {
-    /// Equations (2) and (3) at the decimal logarithm of the frequency in GHz.
+    /// Returns equations (2) and (3) at the decimal logarithm of the frequency in GHz.
     fn at(&self, log: f64) -> f64 {
         let term = |(a, b, c): &(f64, f64, f64)| {
             let turned = (log - b) / c;
@@ -101,8 +101,8 @@ impl<const N: usize> Fit<N> {
     }
 }
 
-/// Attenuation in dB per km of rain, for circular polarisation (ITU-R P.838-3, equations 1 to 5).
-/// Frequencies from 1 GHz to 1000 GHz.
+/// Returns the specific attenuation of rain in dB/km, for circular polarisation and frequencies from 1 GHz to
+/// 1000 GHz (ITU-R P.838-3, equations 1 to 5).
 pub fn specific_attenuation(rate: RainRate, frequency: Frequency) -> f64 {
     let log = libm::log10(frequency.as_hertz() / 1e9);
     let horizontal = libm::pow(10.0, K_HORIZONTAL.at(log));
@@ -113,14 +113,14 @@ pub fn specific_attenuation(rate: RainRate, frequency: Frequency) -> f64 {
     k * libm::pow(rate.as_millimetres_per_hour().max(0.0), alpha)
 }
 
-/// Radius in m of an Earth over which bent rays are straight (ITU-R P.618).
+/// Effective radius of the Earth in m, which accounts for refraction (ITU-R P.618).
 const EFFECTIVE_RADIUS: f64 = 8_500_000.0;
 
 impl Rain {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// Names the key, what was found and what was expected.
+    /// Value that was found, and what was expected.
     pub fn check(&self) -> Result<(), alloc::string::String> {
         use alloc::format;
         if !(1e9..=1e12).contains(&self.frequency.as_hertz()) {
@@ -135,19 +135,20 @@ impl Rain {
         Ok(())
     }
 
-    /// Attenuation in dB from the terminal at this altitude in m upwards, at this elevation in degrees.
+    /// Returns the attenuation in dB of the slant path from a terminal at this altitude in m, at this elevation
+    /// in degrees.
     pub fn attenuation(&self, altitude: f64, elevation: f64) -> f64 {
-        let deep = (self.height.as_metres() - altitude).max(0.0);
+        let depth = (self.height.as_metres() - altitude).max(0.0);
         let sine = libm::sin(elevation.max(0.0).to_radians());
-        let way = if elevation >= 5.0 {
-            deep / sine
+        let path = if elevation >= 5.0 {
+            depth / sine
         } else {
-            2.0 * deep / (libm::sqrt(sine * sine + 2.0 * deep / EFFECTIVE_RADIUS) + sine)
+            2.0 * depth / (libm::sqrt(sine * sine + 2.0 * depth / EFFECTIVE_RADIUS) + sine)
         };
-        specific_attenuation(self.rate, self.frequency) * way / 1000.0
+        specific_attenuation(self.rate, self.frequency) * path / 1000.0
     }
 
-    /// When the attenuation exceeds the margin: start and length.
+    /// Returns the spans (start, length) in which the attenuation exceeds the margin.
     pub fn outages(&self, service: &Service, terminal: &Track) -> Vec<(Instant, Duration)> {
         let from = Instant::ZERO + self.from.unwrap_or(Duration::ZERO);
         let to = self.length.map_or(Instant::FAR_FUTURE, |length| from + length);
@@ -168,15 +169,15 @@ impl Rain {
     }
 }
 
-/// Loss by elevation: linear between its points, constant before the first and after the last.
+/// Loss by elevation: linear between the points, constant before the first and after the last.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ElevationLoss(pub Vec<(Angle, Probability)>);
 
 impl ElevationLoss {
-    /// Checks that there are points and that they rise.
+    /// Checks that there are points of increasing elevation.
     ///
     /// # Errors
-    /// Says what was expected.
+    /// There are no points, or their elevations do not increase.
     pub fn check(&self) -> Result<(), alloc::string::String> {
         let points = self.0.iter().zip(self.0.iter().skip(1));
         let rises = points.clone().all(|(a, b)| a.0 < b.0);
@@ -188,7 +189,7 @@ impl ElevationLoss {
         Ok(())
     }
 
-    /// Share of the packets lost at this elevation in degrees.
+    /// Returns the loss probability at this elevation in degrees.
     pub fn at(&self, elevation: f64) -> f64 {
         let mut below: Option<(f64, f64)> = None;
         for (angle, loss) in &self.0 {
@@ -206,7 +207,7 @@ impl ElevationLoss {
         below.map_or(0.0, |(_, loss)| loss)
     }
 
-    /// The loss from each instant on, beginning at the start of the run, rounded to one in a million.
+    /// Returns the loss probability from each instant on, beginning at the start of the run, rounded to 10⁻⁶.
     pub fn steps(&self, service: &Service) -> Vec<(Instant, f64)> {
         let mut steps: Vec<(Instant, f64)> = Vec::new();
         for sample in &service.samples {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_coefficients_are_those_of_the_recommendations_table() {
+    fn the_coefficients_agree_with_the_recommendations_table() {
         // Source: ITU-R P.838-3, table 5: kH, αH, kV, αV.
         for (frequency, expected) in [
             (1.0, [0.000_025_9, 0.9691, 0.000_030_8, 0.8592]),
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn attenuation_grows_with_the_way_through_the_rain() {
+    fn attenuation_grows_with_the_slant_path() {
         // 25 mm/h at 12 GHz, circular: k = 0.024205, α = 1.15162, 0.9860 dB/km by hand; 5 km straight
         // up, twice as far at 30°.
         let upwards = rain(25.0).attenuation(0.0, 90.0);
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn rain_cuts_the_link_where_the_attenuation_exceeds_the_margin() {
+    fn the_link_is_down_while_attenuation_exceeds_the_margin() {
         let ground = Track::fixed(Position::new(47.0, 7.0, 0.0).unwrap());
         let outages = rain(25.0).outages(&falling(), &ground);
         // 4.93 dB / sin(e) > 5 dB from e < 80.4° on, which is the sample after 10 s.
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_follows_the_elevation_linearly_between_its_points() {
+    fn loss_is_linear_in_elevation_between_points() {
         let percent = |percent: f64| Probability::new(percent / 100.0).unwrap();
         let points = vec![
             (Angle::from_degrees(10.0), percent(2.0)),

@@ -1,4 +1,4 @@
-//! Rows into columns: numpy arrays, and codes with their names.
+//! Conversion of rows to columns: numpy arrays, and codes with their names.
 
 use numpy::{Element, IntoPyArray};
 use pyo3::prelude::*;
@@ -14,24 +14,34 @@ use skybraid_units::{Duration, Instant};
 
 use crate::run::{Names, rows_of};
 
-/// The directions of a path, by the code in a table.
+/// Directions of a path, by code.
 pub const DIRECTIONS: [&str; 2] = ["uplink", "downlink"];
-/// The hosts at the ends of a connection.
+/// Hosts at the ends of a connection, by code.
 pub const HOSTS: [&str; 2] = ["vehicle", "ground"];
-/// Stands for "none" among codes.
+/// Code for "none".
 const NONE: usize = usize::MAX;
-/// Stands for "none" in a column of times.
+/// Returns the index of the link of a directed link.
+pub const fn link_of(directed: usize) -> usize {
+    directed / 2
+}
+
+/// Returns the index in [`DIRECTIONS`] of the direction of a directed link.
+pub const fn direction_of(directed: usize) -> usize {
+    directed % 2
+}
+
+/// Value for "none" in a column of times.
 const NEVER: i64 = -1;
 
-/// The last rows of a table come first out of a `Vec`, so the front is taken by splitting.
-pub fn take<Row>(rows: &mut Vec<Row>, most: usize) -> Option<Vec<Row>> {
+/// Takes up to `max` rows from the front of a table.
+pub fn take<Row>(rows: &mut Vec<Row>, max: usize) -> Option<Vec<Row>> {
     if rows.is_empty() {
         return None;
     }
-    if rows.len() <= most {
+    if rows.len() <= max {
         return Some(std::mem::take(rows));
     }
-    let rest = rows.split_off(most);
+    let rest = rows.split_off(max);
     Some(std::mem::replace(rows, rest))
 }
 
@@ -53,7 +63,7 @@ impl<'py> Columns<'py> {
         self.dict.set_item(name, values.collect::<Vec<String>>())
     }
 
-    /// Positions in `names`; one beyond them stands for none.
+    /// Adds a column of indices into `names`; an index out of range denotes none.
     fn codes<S: AsRef<str>>(
         &self,
         name: &str,
@@ -72,7 +82,7 @@ impl<'py> Columns<'py> {
     }
 }
 
-/// Rows of `messages` of one flow, the first of them numbered `first`.
+/// Returns rows of `messages` of one flow, numbered from `first`.
 pub fn messages<'py>(
     py: Python<'py>,
     names: &Names,
@@ -85,7 +95,7 @@ pub fn messages<'py>(
     message_columns(py, names, &numbered.collect::<Vec<_>>())
 }
 
-/// Every row of `messages` that is left.
+/// Returns all remaining rows of `messages`.
 pub fn all_messages<'py>(
     py: Python<'py>,
     names: &Names,
@@ -131,7 +141,7 @@ fn message_columns<'py>(
     Ok(columns.dict)
 }
 
-/// Rows of `links`.
+/// Returns rows of `links`.
 pub fn links<'py>(
     py: Python<'py>,
     names: &Names,
@@ -139,8 +149,12 @@ pub fn links<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let columns = Columns::new(py);
     columns.numbers("time_ns", rows.iter().map(|row| row.at.as_nanos()))?;
-    columns.codes("path", rows.iter().map(|row| usize::from(row.link / 2)), &names.links)?;
-    columns.codes("direction", rows.iter().map(|row| usize::from(row.link % 2)), &DIRECTIONS)?;
+    columns.codes("path", rows.iter().map(|row| link_of(usize::from(row.link))), &names.links)?;
+    columns.codes(
+        "direction",
+        rows.iter().map(|row| direction_of(usize::from(row.link))),
+        &DIRECTIONS,
+    )?;
     columns.numbers("rate_bps", rows.iter().map(|row| row.rate_bps))?;
     columns.numbers("delay_ns", rows.iter().map(|row| row.delay.as_nanos()))?;
     columns.numbers("loss", rows.iter().map(|row| row.loss))?;
@@ -155,7 +169,7 @@ pub fn links<'py>(
     Ok(columns.dict)
 }
 
-/// Rows of `subflows`.
+/// Returns rows of `subflows`.
 pub fn subflows<'py>(
     py: Python<'py>,
     names: &Names,
@@ -182,7 +196,7 @@ pub fn subflows<'py>(
     Ok(columns.dict)
 }
 
-/// Rows of `decisions`.
+/// Returns rows of `decisions`.
 pub fn decisions<'py>(
     py: Python<'py>,
     names: &Names,
@@ -205,18 +219,18 @@ pub fn decisions<'py>(
     Ok(columns.dict)
 }
 
-/// Ascending numbers as text: `3 7-9`.
+/// Returns ascending numbers as text, for example `3 7-9`.
 fn ranges(numbers: &[u16]) -> String {
-    let of = |run: &[u16]| match run {
+    let text = |run: &[u16]| match run {
         [only] => only.to_string(),
         [first, .., last] => format!("{first}-{last}"),
         [] => String::new(),
     };
     let runs = numbers.chunk_by(|one, next| one + 1 == *next);
-    runs.map(of).collect::<Vec<_>>().join(" ")
+    runs.map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows of `frames` of these flows.
+/// Returns rows of `frames` of these flows.
 pub fn frames<'py>(
     py: Python<'py>,
     names: &Names,
@@ -231,26 +245,26 @@ pub fn frames<'py>(
     let span = |span: Option<Duration>| span.map_or(NEVER, |span| span.as_nanos());
     let frames = || rows.iter().map(|(_, frame)| frame);
     columns.codes("flow", rows.iter().map(|(flow, _)| *flow), &names.flows)?;
-    columns.numbers("frame", frames().map(|it| it.number))?;
-    columns.numbers("key", frames().map(|it| it.key))?;
-    columns.numbers("bytes", frames().map(|it| it.bytes))?;
-    columns.numbers("packets", frames().map(|it| it.packets))?;
-    columns.numbers("arrived", frames().map(|it| it.arrived))?;
-    columns.numbers("repaired", frames().map(|it| it.repaired))?;
-    columns.texts("missing", frames().map(|it| ranges(&it.missing)))?;
-    columns.numbers("captured_ns", frames().map(|it| it.captured.as_nanos()))?;
-    columns.numbers("sent_ns", frames().map(|it| time(it.sent)))?;
-    columns.numbers("first_ns", frames().map(|it| time(it.first)))?;
-    columns.numbers("last_ns", frames().map(|it| time(it.last)))?;
-    columns.numbers("complete", frames().map(|it| it.complete))?;
-    columns.numbers("intact", frames().map(|it| it.intact))?;
-    columns.numbers("shown_ns", frames().map(|it| time(it.shown)))?;
-    columns.numbers("latency_ns", frames().map(|it| span(it.latency())))?;
-    columns.numbers("gap_ns", frames().map(|it| span(it.since_last)))?;
+    columns.numbers("frame", frames().map(|frame| frame.number))?;
+    columns.numbers("key", frames().map(|frame| frame.key))?;
+    columns.numbers("bytes", frames().map(|frame| frame.bytes))?;
+    columns.numbers("packets", frames().map(|frame| frame.packets))?;
+    columns.numbers("arrived", frames().map(|frame| frame.arrived))?;
+    columns.numbers("repaired", frames().map(|frame| frame.repaired))?;
+    columns.texts("missing", frames().map(|frame| ranges(&frame.missing)))?;
+    columns.numbers("captured_ns", frames().map(|frame| frame.captured.as_nanos()))?;
+    columns.numbers("sent_ns", frames().map(|frame| time(frame.sent)))?;
+    columns.numbers("first_ns", frames().map(|frame| time(frame.first)))?;
+    columns.numbers("last_ns", frames().map(|frame| time(frame.last)))?;
+    columns.numbers("complete", frames().map(|frame| frame.complete))?;
+    columns.numbers("intact", frames().map(|frame| frame.intact))?;
+    columns.numbers("shown_ns", frames().map(|frame| time(frame.shown)))?;
+    columns.numbers("latency_ns", frames().map(|frame| span(frame.latency())))?;
+    columns.numbers("gap_ns", frames().map(|frame| span(frame.since_last)))?;
     Ok(columns.dict)
 }
 
-/// Rows of `packets`.
+/// Returns rows of `packets`.
 pub fn packets<'py>(
     py: Python<'py>,
     names: &Names,
@@ -259,8 +273,12 @@ pub fn packets<'py>(
     let columns = Columns::new(py);
     let kinds: Vec<&str> = PacketKind::ALL.iter().map(|kind| kind.name()).collect();
     let causes: Vec<&str> = Cause::ALL.iter().map(|cause| cause.name()).collect();
-    columns.codes("path", rows.iter().map(|row| usize::from(row.link / 2)), &names.links)?;
-    columns.codes("direction", rows.iter().map(|row| usize::from(row.link % 2)), &DIRECTIONS)?;
+    columns.codes("path", rows.iter().map(|row| link_of(usize::from(row.link))), &names.links)?;
+    columns.codes(
+        "direction",
+        rows.iter().map(|row| direction_of(usize::from(row.link))),
+        &DIRECTIONS,
+    )?;
     columns.numbers("in_ns", rows.iter().map(|row| row.entered.as_nanos()))?;
     columns.numbers("out_ns", rows.iter().map(|row| row.left.as_nanos()))?;
     columns.numbers("bytes", rows.iter().map(|row| row.bytes))?;

@@ -1,4 +1,4 @@
-//! A congestion control of ours by itself, told and asked as a transport does it.
+//! A built-in congestion control without a transport.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use skybraid_units::{Instant, Rate};
 use crate::algorithms::views::{Acked, Lost, PathBasics};
 use crate::error::bad_input;
 
-/// The control of one direction of a path that has no siblings.
+/// Congestion control of one direction of a path, without siblings.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Congestion {
     control: Mutex<Box<dyn congestion::Congestion>>,

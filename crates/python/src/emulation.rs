@@ -1,4 +1,4 @@
-//! Links between network namespaces in real time, programs in their nodes, and the sandbox.
+//! Emulation: links between network namespaces in real time, programs in their nodes, and the sandbox.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,9 +17,9 @@ use crate::error::{SkybraidError, bad_input, from_system};
 use crate::run::{Run, record};
 use crate::scenario::Scenario;
 
-/// How often Python hears of progress.
+/// Interval of progress reports to Python.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-/// How long a program may take to end when it is asked to.
+/// Time for a program to end after a request.
 const GRACE: Duration = Duration::from_millis(2000);
 
 fn error(error: EmulationError) -> PyErr {
@@ -34,9 +34,9 @@ fn error(error: EmulationError) -> PyErr {
 #[pyclass(module = "skybraid._core")]
 pub struct Emulation {
     emulation: emulation::Emulation,
-    /// What the kernel's connections did is also told as iperf3 tells it.
+    /// Whether the kernel's connections are also reported in the format of iperf3.
     iperf3: bool,
-    /// The table `subflows` is kept.
+    /// Whether the table `subflows` is kept.
     keeps_subflows: bool,
 }
 
@@ -45,7 +45,7 @@ impl Emulation {
     #[new]
     #[pyo3(signature = (
         scenario, seed, tables, *, precise = false, captures = None, control = None, ipv6 = false,
-        nested = 0, iperf3 = false
+        nested = 0, iperf3 = false, keep_privileges = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -59,15 +59,16 @@ impl Emulation {
         ipv6: bool,
         nested: usize,
         iperf3: bool,
+        keep_privileges: bool,
     ) -> PyResult<Self> {
         let scenario = &scenario.scenario;
         scenario.needs_two_hosts().map_err(bad_input)?;
         let mut record = record(&tables)?;
         let keeps_subflows = record.subflows;
-        // Windows and round-trip times in it are the samples'.
+        // The report of iperf3 needs the windows and round-trip times of its samples.
         record.subflows |= iperf3;
         let setup = scenario.setup(Seed(seed), record);
-        let options = Options { precise, captures, control, ipv6, nested };
+        let options = Options { precise, captures, control, ipv6, nested, keep_privileges };
         let built = py.detach(|| emulation::Emulation::build(setup, &scenario.testbed, options));
         Ok(Self { emulation: built.map_err(error)?, iperf3, keeps_subflows })
     }
@@ -85,7 +86,7 @@ impl Emulation {
         Ok(variables)
     }
 
-    /// A file that stands for a node's network, in this process.
+    /// Returns the path of a node's network namespace in this process.
     fn namespace(&self, node: &str) -> PyResult<String> {
         Ok(self.emulation.node(node).map_err(error)?.path())
     }
@@ -112,11 +113,11 @@ impl Emulation {
     #[pyo3(signature = (progress = None))]
     fn fly(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Run> {
         let mut watch = Watch { progress, last: None, failed: None };
-        let flown = py.detach(|| self.emulation.fly(&mut |now| watch.goes_on(now)));
+        let flown = py.detach(|| self.emulation.fly(&mut |now| watch.report(now)));
         self.finish(py, flown.map_err(error)?, watch)
     }
 
-    /// Lets the links work until one of the programs has ended or the time is over.
+    /// Runs the links until one of the programs has ended or the time is over.
     #[pyo3(signature = (programs, limit_s = None, progress = None))]
     fn carry(
         &mut self,
@@ -133,13 +134,13 @@ impl Emulation {
                 programs.all(|program| matches!(program.borrow_mut(py).program.poll(), Ok(None)))
             })
         };
-        let mut goes_on = |now| now < limit && running() && watch.goes_on(now);
-        let carried = py.detach(|| self.emulation.carry(&mut goes_on));
+        let mut keep_running = |now| now < limit && running() && watch.report(now);
+        let carried = py.detach(|| self.emulation.carry(&mut keep_running));
         self.finish(py, carried.map_err(error)?, watch)
     }
 }
 
-/// Tells Python of progress and asks it whether to go on.
+/// Reports progress to Python, which decides whether to continue.
 struct Watch {
     progress: Option<Py<PyAny>>,
     last: Option<Instant>,
@@ -147,7 +148,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn goes_on(&mut self, now: Instant) -> bool {
+    fn report(&mut self, now: Instant) -> bool {
         if self.last.is_some_and(|last| now.since(last) < REPORT_EVERY) {
             return true;
         }
@@ -182,7 +183,7 @@ impl Emulation {
     }
 }
 
-/// The flows that connections of the kernel carried, each as iperf3 would have written it.
+/// Returns the flows carried by kernel connections in the format of iperf3.
 fn iperf3<'py>(
     py: Python<'py>,
     setup: &Setup,
@@ -199,7 +200,7 @@ fn iperf3<'py>(
     Ok(texts)
 }
 
-/// What an emulated run tells beside its tables.
+/// Returns the facts of an emulated run that are not in its tables.
 fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDict>> {
     let facts = PyDict::new(py);
     let forwarded = &emulated.forwarded;
@@ -239,7 +240,7 @@ fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDi
             ("failed", done.failed),
             ("to_server_bytes", done.to_server),
             ("to_client_bytes", done.to_client),
-            ("most_held_bytes", done.most_held),
+            ("most_held_bytes", done.max_held),
         ];
         for (name, count) in counts {
             entry.set_item(name, count)?;
@@ -268,23 +269,23 @@ impl Program {
         self.program.id()
     }
 
-    /// How it ended, or `None` while it runs.
+    /// Returns the exit status, or `None` while the program runs.
     fn poll(&mut self) -> PyResult<Option<i32>> {
         Ok(self.program.poll().map_err(from_system)?.map(exit_code))
     }
 
-    /// Waits until it ends.
+    /// Waits for the program to end.
     fn wait(&mut self, py: Python<'_>) -> PyResult<i32> {
         py.detach(|| self.program.wait()).map(exit_code).map_err(from_system)
     }
 
-    /// Ends it.
+    /// Stops the program.
     fn stop(&mut self, py: Python<'_>) -> PyResult<i32> {
         py.detach(|| self.program.terminate(GRACE)).map(exit_code).map_err(from_system)
     }
 }
 
-/// Runs a command again inside a sandbox, and gives its exit status.
+/// Runs a command again inside a sandbox, and returns its exit status.
 #[pyfunction]
 pub fn reenter(
     py: Python<'_>,
@@ -295,7 +296,7 @@ pub fn reenter(
     py.detach(|| sandbox::reenter(&argv, &env)).map_err(from_system)
 }
 
-/// Runs a program in namespaces of another process, and gives its exit status.
+/// Runs a program in namespaces of another process, and returns its exit status.
 #[pyfunction]
 pub fn enter(
     py: Python<'_>,
@@ -307,7 +308,7 @@ pub fn enter(
     py.detach(|| run_in(&namespaces, &argv, &env)).map(exit_code).map_err(from_system)
 }
 
-/// What this machine has of what the emulator needs.
+/// Returns the state of the emulator's system requirements.
 #[pyfunction]
 pub fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let found = py.detach(sandbox::capabilities).map_err(from_system)?;
@@ -324,7 +325,7 @@ pub fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// This process is the first of a sandbox.
+/// Returns whether this process is the first of a sandbox.
 #[pyfunction]
 pub fn inside_sandbox() -> bool {
     sandbox::is_inside()

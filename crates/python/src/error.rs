@@ -1,4 +1,4 @@
-//! The exceptions, and which error becomes which.
+//! Python exceptions, and the mapping of errors to them.
 
 use pyo3::exceptions::{PyException, PyOSError};
 use pyo3::{PyErr, create_exception};
@@ -12,12 +12,12 @@ create_exception!(
 );
 create_exception!(skybraid, Interrupted, SkybraidError, "The run was stopped before its end.");
 
-/// Input that must be corrected.
+/// Returns the exception for invalid input.
 pub fn bad_input(error: impl core::fmt::Display) -> PyErr {
     ScenarioError::new_err(error.to_string())
 }
 
-/// A file that cannot be written.
+/// Returns the exception for an error of the system.
 pub fn from_system(error: std::io::Error) -> PyErr {
     match error.raw_os_error() {
         Some(code) => PyOSError::new_err((code, error.to_string())),

@@ -1,4 +1,4 @@
-//! Glue to Python: scenarios in, columns out, errors mapped.
+//! Python bindings: scenarios, runs, tables as columns, and the mapping of errors.
 
 mod algorithms;
 mod columns;
@@ -40,7 +40,7 @@ mod _core {
     #[pymodule_export]
     use crate::registry::registry;
     #[pymodule_export]
-    use crate::run::Run;
+    use crate::run::{Run, bugs};
     #[pymodule_export]
     use crate::scenario::Scenario;
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! A link by itself, with many packets in one call.
+//! A link without a network, with many packets per call.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use skybraid_units::{Bytes, Instant, Seed};
 
 use crate::error::bad_input;
 
-/// Arrival times in seconds (NaN if lost) and causes of loss.
+/// Arrival times in seconds, NaN if lost, and causes of loss.
 type Fates<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<u8>>);
 
 /// One direction of a path.
@@ -75,7 +75,7 @@ impl Link {
     }
 }
 
-/// The names behind the codes of `Link.admit`.
+/// Returns the names of the codes of `Link.admit`.
 #[pyfunction]
 pub fn causes() -> Vec<&'static str> {
     std::iter::once("delivered").chain(Cause::ALL.iter().map(|cause| cause.name())).collect()

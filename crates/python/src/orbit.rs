@@ -1,4 +1,4 @@
-//! Satellites: who serves a terminal when, and where they are.
+//! Satellites: their service of a terminal over time, and their positions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use skybraid_units::{Duration, Instant};
 
 use crate::error::bad_input;
 
-/// The service of a terminal by satellites over a run.
+/// Service of a terminal by satellites over a run.
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct OrbitService {
     orbit: Arc<Orbit>,
@@ -56,26 +56,27 @@ impl OrbitService {
             samples.iter().map(of).collect::<Vec<f64>>().into_pyarray(py)
         };
         let counts = |of: fn(&skybraid_orbit::Sample) -> usize| {
-            samples.iter().map(|it| of(it) as u32).collect::<Vec<u32>>().into_pyarray(py)
+            samples.iter().map(|sample| of(sample) as u32).collect::<Vec<u32>>().into_pyarray(py)
         };
         let columns = PyDict::new(py);
-        columns.set_item("time_s", numbers(|it| it.at.as_secs_f64()))?;
-        columns.set_item("delay_ms", numbers(|it| it.delay.as_millis_f64()))?;
-        columns.set_item("elevation_deg", numbers(|it| it.elevation))?;
-        columns.set_item("gateway", counts(|it| it.gateway))?;
-        columns.set_item("hops", counts(|it| it.hops))?;
+        columns.set_item("time_s", numbers(|sample| sample.at.as_secs_f64()))?;
+        columns.set_item("delay_ms", numbers(|sample| sample.delay.as_millis_f64()))?;
+        columns.set_item("elevation_deg", numbers(|sample| sample.elevation))?;
+        columns.set_item("gateway", counts(|sample| sample.gateway))?;
+        columns.set_item("hops", counts(|sample| sample.hops))?;
         Ok(columns)
     }
 
     fn serving(&self) -> Vec<(&str, f64, f64)> {
         let serving = self.orbit.service.serving.iter();
-        let span = |it: &'_ skybraid_orbit::Serving| (it.from.as_secs_f64(), it.to.as_secs_f64());
-        serving.map(|it| (it.satellite.as_str(), span(it).0, span(it).1)).collect()
+        let row =
+            |span: &'_ skybraid_orbit::Serving| (span.from.as_secs_f64(), span.to.as_secs_f64());
+        serving.map(|span| (span.satellite.as_str(), row(span).0, row(span).1)).collect()
     }
 
     fn handovers(&self) -> Vec<(f64, f64)> {
         let handovers = self.orbit.service.handovers.iter();
-        handovers.map(|it| (it.at.as_secs_f64(), it.gap.as_secs_f64())).collect()
+        handovers.map(|handover| (handover.at.as_secs_f64(), handover.gap.as_secs_f64())).collect()
     }
 
     fn gaps(&self) -> Vec<(f64, f64)> {
@@ -111,14 +112,14 @@ impl OrbitService {
     }
 }
 
-/// Names of the constellations that there are, and what each is.
+/// Returns name and description of each known constellation.
 #[pyfunction]
 pub fn constellations() -> Vec<(&'static str, &'static str)> {
     CONSTELLATIONS.iter().map(|known| (known.name, known.about)).collect()
 }
 
-/// Names of the satellites of element sets, and their positions in earth-fixed metres: satellite by
-/// satellite, time by time, x, y and z; NaN for a satellite that has come down.
+/// Returns the names of the satellites of element sets, and their positions in earth-fixed metres: satellite by
+/// satellite, time by time, x, y and z; NaN for a decayed satellite.
 #[pyfunction]
 pub fn satellite_positions<'py>(
     py: Python<'py>,

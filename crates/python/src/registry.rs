@@ -1,4 +1,4 @@
-//! What can be chosen by name.
+//! Registry of everything that can be chosen by name.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -11,7 +11,7 @@ use skybraid_transport::scheduler::SchedulerConfig;
 
 use crate::error::bad_input;
 
-/// What there is of a kind.
+/// Returns the entries of a kind.
 #[pyfunction]
 pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
@@ -35,8 +35,11 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
         Ok::<_, PyErr>(entry)
     };
     let mut add_about = |about: &About| {
-        let parameters: Vec<_> =
-            about.parameters.iter().map(|it| [it.name, it.unit, it.default, it.summary]).collect();
+        let parameters: Vec<_> = about
+            .parameters
+            .iter()
+            .map(|parameter| [parameter.name, parameter.unit, parameter.default, parameter.summary])
+            .collect();
         add(about.name, about.summary, about.source, about.linux, &parameters).map(drop)
     };
     match kind {

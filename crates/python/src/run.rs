@@ -1,4 +1,4 @@
-//! What a run leaves behind: statistics, and tables that Python takes out piece by piece.
+//! Results of a run: statistics, and tables that Python takes piece by piece.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,51 @@ use pyo3::types::{PyDict, PyList};
 use skybraid_host::record::{FlowRecord, Record};
 use skybraid_host::{Outcome, Setup};
 use skybraid_link::Cause;
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
 use crate::columns;
 use crate::error::bad_input;
 use crate::statistics::FlowStats;
 
-/// The names that the codes of a table stand for.
+/// Names of the codes of tables.
 pub struct Names {
-    /// Scenario flows, then the answers of flows that are answered.
+    /// Flows of the scenario, then the answers to them.
     pub flows: Vec<String>,
-    /// The name of the flow of the scenario that each belongs to.
+    /// Group of each flow in the scenario.
     pub groups: Vec<String>,
     /// Class of each flow.
     pub classes: Vec<u8>,
     /// Links of the scenario.
     pub links: Vec<String>,
-    /// Paths, each name once.
+    /// Distinct names of paths.
     pub paths: Vec<String>,
-    /// The name of each path of the setup, as a position in `paths`.
+    /// For each path of the setup the index of its name in `paths`.
     path_names: Vec<usize>,
-    /// The hosts, then each side of each proxy.
+    /// Hosts, then each side of each proxy.
     pub sides: Vec<String>,
-    /// For each flow, the position in `sides` of its first proxy's sides, and so on.
+    /// For each flow the indices in `sides` of its proxies' sides, proxy by proxy.
     proxy_sides: Vec<Vec<usize>>,
-    /// The deadline of each flow that has one: the shortest that a requirement names.
+    /// Shortest required deadline of each flow, if any.
     pub deadlines: Vec<Option<Duration>>,
     /// End of the run.
     pub end: Instant,
-    /// For each flow, which path of the setup each of its own paths is.
+    /// For each flow the paths of the setup that it uses.
     flow_paths: Vec<Vec<usize>>,
 }
 
 impl Names {
-    /// The name of a path of the setup, as a position in [`paths`](Self::paths).
+    /// Returns the index in [`paths`](Self::paths) of the name of a path of the setup.
     pub fn path(&self, path: usize) -> usize {
         self.path_names.get(path).copied().unwrap_or(usize::MAX)
     }
 
-    /// The name of path number `own` of a flow.
+    /// Returns the index in [`paths`](Self::paths) of the name of path number `own` of a flow.
     pub fn path_of(&self, flow: usize, own: usize) -> Option<usize> {
         Some(self.path(*self.flow_paths.get(flow)?.get(own)?))
     }
 
-    /// The name of an end of a flow's connections, as a position in [`sides`](Self::sides).
+    /// Returns the index in [`sides`](Self::sides) of an end of a flow's connections.
     pub fn side(&self, flow: usize, end: u8) -> usize {
         let end = usize::from(end);
         let Some(of_proxy) = end.checked_sub(columns::HOSTS.len()) else { return end };
@@ -59,7 +60,7 @@ impl Names {
     }
 }
 
-/// The position of `name` in `names`, where it is added if it is missing.
+/// Returns the index of `name` in `names`, and adds it if it is missing.
 fn position(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
         names.push(name.to_string());
@@ -67,7 +68,7 @@ fn position(names: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-/// A run.
+/// Result of a run.
 #[pyclass(module = "skybraid._core")]
 pub struct Run {
     #[pyo3(get)]
@@ -78,7 +79,7 @@ pub struct Run {
     wall_s: f64,
     #[pyo3(get)]
     packet_hops: u64,
-    /// What an emulated run tells beside its tables.
+    /// Facts of an emulated run that are not in its tables.
     emulation: Option<Py<PyDict>>,
     names: Names,
     active_s: Vec<f64>,
@@ -86,13 +87,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that has ended at `end`.
+    /// Creates the result of a run that ended at `end`.
     pub fn new(setup: &Setup, outcome: Outcome, end: Instant, wall_s: f64) -> Self {
-        let of = |index: usize| outcome.answers.get(index - setup.flows.len()).copied();
+        let answered = |index: usize| {
+            let flow = outcome.answers.get(index - setup.flows.len()).copied();
+            flow.promised("the flow of an answer").unwrap_or(0)
+        };
         let origin: Vec<usize> = (0..outcome.flows.len())
-            .map(|index| if index < setup.flows.len() { index } else { of(index).unwrap_or(0) })
+            .map(|index| if index < setup.flows.len() { index } else { answered(index) })
             .collect();
-        let flow = |index: &usize| setup.flows.get(*index);
+        let flow = |index: &usize| setup.flows.get(*index).promised("the flow of a record");
         let mut places = BTreeMap::new();
         let mut paths = Vec::new();
         let path_names = setup.paths.iter().map(|path| {
@@ -151,12 +155,12 @@ impl Run {
         Self { seed, simulated_s, wall_s, packet_hops, emulation: None, names, active_s, outcome }
     }
 
-    /// The run was emulated, and this is told of it.
+    /// Adds the facts of an emulated run.
     pub fn with_emulation(self, facts: Py<PyDict>) -> Self {
         Self { emulation: Some(facts), ..self }
     }
 
-    /// The next piece of a table of at most about `rows` rows, taken out of the run.
+    /// Takes the next piece of a table, of about `rows` rows at most, out of the run.
     fn take<'py>(
         &mut self,
         py: Python<'py>,
@@ -210,7 +214,7 @@ fn unknown_table(argument: &str, found: &str) -> PyErr {
     ))
 }
 
-/// Which tables are to be kept, by name.
+/// Returns the record that keeps the named tables.
 pub fn record(tables: &[String]) -> PyResult<Record> {
     let mut record = Record::default();
     for table in tables {
@@ -220,7 +224,7 @@ pub fn record(tables: &[String]) -> PyResult<Record> {
             "links" => record.links = true,
             "decisions" => record.decisions = true,
             "packets" => record.packets = true,
-            // They are few, and kept in any case.
+            // Frames are few and always kept.
             "frames" => {}
             other => return Err(unknown_table("tables", other)),
         }
@@ -230,13 +234,13 @@ pub fn record(tables: &[String]) -> PyResult<Record> {
 
 #[pymethods]
 impl Run {
-    /// What an emulated run tells beside its tables.
+    /// Returns the facts of an emulated run that are not in its tables.
     #[getter]
     fn emulation(&self, py: Python<'_>) -> Option<Py<PyDict>> {
         self.emulation.as_ref().map(|facts| facts.clone_ref(py))
     }
 
-    /// Statistics of each flow.
+    /// Returns the statistics of each flow.
     fn flow_stats(&self) -> Vec<FlowStats> {
         let flows = self.names.flows.iter().zip(&self.names.groups).zip(&self.outcome.flows);
         flows
@@ -250,7 +254,7 @@ impl Run {
             .collect()
     }
 
-    /// Statistics of each flow of the scenario, those of several connections or vehicles together.
+    /// Returns the statistics of each flow of the scenario, pooled over its connections and vehicles.
     fn group_stats(&self) -> Vec<FlowStats> {
         let mut groups: Vec<Vec<FlowStats>> = Vec::new();
         let mut places = BTreeMap::new();
@@ -268,13 +272,13 @@ impl Run {
         groups.into_iter().filter_map(together).collect()
     }
 
-    /// What each link carried and lost over the whole run.
+    /// Returns the totals of packets delivered and lost by each link.
     fn link_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for (index, total) in self.outcome.link_totals.iter().enumerate() {
             let entry = PyDict::new(py);
-            entry.set_item("path", self.names.links.get(index / 2))?;
-            entry.set_item("direction", columns::DIRECTIONS.get(index % 2))?;
+            entry.set_item("path", self.names.links.get(columns::link_of(index)))?;
+            entry.set_item("direction", columns::DIRECTIONS.get(columns::direction_of(index)))?;
             entry.set_item("delivered", total.delivered)?;
             entry.set_item("delivered_bytes", total.delivered_bytes)?;
             for (cause, lost) in Cause::ALL.iter().zip(total.lost) {
@@ -285,7 +289,7 @@ impl Run {
         Ok(list)
     }
 
-    /// What is left of a table, as columns. Leaves it in place.
+    /// Returns the remaining rows of a table as columns, without taking them.
     fn columns<'py>(&self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
         let outcome = &self.outcome;
         match table {
@@ -303,13 +307,13 @@ impl Run {
         }
     }
 
-    /// A table in pieces, each taken out of the run's memory as it is read.
+    /// Returns a table in pieces, each of which is taken out of the run as it is read.
     fn batches(slf: Py<Self>, table: String, rows: usize) -> Batches {
         Batches { run: slf, table, rows: rows.max(1) }
     }
 }
 
-/// The pieces of a table.
+/// Iterator over the pieces of a table.
 #[pyclass(module = "skybraid._core")]
 pub struct Batches {
     run: Py<Run>,
@@ -328,7 +332,14 @@ impl Batches {
     }
 }
 
-/// Rows of all flows, in order.
+/// Returns the number of rows of all flows.
 pub fn rows_of(flows: &[FlowRecord]) -> usize {
     flows.iter().flat_map(FlowRecord::blocks).map(<[_]>::len).sum()
+}
+
+/// Number of broken invariants in this process, and the source line of the first.
+#[pyo3::pyfunction]
+pub fn bugs() -> (u64, Option<String>) {
+    let first = skybraid_units::invariant::first_bug();
+    (skybraid_units::invariant::bugs(), first.map(ToString::to_string))
 }

@@ -1,4 +1,4 @@
-//! A scenario that has been read and checked, and its runs.
+//! Scenarios that have been read and checked, and their runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use skybraid_link::Fate;
+use skybraid_link::{Fate, PathConfig, TraceSource};
 use skybraid_runtime::capture::{Captures, Entry};
 use skybraid_scenario::{Requirement, Route};
 use skybraid_sim::{Observer, PacketEvent};
 use skybraid_traffic::video::{EncodedClip, EncodedFrame};
-use skybraid_units::{Instant, Seed};
+use skybraid_units::invariant::Promised as _;
+use skybraid_units::{Duration, Instant, Seed};
 
 use crate::algorithms::{self, Classes, Fault};
 use crate::columns;
@@ -23,7 +24,7 @@ use crate::run::{Run, record};
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Scenario {
     pub(crate) scenario: skybraid_scenario::Scenario,
-    /// The file that errors name.
+    /// File name in errors.
     file: String,
 }
 
@@ -56,20 +57,20 @@ impl Scenario {
         self.scenario.toml()
     }
 
-    /// The service of satellites under a link; by default under the only one that has any.
+    /// Returns the satellite service of a link, by default of the only link that has one.
     #[pyo3(signature = (link = None))]
     fn orbit(&self, link: Option<&str>) -> PyResult<OrbitService> {
         let links = self.scenario.links.iter();
-        let under: Vec<_> =
-            links.filter_map(|it| it.orbit.as_ref().map(|orbit| (&it.name, orbit))).collect();
-        let names: Vec<&str> = under.iter().map(|(name, _)| name.as_str()).collect();
+        let orbits: Vec<_> =
+            links.filter_map(|link| link.orbit.as_ref().map(|orbit| (&link.name, orbit))).collect();
+        let names: Vec<&str> = orbits.iter().map(|(name, _)| name.as_str()).collect();
         let chosen = match link {
-            Some(link) => under.iter().find(|(name, _)| *name == link),
-            None if under.len() == 1 => under.first(),
+            Some(link) => orbits.iter().find(|(name, _)| *name == link),
+            None if orbits.len() == 1 => orbits.first(),
             None => None,
         };
         let found =
-            link.map_or_else(|| format!("{} of them", under.len()), |link| format!("`{link}`"));
+            link.map_or_else(|| format!("{} of them", orbits.len()), |link| format!("`{link}`"));
         match chosen {
             Some((_, orbit)) => Ok(OrbitService::of(Arc::clone(orbit))),
             None if names.is_empty() => Err(bad_input(format!(
@@ -88,7 +89,8 @@ impl Scenario {
         inputs.map(|input| (input.file.clone(), input.sha256.clone())).collect()
     }
 
-    /// What is allowed but probably not meant; the simulator leaves more out than the emulator.
+    /// Returns warnings about valid but probably unintended settings. The simulator ignores more than the
+    /// emulator.
     #[pyo3(signature = (emulated = false))]
     fn warnings(&self, emulated: bool) -> Vec<String> {
         let mut warnings = self.scenario.warnings.clone();
@@ -98,17 +100,43 @@ impl Scenario {
         warnings
     }
 
-    /// Whether the seed may change anything in a simulated run.
+    /// Returns whether the seed may change anything in a simulated run.
     fn is_random(&self) -> bool {
         self.scenario.is_random()
     }
 
-    /// Clocks of the traces for which nothing says where a run begins in them.
+    /// Returns the clocks of the traces without a start of the run.
     fn unplaced_traces(&self) -> Vec<String> {
         self.scenario.unplaced_traces.clone()
     }
 
-    /// The flows of the file; each may stand for several.
+    /// Returns, for each measurement that runs replay in one piece and that is longer than a run, `windows`
+    /// evenly spaced windows of a run's length, each as `bins` values that grow as the link gets worse.
+    fn measurements(&self, windows: u32, bins: u32) -> Vec<Vec<Vec<f64>>> {
+        let (windows, run) = (i64::from(windows.max(1)), self.scenario.duration);
+        let step = run / i64::from(bins.max(1));
+        let mut links: Vec<_> =
+            self.scenario.links.iter().map(|link| link.config.clone()).collect();
+        let mut seen: Vec<&TraceSource> = Vec::new();
+        for source in links.iter_mut().flat_map(PathConfig::traces_mut) {
+            let known = seen.iter().any(|known| known.file.reads_as(&source.file));
+            let longer = source.length().is_some_and(|length| length > run);
+            if !known && longer && source.file.sampling.resample.is_none() {
+                seen.push(source);
+            }
+        }
+        let of = |source: &&TraceSource| {
+            let length = source.length().unwrap_or_default();
+            let window = |number: i64| {
+                let start = Duration::from_nanos(length.as_nanos() / windows * number);
+                source.badness(start, step).take(bins as usize).collect()
+            };
+            (0..windows).map(window).collect()
+        };
+        seen.iter().map(of).collect()
+    }
+
+    /// Returns the flows of the file, each of which may expand to several.
     fn flows(&self) -> Vec<String> {
         let mut groups: Vec<String> =
             self.scenario.flows.iter().map(|flow| flow.group.clone()).collect();
@@ -116,27 +144,28 @@ impl Scenario {
         groups
     }
 
-    /// Refuses a network: the emulator takes paths between two hosts.
+    /// Rejects a network: the emulator supports paths between two hosts only.
     fn needs_two_hosts(&self) -> PyResult<()> {
         self.scenario.needs_two_hosts().map_err(bad_input)
     }
 
-    /// The nodes: name, kind, and the name of its group.
+    /// Returns name, kind and group of each node.
     fn nodes(&self) -> Vec<(String, &'static str, String)> {
         let nodes = self.scenario.nodes.iter();
         nodes.map(|node| (node.name.clone(), node.kind.name(), node.group.clone())).collect()
     }
 
-    /// The links: name, and the nodes that it joins.
+    /// Returns the name of each link and those of the nodes at its ends.
     fn links(&self) -> Vec<(String, String, String)> {
         let name = |node: usize| {
-            self.scenario.nodes.get(node).map(|node| node.name.clone()).unwrap_or_default()
+            let node = self.scenario.nodes.get(node).promised("an end of the link");
+            node.map(|node| node.name.clone()).unwrap_or_default()
         };
         let links = self.scenario.links.iter();
         links.map(|link| (link.name.clone(), name(link.ends[0]), name(link.ends[1]))).collect()
     }
 
-    /// How each subflow travels in a run with the random streams of `seed`.
+    /// Returns the route of each subflow in a run with the random streams of `seed`.
     fn routes<'py>(&self, py: Python<'py>, seed: u64) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for found in self.scenario.routes(Seed(seed)) {
@@ -146,7 +175,10 @@ impl Scenario {
                 let links = match route {
                     Route::Fixed(hops) => Some(
                         hops.iter()
-                            .filter_map(|hop| self.scenario.links.get(hop / 2))
+                            .filter_map(|hop| {
+                                let link = self.scenario.links.get(columns::link_of(*hop));
+                                link.promised("a link of the route")
+                            })
                             .map(|link| link.name.clone())
                             .collect::<Vec<_>>(),
                     ),
@@ -155,7 +187,7 @@ impl Scenario {
                 let entry = PyDict::new(py);
                 let flow = self.scenario.flows.get(found.flow);
                 entry.set_item("flow", flow.map(|flow| flow.name.clone()))?;
-                entry.set_item("stretch", found.stretch)?;
+                entry.set_item("stretch", found.segment)?;
                 entry.set_item("subflow", found.subflow)?;
                 entry.set_item("direction", direction)?;
                 entry.set_item("links", links)?;
@@ -172,9 +204,9 @@ impl Scenario {
 
     fn requirements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
-        let mut told = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for flow in &self.scenario.flows {
-            if !told.insert(&flow.group) {
+            if !seen.insert(&flow.group) {
                 continue;
             }
             for requirement in &flow.requirements {
@@ -210,7 +242,8 @@ impl Scenario {
         Ok(list)
     }
 
-    /// The video flows of the file: name, and what is to be encoded. `clip` is `model` where nothing is.
+    /// Returns the encoder settings of the video flows of the file, by name. `clip` is `model` if there is
+    /// nothing to encode.
     fn videos<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<String, Bound<'py, PyDict>>> {
         let mut videos = BTreeMap::new();
         for flow in &self.scenario.flows {
@@ -231,8 +264,8 @@ impl Scenario {
         Ok(videos)
     }
 
-    /// The same scenario with what an encoder made of a flow's clip: of each frame whether it is a key frame,
-    /// and the bytes of its NAL units.
+    /// Returns the scenario with an encoded clip for a flow: for each frame whether it is a key frame, and
+    /// the bytes of its NAL units.
     fn with_clip(&self, flow: &str, frames: Vec<(bool, Vec<u32>)>) -> PyResult<Self> {
         let frames = frames.into_iter().map(|(key, units)| EncodedFrame { key, units });
         let clip = EncodedClip::new(frames.collect())
@@ -241,19 +274,19 @@ impl Scenario {
         Ok(Self { scenario, file: self.file.clone() })
     }
 
-    /// The algorithms that the driver has to bring along: kind and name, each once.
+    /// Returns kind and name of each algorithm that the driver must supply, each once.
     fn custom(&self) -> BTreeSet<(&'static str, String)> {
         let transports = self.scenario.flows.iter().map(|flow| &flow.transport);
         let names = transports.flat_map(|transport| {
-            let scheduler = transport.scheduler.custom().map(|it| ("scheduler", it.name()));
-            let control = transport.congestion.custom().map(|it| ("congestion", it.name()));
+            let scheduler = transport.scheduler.custom().map(|custom| ("scheduler", custom.name()));
+            let control = transport.congestion.custom().map(|custom| ("congestion", custom.name()));
             scheduler.into_iter().chain(control)
         });
         names.map(|(kind, name)| (kind, name.to_string())).collect()
     }
 
-    /// Simulates the scenario with this root seed. `schedulers` and `congestion` are the classes that
-    /// the scenario may name.
+    /// Simulates the scenario with this root seed. `schedulers` and `congestion` are the registered classes
+    /// by name.
     #[pyo3(signature = (
         seed, tables, progress = None, captures = None,
         schedulers = Classes::new(), congestion = Classes::new()
@@ -273,7 +306,7 @@ impl Scenario {
         self.scenario.needs_clips().map_err(bad_input)?;
         let mut setup = self.scenario.setup(Seed(seed), record(&tables)?);
         let fault = Fault::default();
-        algorithms::bring(py, &mut setup, &self.file, &schedulers, &congestion, &fault)?;
+        algorithms::supply(py, &mut setup, &self.file, &schedulers, &congestion, &fault)?;
         let paths: Vec<String> = self.paths();
         let captures = captures
             .map(|folder| Captures::create(Path::new(folder), &paths))
@@ -308,23 +341,23 @@ fn clock() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// How often Python hears of progress and may stop the run.
+/// Interval at which progress is reported to Python, which may stop the run.
 const REPORT_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Tells Python of progress and writes captures.
+/// Reports progress to Python and writes captures.
 struct Watch {
     progress: Option<Py<PyAny>>,
     captures: Option<Captures>,
     clock: std::time::Instant,
     last: std::time::Instant,
     failed: Option<PyErr>,
-    /// Of algorithms written in Python.
+    /// First error of an algorithm in Python.
     fault: Fault,
 }
 
 impl Observer for Watch {
     fn progress(&mut self, now: Instant) -> bool {
-        if self.failed.is_some() || self.fault.is_noted() {
+        if self.failed.is_some() || self.fault.is_set() {
             return false;
         }
         let Some(progress) = &self.progress else { return true };

@@ -1,4 +1,4 @@
-//! A flow's statistics, which add up over runs.
+//! Statistics of a flow, which can be merged over runs.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use skybraid_units::Duration;
 
 use crate::error::bad_input;
 
-/// A flow's statistics over one run or several.
+/// Statistics of a flow over one or several runs.
 #[pyclass(module = "skybraid._core")]
 #[derive(Clone)]
 pub struct FlowStats {
     #[pyo3(get)]
     flow: String,
-    /// The flow of the scenario that it belongs to.
+    /// Group of the flow in the scenario.
     #[pyo3(get)]
     group: String,
     summary: Summary,
     paths: Vec<String>,
-    /// Time in which the flow wrote, over all runs.
+    /// Time during which the flow wrote, over all runs.
     active_s: f64,
 }
 
-/// A cause, the path and the effect of the link where it names them, and how many misses it had.
+/// Cause, path and link effect if known, and number of misses.
 type Miss = (&'static str, Option<String>, Option<&'static str>, u64);
 
 impl FlowStats {
@@ -40,8 +40,8 @@ impl FlowStats {
         Self { flow, group, summary, paths, active_s }
     }
 
-    /// The flows of a group as one: messages together, goodput the mean of the flows. Paths with the same
-    /// place in each flow count together, under the name that their links share.
+    /// Pools the flows of a group: messages are added, goodput is the mean of the flows. Paths at the same
+    /// position in each flow are added under the common part of their names.
     pub fn pooled(members: &[Self]) -> Option<Self> {
         let mut all = members.first()?.clone();
         all.flow.clone_from(&all.group);
@@ -59,7 +59,7 @@ impl FlowStats {
         Some(all)
     }
 
-    /// The flow of the scenario that it belongs to.
+    /// Returns the group of the flow in the scenario.
     pub fn group(&self) -> &str {
         &self.group
     }
@@ -76,7 +76,7 @@ impl FlowStats {
         judged_by(deadlines, misses, "within_ms", within_ms)
     }
 
-    /// Misses by cause, the most frequent first.
+    /// Returns the misses by cause, the most frequent first.
     fn causes(&self, counts: &MissCounts) -> Vec<Miss> {
         let named = |path: u8| self.paths.get(usize::from(path)).cloned();
         let mut causes: Vec<Miss> = counts
@@ -109,7 +109,7 @@ fn tallies<'py>(py: Python<'py>, timeline: &Timeline<Tally>) -> Binned<'py> {
     binned(py, trials, met, timeline.width())
 }
 
-/// The deadline of that length with what was counted next to it.
+/// Returns the deadline of a given length with its counts.
 fn judged_by<'a, T>(
     deadlines: &'a [Deadline],
     counts: &'a [T],
@@ -145,7 +145,7 @@ impl FlowStats {
         self.summary.lost
     }
 
-    /// Of the lost messages, those that were not sent for want of room or time.
+    /// Lost messages that were not sent for lack of buffer space or time.
     #[getter]
     fn refused(&self) -> u64 {
         self.summary.refused
@@ -165,74 +165,74 @@ impl FlowStats {
         }
     }
 
-    /// Packets with payload that the links lost, by cause.
+    /// Payload packets lost by the links, by cause.
     #[getter]
     fn lost_by_cause(&self) -> BTreeMap<&'static str, u64> {
         Cause::ALL.iter().map(|cause| cause.name()).zip(self.summary.lost_packets).collect()
     }
 
-    /// Messages that lay whole in the receiver's buffer behind something missing.
+    /// Complete messages that waited in the receiver's buffer for missing data.
     #[getter]
     fn held_messages(&self) -> u64 {
         self.summary.held.messages
     }
 
-    /// For how long they did, each one's time added up, in s.
+    /// Total waiting time of these messages, in s.
     #[getter]
     fn held_total_s(&self) -> f64 {
         self.summary.held.total.as_secs_f64()
     }
 
-    /// For how long one did at most, in s.
+    /// Maximum waiting time of such a message, in s.
     #[getter]
     fn held_longest_s(&self) -> f64 {
         self.summary.held.longest.as_secs_f64()
     }
 
-    /// How long the peer's window kept back data for which a path had room, in s.
+    /// Time for which the peer's receive window blocked data despite room on a path, in s.
     #[getter]
     fn window_blocked_s(&self) -> f64 {
         self.summary.connection.window_blocked.as_secs_f64()
     }
 
-    /// How often it began to.
+    /// Number of times the receive window blocked data.
     #[getter]
     fn window_blocked_times(&self) -> u64 {
         self.summary.connection.window_blocked_times
     }
 
-    /// How long the receiver of the connection held data behind something missing, in s.
+    /// Time during which the receiver held data after a gap, in s.
     #[getter]
     fn holding_s(&self) -> f64 {
         self.summary.connection.holding.as_secs_f64()
     }
 
-    /// Chunks offered to another path because theirs failed.
+    /// Chunks moved to another path because theirs failed.
     #[getter]
     fn reinjections(&self) -> u64 {
         self.summary.connection.reinjections
     }
 
-    /// Chunks sent again on a faster path because the peer's window was blocked.
+    /// Chunks retransmitted on a faster path because the peer's window was blocked.
     #[getter]
     fn opportunistic_retransmissions(&self) -> u64 {
         self.summary.connection.opportunistic
     }
 
-    /// Share of the packets with payload that were sent on each path.
+    /// Share of payload packets sent on each path.
     #[getter]
     fn share(&self) -> BTreeMap<String, f64> {
         self.by_path(&self.summary.packets_by_path)
     }
 
-    /// Share of the messages that each path brought first.
+    /// Share of messages delivered first by each path.
     #[getter]
     fn won(&self) -> BTreeMap<String, f64> {
         self.by_path(&self.summary.won_by_path)
     }
 
-    /// How many messages arrived within the deadline, and of how many that is decided. Without a
-    /// deadline: how many arrived at all.
+    /// Returns the number of messages delivered within the deadline, and the number of decided messages.
+    /// Without a deadline: all delivered messages.
     #[pyo3(signature = (deadline_ms = None))]
     fn met(&self, deadline_ms: Option<f64>) -> PyResult<(u64, u64)> {
         let Some(wanted) = deadline_ms else {
@@ -243,8 +243,8 @@ impl FlowStats {
         Ok((deadline.met, deadline.trials))
     }
 
-    /// The same by the time at which the messages were written: trials and successes of each bin, and the width of a bin
-    /// in s.
+    /// Returns the counts of `met` by the time of writing: trials and successes of each bin, and the width of
+    /// a bin in s.
     #[pyo3(signature = (deadline_ms = None))]
     fn met_over_time<'py>(
         &self,
@@ -256,8 +256,8 @@ impl FlowStats {
         Ok(tallies(py, &deadline.timeline))
     }
 
-    /// Why messages missed the deadline, the most frequent cause first: cause, path, effect of the link, count.
-    /// The counts add up to all misses. Without a deadline: why messages never arrived.
+    /// Returns why messages missed the deadline, the most frequent cause first: cause, path, link effect,
+    /// count. The counts add up to all misses. Without a deadline: why messages were never delivered.
     #[pyo3(signature = (deadline_ms = None))]
     fn misses(&self, deadline_ms: Option<f64>) -> PyResult<Vec<Miss>> {
         let misses = &self.summary.misses;
@@ -266,8 +266,8 @@ impl FlowStats {
         Ok(counts.map(|counts| self.causes(counts)).unwrap_or_default())
     }
 
-    /// All misses by cause: "share" with each deadline, or `None` for messages that never arrived; of a video also
-    /// "frames" with each time, or `None` for frames that were not shown undamaged.
+    /// Returns all misses by cause: "share" with each deadline, or `None` for messages never delivered; for
+    /// video also "frames" with each time, or `None` for frames not shown undamaged.
     fn all_misses(&self) -> Vec<(&'static str, Option<f64>, Vec<Miss>)> {
         let misses = &self.summary.misses;
         let mut all = vec![("share", None, self.causes(&misses.lost))];
@@ -282,31 +282,31 @@ impl FlowStats {
         all
     }
 
-    /// Why frames of a video were not shown undamaged within the time; as [`misses`](Self::misses).
+    /// Returns why video frames were not shown undamaged within the time, as [`misses`](Self::misses).
     fn frame_misses(&self, within_ms: f64) -> PyResult<Vec<Miss>> {
         let (_, counts) = self.frame_deadline(within_ms)?;
         Ok(counts.map(|counts| self.causes(counts)).unwrap_or_default())
     }
 
-    /// Of a video's frames, how many were shown undamaged within the time, and of how many that is decided.
+    /// Returns the number of video frames shown undamaged within the time, and the number of decided frames.
     fn frames_met(&self, within_ms: f64) -> PyResult<(u64, u64)> {
         let (deadline, _) = self.frame_deadline(within_ms)?;
         Ok((deadline.met, deadline.trials))
     }
 
-    /// The same by the time at which the camera took the frames, as in `met_over_time`.
+    /// Returns the counts of `frames_met` by capture time, as in `met_over_time`.
     fn frames_met_over_time<'py>(&self, py: Python<'py>, within_ms: f64) -> PyResult<Binned<'py>> {
         let (deadline, _) = self.frame_deadline(within_ms)?;
         Ok(tallies(py, &deadline.timeline))
     }
 
-    /// How many of the messages that arrived took at most this long.
+    /// Returns the number of delivered messages with at most this delay.
     fn delays_within(&self, delay_ms: f64) -> u64 {
         self.summary.delays.up_to(Duration::from_secs_f64(delay_ms / 1e3))
     }
 
-    /// The same by the time at which the messages were written, as in `met_over_time`; `None` where no requirement asks for
-    /// a percentile.
+    /// Returns the counts of `delays_within` by the time of writing, as in `met_over_time`; `None` if no
+    /// requirement names a percentile.
     fn delays_within_over_time<'py>(&self, py: Python<'py>, delay_ms: f64) -> Option<Binned<'py>> {
         let timeline = self.summary.delays_over_time.as_ref()?;
         let limit = Duration::from_secs_f64(delay_ms / 1e3);
@@ -315,19 +315,19 @@ impl FlowStats {
         Some(binned(py, trials, met, timeline.width()))
     }
 
-    /// Payload bytes that arrived in each bin of time, and the width of a bin in s.
+    /// Returns the payload bytes delivered in each bin of time, and the width of a bin in s.
     fn goodput_over_time<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, f64) {
         let timeline = &self.summary.goodput;
         (timeline.bins().to_vec().into_pyarray(py), timeline.width().as_secs_f64())
     }
 
-    /// Time in which the flow wrote, over all its members, in s.
+    /// Time during which the flow wrote, over all its members, in s.
     #[getter]
     fn active_s(&self) -> f64 {
         self.active_s
     }
 
-    /// What the frames of a video came to; `None` of another flow.
+    /// Returns the frame statistics of a video; `None` for other flows.
     fn video<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(video) = &self.summary.video else { return Ok(None) };
         let latency = |share: f64| {
@@ -357,18 +357,18 @@ impl FlowStats {
         Ok(Some(dict))
     }
 
-    /// The delay that a share of the messages that arrived did not exceed, in ms; NaN without any.
+    /// Returns the delay not exceeded by a share of the delivered messages, in ms; NaN without any.
     fn delay_quantile(&self, q: f64) -> f64 {
         let rank = (q * self.summary.delays.total() as f64).ceil().max(1.0);
         self.delay_rank(rank as u64)
     }
 
-    /// The delay at a rank, from 1 for the smallest, in ms; NaN where there is none.
+    /// Returns the delay at a rank, from 1 for the smallest, in ms; NaN where there is none.
     fn delay_rank(&self, rank: u64) -> f64 {
         self.summary.delays.at_rank(rank).map_or(f64::NAN, |delay| delay.as_millis_f64())
     }
 
-    /// This flow's statistics and those of another run together.
+    /// Returns the statistics merged with those of another run.
     fn merge(&self, other: &Self) -> PyResult<Self> {
         if self.flow != other.flow || self.paths != other.paths {
             return Err(bad_input(format!(

@@ -1,4 +1,4 @@
-//! Reading traces.
+//! Trace readers.
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use crate::error::bad_input;
 
 type Arrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// Reads a trace from text: times in seconds and values in the base unit (bit/s, ns, ratio).
+/// Reads a trace from text. Returns times in seconds and values in the base unit (bit/s, ns, ratio).
 ///
 /// Formats: `mahimahi` (one row per opportunity, values are bytes), `csv` (column and unit), `ping`
 /// (columns `rtt`, `loss`), `hypatia` (round-trip times).
@@ -57,7 +57,7 @@ pub fn read_trace<'py>(
     Ok((times.into_pyarray(py), series.values().to_vec().into_pyarray(py)))
 }
 
-/// What a unit measures.
+/// Returns the quantity of a unit.
 fn quantity_of(unit: Option<&str>) -> PyResult<Quantity> {
     let Some(unit) = unit else {
         return Err(bad_input("unit: found none, expected one such as Mbit/s, ms or %"));

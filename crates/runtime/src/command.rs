@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use skybraid_units::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::confined::Confinement;
 use crate::testbed::{Namespace, context};
 
 /// Set in the environment of the sandbox's first process alone.
@@ -63,6 +64,30 @@ impl Program {
         environment: &[(String, String)],
         output: Output<'_>,
     ) -> io::Result<Self> {
+        Self::start_as(node, argv, environment, output, None)
+    }
+
+    /// As [`start`](Self::start); where this process is root of the machine, the program keeps rights over its node's
+    /// network alone, and root's home is read-only to it, but for the working directory inside of it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), or the kernel refuses to take the rights away.
+    pub fn start_confined(
+        node: &Namespace,
+        argv: &[impl AsRef<OsStr>],
+        environment: &[(String, String)],
+        output: Output<'_>,
+    ) -> io::Result<Self> {
+        Self::start_as(node, argv, environment, output, Confinement::of_root()?)
+    }
+
+    fn start_as(
+        node: &Namespace,
+        argv: &[impl AsRef<OsStr>],
+        environment: &[(String, String)],
+        output: Output<'_>,
+        confinement: Option<Confinement>,
+    ) -> io::Result<Self> {
         let Some((program, arguments)) = argv.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
         };
@@ -82,7 +107,12 @@ impl Program {
         let namespace = node.fd().as_raw_fd();
         // SAFETY: only system calls that are safe between fork and exec; the descriptor stays open in
         // the child until exec, as `node` is borrowed until `spawn` returns.
-        unsafe { command.pre_exec(move || enter(namespace)) };
+        unsafe {
+            command.pre_exec(move || {
+                enter(namespace)?;
+                confinement.as_ref().map_or(Ok(()), |confinement| confinement.apply())
+            })
+        };
         let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 io::Error::new(error.kind(), format!("there is no program `{name}`"))

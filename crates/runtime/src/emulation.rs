@@ -30,7 +30,7 @@ use crate::testbed::{
 const HEAD_START: Duration = Duration::from_millis(50);
 /// How often somebody looks whether programs have ended.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(20);
-/// The rate of a stretch beside a path: Ethernet, as in the testbed of Chavali (2022) §1.3.
+/// The rate of a stretch next to a path: Ethernet, as in the testbed of Chavali (2022) §1.3.
 const WIRE_BPS: u64 = 1_000_000_000;
 
 /// How a scenario is emulated.
@@ -47,6 +47,8 @@ pub struct Options {
     /// The ground is the network in which this process is, inside so many emulations; 0 for a ground of
     /// its own.
     pub nested: usize,
+    /// Programs keep root's rights and may write to root's home.
+    pub keep_privileges: bool,
 }
 
 /// Why an emulation cannot be made or has ended.
@@ -168,10 +170,12 @@ impl Emulation {
         let namespace = self.node(node)?;
         let mut all = self.environment(node);
         all.extend_from_slice(environment);
-        Ok(Program::start(namespace, argv, &all, output)?)
+        let start =
+            if self.options.keep_privileges { Program::start } else { Program::start_confined };
+        Ok(start(namespace, argv, &all, output)?)
     }
 
-    /// Runs the flows of the scenario for its duration. `watch` is told the time every 100 ms and answers
+    /// Runs the flows of the scenario for its duration. `watch` receives the time every 100 ms and answers
     /// whether to go on.
     ///
     /// # Errors
@@ -206,7 +210,7 @@ impl Emulation {
         Ok(Emulated { outcome, carried, stopped, forwarded, proxies, notes })
     }
 
-    /// Lets the links work for as long as `watch`, which is told the time every 20 ms, says so.
+    /// Lets the links work for as long as `watch`, which receives the time every 20 ms, says so.
     ///
     /// # Errors
     /// See [`EmulationError`].
@@ -354,14 +358,14 @@ fn plan(setup: &Setup, around: &Around) -> Plan {
 }
 
 /// The kernel's MPTCP takes so many addresses, and so many subflows beyond the first.
-const MOST_ENDPOINTS: usize = 8;
+const MAX_ENDPOINTS: usize = 8;
 
 /// Lets the kernel's MPTCP open a subflow from each further address of the vehicle.
 fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<()> {
     let others = testbed.paths.len().saturating_sub(1);
-    let limits = Limits { subflows: others.min(MOST_ENDPOINTS) as u32, add_addr_accepted: 0 };
+    let limits = Limits { subflows: others.min(MAX_ENDPOINTS) as u32, add_addr_accepted: 0 };
     let mut ground = match PathManager::open(&testbed.ground().namespace) {
-        // A kernel without MPTCP carries everything else; a flow that asks for it is told.
+        // A kernel without MPTCP carries everything else; a flow that asks for it gets an error.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
@@ -371,7 +375,7 @@ fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<
     let mut vehicle = PathManager::open(&testbed.vehicle().namespace)?;
     vehicle.set_limits(limits)?;
     let mut netlink = testbed.vehicle().namespace.netlink()?;
-    for path in testbed.paths.iter().skip(1).take(MOST_ENDPOINTS) {
+    for path in testbed.paths.iter().skip(1).take(MAX_ENDPOINTS) {
         let address = if options.ipv6 { path.vehicle.v6.into() } else { path.vehicle.v4.into() };
         let flags = EndpointFlags { subflow: true, ..EndpointFlags::default() };
         let interface = netlink.link(&path.interface)?.index;
@@ -399,7 +403,7 @@ fn proxies(setup: &Setup, around: &Around, testbed: &Testbed) -> io::Result<Vec<
     Ok(started)
 }
 
-/// What lies on an emulated stretch, from the vehicle's side.
+/// Parts of an emulated stretch, from the vehicle's side.
 #[derive(Default)]
 struct Stretch<'a> {
     before: Duration,
@@ -407,7 +411,7 @@ struct Stretch<'a> {
     after: Duration,
 }
 
-/// What lies on the stretch called `name`: a path, with the delays around it unless proxies stand
+/// Parts of the stretch called `name`: a path, with the delays around it unless proxies are
 /// between, or what is between a proxy or the gateway and its host.
 fn stretch<'a>(name: &str, setup: &'a Setup, around: &Around) -> Stretch<'a> {
     let find = |name: &str| {

@@ -6,9 +6,12 @@ mod batch;
 pub mod capture;
 pub mod clock;
 pub mod command;
+mod confined;
 pub mod control;
 pub mod emulation;
 pub mod forward;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gateway;
 pub mod hosts;
 pub mod proxy;

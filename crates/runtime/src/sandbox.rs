@@ -43,7 +43,7 @@ pub fn is_inside() -> bool {
 /// Call it from the main thread: the sandbox ends when the calling thread does.
 ///
 /// # Errors
-/// There is no such program, or the kernel refuses a step; the error says which, why, and what mends
+/// There is no such program, or the kernel refuses a step; the error says which, why, and what fixes
 /// it.
 pub fn reenter(argv: &[OsString], additions: &[(OsString, OsString)]) -> io::Result<i32> {
     let plan = Plan::new(argv, additions)?;

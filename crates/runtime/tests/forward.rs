@@ -129,6 +129,7 @@ fn an_interface_that_is_off_is_an_outage_of_its_path_and_holds_up_no_other() {
     let other = open(&bed.vehicle, "10.1.0.1:7000", "10.1.0.2:7000");
     let beyond = open(&bed.ground, "10.1.0.2:7000", "10.1.0.1:7000");
     let mut outages = 0;
+    let mut probes = 0;
     let mut last = 0;
     let both = |from: u32, count: u32| {
         for number in from..from + count {
@@ -155,6 +156,13 @@ fn an_interface_that_is_off_is_an_outage_of_its_path_and_holds_up_no_other() {
         assert_eq!(both(last, 100), 0, "{interface}");
         place.switch(interface, true);
         outages += lost;
+        // Neighbours ask for one another once a second at most.
+        let mut meets = |_| {
+            probes += 1;
+            vehicle.send(&packet(0, 64)).ok();
+            !arrivals(&ground, clock).is_empty()
+        };
+        assert!((0..50).any(&mut meets), "{interface} does not come up");
         last += 1000;
         assert_eq!(both(last, 100), 100, "{interface}");
     }
@@ -164,8 +172,9 @@ fn an_interface_that_is_off_is_an_outage_of_its_path_and_holds_up_no_other() {
     let forwarded = forwarder.stop().unwrap();
     check(&forwarded);
     let lost = forwarded.accounts[0].lost;
-    assert_eq!(lost[Cause::Outage as usize], u64::from(outages), "{:?}", forwarded.accounts);
-    assert_eq!(lost.iter().sum::<u64>(), u64::from(outages));
+    let expected = u64::from(outages)..=u64::from(outages + probes);
+    assert!(expected.contains(&lost[Cause::Outage as usize]), "{:?}", forwarded.accounts);
+    assert_eq!(lost.iter().sum::<u64>(), lost[Cause::Outage as usize]);
     assert!(forwarded.lateness.quantile(0.5) < ms(1));
 }
 
@@ -232,7 +241,7 @@ fn a_link_gives_its_rate_and_no_more_and_keeps_the_order() {
         come_first();
         arrivals(&ground, clock)
     });
-    // 1000 B with headers: 1 ms each, handed over at once.
+    // 1000 B with headers: 1 ms each, passed on at once.
     let count = 600;
     for number in 0..count {
         vehicle.send(&packet(number, 972)).unwrap();
@@ -249,7 +258,8 @@ fn a_link_gives_its_rate_and_no_more_and_keeps_the_order() {
 fn every_packet_is_accounted_for_and_in_the_tables() {
     let _turn = alone();
     let Some(bed) = Bed::new(&[1500]) else { return };
-    let rate = Rate::from_mbps(100.0);
+    // 102 µs a packet: bursts of 40 overfill the queue of 20 on any machine.
+    let rate = Rate::from_mbps(10.0);
     let mut up = config(rate, ms(5));
     up.losses = vec![LossSource::Uniform(Probability::new(0.2).unwrap())];
     up.queue = QueueConfig::Packets(20);
@@ -279,7 +289,8 @@ fn every_packet_is_accounted_for_and_in_the_tables() {
     let [uplink, downlink] = [forwarded.accounts[0], forwarded.accounts[1]];
     let lost: u64 = uplink.lost.iter().sum();
     assert_eq!((uplink.delivered, uplink.delivered + lost), (came, 1000));
-    assert!(uplink.lost[Cause::Queue as usize] > 100 && uplink.lost[Cause::Random as usize] > 50);
+    assert!(uplink.lost[Cause::Queue as usize] > 100, "{:?}", uplink.lost);
+    assert!(uplink.lost[Cause::Random as usize] > 50, "{:?}", uplink.lost);
     assert_eq!(downlink.delivered, 1);
     assert_eq!(forwarded.lost_by_flow, vec![uplink.lost]);
     assert_eq!(forwarded.link_totals[0].delivered_bytes, came * 128);

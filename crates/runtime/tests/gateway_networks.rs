@@ -4,7 +4,8 @@
 
 mod daemons;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -193,6 +194,66 @@ fn ip_packets_cross_by_the_tun_interface() {
     assert_eq!(netlink.link("skybraid0").unwrap().mtu, 1280);
     aircraft.end().unwrap();
     assert!(netlink.link("skybraid0").is_err());
+}
+
+/// What the kernel has counted of the TUN interface of a namespace: bytes and packets in, bytes and packets out.
+fn counted(namespace: &Namespace) -> [u64; 4] {
+    let text = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
+    let text = text.unwrap().unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("skybraid0:")).unwrap();
+    let fields: Vec<u64> = line.split_whitespace().map(|field| field.parse().unwrap()).collect();
+    [fields[0], fields[1], fields[8], fields[9]]
+}
+
+/// Segments with a wrong checksum that TCP has seen in a namespace.
+fn wrong_checksums(namespace: &Namespace) -> u64 {
+    let text = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"));
+    let text = text.unwrap().unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs.find(|(name, _)| *name == "InCsumErrors").unwrap().1.parse().unwrap()
+}
+
+#[test]
+fn tcp_crosses_the_tun_interface_in_large_packets_unchanged() {
+    prepare();
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        println!("skipped: there is no /dev/net/tun");
+        return;
+    }
+    for (near, far) in [("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")] {
+        let Some(field) = Field::new() else { return };
+        field.wire(0);
+        let prefix = if near.contains(':') { 64 } else { 24 };
+        let tun = |address| format!("[tun]\naddress = \"{address}/{prefix}\"\n");
+        let [aircraft, ground] = field.daemons("", &tun(near), &tun(far));
+        aircraft.wait_for_paths(1);
+        ground.wait_for_paths(1);
+        // An IPv6 address is not used before nobody else was found to have it.
+        sleep(Duration::from_secs(if near.contains(':') { 2 } else { 0 }));
+        let to: SocketAddr = (far.parse::<IpAddr>().unwrap(), 5001).into();
+        let listener = field.ground.run(|| TcpListener::bind(to)).unwrap().unwrap();
+        let mut there = field.air.run(|| TcpStream::connect(to)).unwrap().unwrap();
+        let (mut here, _) = listener.accept().unwrap();
+        let bytes: Vec<u8> =
+            (0..4_000_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+        for stream in [&there, &here] {
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| there.write_all(&bytes).unwrap());
+            let mut seen = vec![0; bytes.len()];
+            here.read_exact(&mut seen).unwrap();
+            assert!(seen == bytes, "{far}");
+        });
+        let [_, _, sent, packets] = counted(&field.air);
+        assert!(sent / packets > 2_000, "{sent} bytes in {packets} packets");
+        let [taken, packets, ..] = counted(&field.ground);
+        assert!(taken / packets > 2_000, "{taken} bytes in {packets} packets");
+        assert_eq!([&field.air, &field.ground].map(wrong_checksums), [0, 0]);
+        aircraft.end().unwrap();
+    }
 }
 
 #[test]

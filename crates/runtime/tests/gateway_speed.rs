@@ -1,4 +1,4 @@
-//! How fast two gateways are on this machine, beside a bare socket. Run by hand, in a release build:
+//! How fast two gateways are on this machine, next to a bare socket. Run by hand, in a release build:
 //! `cargo test --release -p skybraid-runtime --test gateway_speed -- --ignored --nocapture`.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

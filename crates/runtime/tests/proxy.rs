@@ -33,7 +33,7 @@ fn plain(delay: Duration) -> LinkConfig {
     LinkConfig::plain(RateSource::Constant(Rate::from_bps(500_000_000)), delay)
 }
 
-/// Path `sat` with the congestion controls of its proxies; the stretches beside it have no loss and
+/// Path `sat` with the congestion controls of its proxies; the stretches next to it have no loss and
 /// 5 ms. `None`, with a word, without the rights.
 fn course(sides: [Option<&str>; 2], up: &LinkConfig, down: &LinkConfig) -> Option<Course> {
     if let Err(error) = Namespace::create("probe") {
@@ -94,7 +94,7 @@ impl Course {
         (address, std::thread::spawn(move || work(listener.accept().unwrap().0)))
     }
 
-    /// Connects from the vehicle over the satellite; tells how long it took.
+    /// Connects from the vehicle over the satellite; says how long it took.
     fn connect(&self, to: SocketAddr) -> (TcpStream, Duration) {
         self.connect_from(SocketAddr::new(self.addresses(to.is_ipv6())[0], 0), to)
     }
@@ -286,7 +286,7 @@ fn a_server_that_does_not_read_holds_the_client_up_and_loses_nothing() {
         sent += count;
         assert!(sent < bytes.len(), "nothing holds the client up");
     }
-    assert!(course.proxies.iter().all(|proxy| proxy.statistics().most_held <= 64 << 10));
+    assert!(course.proxies.iter().all(|proxy| proxy.statistics().max_held <= 64 << 10));
     go.send(()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let read = served.join().unwrap();
@@ -419,7 +419,7 @@ fn additional_subflows(socket: &impl AsRawFd) -> Option<u8> {
     let mut length = 200_u32;
     let (to, fd) = (info.as_mut_ptr(), socket.as_raw_fd());
     #[allow(unsafe_code, reason = "MPTCP_INFO has no safe wrapper")]
-    // SAFETY: the buffer has the length that is told; both outlive the call.
+    // SAFETY: the buffer has the length that is passed; both outlive the call.
     let failed = unsafe { libc::getsockopt(fd, SOL_MPTCP, MPTCP_INFO, to.cast(), &mut length) };
     (failed == 0).then_some(info[0])
 }

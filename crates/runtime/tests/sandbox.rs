@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bridge::Bridge;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::{Pid, geteuid};
 use skybraid_runtime::command::{Output, Program, exit_code};
 use skybraid_runtime::sandbox::{capabilities, is_inside, reenter};
@@ -128,7 +128,7 @@ fn inside_programs_stay() {
     let ends = ends.map(|(namespace, name)| VethEnd { namespace, name });
     outer.netlink().unwrap().add_veth(ends, 1500).unwrap();
     let _program = Program::start(&node, &["sleep", "1000"], &[], Output::Inherit).unwrap();
-    // The name of the test stands on the line so far.
+    // The name of the test is on the line so far.
     println!("\nready");
     std::thread::sleep(Duration::from_secs(60));
 }
@@ -233,6 +233,9 @@ fn the_outer_process_passes_sigterm_on_and_leaves_the_terminals_signals_to_the_i
     if !possible() {
         return;
     }
+    // A test that runs in the background of a shell inherits an ignored SIGINT, which `trap` cannot undo.
+    #[allow(unsafe_code, reason = "the default action has no handler that could be unsound")]
+    unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) }.unwrap();
     let copy = Copy::make("signals");
     let script = "sh: trap 'echo interrupted' INT; trap 'echo ended; exit 7' TERM; \
                   echo; echo ready; while :; do sleep 0.02; done";

@@ -213,7 +213,7 @@ fn a_tcp_connection_crosses_a_segment_in_real_packets_of_the_paths_mtu() {
     writer.join().unwrap();
     assert!(received == data);
     // An Ethernet header of 14 bytes and a full packet.
-    assert_eq!(bridge.longest_frame(), 1314);
+    assert_eq!(bridge.max_frame(), 1314);
     let state = testbed.vehicle().namespace.netlink().unwrap().link("narrow").unwrap();
     assert_eq!((state.mtu, state.up), (1300, true));
 }
@@ -236,7 +236,7 @@ fn datagrams_handed_over_together_cross_a_segment_one_by_one() {
         assert_eq!(far.recv(&mut buffer).unwrap(), 1000);
     }
     // Ethernet, IPv4 and UDP headers are 42 bytes.
-    assert_eq!(bridge.longest_frame(), 1042);
+    assert_eq!(bridge.max_frame(), 1042);
 }
 
 #[test]
@@ -444,4 +444,42 @@ fn a_program_ends_with_all_it_has_started_and_a_deaf_one_is_killed() {
     assert_eq!(exit_code(deaf.terminate(grace).unwrap()), 128 + libc::SIGKILL);
     let missing = Program::start(&node, &["no-such-program"], &[], Output::Inherit).unwrap_err();
     assert_eq!(missing.to_string(), "there is no program `no-such-program`");
+}
+
+#[test]
+fn a_program_that_root_starts_has_rights_over_its_network_alone() {
+    if !namespaces() || !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    if !map.split_whitespace().eq(["0", "0", "4294967295"]) {
+        println!("skipped: this is no root of the machine");
+        return;
+    }
+    let node = Namespace::create("node").unwrap();
+    let folder = std::env::temp_dir().join(format!("skybraid-confined-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let home = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(0)).unwrap().unwrap().dir;
+    let file = home.join(format!(".skybraid-test-{}", std::process::id()));
+    // Rights, then what it can do in its network and may not do elsewhere.
+    let script = format!(
+        "grep CapPrm /proc/self/status; grep NoNewPrivs /proc/self/status; \
+         ip link set lo up && echo network; touch {file} && echo home; \
+         cat {home}/* >/dev/null; mount -t tmpfs none /mnt && echo mount; touch {own} && echo own",
+        file = file.display(),
+        home = home.display(),
+        own = folder.join("own").display(),
+    );
+    let run = || {
+        let stdout = folder.join("out");
+        let output = Output::Files { stdout: &stdout, stderr: &folder.join("err") };
+        let argv = ["sh", "-c", &script];
+        Program::start_confined(&node, &argv, &[], output).unwrap().wait().unwrap();
+        std::fs::read_to_string(&stdout).unwrap()
+    };
+    let confined = run();
+    let was_written = file.exists();
+    assert_eq!(confined, "CapPrm:\t0000000000003400\nNoNewPrivs:\t1\nnetwork\nown\n");
+    assert!(!was_written);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,18 +1,20 @@
-//! What a transport must not be, and what is allowed but probably not meant.
+//! Checks of transports, and warnings about scenarios.
 
 use skybraid_host::{Host, PathSetup, Route, Setup};
-use skybraid_link::{DelayConfig, Direction, Shape};
+use skybraid_link::{DelayConfig, Shape};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::{PathSet, Protocol, TransportConfig};
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Bytes, Duration};
 
+use crate::network::DirectedLink;
 use crate::{Flow, Link, Node};
 
-/// A key below `transport` and what is wrong with it.
-type Wrong = (String, String);
+/// A key below `transport` and the problem with its value.
+type Problem = (String, String);
 
-/// Checks the ranges of a transport's numbers.
-pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
+/// Checks the ranges of a transport's parameters.
+pub(crate) fn transport(config: &TransportConfig) -> Result<(), Problem> {
     let above_zero = [
         ("receive_buffer", config.receive_buffer > Bytes::ZERO),
         ("send_buffer", config.send_buffer > Bytes::ZERO),
@@ -26,8 +28,8 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
         ("keep_alive", config.keep_alive.is_positive()),
         ("probe_every", config.probe_every.is_positive()),
     ];
-    for (key, sound) in above_zero {
-        if !sound {
+    for (key, is_valid) in above_zero {
+        if !is_valid {
             return Err((key.to_string(), "expected above zero".to_string()));
         }
     }
@@ -37,15 +39,15 @@ pub(crate) fn transport(config: &TransportConfig) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Checks that a transport can do with so many paths, which are called `names` where they have one.
+/// Checks that a transport supports `count` paths; `names` are those of the named paths.
 pub(crate) fn use_of_paths(
     config: &TransportConfig,
     count: usize,
     names: &[&str],
-) -> Result<(), Wrong> {
+) -> Result<(), Problem> {
     if count > PathSet::CAPACITY {
-        let most = PathSet::CAPACITY;
-        return Err(("paths".to_string(), format!("found {count} paths, expected at most {most}")));
+        let max = PathSet::CAPACITY;
+        return Err(("paths".to_string(), format!("found {count} paths, expected at most {max}")));
     }
     if config.protocol.is_single_path() && count > 1 {
         let others = match config.protocol {
@@ -69,13 +71,13 @@ pub(crate) fn use_of_paths(
     Ok(())
 }
 
-/// Whether an application would write for ever at one instant: it never finds its transport full.
+/// Returns whether an application would write endlessly at one instant, since its transport is never full.
 pub(crate) fn never_full(traffic: &TrafficConfig, protocol: Protocol) -> bool {
     matches!(traffic, TrafficConfig::Bulk { .. }) && protocol == Protocol::Udp
 }
 
-/// What is allowed but probably not meant: nodes that nothing reaches, deadlines that no packet can
-/// keep. `setup` has the routes of the flows.
+/// Returns warnings about valid but probably unintended settings: nodes without a link, and deadlines that no
+/// message can meet. `setup` holds the routes of the flows.
 pub(crate) fn warnings(
     nodes: &[Node],
     links: &[Link],
@@ -93,24 +95,26 @@ pub(crate) fn warnings(
             warnings.push(format!("{}.orbit: {warning}", link.name));
         }
     }
-    let mut told: Vec<&str> = Vec::new();
+    let mut reported: Vec<&str> = Vec::new();
     for (flow, setup_flow) in flows.iter().zip(&setup.flows) {
         let Some(deadline) = flow.deadline else { continue };
         let split = setup_flow.proxies.iter().map(|proxy| proxy.paths.as_slice());
-        let stretches = core::iter::once(setup_flow.paths.as_slice()).chain(split);
-        let least = stretches.map(|paths| {
-            let paths = paths.iter().filter_map(|path| setup.paths.get(*path));
+        let segments = core::iter::once(setup_flow.paths.as_slice()).chain(split);
+        let min_delays = segments.map(|paths| {
+            let paths = paths
+                .iter()
+                .filter_map(|path| setup.paths.get(*path).promised("a path of the flow"));
             let delays: Option<Vec<Duration>> =
                 paths.map(|path| constant_delay(path, links, flow.from)).collect();
             delays.and_then(|delays| delays.into_iter().min())
         });
-        let Some(least) = least.collect::<Option<Vec<Duration>>>() else { continue };
-        let least = least.into_iter().fold(Duration::ZERO, |sum, delay| sum + delay);
-        if deadline < least && !told.contains(&flow.group.as_str()) {
-            told.push(&flow.group);
+        let Some(min_delays) = min_delays.collect::<Option<Vec<Duration>>>() else { continue };
+        let min_delay = min_delays.into_iter().fold(Duration::ZERO, |sum, delay| sum + delay);
+        if deadline < min_delay && !reported.contains(&flow.group.as_str()) {
+            reported.push(&flow.group);
             warnings.push(format!(
                 "flow.{}.require: no message can arrive within {deadline}, since every path delays \
-                 it by {least} or more",
+                 it by {min_delay} or more",
                 flow.group
             ));
         }
@@ -118,7 +122,7 @@ pub(crate) fn warnings(
     warnings
 }
 
-/// The propagation delay of a path in the direction of what `from` sends, if it is always the same.
+/// Returns the propagation delay of a path in the direction of the sender, if it is constant.
 fn constant_delay(path: &PathSetup, links: &[Link], from: Host) -> Option<Duration> {
     let route = match from {
         Host::Vehicle => &path.uplink,
@@ -127,9 +131,9 @@ fn constant_delay(path: &PathSetup, links: &[Link], from: Host) -> Option<Durati
     let Route::Fixed(hops) = route else { return None };
     let mut sum = Duration::ZERO;
     for hop in hops {
-        let link = links.get(hop / 2)?;
-        let direction = if hop.is_multiple_of(2) { Direction::Uplink } else { Direction::Downlink };
-        let direction = link.config.direction(direction);
+        let hop = DirectedLink(*hop);
+        let link = links.get(hop.link()).promised("a link of the route")?;
+        let direction = link.config.direction(hop.direction());
         if !direction.changes.is_empty() || link.orbit.is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! A congestion control outside a scenario.
+//! Congestion controls outside a scenario.
 
 use std::path::Path as FilePath;
 
@@ -15,10 +15,10 @@ struct Table {
     congestion: CongestionConfig,
 }
 
-/// Reads what may stand behind `congestion` in a scenario: `"reno"`, or a table as TOML has it.
+/// Reads a value of the key `congestion` of a scenario: `"reno"`, or an inline table.
 ///
 /// # Errors
-/// The text is not correct, or a parameter is out of its range.
+/// The text is invalid, or a parameter is out of range.
 pub fn load_congestion(value: &str) -> Result<CongestionConfig, ScenarioError> {
     let text = format!("congestion = {value}\n");
     let text = ScenarioText::parse(&text, FilePath::new("congestion"), &[])?;

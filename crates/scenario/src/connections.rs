@@ -1,14 +1,15 @@
-//! Flows that share a connection, and addresses that come and go.
+//! Flows that share a connection, and address changes.
 
 use skybraid_transport::{PathId, Protocol};
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
 use crate::file::FlowEvent;
 use crate::wording::unknown;
 use crate::{AddressChange, Flow, Link};
 
-/// Lets the flows of group `name` ride in the connections of those of group `with`.
-pub(crate) fn ride(flows: &mut [Flow], name: &str, with: &str) -> Result<(), String> {
+/// Lets the flows of group `name` share the connections of those of group `with`.
+pub(crate) fn share_connection(flows: &mut [Flow], name: &str, with: &str) -> Result<(), String> {
     let members = |group: &str| -> Vec<usize> {
         let all = flows.iter().enumerate();
         all.filter(|(_, flow)| flow.group == group).map(|(number, _)| number).collect()
@@ -27,7 +28,8 @@ pub(crate) fn ride(flows: &mut [Flow], name: &str, with: &str) -> Result<(), Str
         return Err(format!("found {ours} flows to ride with {theirs}, expected as many of both"));
     }
     for (rider, carrier) in riders.into_iter().zip(carriers) {
-        let Some(other) = flows.get(carrier) else { return Ok(()) };
+        let other = flows.get(carrier).promised("the flow to ride with");
+        let Some(other) = other else { return Ok(()) };
         if other.rides_with.is_some() {
             let problem = "rides with another flow itself, expected one that does not";
             return Err(format!("`{with}` {problem}"));
@@ -38,7 +40,7 @@ pub(crate) fn ride(flows: &mut [Flow], name: &str, with: &str) -> Result<(), Str
             let name = transport.protocol.name();
             return Err(format!("`{with}` uses {name}, expected a stream: tcp or mptcp"));
         }
-        if let Some(flow) = flows.get_mut(rider) {
+        if let Some(flow) = flows.get_mut(rider).promised("the riding flow") {
             if nodes != flow.nodes {
                 return Err(format!("`{with}` runs between other nodes, expected the same"));
             }
@@ -51,8 +53,8 @@ pub(crate) fn ride(flows: &mut [Flow], name: &str, with: &str) -> Result<(), Str
     Ok(())
 }
 
-/// What an event does to the addresses of the connection of the flow `name`; errors carry the key below
-/// the flow's.
+/// Returns the address changes by an event on the connection of the flow `name`. Errors carry the key below that
+/// of the flow.
 pub(crate) fn address_changes(
     at: Duration,
     name: &str,
@@ -75,7 +77,9 @@ pub(crate) fn address_changes(
         }
         let given =
             [("remove_path", &event.remove_path, false), ("add_path", &event.add_path, true)];
-        let of_link = |interface: &Option<usize>| links.get((*interface)?);
+        let of_link = |interface: &Option<usize>| {
+            links.get((*interface)?).promised("the link of an interface")
+        };
         for (key, wanted, added) in given {
             let Some(wanted) = wanted else { continue };
             let used: Vec<Option<&Link>> = flow.interfaces.iter().map(of_link).collect();

@@ -1,50 +1,50 @@
-//! What can be wrong with a scenario.
+//! Errors in scenarios.
 
 use crate::source_line::SourceLine;
 
-/// Why a scenario cannot be used, by what would mend it.
+/// Error in a scenario, by the place of its correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// The scenario's text must be corrected.
+    /// The text of the scenario is invalid.
     #[error("{}{}{problem}{}", place(file, line.as_deref()), prefix(key), excerpt(line.as_deref()))]
     Invalid {
-        /// The scenario's file.
+        /// File of the scenario.
         file: String,
-        /// The line at fault, where it is known.
+        /// Line of the error, where known.
         line: Option<Box<SourceLine>>,
-        /// The key at fault, for example `path.lte.uplink.rate`; empty for the text as a whole.
+        /// Key of the error, for example `path.lte.uplink.rate`; empty for the text as a whole.
         key: String,
-        /// What was found and what was expected.
+        /// Values found and expected.
         problem: String,
     },
-    /// An override (`--set key=value`) must be corrected.
+    /// An override (`--set key=value`) is invalid.
     #[error("override `{key}`: {problem}")]
     Override {
-        /// The key as given.
+        /// Key as given.
         key: String,
-        /// What was found and what was expected.
+        /// Values found and expected.
         problem: String,
     },
-    /// A file cannot be opened or is not text: its name, place or permissions must be corrected.
+    /// A file cannot be opened or is not text.
     #[error("{file}: {problem}{}", suffix(key))]
     Unreadable {
-        /// The file.
+        /// File name.
         file: String,
-        /// The key that names it; empty for the scenario itself.
+        /// Key that names the file; empty for the scenario itself.
         key: String,
-        /// What hinders.
+        /// Reason.
         problem: String,
     },
-    /// A trace file must be corrected.
+    /// A trace file is invalid.
     #[error("{}{problem}{}{}", place(file, line.as_deref()), suffix(key), excerpt(line.as_deref()))]
     Trace {
-        /// The trace file.
+        /// File name.
         file: String,
-        /// The line at fault, where there is one.
+        /// Line of the error, if there is one.
         line: Option<Box<SourceLine>>,
-        /// The key that names the file.
+        /// Key that names the file.
         key: String,
-        /// What was found and what was expected.
+        /// Values found and expected.
         problem: String,
     },
 }

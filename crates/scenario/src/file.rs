@@ -1,4 +1,4 @@
-//! The keys of a scenario file, as serde reads them. Nothing is checked here beyond names and units.
+//! Keys of a scenario file for serde. Only names and units are checked here.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,12 +16,12 @@ use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Bytes, Duration, Probability, Rate};
 
-use crate::flight::CellsFile;
+use crate::cells::CellsFile;
 use crate::network::{Ecmp, Metric, NodeKind};
 use crate::shared_outages::OutagesFile;
 use crate::{Server, Surroundings};
 
-/// The whole file.
+/// A scenario file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScenarioFile {
@@ -48,7 +48,7 @@ pub(crate) struct ScenarioFile {
     pub outages: Vec<OutagesFile>,
     #[serde(default)]
     pub testbed: TestbedFile,
-    /// Read by those who fly campaigns.
+    /// Read by campaigns only.
     #[serde(default, rename = "sweep")]
     pub _sweep: Option<IgnoredAny>,
 }
@@ -57,18 +57,18 @@ const fn first_seed() -> u64 {
     1
 }
 
-/// Where a run begins in the traces that do not say so themselves.
+/// Start of the run within traces that have no start of their own.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TraceStart {
-    /// At their beginnings.
+    /// The start of the trace.
     Replay,
-    /// At places drawn from the seed.
+    /// A random place, drawn from the seed.
     Random,
 }
 
 impl TraceStart {
-    /// The same as a trace would say it.
+    /// Returns the equivalent `start` of a trace.
     pub const fn start(self) -> Start {
         match self {
             Self::Replay => Start::At(Duration::ZERO),
@@ -82,11 +82,11 @@ impl TraceStart {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct NodeFile {
     pub kind: Option<NodeKind>,
-    /// How many there are of the kind; one without a number unless said.
+    /// Number of nodes in the group; a single node without a number by default.
     pub count: Option<u32>,
-    /// Whether packets for others pass through; routers do unless said.
+    /// Whether the node forwards packets of others; by default routers do.
     pub forwards: Option<bool>,
-    /// Where it is; of a group, where all are.
+    /// Position of the node, or of all nodes of the group.
     pub position: Option<Position>,
     pub track: Option<TrackConfig>,
 }
@@ -95,10 +95,10 @@ pub(crate) struct NodeFile {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LinkFile {
-    /// The nodes that it joins; of `[link.NAME]` only, and required there.
+    /// Ends of a `[link.NAME]`, required there and not allowed in paths.
     pub from: Option<String>,
     pub to: Option<String>,
-    /// What shortest paths add up; of `[link.NAME]` only.
+    /// Routing metric of a `[link.NAME]`.
     pub weight: Option<u32>,
     pub preset: Option<String>,
     pub mtu: Option<Bytes>,
@@ -106,7 +106,7 @@ pub(crate) struct LinkFile {
     pub backup: Option<bool>,
     pub priority: Option<u8>,
     pub down: Option<Vec<(Duration, Duration)>>,
-    /// Of both directions.
+    /// Values for both directions.
     pub rate: Option<RateConfig>,
     pub delay: Option<DelayConfig>,
     pub reorder: Option<bool>,
@@ -119,13 +119,13 @@ pub(crate) struct LinkFile {
     pub drx: Option<Switch<DrxConfig>>,
     pub handover: Option<Switch<HandoverConfig>>,
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
-    /// Of `[path.NAME]` and `[link.NAME]` in a scenario.
+    /// Allowed in a scenario only.
     pub cells: Option<CellsFile>,
     pub orbit: Option<OrbitConfig>,
 }
 
 impl LinkFile {
-    /// The keys that a path has, with those of both directions in each.
+    /// Returns the path's keys, with the values for both directions copied into each.
     pub fn into_path(self) -> PathConfig {
         let both = PathConfig {
             uplink: DirectionConfig {
@@ -155,7 +155,7 @@ impl LinkFile {
             handover: self.handover,
             reconfiguration: self.reconfiguration,
         };
-        own.over(&both)
+        own.with_defaults(&both)
     }
 }
 
@@ -199,9 +199,9 @@ pub(crate) struct TestbedFile {
 #[serde(deny_unknown_fields)]
 pub(crate) struct FlowFile {
     pub from: String,
-    /// Required unless there are just a vehicle and a ground.
+    /// Required unless the scenario has just a vehicle and a ground.
     pub to: Option<String>,
-    /// How many there are of it between each two nodes.
+    /// Number of connections between each pair of nodes.
     pub connections: Option<u32>,
     #[serde(default)]
     pub proxies: Vec<ProxyFile>,
@@ -211,9 +211,9 @@ pub(crate) struct FlowFile {
     pub class: Option<Class>,
     pub traffic: TrafficConfig,
     pub transport: Option<TransportConfig>,
-    /// The flow in whose connection this one rides.
+    /// Flow whose connection this one shares.
     pub with: Option<String>,
-    /// How many times the application writes each message.
+    /// Number of copies that the application writes of each message.
     pub copies: Option<u32>,
     #[serde(default)]
     pub require: OneOrMany<RequirementFile>,
@@ -250,17 +250,17 @@ pub(crate) struct EventFile {
     pub flow: Named<FlowEvent>,
 }
 
-/// What an event does to a flow's connection.
+/// Changes by an event to the connection of a flow.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct FlowEvent {
-    /// The vehicle loses its address on this path.
+    /// Path on which the vehicle loses its address.
     pub remove_path: Option<String>,
-    /// The vehicle gains one.
+    /// Path on which the vehicle gains an address.
     pub add_path: Option<String>,
 }
 
-/// What an event does to one path or link.
+/// Changes by an event to a path or link.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PathEvent {
@@ -272,7 +272,7 @@ pub(crate) struct PathEvent {
     pub downlink: DirectionEvent,
 }
 
-/// What an event does to one direction of a path.
+/// Changes by an event to one direction of a path.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DirectionEvent {
@@ -282,7 +282,7 @@ pub(crate) struct DirectionEvent {
 }
 
 impl DirectionEvent {
-    /// The changes with their keys.
+    /// Returns the changes with their keys.
     pub fn changes(self) -> impl Iterator<Item = (&'static str, ChangeConfig)> {
         let changes = [
             self.rate.map(|rate| ("rate", ChangeConfig::Rate(rate))),

@@ -1,9 +1,10 @@
-//! From the keys of `[flow.NAME]` to flows: groups into single flows, names into numbers.
+//! Composition of flows from the keys of `[flow.NAME]`.
 
 use skybraid_host::Host;
 use skybraid_traffic::video::rate::RateError;
 use skybraid_traffic::{TrafficError, VideoConfig};
 use skybraid_transport::{Class, PathSet, Protocol, TransportConfig};
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
 use crate::file::{FlowFile, Named, OneOrMany, ProxyFile, RequirementFile};
@@ -13,23 +14,23 @@ use crate::text::ScenarioText;
 use crate::wording::unknown;
 use crate::{Flow, Requirement, ScenarioError, SplitAt, checks, connections};
 
-/// An application writes a message at most this many times.
-const MOST_COPIES: u8 = 8;
-/// So many connections between two nodes at most.
-const MOST_CONNECTIONS: u32 = 10_000;
+/// Maximum number of copies of a message.
+const MAX_COPIES: u8 = 8;
+/// Maximum number of connections between two nodes.
+const MAX_CONNECTIONS: u32 = 10_000;
 
-/// Reads the flows of a scenario.
+/// Reader of the flows of a scenario.
 pub(crate) struct Flows<'a> {
     pub text: &'a ScenarioText,
-    /// Of the run.
+    /// Length of the run.
     pub duration: Duration,
     pub nodes: &'a [Node],
     pub links: &'a [Link],
-    /// The scenario has paths between two hosts, not a network.
+    /// Whether the scenario has paths between two hosts instead of a network.
     pub of_paths: bool,
 }
 
-/// The two nodes of a single flow, by whom it opens, and what is behind the name of its group.
+/// The two nodes of a flow, which of them sends, and the suffix of the flow's name.
 struct Ends {
     opener: usize,
     other: usize,
@@ -38,23 +39,23 @@ struct Ends {
 }
 
 impl Flows<'_> {
-    /// The flows, each group's one after the other.
+    /// Reads the flows, group by group.
     pub fn read(&self, read: Named<FlowFile>) -> Result<Vec<Flow>, ScenarioError> {
         let riders: Vec<_> =
-            read.0.iter().map(|(name, it)| (name.clone(), it.with.clone())).collect();
+            read.0.iter().map(|(name, flow)| (name.clone(), flow.with.clone())).collect();
         let mut flows = Vec::new();
         for (name, flow) in read.0 {
             self.group(&name, flow, &mut flows)?;
         }
         for (name, with) in riders {
             let Some(with) = with else { continue };
-            connections::ride(&mut flows, &name, &with)
+            connections::share_connection(&mut flows, &name, &with)
                 .map_err(|problem| self.text.wrong(&table("flow", &name).key("with"), problem))?;
         }
         Ok(flows)
     }
 
-    /// The single flows of a group.
+    /// Adds the flows of a group.
     fn group(
         &self,
         group: &str,
@@ -86,8 +87,8 @@ impl Flows<'_> {
                 };
                 return wrong(&key, error.to_string());
             }
-            Err(TrafficError::Outside { key, found, least, most }) => {
-                let problem = format!("found {found}, expected {least} to {most}");
+            Err(TrafficError::Outside { key, found, min, max }) => {
+                let problem = format!("found {found}, expected {min} to {max}");
                 return wrong(&format!("traffic.{key}"), problem);
             }
         }
@@ -112,17 +113,18 @@ impl Flows<'_> {
             return wrong("transport.protocol", problem);
         }
         let copies = read.copies.unwrap_or(1);
-        let Some(copies) = u8::try_from(copies).ok().filter(|it| (1..=MOST_COPIES).contains(it))
+        let Some(copies) =
+            u8::try_from(copies).ok().filter(|copies| (1..=MAX_COPIES).contains(copies))
         else {
-            return wrong("copies", format!("found {copies}, expected 1 to {MOST_COPIES}"));
+            return wrong("copies", format!("found {copies}, expected 1 to {MAX_COPIES}"));
         };
         if read.transport.is_some() && read.with.is_some() {
             let problem = "a flow that rides `with` another takes that one's transport; found both";
             return wrong("transport", problem.to_string());
         }
         let connections = read.connections.unwrap_or(1);
-        if !(1..=MOST_CONNECTIONS).contains(&connections) {
-            let problem = format!("found {connections}, expected 1 to {MOST_CONNECTIONS}");
+        if !(1..=MAX_CONNECTIONS).contains(&connections) {
+            let problem = format!("found {connections}, expected 1 to {MAX_CONNECTIONS}");
             return wrong("connections", problem);
         }
         let pairs = self.ends(&read, &key)?;
@@ -153,7 +155,9 @@ impl Flows<'_> {
             let each = self.uses_each_interface(transport.protocol, ends.opener);
             let transport_key = key.key("transport");
             let interfaces = self.interfaces(&transport, ends.opener, each, &transport_key)?;
-            let names = |interface: &Option<usize>| interface.and_then(|it| self.links.get(it));
+            let names = |interface: &Option<usize>| {
+                self.links.get((*interface)?).promised("the link of an interface")
+            };
             let names: Vec<&str> =
                 interfaces.iter().filter_map(names).map(|link| link.name.as_str()).collect();
             if let Err((keys, problem)) = checks::use_of_paths(&transport, interfaces.len(), &names)
@@ -187,7 +191,7 @@ impl Flows<'_> {
         Ok(())
     }
 
-    /// Between which nodes a group's flows run.
+    /// Returns the pairs of nodes between which the flows of a group run.
     fn ends(&self, read: &FlowFile, key: &KeyPath) -> Result<Vec<Ends>, ScenarioError> {
         let find = |name: &str, which: &str| {
             if self.of_paths && !HOSTS.contains(&name) {
@@ -200,7 +204,7 @@ impl Flows<'_> {
         let to = match &read.to {
             Some(to) => find(to, "to")?,
             None => {
-                // Between two hosts there is but one other end.
+                // Between two hosts there is only one other end.
                 let others = (0..self.nodes.len()).filter(|node| !from.contains(node));
                 let others: Vec<usize> = others.collect();
                 if others.len() != 1 || from.len() != 1 {
@@ -239,25 +243,28 @@ impl Flows<'_> {
             } else {
                 (sender, receiver, Host::Vehicle)
             };
-            // A flow is called by the end that sets it apart from the others of its group.
+            // The suffix is the end that distinguishes the flow within its group.
             let named = match (senders_vary, receivers_vary) {
                 (true, true) => opener,
                 (true, false) => sender,
                 (false, _) => receiver,
             };
-            let name = self.nodes.get(named).map(|node| node.name.as_str()).unwrap_or_default();
+            let name = self.node(named).map(|node| node.name.as_str()).unwrap_or_default();
             let suffix = if several { format!(".{name}") } else { String::new() };
             Ok(Ends { opener, other, from, suffix })
         };
         pairs.iter().copied().map(ends).collect()
     }
 
-    fn is_vehicle(&self, node: usize) -> bool {
-        self.nodes.get(node).is_some_and(|node| node.kind == NodeKind::Vehicle)
+    fn node(&self, index: usize) -> Option<&Node> {
+        self.nodes.get(index).promised("a node found by name")
     }
 
-    /// The interface of each subflow that `opener` opens; `each` says that it has one at every link
-    /// unless it is told otherwise.
+    fn is_vehicle(&self, node: usize) -> bool {
+        self.node(node).is_some_and(|node| node.kind == NodeKind::Vehicle)
+    }
+
+    /// Returns the interface of each subflow that `opener` opens; with `each`, one at every link by default.
     fn interfaces(
         &self,
         transport: &TransportConfig,
@@ -302,15 +309,15 @@ impl Flows<'_> {
                 Ok(chosen.iter().copied().cycle().take(count as usize).collect())
             }
             Some(count) => {
-                let most = PathSet::CAPACITY;
-                let problem = format!("found {count}, expected 1 to {most}");
+                let max = PathSet::CAPACITY;
+                let problem = format!("found {count}, expected 1 to {max}");
                 Err(self.text.wrong(&key.key("subflows"), problem))
             }
         }
     }
 
-    /// A connection that may use several paths has a subflow at each link of the end that opens it; UDP at
-    /// those of a vehicle only.
+    /// Returns whether a connection has a subflow at each link of its opener. Multipath protocols do; UDP only at
+    /// those of a vehicle.
     fn uses_each_interface(&self, protocol: Protocol, opener: usize) -> bool {
         match protocol {
             Protocol::Tcp | Protocol::Dccp => self.of_paths,
@@ -319,7 +326,7 @@ impl Flows<'_> {
         }
     }
 
-    /// The proxies of flow number `place.0` of `place.1`.
+    /// Returns the proxies of flow number `place.0` of `place.1`.
     fn proxies(
         &self,
         read: &[ProxyFile],
@@ -372,7 +379,7 @@ impl Flows<'_> {
     }
 }
 
-/// What `require` asks for.
+/// Returns the requirements in `require`.
 fn requirements(
     text: &ScenarioText,
     read: OneOrMany<RequirementFile>,
@@ -394,7 +401,7 @@ fn requirements(
     Ok(found)
 }
 
-/// What a table of `require` asks for; or the key at fault and what is wrong with it.
+/// Returns the requirements of a table of `require`, or a key and the problem with its value.
 fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'static str, String)> {
     let mut found = Vec::new();
     let above_zero = |key, positive: bool| {
@@ -434,18 +441,18 @@ fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'stati
     Ok(found)
 }
 
-/// What a table of `require` asks of a video.
+/// Returns the requirements on a video of a table of `require`.
 fn requirements_of_video(
     table: &RequirementFile,
 ) -> Result<Vec<Requirement>, (&'static str, String)> {
     let mut found = Vec::new();
-    let sound = |key, sound: bool, expected: &str| {
-        if sound { Ok(()) } else { Err((key, format!("expected {expected}"))) }
+    let check = |key, is_valid: bool, expected: &str| {
+        if is_valid { Ok(()) } else { Err((key, format!("expected {expected}"))) }
     };
     match (table.frames, table.within) {
         (Some(share), Some(within)) => {
-            sound("frames", share.ratio() > 0.0, "above zero")?;
-            sound("within", within.is_positive(), "above zero")?;
+            check("frames", share.ratio() > 0.0, "above zero")?;
+            check("within", within.is_positive(), "above zero")?;
             found.push(Requirement::Frames { share, within });
         }
         (Some(_), None) => {
@@ -465,16 +472,16 @@ fn requirements_of_video(
     ];
     for (key, least, worst) in rates {
         let Some(least) = least else { continue };
-        sound(key, least.is_finite() && least > 0.0, "frames a second, above zero")?;
+        check(key, least.is_finite() && least > 0.0, "frames a second, above zero")?;
         found.push(Requirement::FrameRate { least, worst });
     }
     if let Some(most) = table.freezes {
-        sound("freezes", most.is_finite() && most >= 0.0, "times a minute, zero or more")?;
+        check("freezes", most.is_finite() && most >= 0.0, "times a minute, zero or more")?;
         found.push(Requirement::Freezes { most });
     }
     match (table.ssim, table.ssim_share) {
         (Some(least), share) => {
-            sound("ssim", least > 0.0 && least <= 1.0, "above 0, at most 1")?;
+            check("ssim", least > 0.0 && least <= 1.0, "above 0, at most 1")?;
             let Some(share) = share.filter(|share| share.ratio() > 0.0) else {
                 let problem =
                     "expected together with `ssim_share`, for example \"95%\"".to_string();

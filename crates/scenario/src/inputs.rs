@@ -1,4 +1,4 @@
-//! Trace files: read once, hashed, and shared by all that name them.
+//! Input files of a scenario, each read and hashed once and shared by the keys that name it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +11,7 @@ use skybraid_link::{
     TraceError, TraceSource,
 };
 use skybraid_units::Duration;
+use skybraid_units::invariant::Promised as _;
 
 use crate::ScenarioError;
 use crate::key::KeyPath;
@@ -21,34 +22,34 @@ use crate::wording;
 /// Maximum size of a scenario's or gateway's file.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// A trace file that a scenario read.
+/// A file that a scenario has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// The file as the scenario names it, relative to the scenario's own.
+    /// File name in the scenario, relative to the scenario's own file.
     pub file: String,
-    /// SHA-256 of its bytes in hexadecimal.
+    /// SHA-256 of the file in hexadecimal.
     pub sha256: String,
 }
 
-/// Reads trace files for one scenario.
+/// Reader of the input files of a scenario.
 pub(crate) struct Inputs<'a> {
     text: &'a ScenarioText,
-    /// Where relative names begin.
+    /// Folder of relative names.
     folder: PathBuf,
-    /// How long the run is, where there is one.
+    /// Length of the run, if any.
     run: Option<Duration>,
-    /// Where a run begins in a trace that does not say so itself.
+    /// Start of the run within traces that have no start of their own.
     start: Option<Start>,
     read: BTreeMap<String, String>,
     loaded: Vec<TraceSource>,
-    /// What has been read so far.
+    /// Files read so far.
     pub inputs: Vec<Input>,
-    /// Clocks of the traces for which nothing says where a run begins, each once.
+    /// Clocks of the traces without a start of the run, each once.
     pub unplaced: Vec<String>,
 }
 
 impl<'a> Inputs<'a> {
-    /// Files are looked for in `folder`. Traces must last for `run` or repeat.
+    /// Creates a reader of files in `folder`. Traces must cover `run` or repeat.
     pub fn new(text: &'a ScenarioText, folder: &FilePath, run: Option<Duration>) -> Self {
         Self {
             text,
@@ -62,12 +63,12 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// Runs begin at `start` in traces that do not say so themselves.
+    /// Sets the start of the run within traces that have no start of their own.
     pub fn with_start(self, start: Option<Start>) -> Self {
         Self { start, ..self }
     }
 
-    /// Loads every file that a path names. `key` is the path's.
+    /// Loads all files of a path, whose key is `key`.
     pub fn load_path(&mut self, path: &mut PathConfig, key: &KeyPath) -> Result<(), ScenarioError> {
         for direction in Direction::ALL {
             let own = path.direction_mut(direction);
@@ -85,7 +86,7 @@ impl<'a> Inputs<'a> {
         Ok(())
     }
 
-    /// Loads the files that a change names. `key` is the changed thing's.
+    /// Loads all files of a change to the value of `key`.
     pub fn load_change(
         &mut self,
         change: &mut ChangeConfig,
@@ -141,19 +142,29 @@ impl<'a> Inputs<'a> {
         self.check_length(source, key)
     }
 
-    /// The text of the file `name`, which `key` names; each file is read once.
+    /// Returns the text of the file `name`, named by `key`. Each file is read once.
     pub fn text(&mut self, name: &str, key: &KeyPath) -> Result<&str, ScenarioError> {
         if !self.read.contains_key(name) {
             let file = self.folder.join(name);
-            let text = read_text(&file, MAX_INPUT, file.display().to_string(), key.to_string())?;
+            let text =
+                read_text(&file, MAX_INPUT_BYTES, file.display().to_string(), key.to_string())?;
             let sha256 = hexadecimal(&Sha256::digest(text.as_bytes()));
             self.inputs.push(Input { file: name.to_string(), sha256 });
             self.read.insert(name.to_string(), text);
         }
-        Ok(self.read.get(name).map(String::as_str).unwrap_or_default())
+        Ok(self.read_text_of(name))
     }
 
-    /// What is wrong with the file `name`, which `key` names, on a line of it.
+    /// Returns the text of a file that has been read.
+    fn read_text_of(&self, name: &str) -> &str {
+        self.read
+            .get(name)
+            .map(String::as_str)
+            .promised("the text of a read file")
+            .unwrap_or_default()
+    }
+
+    /// Returns the error of a problem in the file `name`, named by `key`, on a line of that file.
     pub fn wrong_file(
         &self,
         name: &str,
@@ -162,7 +173,7 @@ impl<'a> Inputs<'a> {
         key: &KeyPath,
     ) -> ScenarioError {
         let file = self.folder.join(name).display().to_string();
-        let text = self.read.get(name).map(String::as_str).unwrap_or_default();
+        let text = self.read_text_of(name);
         let found = wording::quoted(&problem).filter(|_| problem.starts_with("found `"));
         let line = line.map(|number| Box::new(SourceLine::numbered(text, number, found)));
         ScenarioError::Trace { file, line, key: key.to_string(), problem }
@@ -170,7 +181,7 @@ impl<'a> Inputs<'a> {
 
     fn trace_error(&self, error: TraceError, name: &str, key: &KeyPath) -> ScenarioError {
         let (line, problem) = match error {
-            // The file may be sound; what stands beside its name is not.
+            // The file may be valid; the options next to its name are not.
             TraceError::Option { key: option, found, expected } => {
                 let problem = format!("found `{found}`, expected {expected} (to read `{name}`)");
                 return self.text.wrong(&key.key(option), problem);
@@ -194,34 +205,36 @@ impl<'a> Inputs<'a> {
             Some(Start::At(start)) => start,
             Some(Start::Random) | None => Duration::ZERO,
         };
-        let left = length - start;
-        if left >= run || source.file.repeat == Some(true) || sampling.resample.is_some() {
+        let remaining = length - start;
+        if remaining >= run || source.file.repeat == Some(true) || sampling.resample.is_some() {
             return Ok(());
         }
         let name = &source.file.trace;
         let from =
             if start == Duration::ZERO { String::new() } else { format!(" from {start} on") };
         let problem = format!(
-            "the trace `{name}` lasts {left}{from}, shorter than the run of {run}; expected a longer \
+            "the trace `{name}` lasts {remaining}{from}, shorter than the run of {run}; expected a longer \
              trace, or `repeat = true` to start it over"
         );
         Err(self.text.wrong(key, problem))
     }
 }
 
-/// The text of a scenario's or gateway's file.
+/// Returns the text of a scenario's or gateway's file.
 pub(crate) fn read_main_file(file: &FilePath) -> Result<String, ScenarioError> {
     read_text(file, MAX_FILE_BYTES, file.display().to_string(), String::new())
 }
 
-/// Lets the traces of a scenario that were measured on one clock start over together: after the length of
-/// the shortest of them.
+/// Lets traces measured on one clock repeat together, after the length of the shortest of them.
 pub(crate) fn join_clocks<'a>(paths: impl Iterator<Item = &'a mut PathConfig>) {
     let mut traces: Vec<&mut TraceSource> = paths.flat_map(PathConfig::traces_mut).collect();
     let mut lengths: BTreeMap<String, Duration> = BTreeMap::new();
     for trace in &traces {
         let Some(length) = trace.length() else { continue };
-        lengths.entry(trace.file.clock()).and_modify(|it| *it = length.min(*it)).or_insert(length);
+        lengths
+            .entry(trace.file.clock())
+            .and_modify(|min| *min = length.min(*min))
+            .or_insert(length);
     }
     for trace in &mut traces {
         if let Some(length) = lengths.get(&trace.file.clock()) {
@@ -230,10 +243,10 @@ pub(crate) fn join_clocks<'a>(paths: impl Iterator<Item = &'a mut PathConfig>) {
     }
 }
 
-/// Bytes that a trace, a track or a file of orbital elements may have.
-const MAX_INPUT: u64 = 1_000_000_000;
+/// Maximum size of a trace, a track or a file of orbital elements, in bytes.
+const MAX_INPUT_BYTES: u64 = 1_000_000_000;
 
-/// The text of a file of at most `max` bytes. `shown` and `key` name it in errors.
+/// Returns the text of a file of at most `max` bytes. `shown` and `key` name the file in errors.
 pub(crate) fn read_text(
     file: &FilePath,
     max: u64,
@@ -246,13 +259,13 @@ pub(crate) fn read_text(
         problem,
     };
     let failed = |error: std::io::Error| unreadable(format!("cannot be read: {error}"));
-    // A pipe or device might never end.
+    // A pipe or device may never end.
     let size = fs::metadata(file).map_err(failed)?;
     if !size.is_file() {
         return Err(unreadable("found something else, expected a file".to_string()));
     }
     let mut bytes = Vec::new();
-    // The size on the disk may not be all: some files of the kernel's never end.
+    // The reported size may be too small: some kernel files never end.
     if size.len() <= max {
         let open = fs::File::open(file).map_err(failed)?;
         open.take(max + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -1,29 +1,29 @@
-//! The way to a value in a scenario, such as `path.lte.uplink.rate` or `event[0].at`.
+//! Key paths to values in a scenario, such as `path.lte.uplink.rate` or `event[0].at`.
 
 use std::fmt;
 
 use crate::wording::DATE;
 
-/// One step of a [`KeyPath`].
+/// Step of a [`KeyPath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Into a table.
+    /// Key of a table.
     Key(String),
-    /// Into a list, from zero.
+    /// Index into a list, from zero.
     Index(usize),
 }
 
-/// The way to a value in a scenario.
+/// Path to a value in a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyPath(Vec<Step>);
 
 impl KeyPath {
-    /// A way through tables, with dots between the keys; keys must not hold dots themselves.
+    /// Creates a path through tables from keys joined by dots; a key must not contain a dot.
     pub fn dotted(keys: &str) -> Self {
         Self::default().below(keys)
     }
 
-    /// This way and then `keys`, with dots between them; this way itself for none.
+    /// Returns this path extended by `keys`, which are joined by dots and may be empty.
     pub fn below(&self, keys: &str) -> Self {
         let mut longer = self.clone();
         let keys = keys.split('.').filter(|key| !key.is_empty());
@@ -31,31 +31,31 @@ impl KeyPath {
         longer
     }
 
-    /// This way and then the key `name`, which may hold any character.
+    /// Returns this path extended by the key `name`, which may contain any character.
     pub fn key(&self, name: &str) -> Self {
         let mut longer = self.clone();
         longer.push(Step::Key(name.to_string()));
         longer
     }
 
-    /// This way and then the entry `index` of a list.
+    /// Returns this path extended by an index into a list.
     pub fn index(&self, index: usize) -> Self {
         let mut longer = self.clone();
         longer.push(Step::Index(index));
         longer
     }
 
-    /// Adds a step.
+    /// Appends a step.
     pub fn push(&mut self, step: Step) {
         self.0.push(step);
     }
 
-    /// The steps from the top.
+    /// Returns the steps from the root.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// The last key, if the way ends with one.
+    /// Returns the last step if it is a key.
     pub fn last_key(&self) -> Option<&str> {
         match self.0.last() {
             Some(Step::Key(name)) => Some(name),
@@ -63,13 +63,13 @@ impl KeyPath {
         }
     }
 
-    /// The last key, or nothing where the way does not end with one.
-    pub fn last_step(&self) -> &str {
+    /// Returns the last step if it is a key, else the empty string.
+    pub fn last_key_or_empty(&self) -> &str {
         self.last_key().unwrap_or_default()
     }
 
-    /// How many steps this way and `other` have in common.
-    pub fn shared(&self, other: &Self) -> usize {
+    /// Returns the number of leading steps shared with `other`.
+    pub fn shared_steps(&self, other: &Self) -> usize {
         self.0.iter().zip(&other.0).take_while(|(own, other)| own == other).count()
     }
 }
@@ -109,7 +109,7 @@ impl fmt::Display for KeyPath {
     }
 }
 
-/// Whether `name` consists of letters, digits, `-` and `_`, and is not empty.
+/// Returns whether `name` consists of letters, digits, `-` and `_`, and is not empty.
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     !name.is_empty() && name.chars().all(fits)

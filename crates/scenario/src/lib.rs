@@ -1,29 +1,29 @@
-//! The scenario file: parse, check, compose.
+//! Scenario files: parsing, validation and composition.
 //!
-//! A scenario is a TOML text that names paths, flows and events. [`Scenario::load`] reads it with the
-//! trace files that it names, fills in presets, and answers with links, traffic and transports that
-//! are ready to run; or with a [`ScenarioError`] that says file, line, key, found and expected.
+//! A scenario is a TOML text that names paths, flows and events. [`Scenario::load`] reads the scenario and the
+//! trace files it names, fills in presets, and returns links, traffic and transports that are ready to run, or a
+//! [`ScenarioError`] with file, line, key, and the values found and expected.
 //!
-//! The parser is strict: an unknown key is an error that suggests the right one, and a number without
-//! its unit is refused.
+//! The parser is strict: an unknown key is an error that suggests the right one, and a number without a unit is
+//! rejected.
 #![forbid(unsafe_code)]
 
+mod cells;
 mod checks;
-mod compose;
+mod composer;
 mod congestion;
 mod connections;
 mod error;
 mod file;
-mod flight;
 mod flows;
 mod gateway;
 mod inputs;
 mod key;
-mod misplaced;
+mod key_hints;
 mod network;
 mod orbit;
 mod randomness;
-mod routing;
+mod router;
 mod scenario;
 mod setup;
 mod shared_outages;
@@ -32,10 +32,10 @@ mod testbed;
 mod text;
 mod wording;
 
-pub use compose::load_path;
+pub use cells::Cells;
+pub use composer::load_path;
 pub use congestion::load_congestion;
 pub use error::ScenarioError;
-pub use flight::Cells;
 pub use gateway::{GatewayFile, read_private_key};
 pub use inputs::Input;
 pub use network::{Ecmp, Link, Metric, Node, NodeKind, Routing, StaticRoute};
@@ -47,3 +47,7 @@ pub use skybraid_host::{AddressChange, Host, Route};
 pub use source_line::SourceLine;
 pub use testbed::{KernelCongestion, Proxies, Proxy, Server, Surroundings, Testbed};
 pub use wording::unknown as unknown_name;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

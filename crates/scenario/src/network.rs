@@ -1,31 +1,32 @@
-//! Nodes and links: groups into their members, names into numbers.
+//! Nodes and links of a network: expansion of groups, and resolution of names to indices.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
-use skybraid_link::{LinkConfig, PathConfig};
+use skybraid_link::{Direction, LinkConfig, PathConfig};
 use skybraid_transport::PathInfo;
+use skybraid_units::invariant::Promised as _;
 
+use crate::cells::Cells;
 use crate::file::{NodeFile, RouteFile};
-use crate::flight::Cells;
 use crate::key::KeyPath;
 use crate::orbit::Orbit;
 use crate::wording::unknown;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
-    /// An aircraft. It opens connections and forwards nothing.
+    /// An aircraft, which opens connections and does not forward.
     Vehicle,
-    /// A ground station. It forwards nothing.
+    /// A ground station, which does not forward.
     Ground,
-    /// Anything else: router, base station, satellite, host. It forwards.
+    /// Any other node, such as a router, base station, satellite or host, which forwards.
     Router,
 }
 
 impl NodeKind {
-    /// The name used in scenarios.
+    /// Returns the name used in scenarios.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vehicle => "vehicle",
@@ -38,104 +39,147 @@ impl NodeKind {
 /// A node of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name: that of the group, with its number behind where the group has one.
+    /// Name of the node: that of the group, followed by a number if the group has several members.
     pub name: String,
-    /// The name under which the scenario has it.
+    /// Name of the group in the scenario.
     pub group: String,
-    /// What it is.
+    /// Kind of the node.
     pub kind: NodeKind,
-    /// Packets for others pass through it.
+    /// Whether the node forwards packets of others.
     pub forwards: bool,
 }
 
 /// A link between two nodes, ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Its name; random streams derive from it.
+    /// Name of the link, from which its random streams are derived.
     pub name: String,
-    /// The name under which the scenario has it.
+    /// Name of the group in the scenario.
     pub group: String,
-    /// The nodes that it joins, as positions in [`Scenario::nodes`](crate::Scenario::nodes).
+    /// Nodes at both ends, as indices into [`Scenario::nodes`](crate::Scenario::nodes).
     pub ends: [usize; 2],
-    /// What shortest paths add up.
+    /// Routing metric.
     pub weight: u32,
-    /// All keys: the scenario's, the preset's where the scenario leaves them out, and the events'.
+    /// All keys: those of the scenario, completed by the preset's, and those of events.
     pub config: PathConfig,
-    /// From the first node to the second; between two hosts, from the vehicle to the ground.
+    /// Direction from the first node to the second; between two hosts from the vehicle to the ground.
     pub uplink: LinkConfig,
-    /// Back.
+    /// Direction from the second node to the first.
     pub downlink: LinkConfig,
-    /// What transports are told of a path that begins with it.
+    /// Path information for transports whose path starts with this link.
     pub info: PathInfo,
-    /// The radio cells under it, which halt it at handovers.
+    /// Radio cells of the link, which halt it at handovers.
     pub cells: Option<Cells>,
-    /// The satellites under it, which give its delay over time.
+    /// Satellites of the link, which determine its delay over time.
     pub orbit: Option<Arc<Orbit>>,
 }
 
-/// What shortest paths add up.
+/// Metric that shortest paths minimise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// The weights of the links: 1 each unless said.
+    /// Weights of the links, 1 by default.
     #[default]
     Weight,
-    /// The propagation delays at the start of the run.
+    /// Propagation delays at the start of the run.
     Delay,
 }
 
-/// Which of several equally short ways a packet takes.
+/// Choice among several shortest paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ecmp {
-    /// A hash of connection, subflow, direction and node decides (RFC 2992).
+    /// By a hash of connection, subflow, direction and node (RFC 2992).
     #[default]
     Flow,
-    /// Each packet is sent at random.
+    /// At random for each packet.
     Packet,
-    /// Each node sends packets by its links in turn.
+    /// Round robin at each node.
     RoundRobin,
-    /// The link that stands first in the scenario.
+    /// The first link in the order of the scenario.
     Off,
+}
+
+/// A link and the direction in which a packet crosses it, by the numbering of
+/// [`Route::Fixed`](skybraid_host::Route::Fixed).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DirectedLink(pub usize);
+
+impl DirectedLink {
+    pub const fn new(link: usize, direction: Direction) -> Self {
+        match direction {
+            Direction::Uplink => Self(2 * link),
+            Direction::Downlink => Self(2 * link + 1),
+        }
+    }
+
+    /// Returns both directions of a link.
+    pub const fn both(link: usize) -> [Self; 2] {
+        [Self::new(link, Direction::Uplink), Self::new(link, Direction::Downlink)]
+    }
+
+    /// Returns the index of the link.
+    pub const fn link(self) -> usize {
+        self.0 / 2
+    }
+
+    pub const fn direction(self) -> Direction {
+        if self.0.is_multiple_of(2) { Direction::Uplink } else { Direction::Downlink }
+    }
+
+    /// Returns the opposite direction of the link.
+    pub const fn reverse(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+
+    /// Returns the nodes at which a packet enters and leaves, from the `ends` of the link.
+    pub const fn orient(self, ends: [usize; 2]) -> [usize; 2] {
+        let [a, b] = ends;
+        match self.direction() {
+            Direction::Uplink => [a, b],
+            Direction::Downlink => [b, a],
+        }
+    }
 }
 
 /// A static route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticRoute {
-    /// The nodes at which it holds.
+    /// Nodes at which the route holds.
     pub at: Vec<usize>,
-    /// The destinations for which it holds.
+    /// Destinations for which the route holds.
     pub to: Vec<usize>,
-    /// The directed links by which packets leave one of these nodes; a node takes its own.
-    pub via: Vec<usize>,
+    /// Directed links by which packets leave one of these nodes; a node uses its own.
+    pub(crate) via: Vec<DirectedLink>,
 }
 
-/// How packets find their way.
+/// Routing of a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routing {
-    /// What shortest paths add up.
+    /// Metric that shortest paths minimise.
     pub by: Metric,
-    /// Which of several equally short ways a packet takes.
+    /// Choice among several shortest paths.
     pub ecmp: Ecmp,
-    /// Routes that go before shortest paths; of several for a node and destination the last holds.
+    /// Static routes, which override shortest paths. The last one for a node and destination holds.
     pub fixed: Vec<StaticRoute>,
 }
 
-/// The name of the aircraft and of the ground station between which paths lie.
+/// Names of the aircraft and of the ground station in a scenario of paths.
 pub(crate) const HOSTS: [&str; 2] = ["vehicle", "ground"];
 
-/// A group has at most so many members.
-const MOST_MEMBERS: u32 = 100_000;
+/// Maximum number of members of a group.
+const MAX_MEMBERS: u32 = 100_000;
 
-/// The two hosts of a scenario of paths.
+/// Returns the two hosts of a scenario of paths.
 pub(crate) fn two_hosts() -> Vec<Node> {
-    HOSTS.iter().flat_map(|name| members(name, &NodeFile::default()).unwrap_or_default()).collect()
+    let host = |name: &&str| members(name, &NodeFile::default()).ok().promised("a host");
+    HOSTS.iter().filter_map(host).flatten().collect()
 }
 
-/// The nodes of a group.
+/// Returns the nodes of a group.
 ///
 /// # Errors
-/// The key at fault and what is wrong.
+/// A key and the problem with its value.
 pub(crate) fn members(group: &str, read: &NodeFile) -> Result<Vec<Node>, (&'static str, String)> {
     let by_name = match group {
         "vehicle" => NodeKind::Vehicle,
@@ -147,14 +191,14 @@ pub(crate) fn members(group: &str, read: &NodeFile) -> Result<Vec<Node>, (&'stat
     let node = |name: String| Node { name, group: group.to_string(), kind, forwards };
     match read.count {
         None => Ok(vec![node(group.to_string())]),
-        Some(count) if (1..=MOST_MEMBERS).contains(&count) => {
+        Some(count) if (1..=MAX_MEMBERS).contains(&count) => {
             Ok((1..=count).map(|number| node(format!("{group}-{number}"))).collect())
         }
-        Some(count) => Err(("count", format!("found {count}, expected 1 to {MOST_MEMBERS}"))),
+        Some(count) => Err(("count", format!("found {count}, expected 1 to {MAX_MEMBERS}"))),
     }
 }
 
-/// The nodes that `name` means: a group or a single node.
+/// Returns the nodes called `name`: those of a group, or a single node.
 pub(crate) fn find_nodes(nodes: &[Node], name: &str) -> Result<Vec<usize>, String> {
     let of = |fits: &dyn Fn(&Node) -> bool| -> Vec<usize> {
         let found = nodes.iter().enumerate().filter(|(_, node)| fits(node));
@@ -173,7 +217,7 @@ pub(crate) fn find_nodes(nodes: &[Node], name: &str) -> Result<Vec<usize>, Strin
     Err(unknown("node", name, &known))
 }
 
-/// A link before its keys are checked.
+/// A link before validation of its keys.
 pub(crate) struct Wiring {
     pub name: String,
     pub group: String,
@@ -184,10 +228,10 @@ pub(crate) struct Wiring {
     pub orbit: Option<Arc<Orbit>>,
 }
 
-/// The links of a group: one between every node of the first of `ends` and every node of the second.
+/// Returns the links of a group: one between each node of the first of `ends` and each of the second.
 ///
 /// # Errors
-/// The key at fault and what is wrong.
+/// A key and the problem with its value.
 pub(crate) fn wirings(
     group: &str,
     ends: [&Option<String>; 2],
@@ -202,12 +246,13 @@ pub(crate) fn wirings(
     };
     let (from, to) = (end("from", ends[0])?, end("to", ends[1])?);
     if let Some(both) = from.iter().find(|node| to.contains(node)) {
-        let name = nodes.get(*both).map(|node| node.name.clone()).unwrap_or_default();
+        let node = nodes.get(*both).promised("a node found by name");
+        let name = node.map(|node| node.name.clone()).unwrap_or_default();
         return Err(("to", format!("found a link from `{name}` to itself")));
     }
-    if from.len().saturating_mul(to.len()) > MOST_MEMBERS as usize {
+    if from.len().saturating_mul(to.len()) > MAX_MEMBERS as usize {
         let (from, to) = (from.len(), to.len());
-        let problem = format!("found {from} times {to} links, expected at most {MOST_MEMBERS}");
+        let problem = format!("found {from} times {to} links, expected at most {MAX_MEMBERS}");
         return Err(("to", problem));
     }
     let weight = weight.unwrap_or(1);
@@ -219,7 +264,8 @@ pub(crate) fn wirings(
         for b in &to {
             let mut name = group.to_string();
             for (end, others) in [(a, &from), (b, &to)] {
-                if let (Some(node), 2..) = (nodes.get(*end), others.len()) {
+                let node = nodes.get(*end).promised("a node found by name");
+                if let (Some(node), 2..) = (node, others.len()) {
                     name.push('.');
                     name.push_str(&node.name);
                 }
@@ -235,7 +281,7 @@ pub(crate) fn wirings(
 /// Reads a static route.
 ///
 /// # Errors
-/// The key at fault and what is wrong.
+/// A key and the problem with its value.
 pub(crate) fn static_route(
     read: &RouteFile,
     nodes: &[Node],
@@ -247,8 +293,8 @@ pub(crate) fn static_route(
     let next = find_nodes(nodes, &read.via).unwrap_or_default();
     let mut via = Vec::new();
     for (number, link) in links.iter().enumerate() {
-        let [a, b] = link.ends;
-        for (directed, from, to) in [(2 * number, a, b), (2 * number + 1, b, a)] {
+        for directed in DirectedLink::both(number) {
+            let [from, to] = directed.orient(link.ends);
             if at.contains(&from) && (named(link) || next.contains(&to)) {
                 via.push(directed);
             }
@@ -262,7 +308,7 @@ pub(crate) fn static_route(
     Ok(StaticRoute { at, to, via })
 }
 
-/// The key of a node's, link's or flow's table.
+/// Returns the key of the table of a node, link or flow.
 pub(crate) fn table(kind: &str, name: &str) -> KeyPath {
     KeyPath::dotted(kind).key(name)
 }

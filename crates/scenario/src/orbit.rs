@@ -1,48 +1,48 @@
-//! Satellites under a link: who serves when, and what that makes of the link.
+//! Satellites of a link: service over time, and its effect on the link.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use skybraid_link::{DelaySource, LinkConfig, LossSource, Series};
-use skybraid_orbit::{OrbitConfig, Service, Wrong};
+use skybraid_orbit::{InvalidKey, OrbitConfig, Service};
 use skybraid_track::Track;
 use skybraid_units::{Duration, Instant};
 
 use crate::ScenarioError;
-use crate::flight::Place;
+use crate::cells::Place;
 use crate::inputs::Inputs;
 use crate::key::KeyPath;
 use crate::text::ScenarioText;
 
-/// The satellites under a link, and their service over the run.
+/// Satellites of a link, and their service over the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Orbit {
-    /// As written, with its element sets loaded.
+    /// Configuration with its element sets loaded.
     pub config: OrbitConfig,
-    /// Where the terminal is.
+    /// Track of the terminal.
     pub terminal: Track,
-    /// Where the link's other end is.
+    /// Track of the link's other end.
     pub other: Track,
-    /// Who serves when, with what delay.
+    /// Serving satellites and delays over time.
     pub service: Service,
-    /// When rain lets nothing arrive: start and length.
+    /// Start and length of outages by rain.
     pub rain: Vec<(Instant, Duration)>,
-    /// Loss by elevation from each instant on; empty without.
+    /// Loss by elevation from each instant on; empty if none is configured.
     pub loss: Vec<(Instant, f64)>,
 }
 
 impl Orbit {
-    /// The service of a terminal, of a link to `other`, in a run of `length`.
+    /// Computes the service of a link between a terminal and `other` in a run of `length`.
     ///
     /// # Errors
-    /// Names the key below `orbit` that is at fault.
+    /// A key below `orbit` and the problem with its value.
     pub fn new(
         config: OrbitConfig,
         terminal: Track,
         other: Track,
         length: Duration,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, InvalidKey> {
         let service = config.serve(&terminal, &other, length)?;
         let rain = config.rain.map_or(Vec::new(), |rain| rain.outages(&service, &terminal));
         let loss = config.elevation_loss.as_ref();
@@ -50,22 +50,22 @@ impl Orbit {
         Ok(Self { config, terminal, other, service, rain, loss })
     }
 
-    /// Lays the service under one direction of a link: the delay over time in place of the link's own,
-    /// with its handovers and reconfiguration; outages where no satellite serves or rain cuts it off;
-    /// halts at handovers; and loss by elevation beside the link's own.
-    pub fn lay_under(&self, link: &mut LinkConfig) {
+    /// Applies the service to one direction of a link: the delay over time replaces that of the link, with its
+    /// handovers and reconfiguration; outages are added where no satellite serves or rain interrupts the link,
+    /// halts at handovers, and loss by elevation on top of the link's own.
+    pub fn apply(&self, link: &mut LinkConfig) {
         let steps = self.service.delay_steps().into_iter();
         let steps: Vec<(Instant, f64)> =
             steps.map(|(at, delay)| (at, delay.as_nanos() as f64)).collect();
         let series = |steps: &[(Instant, f64)]| Series::from_samples(steps, false).ok();
         link.handover = None;
         link.reconfiguration = None;
-        // Without any service there is no delay either, and the link is down throughout.
+        // Without any service there is no delay, and the link is down throughout.
         if let Some(delay) = series(&steps) {
             link.delay = DelaySource::Series(Arc::new(delay).into());
         }
         link.down.extend(self.service.gaps.iter().chain(&self.rain).copied());
-        let breaks = self.service.handovers.iter().filter(|it| it.gap.is_positive());
+        let breaks = self.service.handovers.iter().filter(|handover| handover.gap.is_positive());
         link.halts.extend(breaks.map(|handover| (handover.at, handover.gap)));
         if let Some(loss) = series(&self.loss) {
             link.losses.push(LossSource::Series(Arc::new(loss).into()));
@@ -73,7 +73,7 @@ impl Orbit {
     }
 }
 
-/// Checks a configuration and reads the element sets that it names. `key` is that of its table.
+/// Checks a configuration and reads its element sets. `key` is that of its table.
 pub(crate) fn prepare(
     config: &mut OrbitConfig,
     inputs: &mut Inputs,
@@ -96,29 +96,29 @@ pub(crate) fn prepare(
     })
 }
 
-/// The service under a link between `terminal` and `other` in a run of `length`; one that is `known`
-/// already is shared.
+/// Returns the service of a link between `terminal` and `other` in a run of `length`; one already in `known` is
+/// shared.
 ///
 /// # Errors
-/// Names the key below `orbit` that is at fault.
-pub(crate) fn lay(
+/// A key below `orbit` and the problem with its value.
+pub(crate) fn shared(
     config: &OrbitConfig,
     terminal: Option<&Track>,
     other: Option<&Track>,
     length: Duration,
     known: &mut Vec<Arc<Orbit>>,
-) -> Result<Arc<Orbit>, Wrong> {
+) -> Result<Arc<Orbit>, InvalidKey> {
     let nowhere = || {
         let problem = "found an end without a place, expected `position` or `track` of both, for \
                        example in `[node.vehicle]` and `[node.ground]`";
         ("", problem.to_string())
     };
     let terminal = terminal.ok_or_else(nowhere)?;
-    // Where gateways and the delay from there are given, it does not matter where the other end is.
+    // If gateways and the delay from there are given, the place of the other end does not matter.
     let gateway = config.gateways.first().filter(|_| config.ground_delay.is_some());
     let gateway = gateway.map(|place| Track::fixed(*place));
     let other = other.or(gateway.as_ref()).ok_or_else(nowhere)?;
-    let same = |it: &&Arc<Orbit>| it.terminal == *terminal && it.other == *other;
+    let same = |orbit: &&Arc<Orbit>| orbit.terminal == *terminal && orbit.other == *other;
     if let Some(orbit) = known.iter().find(same) {
         return Ok(Arc::clone(orbit));
     }
@@ -127,7 +127,7 @@ pub(crate) fn lay(
     Ok(orbit)
 }
 
-/// A terminal by itself: `duration`, `[orbit]`, `[terminal]` and, if wanted, `[other]`, the link's
+/// A terminal without a scenario: `duration`, `[orbit]`, `[terminal]` and optionally `[other]`, the link's
 /// other end.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,8 +139,8 @@ struct Request {
     other: Place,
 }
 
-/// Reads a terminal by itself and works out its service. The other end is the first gateway unless it
-/// is given. Files are relative to `file`, which itself is not opened.
+/// Reads a terminal without a scenario and computes its service. The other end is the first gateway unless
+/// given. Files are relative to `file`, which is not opened itself.
 ///
 /// # Errors
 /// As for a scenario.
@@ -153,7 +153,7 @@ pub fn load_orbit(text: &str, file: &FilePath) -> Result<Orbit, ScenarioError> {
     if !request.duration.is_positive() {
         return Err(text.wrong(&top("duration"), "expected a time above zero".to_string()));
     }
-    let wrong = |(key, problem): Wrong| text.wrong(&top("orbit").below(key), problem);
+    let wrong = |(key, problem): InvalidKey| text.wrong(&top("orbit").below(key), problem);
     prepare(&mut request.orbit, &mut inputs, &text, &top("orbit"))?;
     let Some(terminal) = request.terminal.track(&mut inputs, &text, &top("terminal"))? else {
         return Err(text.wrong(&top("terminal"), "expected `position` or `track`".to_string()));

@@ -1,14 +1,16 @@
-//! Whether a scenario's runs depend on the seed.
+//! Dependence of a scenario's runs on the seed.
 
 use skybraid_transport::TransportConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_units::Seed;
+use skybraid_units::invariant::Promised as _;
 
+use crate::network::DirectedLink;
 use crate::{Ecmp, Flow, Link, Route, Scenario, SplitAt};
 
 impl Scenario {
-    /// Whether the seed may change anything in a simulated run: whether any flow's traffic, transport or
-    /// route draws at random, or any link that a flow may use. What is not known counts as random.
+    /// Returns whether the seed may change a simulated run: whether the traffic, transport or route of any
+    /// flow is random, or any link that a flow may use. Custom algorithms count as random.
     pub fn is_random(&self) -> bool {
         let routes = self.routes(Seed(0));
         let drawn = matches!(self.routing.ecmp, Ecmp::Flow | Ecmp::Packet);
@@ -20,15 +22,17 @@ impl Scenario {
             match route {
                 Route::Fixed(hops) => {
                     for hop in hops {
-                        if let Some(link) = used.get_mut(hop / 2) {
-                            *link = true;
+                        let used =
+                            used.get_mut(DirectedLink(*hop).link()).promised("a link of the route");
+                        if let Some(used) = used {
+                            *used = true;
                         }
                     }
                 }
                 Route::Spread { .. } => used.fill(true),
             }
         }
-        let is_used = |link: usize| used.get(link).copied().unwrap_or(true);
+        let is_used = |link: usize| used.get(link).copied().promised("a link").unwrap_or(true);
         let links = self.links.iter().enumerate().filter(|(number, _)| is_used(*number));
         self.flows.iter().any(|flow| flow.is_random())
             || links.map(|(_, link)| link).any(Link::is_random)
@@ -38,15 +42,15 @@ impl Scenario {
 
 impl Flow {
     fn is_random(&self) -> bool {
-        let proxies = self.proxies.iter().any(|SplitAt { transport, .. }| draws(transport));
-        self.traffic.is_random() || draws(&self.transport) || proxies
+        let proxies = self.proxies.iter().any(|SplitAt { transport, .. }| is_random(transport));
+        self.traffic.is_random() || is_random(&self.transport) || proxies
     }
 }
 
 impl Link {
-    /// Whether the seed may change anything for its packets.
+    /// Returns whether the seed may change anything for packets on the link.
     fn is_random(&self) -> bool {
-        // Named one by one, so that what lies under a link cannot be forgotten here.
+        // Fields are listed one by one, so that a new underlay cannot be forgotten here.
         let Self {
             name: _,
             group: _,
@@ -57,15 +61,15 @@ impl Link {
             downlink,
             info: _,
             cells,
-            // A function of time alone, which has become part of both directions.
+            // A function of time alone, which is applied to both directions.
             orbit: _,
         } = self;
         cells.is_some() || uplink.is_random() || downlink.is_random()
     }
 }
 
-/// Whether a transport draws at random.
-fn draws(transport: &TransportConfig) -> bool {
+/// Returns whether a transport is random.
+fn is_random(transport: &TransportConfig) -> bool {
     let congestion = match &transport.congestion {
         CongestionConfig::Bbr(_) | CongestionConfig::Bbr3(_) | CongestionConfig::Custom(_) => true,
         CongestionConfig::Reno(_)
@@ -82,6 +86,6 @@ fn draws(transport: &TransportConfig) -> bool {
         | CongestionConfig::Ccid2(_)
         | CongestionConfig::Ccid5(_) => false,
     };
-    // Schedulers and reordering engines are given no random stream; those of others may bring their own.
+    // Built-in schedulers and reordering engines have no random stream; custom ones may bring their own.
     congestion || transport.scheduler.custom().is_some()
 }

@@ -1,4 +1,4 @@
-//! A scenario that has been read and checked.
+//! Scenarios that have been read and checked.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -11,50 +11,50 @@ use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
-use crate::{Input, Link, Node, NodeKind, OutageGroup, Routing, ScenarioError, Testbed, compose};
+use crate::{Input, Link, Node, NodeKind, OutageGroup, Routing, ScenarioError, Testbed, composer};
 
-/// What a flow must achieve.
+/// Requirement on a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Requirement {
-    /// At least this share of the messages arrives, within the deadline where there is one.
+    /// Minimum share of messages delivered, within the deadline if there is one.
     Share {
-        /// From writing to whole arrival; without it a message may take as long as it likes.
+        /// Maximum time from writing to complete delivery; unlimited without it.
         deadline: Option<Duration>,
         /// Above zero.
         share: Probability,
     },
-    /// This percentile of the one-way delay of messages is at most so long.
+    /// Maximum of a percentile of the one-way delay of messages.
     Delay {
         /// Above zero.
         percentile: Probability,
         /// Above zero.
         delay: Duration,
     },
-    /// The bytes of arrived messages per time, from the flow's start to its stop, are at least so many.
+    /// Minimum rate of delivered message bytes, from the start of the flow to its stop.
     Goodput {
         /// Above zero.
         rate: Rate,
     },
-    /// At least this share of a video's frames is shown undamaged within this time of being taken.
+    /// Minimum share of video frames shown undamaged within a time from capture.
     Frames {
         /// Above zero.
         share: Probability,
         /// Above zero.
         within: Duration,
     },
-    /// At least so many frames of a video are shown a second.
+    /// Minimum rate of shown video frames.
     FrameRate {
-        /// Frames a second, above zero.
+        /// Frames per second, above zero.
         least: f64,
-        /// In the worst second, not on average.
+        /// Whether the worst second counts instead of the average.
         worst: bool,
     },
-    /// The picture freezes at most so often.
+    /// Maximum rate of freezes of the picture.
     Freezes {
-        /// Times a minute, zero or more.
+        /// Freezes per minute, zero or more.
         most: f64,
     },
-    /// At least this share of a video's decoded frames has at least this structural similarity.
+    /// Minimum share of decoded video frames with a minimum structural similarity.
     Ssim {
         /// Above zero.
         share: Probability,
@@ -64,7 +64,7 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    /// Only a video has it.
+    /// Returns whether only a video can have the requirement.
     pub const fn is_of_video(&self) -> bool {
         !matches!(self, Self::Share { .. } | Self::Delay { .. } | Self::Goodput { .. })
     }
@@ -73,103 +73,103 @@ impl Requirement {
 /// A proxy that splits a flow's connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SplitAt {
-    /// Where, as a position in [`Scenario::nodes`].
+    /// Node of the proxy, as an index into [`Scenario::nodes`].
     pub node: usize,
-    /// Its memory for each direction.
+    /// Cache for each direction.
     pub cache: Cache,
-    /// How the flow is carried from here on, away from the end that opens; checked.
+    /// Transport from the proxy on, away from the opening end; checked.
     pub transport: TransportConfig,
-    /// As [`Flow::interfaces`], of this node.
+    /// Interfaces of the node, as in [`Flow::interfaces`].
     pub interfaces: Vec<Option<usize>>,
 }
 
 /// A flow of messages, ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// Its name: that of the group, with what sets it apart behind where the group has several.
+    /// Name of the flow: that of the group, followed by a suffix if the group has several flows.
     pub name: String,
-    /// The name under which the scenario has it.
+    /// Name of the group in the scenario.
     pub group: String,
-    /// The node that opens connections and the other, as positions in [`Scenario::nodes`].
+    /// Opening node and other node, as indices into [`Scenario::nodes`].
     pub nodes: [usize; 2],
-    /// Which of them sends: [`Host::Vehicle`] stands for the first.
+    /// Sending end: [`Host::Vehicle`] denotes the opening node.
     pub from: Host,
-    /// What the messages are for.
+    /// Class of the messages.
     pub class: Class,
-    /// When it begins.
+    /// Start of the flow.
     pub start: Instant,
-    /// When it ends; later than its start, not later than the run.
+    /// Stop of the flow, after its start and not after the end of the run.
     pub stop: Instant,
-    /// What is sent; checked.
+    /// Traffic source; checked.
     pub traffic: TrafficConfig,
-    /// How it is carried; checked.
+    /// Transport; checked.
     pub transport: TransportConfig,
-    /// For each subflow the link by which it leaves the node that opens, as a position in
-    /// [`Scenario::links`]; `None` leaves that to routing. At least one.
+    /// For each subflow the first link from the opening node, as an index into [`Scenario::links`]; `None`
+    /// leaves the choice to routing. At least one.
     pub interfaces: Vec<Option<usize>>,
-    /// Where its connection is split, from the node that opens on; the simulator alone does that.
+    /// Proxies that split the connection, from the opening node on; simulator only.
     pub proxies: Vec<SplitAt>,
-    /// The smallest deadline that is required, which messages carry.
+    /// Smallest required deadline, which messages carry.
     pub deadline: Option<Duration>,
-    /// What it must achieve, in the order of the file.
+    /// Requirements, in the order of the file.
     pub requirements: Vec<Requirement>,
-    /// The flow in whose connection it rides, as a position in [`Scenario::flows`]; its transport and
-    /// paths are then that flow's.
+    /// Flow whose connection this one shares, as an index into [`Scenario::flows`]; transport and paths are
+    /// then those of that flow.
     pub rides_with: Option<usize>,
-    /// How many times the application writes each message, 1 to 8.
+    /// Number of copies of each message that the application writes, 1 to 8.
     pub copies: u8,
 }
 
-/// A scenario that has been read and checked: what is to be run.
+/// A scenario that has been read and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Its name; the file's where the scenario gives none.
+    /// Name of the scenario; by default that of the file.
     pub name: String,
-    /// How long the run is; above zero.
+    /// Length of the run, above zero.
     pub duration: Duration,
-    /// The root seed; 1 unless said.
+    /// Root seed; 1 by default.
     pub seed: Seed,
-    /// The nodes in the order of the file; of a scenario of paths, vehicle and ground.
+    /// Nodes in the order of the file; in a scenario of paths the vehicle and the ground station.
     pub nodes: Vec<Node>,
-    /// The links in the order of the file; at least one. Between two hosts, each is a path.
+    /// Links in the order of the file, at least one. Between two hosts each link is a path.
     pub links: Vec<Link>,
-    /// Where each node is, for those of which the scenario says it.
+    /// Track of each node; `None` where the scenario gives no place.
     pub tracks: Vec<Option<Track>>,
-    /// Outages that links share.
+    /// Outages shared by links.
     pub outages: Vec<OutageGroup>,
-    /// How packets find their way.
+    /// Routing of the network.
     pub routing: Routing,
-    /// The flows in the order of the file, each group's one after the other.
+    /// Flows in the order of the file, group by group.
     pub flows: Vec<Flow>,
-    /// Addresses that come and go, in order of time.
+    /// Address changes by time.
     pub address_changes: Vec<AddressChange>,
-    /// What stands between the hosts and their paths, in the emulator.
+    /// Network between the hosts and their paths; emulator only.
     pub testbed: Testbed,
-    /// The trace files that were read, in the order in which they are named, each once.
+    /// Files read, in the order in which they are named, each once.
     pub inputs: Vec<Input>,
-    /// Clocks of the traces for which neither they nor `traces` say where a run begins, each once: the name
-    /// of the file, or what measurements were made `together`. A run begins at their beginnings.
+    /// Clocks of the traces without a start of the run, each once: the name of the file, or that of measurements
+    /// made `together`. A run starts at the start of such a trace.
     pub unplaced_traces: Vec<String>,
-    /// What is allowed but probably not meant, in words.
+    /// Warnings about valid but probably unintended settings.
     pub warnings: Vec<String>,
     pub(crate) file: String,
     pub(crate) toml: String,
 }
 
 impl Scenario {
-    /// Reads the scenario `text` of the file `file` and the trace files that it names, whose places
-    /// are relative to `file`. `file` itself is not opened. Each override is a key with dots, such as
-    /// `path.lte.uplink.rate` or `event.0.at`, and a value: TOML where it reads as TOML, else text.
+    /// Reads the scenario `text` of the file `file`, and the trace files that it names relative to `file`. `file`
+    /// itself is not opened. Each override is a dotted key, such as `path.lte.uplink.rate` or `event.0.at`, and a
+    /// value, which is TOML if it parses as TOML, else text.
     ///
     /// # Errors
-    /// Unknown keys, missing or wrong units, values out of range or at odds with one another, trace
-    /// files that cannot be read or do not fit, wrong overrides. See [`ScenarioError`].
+    /// Unknown keys, missing or wrong units, values that are out of range or contradict each other, trace files
+    /// that cannot be read or are too short, wrong overrides. See [`ScenarioError`].
     pub fn parse(
         text: &str,
         file: &FilePath,
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
-        compose::scenario(text, file, overrides)
+        composer::compose(text, file, overrides)
     }
 
     /// Reads the scenario file at `path`; see [`parse`](Self::parse).
@@ -185,17 +185,17 @@ impl Scenario {
         Self::parse(&text, path, overrides)
     }
 
-    /// The effective text: the scenario as written, with the overrides in their places. Reading it as
-    /// the same file gives the same scenario.
+    /// Returns the effective text: the scenario as written, with the overrides applied. Parsing it as the same
+    /// file returns the same scenario.
     pub fn toml(&self) -> &str {
         &self.toml
     }
 
-    /// Refuses a scenario without flows: its links can be emulated for other programs, but there is
-    /// nothing to fly.
+    /// Rejects a scenario without flows. Its links can be emulated for other programs, but there is nothing to
+    /// run.
     ///
     /// # Errors
-    /// There is no flow.
+    /// The scenario has no flow.
     pub fn needs_flows(&self) -> Result<(), ScenarioError> {
         if !self.flows.is_empty() {
             return Ok(());
@@ -208,7 +208,7 @@ impl Scenario {
         })
     }
 
-    /// The same scenario, where the flows called `group` play `clip`, which is what an encoder made of theirs.
+    /// Returns the scenario with the encoded `clip` in the flows of `group`.
     pub fn with_clip(mut self, group: &str, clip: EncodedClip) -> Self {
         let clip = Arc::new(clip);
         for flow in self.flows.iter_mut().filter(|flow| flow.group == group) {
@@ -219,10 +219,10 @@ impl Scenario {
         self
     }
 
-    /// Refuses a scenario with a clip that nobody has encoded.
+    /// Rejects a scenario with a clip that is not encoded.
     ///
     /// # Errors
-    /// There is one.
+    /// A clip is not encoded.
     pub fn needs_clips(&self) -> Result<(), ScenarioError> {
         let missing = self.flows.iter().find_map(|flow| {
             let video = flow.traffic.video()?;
@@ -240,13 +240,13 @@ impl Scenario {
         })
     }
 
-    /// Refuses a network, for drivers that know only paths between two hosts.
+    /// Rejects a network, for drivers that support only paths between two hosts.
     ///
     /// # Errors
-    /// There are other nodes than a vehicle and a ground station, in this order, or links that lead from
-    /// the ground station to the vehicle, or proxies.
+    /// The nodes are not a vehicle and a ground station, in this order, a link leads from the ground station to
+    /// the vehicle, or there are proxies.
     pub fn needs_two_hosts(&self) -> Result<(), ScenarioError> {
-        let refused = |key: &str, problem: String| {
+        let rejected = |key: &str, problem: String| {
             let (file, key) = (self.file.clone(), key.to_string());
             Err(ScenarioError::Invalid { file, line: None, key, problem })
         };
@@ -259,19 +259,19 @@ impl Scenario {
                 "found a network of {found} nodes, expected links from a vehicle to a ground station; \
                  other networks are simulated only"
             );
-            return refused("node", problem);
+            return rejected("node", problem);
         }
         match self.flows.iter().find(|flow| !flow.proxies.is_empty()) {
             Some(flow) => {
                 let problem = "found `proxies`, which are simulated only; `[testbed]` has proxies of \
                                the kernel";
-                refused(&format!("flow.{}", flow.group), problem.to_string())
+                rejected(&format!("flow.{}", flow.group), problem.to_string())
             }
             None => Ok(()),
         }
     }
 
-    /// The position of the link or path called `name` in [`links`](Self::links).
+    /// Returns the index of the link or path called `name` in [`links`](Self::links).
     pub fn link_index(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|link| link.name == name)
     }

@@ -1,27 +1,29 @@
-//! From a scenario to what a driver runs.
+//! Conversion of a scenario into the setup of a run.
 
 use skybraid_host::record::Record;
 use skybraid_host::{FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::PathInfo;
 use skybraid_units::Seed;
+use skybraid_units::invariant::Promised as _;
 
-use crate::routing::{Router, Subflow};
+use crate::network::DirectedLink;
+use crate::router::{Router, Subflow};
 use crate::{Flow, Link, Requirement, Scenario};
 
 impl Scenario {
-    /// The run of this scenario with the random streams of `seed`, which keeps `record`.
+    /// Returns the setup of a run with the random streams of `seed`, which keeps `record`.
     pub fn setup(&self, seed: Seed, record: Record) -> Setup {
         self.setup_of(self.link_setups(seed), seed, record)
     }
 
-    /// The run without what is drawn for its links: handovers between cells, and shared outages.
+    /// Returns the setup without random handovers between cells and shared outages.
     pub(crate) fn plain_setup(&self, seed: Seed, record: Record) -> Setup {
         self.setup_of(self.links.iter().map(plain).collect(), seed, record)
     }
 
     fn setup_of(&self, links: Vec<LinkSetup>, seed: Seed, record: Record) -> Setup {
-        let mut ways = Ways {
+        let mut collector = Paths {
             scenario: self,
             router: self.router(),
             seed,
@@ -29,13 +31,14 @@ impl Scenario {
             paths: if self.nodes.len() == 2 { PathSetup::over_each(&links) } else { Vec::new() },
             forwarding: Vec::new(),
         };
-        let mut flows: Vec<FlowSetup> = self.flows.iter().map(|flow| ways.flow(flow)).collect();
-        make_room_for_key_frames(&mut flows);
+        let mut flows: Vec<FlowSetup> =
+            self.flows.iter().map(|flow| collector.flow(flow)).collect();
+        size_queues_for_key_frames(&mut flows);
         Setup {
             seed,
             duration: self.duration,
-            paths: ways.paths,
-            forwarding: ways.forwarding,
+            paths: collector.paths,
+            forwarding: collector.forwarding,
             links,
             flows,
             address_changes: self.address_changes.clone(),
@@ -43,7 +46,7 @@ impl Scenario {
         }
     }
 
-    /// The links, with the handovers and outages that `seed` draws.
+    /// Returns the links with the handovers and outages drawn by `seed`.
     fn link_setups(&self, seed: Seed) -> Vec<LinkSetup> {
         let link = |link: &Link| {
             let mut setup = plain(link);
@@ -57,7 +60,8 @@ impl Scenario {
         let mut links: Vec<LinkSetup> = self.links.iter().map(link).collect();
         for (number, group) in self.outages.iter().enumerate() {
             for (link, down) in group.draw(seed, number, self.duration) {
-                let Some(link) = links.get_mut(link) else { continue };
+                let link = links.get_mut(link).promised("a link of the outage group");
+                let Some(link) = link else { continue };
                 link.uplink.down.extend_from_slice(&down);
                 link.downlink.down.extend(down);
             }
@@ -65,32 +69,38 @@ impl Scenario {
         links
     }
 
-    /// How the subflows of every flow travel in a run with the random streams of `seed`.
+    /// Returns the routes of all subflows in a run with the random streams of `seed`.
     pub fn routes(&self, seed: Seed) -> Vec<SubflowRoute> {
         let (mut router, mut tables, mut found) = (self.router(), Vec::new(), Vec::new());
-        for (flow, it) in self.flows.iter().enumerate() {
-            for (number, stretch) in stretches(it).iter().enumerate() {
-                for subflow in stretch.subflows(it) {
+        for (index, flow) in self.flows.iter().enumerate() {
+            for (number, segment) in segments(flow).iter().enumerate() {
+                for subflow in segment.subflows(flow) {
                     let routes = router.routes(&subflow, seed, &mut tables);
                     let ways =
-                        [Host::Vehicle, Host::Ground].map(|host| router.ways(&subflow, host));
+                        [Host::Vehicle, Host::Ground].map(|host| router.path_count(&subflow, host));
                     let subflow = subflow.number;
-                    found.push(SubflowRoute { flow, stretch: number, subflow, routes, ways });
+                    found.push(SubflowRoute {
+                        flow: index,
+                        segment: number,
+                        subflow,
+                        routes,
+                        ways,
+                    });
                 }
             }
         }
         found
     }
 
-    /// What finds the routes of the network.
+    /// Returns the router of the network.
     pub(crate) fn router(&self) -> Router<'_> {
         Router::new(&self.nodes, &self.links, &self.routing)
     }
 }
 
-/// Lets the transmit queue of each connection that carries video hold a key frame and as much again of the frames
-/// after it, unless its length is given.
-fn make_room_for_key_frames(flows: &mut [FlowSetup]) {
+/// Sizes the transmit queue of each connection that carries video for a key frame and as many packets of the
+/// frames after it, unless its length is configured.
+fn size_queues_for_key_frames(flows: &mut [FlowSetup]) {
     let videos: Vec<(usize, u32)> = flows
         .iter()
         .enumerate()
@@ -101,15 +111,16 @@ fn make_room_for_key_frames(flows: &mut [FlowSetup]) {
         .collect();
     let given: Vec<bool> = flows.iter().map(|flow| flow.transport.tx_queue.is_some()).collect();
     for (carrier, packets) in videos {
-        let (Some(flow), Some(false)) = (flows.get_mut(carrier), given.get(carrier)) else {
+        if given.get(carrier).copied().promised("a flow with a connection").unwrap_or(true) {
             continue;
-        };
+        }
+        let Some(flow) = flows.get_mut(carrier) else { continue };
         let needed = 2 * packets * u32::from(flow.copies.max(1));
         flow.transport.tx_queue = Some(needed.max(flow.transport.tx_queue()));
     }
 }
 
-/// A link as the scenario has it.
+/// Returns the setup of a link without random events.
 fn plain(link: &Link) -> LinkSetup {
     LinkSetup {
         name: link.name.clone(),
@@ -120,31 +131,31 @@ fn plain(link: &Link) -> LinkSetup {
     }
 }
 
-/// How a subflow travels.
+/// Route of a subflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubflowRoute {
-    /// The flow, as a position in [`Scenario::flows`].
+    /// Flow, as an index into [`Scenario::flows`].
     pub flow: usize,
-    /// The stretch between its ends and proxies, from the end that opens on.
-    pub stretch: usize,
-    /// Which of the connection's subflows.
+    /// Segment between ends and proxies, counted from the opening end.
+    pub segment: usize,
+    /// Number of the subflow within its connection.
     pub subflow: usize,
-    /// Away from the end that opens, and back. [`Route::Spread`] finds its way packet by packet.
+    /// Routes away from the opening end, and back. [`Route::Spread`] is routed packet by packet.
     pub routes: [Route; 2],
-    /// How many equally good ways there are, away and back.
+    /// Number of shortest paths, away and back.
     pub ways: [u64; 2],
 }
 
-/// Part of a flow's way, between two of its ends and proxies: a connection of its own.
-pub(crate) struct Stretch<'a> {
+/// Part of a flow between two of its ends and proxies, with a connection of its own.
+pub(crate) struct Segment<'a> {
     opener: usize,
     other: usize,
-    /// Of each subflow.
+    /// Interface of each subflow.
     interfaces: &'a [Option<usize>],
 }
 
-impl<'a> Stretch<'a> {
-    /// The subflows of this stretch of `flow`.
+impl<'a> Segment<'a> {
+    /// Returns the subflows of this segment of `flow`.
     pub fn subflows(&self, flow: &'a Flow) -> impl Iterator<Item = Subflow<'a>> {
         let (opener, other, connection) = (self.opener, self.other, flow.name.as_str());
         self.interfaces.iter().enumerate().map(move |(number, interface)| {
@@ -154,20 +165,20 @@ impl<'a> Stretch<'a> {
     }
 }
 
-/// The stretches of a flow, from the end that opens on.
-pub(crate) fn stretches(flow: &Flow) -> Vec<Stretch<'_>> {
-    let mut stretches = Vec::new();
+/// Returns the segments of a flow, from the opening end on.
+pub(crate) fn segments(flow: &Flow) -> Vec<Segment<'_>> {
+    let mut segments = Vec::new();
     let (mut opener, mut interfaces) = (flow.nodes[0], flow.interfaces.as_slice());
     for proxy in &flow.proxies {
-        stretches.push(Stretch { opener, other: proxy.node, interfaces });
+        segments.push(Segment { opener, other: proxy.node, interfaces });
         (opener, interfaces) = (proxy.node, proxy.interfaces.as_slice());
     }
-    stretches.push(Stretch { opener, other: flow.nodes[1], interfaces });
-    stretches
+    segments.push(Segment { opener, other: flow.nodes[1], interfaces });
+    segments
 }
 
-/// Collects the paths that the flows of a run use, each once.
-struct Ways<'a> {
+/// Collector of the distinct paths of a run.
+struct Paths<'a> {
     scenario: &'a Scenario,
     router: Router<'a>,
     seed: Seed,
@@ -175,11 +186,11 @@ struct Ways<'a> {
     forwarding: Vec<Forwarding>,
 }
 
-impl Ways<'_> {
+impl Paths<'_> {
     fn flow(&mut self, flow: &Flow) -> FlowSetup {
         let judged_by = flow.requirements.iter().filter_map(|requirement| match requirement {
             Requirement::Share { deadline, .. } => *deadline,
-            // Not judged by its count, but explained by what was later.
+            // Not judged by this count, which explains late messages.
             Requirement::Delay { delay, .. } => Some(*delay),
             _ => None,
         });
@@ -194,17 +205,18 @@ impl Ways<'_> {
             video.framed = flow.transport.protocol.is_reliable();
             transport.drop_expired |= video.drop_after.is_some();
         }
-        let mut stretches = stretches(flow).into_iter();
-        let paths = stretches.next().map(|first| self.stretch(flow, &first)).unwrap_or_default();
-        let proxies = flow.proxies.iter().zip(stretches).map(|(proxy, stretch)| ProxySetup {
-            name: self
-                .scenario
-                .nodes
-                .get(proxy.node)
-                .map_or_else(String::new, |it| it.name.clone()),
+        let node_name = |node: usize| {
+            let node = self.scenario.nodes.get(node).promised("the node of a proxy");
+            node.map_or_else(String::new, |node| node.name.clone())
+        };
+        let mut segments = segments(flow).into_iter();
+        let first = segments.next().promised("the first segment of a flow");
+        let paths = first.map(|first| self.segment(flow, &first)).unwrap_or_default();
+        let proxies = flow.proxies.iter().zip(segments).map(|(proxy, segment)| ProxySetup {
+            name: node_name(proxy.node),
             cache: proxy.cache,
             transport: proxy.transport.clone(),
-            paths: self.stretch(flow, &stretch),
+            paths: self.segment(flow, &segment),
         });
         FlowSetup {
             name: flow.name.clone(),
@@ -226,11 +238,11 @@ impl Ways<'_> {
         }
     }
 
-    /// The paths of a stretch, one for each subflow.
-    fn stretch(&mut self, flow: &Flow, stretch: &Stretch<'_>) -> Vec<usize> {
+    /// Returns the paths of a segment, one for each subflow.
+    fn segment(&mut self, flow: &Flow, segment: &Segment<'_>) -> Vec<usize> {
         let path_of = |subflow: Subflow<'_>| {
             let [uplink, downlink] = self.router.routes(&subflow, self.seed, &mut self.forwarding);
-            let name = self.name(&subflow, stretch.interfaces);
+            let name = self.name(&subflow, segment.interfaces);
             let info = self.info(&uplink, &downlink);
             let path = PathSetup { name, uplink, downlink, info };
             let same = |known: &PathSetup| {
@@ -244,11 +256,11 @@ impl Ways<'_> {
                 self.paths.len() - 1
             })
         };
-        stretch.subflows(flow).map(path_of).collect()
+        segment.subflows(flow).map(path_of).collect()
     }
 
-    /// A path is called by the link by which it leaves where no other subflow takes it, else by the
-    /// subflow. Routes that differ from seed to seed must not change the name.
+    /// Returns the name of a path: that of its first link if no other subflow uses it, else that of the subflow.
+    /// The name must not depend on routes, which may differ from seed to seed.
     fn name(&self, subflow: &Subflow<'_>, interfaces: &[Option<usize>]) -> String {
         let own = || {
             let at_opener = |link: &&Link| link.ends.contains(&subflow.opener);
@@ -256,7 +268,7 @@ impl Ways<'_> {
             own.next().filter(|_| own.next().is_none())
         };
         let link = match subflow.interface {
-            Some(link) => self.scenario.links.get(link),
+            Some(link) => self.scenario.links.get(link).promised("the link of an interface"),
             None => own(),
         };
         let twins = interfaces.iter().filter(|other| **other == subflow.interface).count();
@@ -266,21 +278,21 @@ impl Ways<'_> {
         }
     }
 
-    /// What transports are told of a path: what its first link says, and the least MTU on the way.
+    /// Returns the path information for transports: that of the first link, with the minimum MTU along the route.
     fn info(&self, uplink: &Route, downlink: &Route) -> PathInfo {
         let links = &self.scenario.links;
+        let link =
+            |hop: &usize| links.get(DirectedLink(*hop).link()).promised("a link of the route");
         let first = match uplink {
-            Route::Fixed(hops) => hops.first().and_then(|hop| links.get(hop / 2)),
+            Route::Fixed(hops) => hops.first().and_then(link),
             Route::Spread { .. } => None,
         };
-        let least = |route: &Route| match route {
-            Route::Fixed(hops) => {
-                hops.iter().filter_map(|hop| links.get(hop / 2)).map(|link| link.info.mtu).min()
-            }
+        let min_mtu = |route: &Route| match route {
+            Route::Fixed(hops) => hops.iter().filter_map(link).map(|link| link.info.mtu).min(),
             Route::Spread { .. } => links.iter().map(|link| link.info.mtu).min(),
         };
         let info = first.map(|link| link.info).unwrap_or_default();
-        let mtu = [least(uplink), least(downlink)].into_iter().flatten().min();
+        let mtu = [min_mtu(uplink), min_mtu(downlink)].into_iter().flatten().min();
         PathInfo { mtu: mtu.unwrap_or(info.mtu), ..info }
     }
 }

@@ -1,20 +1,20 @@
-//! Outages that several links share.
+//! Outages shared by several links.
 
 use serde::Deserialize;
 use skybraid_link::{Distribution, SharedOutages, SharedOutagesConfig};
 use skybraid_units::{Duration, Instant, Seed};
 
-/// A key and what is wrong with its value.
-type Wrong = (&'static str, String);
+/// A key and the problem with its value.
+type Problem = (&'static str, String);
 
 /// `[[outages]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OutagesFile {
-    /// Of a scenario of paths.
+    /// Paths, in a scenario of paths.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Of a network.
+    /// Links, in a network.
     #[serde(default)]
     pub links: Vec<String>,
     pub up: Duration,
@@ -22,25 +22,25 @@ pub(crate) struct OutagesFile {
     pub together: Option<f64>,
 }
 
-/// Links that go down by themselves and together.
+/// A group of links with separate and common outages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutageGroup {
-    /// The links, as positions in [`Scenario::links`](crate::Scenario::links); each once.
+    /// Links of the group, as indices into [`Scenario::links`](crate::Scenario::links); each once.
     pub links: Vec<usize>,
-    /// How they go down.
+    /// Process of the outages.
     pub outages: SharedOutages,
 }
 
 impl OutagesFile {
-    /// Reads the table. `find` gives the links of a name.
+    /// Converts the table into a group. `find` returns the links of a name.
     ///
     /// # Errors
-    /// The key at fault and what is wrong.
+    /// A key and the problem with its value.
     pub fn group(
         &self,
         of_paths: bool,
         find: impl Fn(&str) -> Result<Vec<usize>, String>,
-    ) -> Result<OutageGroup, Wrong> {
+    ) -> Result<OutageGroup, Problem> {
         let (key, names, other, strange) = if of_paths {
             ("paths", &self.paths, "links", &self.links)
         } else {
@@ -68,8 +68,8 @@ impl OutagesFile {
 }
 
 impl OutageGroup {
-    /// The outages of every link of the group in a run of `length`: the link, and start and length of
-    /// each. `number` tells groups apart.
+    /// Draws the outages of each link of the group in a run of `length`: the link, and start and length of each
+    /// outage. `number` distinguishes groups.
     pub fn draw(
         &self,
         seed: Seed,

@@ -1,28 +1,28 @@
-//! A line of an input file, as an error shows it: with a caret under the text at fault.
+//! Lines of input files in error messages, with carets under the text at fault.
 
 use std::ops::Range;
 
-/// Longest excerpt of a line, in characters.
+/// Maximum length of an excerpt, in characters.
 const MAX_EXCERPT: usize = 120;
 
-/// Characters shown before the text at fault in a line that is too long to be shown whole.
+/// Maximum number of characters before the text at fault in the excerpt of a long line.
 const MAX_BEFORE: usize = 40;
 
 /// A line of an input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLine {
-    /// Its number, from one.
+    /// Line number, from one.
     pub number: usize,
-    /// The column of the text at fault in characters, from one, where it is known.
+    /// Column of the text at fault in characters, from one, where known.
     pub column: Option<usize>,
     /// Length of the text at fault in characters, at least one.
     pub width: usize,
-    /// The line itself, without its end.
+    /// Line without its end.
     pub text: String,
 }
 
 impl SourceLine {
-    /// Returns the line of `text` in which the byte range `span` begins.
+    /// Returns the line of `text` in which the byte range `span` starts.
     pub(crate) fn at(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |end| end + 1);
@@ -51,7 +51,7 @@ impl SourceLine {
         }
     }
 
-    /// Returns line and column, as they follow the name of the file.
+    /// Returns line and column as they follow the file name in an error.
     pub(crate) fn position(&self) -> String {
         match self.column {
             Some(column) => format!("{}:{column}", self.number),

@@ -1,4 +1,4 @@
-//! `[testbed]`: what stands between the hosts and their paths, in the emulator.
+//! `[testbed]`: the network between the hosts and their paths in the emulator.
 //!
 //! Source: Chavali 2022, figures 4.9 and 4.10 (a single-homed server behind a gateway, ground delays,
 //! proxies on both sides of the satellite).
@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use skybraid_units::Duration;
 
-/// A congestion control of the kernel, for a proxy.
+/// Congestion control of the kernel, for a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelCongestion {
@@ -20,7 +20,7 @@ pub enum KernelCongestion {
 }
 
 impl KernelCongestion {
-    /// The kernel's name for it.
+    /// Name in the kernel.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reno => "reno",
@@ -30,25 +30,25 @@ impl KernelCongestion {
     }
 }
 
-/// A node on a path that splits the TCP connections that cross it.
+/// A proxy on a path that splits TCP connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Proxy {
-    /// Of both connections at the proxy.
+    /// Congestion control of both connections at the proxy.
     pub congestion: KernelCongestion,
 }
 
-/// The proxies of a path.
+/// Proxies of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Proxies {
-    /// Between the vehicle and the path.
+    /// Proxy between the vehicle and the path.
     pub vehicle: Option<Proxy>,
-    /// Between the path and the ground.
+    /// Proxy between the path and the ground.
     pub ground: Option<Proxy>,
 }
 
-/// What stands on both sides of a path.
+/// Network on both sides of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Surroundings {
@@ -56,11 +56,11 @@ pub struct Surroundings {
     pub vehicle_delay: Duration,
     /// One-way delay between the path and the ground, the same in both directions.
     pub ground_delay: Duration,
-    /// Where connections are split.
+    /// Proxies that split connections.
     pub proxy: Proxies,
 }
 
-/// A host with one address behind the gateway at which the paths end.
+/// A host with a single address, reached through the gateway at which the paths end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
@@ -68,18 +68,18 @@ pub struct Server {
     pub delay: Duration,
 }
 
-/// What stands between the hosts and their paths. Only the emulator reads it.
+/// Network between the hosts and their paths; emulator only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Testbed {
-    /// The ground's programs run on a server of its own.
+    /// Separate server for the programs of the ground station.
     pub server: Option<Server>,
-    /// For each path of the scenario what surrounds it.
+    /// Surroundings of each path of the scenario.
     pub paths: Vec<Surroundings>,
 }
 
 impl Testbed {
-    /// There is nothing: the hosts stand at the ends of their paths.
+    /// Returns whether the hosts are directly at the ends of their paths.
     pub fn is_plain(&self) -> bool {
-        self.server.is_none() && self.paths.iter().all(|it| *it == Surroundings::default())
+        self.server.is_none() && self.paths.iter().all(|path| *path == Surroundings::default())
     }
 }

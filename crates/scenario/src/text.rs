@@ -1,4 +1,4 @@
-//! The text of a scenario: where its keys stand, and what overrides make of it.
+//! Text of a scenario: positions of its keys, and application of overrides.
 
 use std::ops::Range;
 use std::path::Path as FilePath;
@@ -11,24 +11,24 @@ use crate::key::{KeyPath, Step};
 use crate::source_line::SourceLine;
 use crate::wording;
 
-/// Deeper keys than any scenario has.
-const DEEPEST_OVERRIDE: usize = 16;
+/// Maximum number of keys in an override.
+const MAX_OVERRIDE_KEYS: usize = 16;
 
-/// The table that turns a scenario into a campaign.
+/// Table that turns a scenario into a campaign.
 const SWEEP: &str = "sweep";
 
-/// Tables whose keys are names that the user chooses.
+/// Tables whose keys are names chosen by the user.
 const NAMED: [&str; 4] = ["path", "node", "link", "flow"];
 
 /// Lists of tables.
 const LISTED: [&str; 3] = ["event", "route", "outages"];
 
-/// The text of a scenario.
+/// Text of a scenario, as written and with overrides.
 pub(crate) struct ScenarioText {
     file: String,
-    /// As in the file; errors are located here.
+    /// Text of the file, in which errors are located.
     written: Document<String>,
-    /// With overrides, without the campaign's `[sweep]`.
+    /// Text with overrides, without the campaign's `[sweep]`.
     effective: Document<String>,
     overrides: Vec<KeyPath>,
 }
@@ -41,12 +41,12 @@ impl ScenarioText {
         overrides: &[(String, String)],
     ) -> Result<Self, ScenarioError> {
         let mut scenario = Self::whole(text, file)?;
-        scenario.leave_out_sweep();
+        scenario.remove_sweep();
         scenario.apply(overrides)?;
         Ok(scenario)
     }
 
-    /// Parses `text` as it stands.
+    /// Parses `text` without overrides.
     pub fn whole(text: &str, file: &FilePath) -> Result<Self, ScenarioError> {
         let file = file.display().to_string();
         let written =
@@ -59,8 +59,8 @@ impl ScenarioText {
         Ok(Self { file, effective: written.clone(), written, overrides: Vec::new() })
     }
 
-    /// A campaign's `[sweep]` is not of a single flight: scenarios that differ in it alone are the same.
-    fn leave_out_sweep(&mut self) {
+    /// Removes a campaign's `[sweep]`: scenarios that differ only in it are the same.
+    fn remove_sweep(&mut self) {
         let mut edited = self.effective.clone().into_mut();
         if edited.remove(SWEEP).is_some()
             && let Ok(without) = Document::parse(edited.to_string())
@@ -75,15 +75,15 @@ impl ScenarioText {
             let keys = Key::parse(key).map_err(|error| {
                 wrong(format!("not a key: {}", wording::plain(error.message(), None)))
             })?;
-            if keys.is_empty() || keys.len() > DEEPEST_OVERRIDE {
+            if keys.is_empty() || keys.len() > MAX_OVERRIDE_KEYS {
                 return Err(wrong(format!(
-                    "expected 1 to {DEEPEST_OVERRIDE} keys with dots between"
+                    "expected 1 to {MAX_OVERRIDE_KEYS} keys with dots between"
                 )));
             }
             let mut value = value.parse().unwrap_or_else(|_| Value::from(value.as_str()));
             value.decor_mut().clear();
             let mut edited = self.effective.clone().into_mut();
-            refuse_new_name(edited.as_table(), &keys).map_err(wrong)?;
+            reject_new_name(edited.as_table(), &keys).map_err(wrong)?;
             if let Some(value) = add_named(edited.as_table_mut(), &keys, value) {
                 set_in_table(edited.as_table_mut(), &keys, value).map_err(wrong)?;
             }
@@ -104,17 +104,17 @@ impl ScenarioText {
         Ok(())
     }
 
-    /// The effective text.
+    /// Returns the effective text.
     pub fn effective(&self) -> &str {
         self.effective.raw()
     }
 
-    /// Reads the effective text.
+    /// Deserializes the effective text.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
         self.read_with_hints(|_| None)
     }
 
-    /// Reads the effective text; `hint` says where an unknown key belongs.
+    /// Deserializes the effective text; `hint` returns where an unknown key belongs.
     pub fn read_with_hints<T: DeserializeOwned>(
         &self,
         hint: impl Fn(&KeyPath) -> Option<String>,
@@ -125,15 +125,17 @@ impl ScenarioText {
             let message = error.inner().message();
             let inner = self.narrow(&outer, message);
             let missing =
-                message.strip_prefix("missing field `").map(|it| it.trim_end_matches('`'));
-            // Some keys are read only in their place.
+                message.strip_prefix("missing field `").map(|name| name.trim_end_matches('`'));
+            // Some keys are accepted only in first place.
             match missing.filter(|name| self.has(&outer.key(name))) {
                 Some(name) => self.wrong(&outer, format!("`{name}` must be the first key")),
                 None => {
                     let unknown = message.starts_with("unknown field");
                     let problem = match hint(&inner).filter(|_| unknown) {
-                        // It says more than the keys of this table.
-                        Some(hint) => format!("unknown key `{}`; {hint}", inner.last_step()),
+                        // A hint is more specific than the list of keys of this table.
+                        Some(hint) => {
+                            format!("unknown key `{}`; {hint}", inner.last_key_or_empty())
+                        }
                         None => wording::plain(message, inner.last_key()),
                     };
                     self.wrong(&inner, problem)
@@ -142,8 +144,8 @@ impl ScenarioText {
         })
     }
 
-    /// The way to the one value or key below `key` that `message` quotes, since some errors arise
-    /// only when a whole table has been read.
+    /// Returns the path to the only value or key below `key` that `message` quotes, since some errors arise only
+    /// after a whole table has been read.
     fn narrow(&self, key: &KeyPath, message: &str) -> KeyPath {
         let (place, depth) = find(&self.effective, key);
         let complete = depth == key.steps().len();
@@ -163,23 +165,23 @@ impl ScenarioText {
         key.clone()
     }
 
-    /// Whether the effective text has a value at `key`.
+    /// Returns whether the effective text has a value at `key`.
     pub fn has(&self, key: &KeyPath) -> bool {
         find(&self.effective, key).1 == key.steps().len()
     }
 
-    /// The error that `problem` at `key` makes: one of the override that wrote the key or the table
-    /// in which it is missing, or one of the file, at the line of the key or of that table.
+    /// Returns the error for `problem` at `key`: an error of the override that wrote the key or the table in
+    /// which it is missing, or else an error of the file, at the line of the key or of that table.
     pub fn wrong(&self, key: &KeyPath, problem: String) -> ScenarioError {
         let (key, problem) = self.with_found(key, problem);
         let key = &key;
         let (place, depth) = find(&self.written, key);
-        let wrote = |origin: &&KeyPath| {
-            let shared = origin.shared(key);
+        let is_source = |origin: &&KeyPath| {
+            let shared = origin.shared_steps(key);
             shared == origin.steps().len() || shared > depth
         };
-        if let Some(origin) = self.overrides.iter().find(wrote) {
-            let elsewhere = origin.shared(key) < key.steps().len();
+        if let Some(origin) = self.overrides.iter().find(is_source) {
+            let elsewhere = origin.shared_steps(key) < key.steps().len();
             let problem = if elsewhere { format!("{key}: {problem}") } else { problem };
             return ScenarioError::Override { key: origin.to_string(), problem };
         }
@@ -193,8 +195,8 @@ impl ScenarioText {
         }
     }
 
-    /// A notice about the value at `key`, with its file, line and column.
-    pub fn notice(&self, key: &KeyPath, words: &str) -> String {
+    /// Returns a warning about the value at `key`, with its file, line and column.
+    pub fn warning(&self, key: &KeyPath, words: &str) -> String {
         let (place, depth) = find(&self.written, key);
         let span = place.key.filter(|_| depth == key.steps().len());
         let position = span.map(|span| SourceLine::at(self.written.raw(), &span).position());
@@ -202,8 +204,8 @@ impl ScenarioText {
         format!("{}{key}: {words}", place.unwrap_or_default())
     }
 
-    /// Completes a problem that says only what was expected, following tables of a single key to
-    /// their value.
+    /// Completes a problem that names only the expected value by the value found. Tables with a single key are
+    /// followed to their value.
     fn with_found(&self, key: &KeyPath, problem: String) -> (KeyPath, String) {
         if !problem.starts_with("expected") {
             return (key.clone(), problem);
@@ -225,12 +227,12 @@ impl ScenarioText {
     }
 }
 
-/// Whether a problem is with the value of a key, not with the key itself.
+/// Returns whether a problem concerns the value of a key instead of the key itself.
 fn is_of_value(problem: &str) -> bool {
     !problem.starts_with("unknown key") && !problem.contains("must be the first key")
 }
 
-/// A value of the document.
+/// A node of the document.
 #[derive(Clone, Copy)]
 enum Node<'a> {
     Table(&'a dyn TableLike),
@@ -238,7 +240,7 @@ enum Node<'a> {
     Value(&'a Value),
 }
 
-/// A value and where it is: its key, or that of the table around it; and itself, unless it is a table.
+/// A node and its position: its key, or that of the enclosing table; and its value, unless it is a table.
 #[derive(Clone)]
 struct Place<'a> {
     node: Node<'a>,
@@ -246,7 +248,7 @@ struct Place<'a> {
     value: Option<Range<usize>>,
 }
 
-/// The value at the end of `key`, or as far as there is one, and the number of steps taken.
+/// Returns the node at `key`, or the last existing one on the way there, and the number of steps taken.
 fn find<'a>(document: &'a Document<String>, key: &KeyPath) -> (Place<'a>, usize) {
     let mut place = Place { node: Node::Table(document.as_table()), key: None, value: None };
     for (depth, step) in key.steps().iter().enumerate() {
@@ -303,7 +305,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Everything below, with the text of the values that are not tables or lists.
+    /// Collects all nodes below this one, with the text of values that are neither table nor list.
     fn collect(self, way: &KeyPath, into: &mut Vec<(KeyPath, Option<String>)>) {
         if let Some(table) = self.table() {
             for (name, item) in table.iter() {
@@ -330,8 +332,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Adds a path, node, link or flow that is set whole and not there yet, after those that are there; else
-/// gives the value back.
+/// Adds a path, node, link or flow that is set as a whole and does not exist yet, after the existing ones.
+/// Returns the value if it was not added.
 fn add_named(scenario: &mut Table, keys: &[Key], value: Value) -> Option<Value> {
     let [kind, name] = keys else { return Some(value) };
     if !NAMED.contains(&kind.get()) {
@@ -347,9 +349,9 @@ fn add_named(scenario: &mut Table, keys: &[Key], value: Value) -> Option<Value> 
     }
 }
 
-/// Refuses a key below a path, node, link, flow or list entry that the scenario does not have: it is a
-/// misspelt name more often than a new one. A table that is set whole is meant to be new.
-fn refuse_new_name(scenario: &Table, keys: &[Key]) -> Result<(), String> {
+/// Rejects a key below a path, node, link, flow or list entry that the scenario does not have: a misspelt name is
+/// likelier than a new one. A table that is set as a whole may be new.
+fn reject_new_name(scenario: &Table, keys: &[Key]) -> Result<(), String> {
     let [kind, name, _, ..] = keys else { return Ok(()) };
     let (kind, name) = (kind.get(), name.get());
     let below = scenario.get(kind);
@@ -368,7 +370,7 @@ fn refuse_new_name(scenario: &Table, keys: &[Key]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets the value at the end of `keys`, making tables on the way.
+/// Sets the value at `keys`, and creates missing tables.
 fn set_in_table(table: &mut dyn TableLike, keys: &[Key], value: Value) -> Result<(), String> {
     let Some((key, rest)) = keys.split_first() else { return Ok(()) };
     match (table.get_mut(key.get()), rest) {
@@ -421,13 +423,13 @@ fn set_in_item(item: &mut Item, name: &str, keys: &[Key], value: Value) -> Resul
     }
 }
 
-/// Puts `value` in place of `old`, keeping the blanks and the comment around it.
+/// Replaces `old` by `value`, keeping surrounding whitespace and comments.
 fn replace(old: &mut Value, mut value: Value) {
     *value.decor_mut() = old.decor().clone();
     *old = value;
 }
 
-/// The position in a list that the first of `keys` names, and the keys after it.
+/// Returns the index in a list named by the first of `keys`, and the remaining keys.
 fn position<'k>(name: &str, keys: &'k [Key], length: usize) -> Result<(usize, &'k [Key]), String> {
     let wrong = |found: &str| {
         format!("found `{found}`, expected a position in the list `{name}`, below {length}")

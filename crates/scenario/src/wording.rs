@@ -1,9 +1,9 @@
-//! Plain words for what serde and the TOML parser report, with a suggestion for a mistyped name.
+//! Plain wording of errors of serde and the TOML parser, with suggestions for mistyped names.
 
-/// The key under which `toml_edit` hands a date to serde.
+/// Key under which `toml_edit` passes a date to serde.
 pub(crate) const DATE: &str = "$__toml_private_datetime";
 
-/// A name that is not known: what it is, and what there is, with the likeliest one suggested.
+/// Returns the problem of an unknown name of kind `what`, with the known names and the likeliest one suggested.
 pub fn unknown(what: &str, found: &str, known: &[&str]) -> String {
     let mut text = unknown_of_many(what, found, known);
     let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
@@ -15,7 +15,7 @@ pub fn unknown(what: &str, found: &str, known: &[&str]) -> String {
     text
 }
 
-/// The same where there are too many to list.
+/// Returns the problem of an unknown name where the known names are too many to list.
 pub(crate) fn unknown_of_many(what: &str, found: &str, known: &[&str]) -> String {
     let mut text = format!("unknown {what} `{found}`");
     if let Some(likely) = likeliest(found, known) {
@@ -24,9 +24,9 @@ pub(crate) fn unknown_of_many(what: &str, found: &str, known: &[&str]) -> String
     text
 }
 
-/// The known name that `found` was probably meant to be.
+/// Returns the known name that `found` probably stands for.
 fn likeliest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
-    // Both measures take time quadratic in the length; no name comes near this one.
+    // Both measures take time quadratic in the length; no name is nearly as long.
     if found.len() > 64 {
         return None;
     }
@@ -40,16 +40,15 @@ fn likeliest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
         letters.sort_unstable();
         letters
     };
-    // Of names equally near, the one with swapped letters is likelier than one with another letter.
+    // Among names at the same distance, swapped letters are likelier than a wrong letter.
     let distance =
         |name: &&&str| (strsim::damerau_levenshtein(found, name), letters(found) != letters(name));
     known.iter().filter(near).min_by_key(distance).copied()
 }
 
-/// A message of serde or the TOML parser in plain words. `last_key` is the key at whose value it
-/// arose.
+/// Rewords a message of serde or the TOML parser. `last_key` is the key of the value at which the error arose.
 pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
-    // An error that was wrapped as a message carries the way to the key along.
+    // An error that was wrapped as a message includes the key path.
     let message = message.split("\nin `").next().unwrap_or(message).trim();
     if let Some((found, known)) = names(message, "unknown field `") {
         if found == DATE {
@@ -59,7 +58,7 @@ pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
     }
     if let Some((found, known)) = names(message, "unknown variant `") {
         let what = match last_key {
-            // In an enum that is written as a table, the variant is a key.
+            // In an enum written as a table the variant is a key.
             Some(key) if key == found => "key",
             Some("from") => "host",
             Some("kind") if known.contains(&"cbr") => "kind of traffic",
@@ -90,12 +89,12 @@ pub(crate) fn plain(message: &str, last_key: Option<&str>) -> String {
     }
 }
 
-/// The keys that a message about an unknown one expects.
+/// Returns the expected keys in a message about an unknown one.
 pub(crate) fn expected_names(message: &str) -> Vec<&str> {
     names(message, "unknown field `").map(|(_, known)| known).unwrap_or_default()
 }
 
-/// The name after `start` and the names that were expected instead.
+/// Returns the name after `start` and the names expected instead.
 fn names<'a>(message: &'a str, start: &str) -> Option<(&'a str, Vec<&'a str>)> {
     let rest = message.strip_prefix(start)?;
     let (found, expected) =
@@ -103,7 +102,7 @@ fn names<'a>(message: &'a str, start: &str) -> Option<(&'a str, Vec<&'a str>)> {
     Some((found, expected.split('`').skip(1).step_by(2).collect()))
 }
 
-/// What TOML calls the thing that serde speaks of.
+/// Returns the TOML term for a type name of serde.
 fn toml_word(text: &str) -> &str {
     match text {
         "u8" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
@@ -120,8 +119,8 @@ fn toml_word(text: &str) -> &str {
     }
 }
 
-/// What stands in the scenario according to a message: the first text between backticks or quotation
-/// marks, unless the message says that it is missing.
+/// Returns the text of the scenario quoted by a message: the first text between backticks or quotation marks,
+/// unless the message reports it as missing.
 pub(crate) fn quoted(message: &str) -> Option<&str> {
     if message.starts_with("missing field") {
         return None;

@@ -1,26 +1,25 @@
-//! The agenda: which source of events is due next.
+//! The agenda: the next event of each source, and the earliest of all.
 
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
 
-use skybraid_units::Instant;
+use skybraid_units::{Instant, Promised};
 
-/// How many entries compete in one match. Looking through so many neighbours costs less than the
-/// mispredicted branches of a binary tree.
+/// Entries per match. A scan of so many neighbours costs less than the mispredicted branches of a binary tree.
 const WIDTH: usize = 16;
 
-/// One due time per source of events, in a tournament of wide matches: a change costs one match per
-/// level above the lowest, and small simulations have one level only. Sources that are due at the
-/// same instant take turns in order of their numbers, so that runs repeat.
+/// One due time per source of events, in a tournament tree of wide matches: a change costs one match per level above
+/// the lowest, and small simulations have only one level. Among sources due at the same instant the lowest number is
+/// first, so runs are reproducible.
 #[derive(Debug)]
 pub struct Agenda {
-    /// Due times by source, then the earliest of each match of the level below, and so on; the last
-    /// level is a single match.
+    /// Due times by source; then, per level, the earliest time of each match of the level below. The last level is
+    /// a single match.
     levels: Vec<Vec<Instant>>,
 }
 
 impl Agenda {
-    /// An agenda for `sources` sources, none of them due.
+    /// Creates an agenda for `sources` sources, none of them due.
     pub fn new(sources: usize) -> Self {
         let mut levels = Vec::new();
         let mut entries = sources;
@@ -33,23 +32,24 @@ impl Agenda {
         }
     }
 
-    /// When `source` is due.
+    /// Due time of `source`.
     #[inline]
     pub fn due(&self, source: usize) -> Instant {
         let lowest = self.levels.first();
-        lowest.and_then(|due| due.get(source)).copied().unwrap_or(Instant::FAR_FUTURE)
+        let due = lowest.and_then(|due| due.get(source)).promised("a source of events");
+        due.copied().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Lets `source` be due at `at`; [`Instant::FAR_FUTURE`] for never.
+    /// Sets the due time of `source`; [`Instant::FAR_FUTURE`] for never.
     #[inline]
     pub fn set(&mut self, source: usize, at: Instant) {
-        let Some((due, above)) = self.levels.split_first_mut() else { return };
-        let Some(slot) = due.get_mut(source) else { return };
+        let Some((due, above)) = self.levels.split_first_mut().promised("a level") else { return };
+        let Some(slot) = due.get_mut(source).promised("a source of events") else { return };
         *slot = at;
         let (mut below, mut place) = (due, source / WIDTH);
         for level in above {
             let earliest = first_of(below, place).1;
-            let Some(slot) = level.get_mut(place) else { return };
+            let Some(slot) = level.get_mut(place).promised("a match of the agenda") else { return };
             if *slot == earliest {
                 return;
             }
@@ -58,7 +58,7 @@ impl Agenda {
         }
     }
 
-    /// The source that is due first, and when.
+    /// Returns the source that is due first, with its due time.
     #[inline]
     pub fn next(&self) -> (usize, Instant) {
         let (mut place, mut at) = (0, Instant::FAR_FUTURE);
@@ -69,14 +69,15 @@ impl Agenda {
     }
 }
 
-/// The winner of a match: its place in the level, and when it is due.
+/// Returns the winner of a match: its position in the level and its due time.
 #[inline]
 fn first_of(level: &[Instant], game: usize) -> (usize, Instant) {
     let start = game * WIDTH;
-    let entries = level.get(start..level.len().min(start + WIDTH)).unwrap_or_default();
+    let entries = level.get(start..level.len().min(start + WIDTH));
+    let entries = entries.promised("a match of the agenda").unwrap_or_default();
     let (mut winner, mut earliest) = (start, Instant::FAR_FUTURE);
     for (place, at) in entries.iter().enumerate() {
-        // Which source comes next follows no pattern that a branch predictor could learn.
+        // Selected without branches: the order of the sources is unpredictable.
         let earlier = *at < earliest;
         winner = select_unpredictable(earlier, start + place, winner);
         earliest = select_unpredictable(earlier, *at, earliest);
@@ -90,7 +91,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn the_earliest_source_is_next_and_ties_go_to_the_lowest_number(
+        fn the_earliest_source_is_next_and_ties_go_to_the_lowest(
             sources in 1usize..600,
             changes in proptest::collection::vec((0usize..600, 0i64..50), 1..100)
         ) {

@@ -1,8 +1,8 @@
-//! Virtual time: flows over networks, simulated event by event.
+//! Discrete-event simulator of flows over networks, in virtual time.
 //!
-//! The simulator hands time and packets to the very link objects and transport code that the emulator
-//! and the gateway use. A link decides a packet's fate at admission, so there is one event per packet
-//! and hop, and the agenda holds one entry per busy link rather than one per packet.
+//! The simulator drives the same link objects and transport code as the emulator and the gateway. A link decides a
+//! packet's fate at admission, so there is one event per packet and hop, and the agenda holds one entry per link
+//! rather than one per packet.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -11,10 +11,15 @@ extern crate alloc;
 mod agenda;
 mod routes;
 mod simulation;
+mod sources;
 mod wire;
 
 pub use simulation::{Observer, PacketEvent, Silent, Stopped, run};
 pub use skybraid_host::{
-    AddressChange, FlowSetup, Forwarding, Host, LinkSetup, Outcome, PathSetup, ProxySetup, Route,
-    Setup, record,
+    AddressChange, DirectedLink, FlowSetup, Forwarding, Host, LinkSetup, Outcome, PathSetup,
+    ProxySetup, Route, Setup, record,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,29 +1,30 @@
-//! Where a packet goes next.
+//! Routes of packets: fixed lists of links, and forwarding tables.
 
 use alloc::vec::Vec;
 
-use skybraid_host::{Forwarding, Route, Setup};
-use skybraid_units::Stream;
+use skybraid_host::{Forwarding, Route, RouteId, Setup};
+use skybraid_units::{Promised, Stream};
 
-/// What is left of a packet's way after the link that it is on.
+/// Rest of a packet's route after its current link: the next hop of a fixed route, or a forwarding table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead(u32);
 
 impl Ahead {
-    /// The link ends where the packet wants to go.
+    /// No further hop: the link leads to the destination.
     pub const NOTHING: Self = Self(u32::MAX);
-    /// Marks the number of a forwarding table; otherwise it is a place in a list of hops.
+    /// Flag of the number of a forwarding table; without it, the value is a position in the list of hops.
     const TABLE: u32 = 1 << 31;
 }
 
-/// The ways of all paths.
+/// Routes of all paths.
 #[derive(Debug)]
 pub struct Routes {
+    /// First hops, by [`RouteId`].
     starts: Vec<Start>,
-    /// The links of fixed routes, each with what is ahead after it.
+    /// Links of the fixed routes, each with the rest of its route.
     hops: Vec<(u32, Ahead)>,
     tables: Vec<Table>,
-    /// The node at the end of each directed link.
+    /// Node at the end of each directed link.
     far_ends: Vec<usize>,
     draws: Stream,
 }
@@ -37,12 +38,12 @@ enum Start {
 #[derive(Debug)]
 struct Table {
     forwarding: Forwarding,
-    /// How many packets each node has sent on.
+    /// Number of packets that each node has forwarded.
     turns: Vec<usize>,
 }
 
 impl Routes {
-    /// Those of `setup`.
+    /// Returns the routes of `setup`.
     pub fn new(setup: &Setup) -> Self {
         let mut hops = Vec::new();
         let mut starts = Vec::new();
@@ -78,46 +79,48 @@ impl Routes {
         }
     }
 
-    /// The first link of a route, and what is ahead after it.
+    /// Returns the first link of a route, with the rest of the route.
     #[inline]
-    pub fn first(&mut self, route: usize) -> Option<(usize, Ahead)> {
-        match *self.starts.get(route)? {
+    pub fn first(&mut self, route: RouteId) -> Option<(usize, Ahead)> {
+        match *self.starts.get(route.index()).promised("a route of this number")? {
             Start::Hop(place) => self.hop(place),
             Start::Table { from, table } => self.choose(from, table),
         }
     }
 
-    /// The next link of a packet that has come to the end of `link`, and what is ahead after it.
+    /// Returns the next link of a packet at the end of `link`, with the rest of its route; `None` at the destination.
     pub fn next(&mut self, link: usize, ahead: Ahead) -> Option<(usize, Ahead)> {
         if ahead == Ahead::NOTHING {
             None
         } else if ahead.0 & Ahead::TABLE == 0 {
             self.hop(ahead.0)
         } else {
-            let node = *self.far_ends.get(link)?;
+            let node = *self.far_ends.get(link).promised("a link of this number")?;
             self.choose(node, ahead.0 & !Ahead::TABLE)
         }
     }
 
     #[inline]
     fn hop(&self, place: u32) -> Option<(usize, Ahead)> {
-        self.hops.get(place as usize).map(|(link, ahead)| (*link as usize, *ahead))
+        let hop = self.hops.get(place as usize).promised("a hop of a fixed route");
+        hop.map(|(link, ahead)| (*link as usize, *ahead))
     }
 
+    /// Returns the link on which `node` forwards the next packet by table `number`; `None` at the destination.
     fn choose(&mut self, node: usize, number: u32) -> Option<(usize, Ahead)> {
-        let table = self.tables.get_mut(number as usize)?;
-        let links = table.forwarding.next.get(node)?;
+        let table = self.tables.get_mut(number as usize).promised("a forwarding table")?;
+        let links = table.forwarding.next.get(node).promised("the node's links")?;
         let choice = match links.len() {
             0 => return None,
             1 => 0,
             many if table.forwarding.in_turn => {
-                let turn = table.turns.get_mut(node)?;
+                let turn = table.turns.get_mut(node).promised("the node's turn")?;
                 *turn += 1;
                 (*turn - 1) % many
             }
             many => self.draws.below(many as u64) as usize,
         };
-        let link = *links.get(choice)?;
+        let link = *links.get(choice).promised("the chosen link")?;
         Some((link, Ahead(number | Ahead::TABLE)))
     }
 }

@@ -1,38 +1,39 @@
-//! The event loop.
+//! The event loop of a simulation.
 
 use alloc::vec::Vec;
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::record::{LinkRow, LinkWaits, Outcome, PacketKind, PacketRow, Record};
-use skybraid_host::{Carrier, Hosts, Leaving, OnTheWay, Setup};
+use skybraid_host::{Carrier, DirectedLink, Hosts, InFlight, Outgoing, Setup};
 use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::Segment;
-use skybraid_units::Instant;
+use skybraid_units::{Instant, Promised};
 
 use crate::agenda::Agenda;
 use crate::routes::{Ahead, Routes};
+use crate::sources::{Source, Sources};
 use crate::wire::{Address, Packet, Wire};
 
-/// Looks on while a run goes on.
+/// Observer of a run in progress.
 pub trait Observer {
-    /// The run has come to `now`. Answers whether to go on.
+    /// Called at every sample. Returns whether the run continues.
     fn progress(&mut self, now: Instant) -> bool {
         let _ = now;
         true
     }
 
-    /// [`packet`](Self::packet) is wanted.
+    /// Whether [`packet`](Self::packet) must be called.
     fn wants_packets(&self) -> bool {
         false
     }
 
-    /// A packet entered a link.
+    /// Called when a packet enters a link.
     fn packet(&mut self, event: &PacketEvent<'_>) {
         let _ = event;
     }
 }
 
-/// Looks at nothing.
+/// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -41,31 +42,31 @@ impl Observer for Silent {}
 /// A packet that entered a link.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketEvent<'a> {
-    /// When it entered.
+    /// Time of admission.
     pub entered: Instant,
-    /// What becomes of it.
+    /// Fate of the packet.
     pub fate: Fate,
-    /// The link, as a position in [`Setup::links`].
+    /// Link, as a position in [`Setup::links`].
     pub link: usize,
-    /// From its first node to its second.
+    /// Whether the packet travels from the link's first node to its second.
     pub uplink: bool,
-    /// The flow, as a position in the scenario.
+    /// Flow, as a position in [`Setup::flows`].
     pub flow: usize,
-    /// What it carries.
+    /// Segment that the packet carries.
     pub segment: &'a Segment,
 }
 
-/// The observer said to stop.
+/// Error of a run that its observer stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// How far the run had come.
+    /// Time at which the run stopped.
     pub at: Instant,
 }
 
 /// Simulates `setup` from start to end.
 ///
 /// # Errors
-/// The observer said to stop.
+/// The observer stopped the run.
 pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, Stopped> {
     Simulation::new(setup, observer).run()
 }
@@ -73,17 +74,17 @@ pub fn run(setup: &Setup, observer: &mut dyn Observer) -> Result<Outcome, Stoppe
 struct Simulation<'a> {
     setup: &'a Setup,
     hosts: Hosts<'a>,
-    world: World<'a>,
+    network: Network<'a>,
     end: Instant,
 }
 
-/// The wires, the agenda, and who looks on.
-struct World<'a> {
+/// The network of a run: wires, routes and the agenda, with the observer and the tables.
+struct Network<'a> {
     observer: &'a mut dyn Observer,
     record: Record,
     watch_packets: bool,
-    /// Sources: wires, then sides, then applications, then the sampler, then changes of addresses.
     agenda: Agenda,
+    sources: Sources,
     wires: Vec<Wire>,
     routes: Routes,
     links: Vec<LinkRow>,
@@ -98,162 +99,170 @@ impl<'a> Simulation<'a> {
         for pair in &setup.links {
             for (direction, config) in [("uplink", &pair.uplink), ("downlink", &pair.downlink)] {
                 let link = Link::new(config, &pair.name, direction, setup.seed);
-                wires.push(Wire::new(link, wires.len() ^ 1));
+                wires.push(Wire::new(link));
             }
         }
         let hosts = Hosts::new(setup, |_| true);
-        let agenda = Agenda::new(wires.len() + hosts.sides() + hosts.apps() + 2);
+        let sources = Sources::new(wires.len(), hosts.sides(), hosts.apps());
+        let agenda = Agenda::new(sources.count());
         let watch_packets = observer.wants_packets() || setup.record.packets;
-        let world = World {
+        let network = Network {
             observer,
             record: setup.record,
             watch_packets,
             agenda,
+            sources,
             wires,
             routes: Routes::new(setup),
             links: Vec::new(),
             packets: Vec::new(),
             packet_hops: 0,
         };
-        Self { setup, hosts, world, end }
+        Self { setup, hosts, network, end }
     }
 
     fn run(mut self) -> Result<Outcome, Stopped> {
-        let first_side = self.world.wires.len();
-        let first_app = first_side + self.hosts.sides();
-        let sampler = first_app + self.hosts.apps();
+        let sources = self.network.sources;
         for app in 0..self.hosts.apps() {
-            self.world.agenda.set(first_app + app, self.hosts.next_write(app));
+            self.network.set(Source::App(app), self.hosts.next_write(app));
         }
         for side in 0..self.hosts.sides() {
-            self.hosts.settle(Instant::ZERO, side, &mut self.world);
+            self.hosts.flush(Instant::ZERO, side, &mut self.network);
         }
-        self.world.agenda.set(sampler, Instant::ZERO);
+        self.network.set(Source::Sampler, Instant::ZERO);
         let mut changes = self.setup.address_changes.iter().peekable();
         let next_change = changes.peek().map_or(Instant::FAR_FUTURE, |change| change.at);
-        self.world.agenda.set(sampler + 1, next_change);
+        self.network.set(Source::AddressChange, next_change);
         loop {
-            let (source, now) = self.world.agenda.next();
+            let (index, now) = self.network.agenda.next();
             if now > self.end {
                 break;
             }
-            if source < first_side {
-                self.arrive(now, source);
-            } else if source < first_app {
-                self.wake(now, source - first_side);
-            } else if source < sampler {
-                let next = self.hosts.write(now, source - first_app, &mut self.world);
-                self.world.agenda.set(source, next);
-            } else if source > sampler {
-                if let Some(change) = changes.next() {
-                    self.hosts.change_address(now, change, &mut self.world);
+            match sources.source(index) {
+                Source::Wire(wire) => self.on_arrival(now, wire),
+                Source::Side(side) => self.on_timer(now, side),
+                Source::App(app) => {
+                    let next = self.hosts.write(now, app, &mut self.network);
+                    self.network.agenda.set(index, next);
                 }
-                let next = changes.peek().map_or(Instant::FAR_FUTURE, |change| change.at);
-                self.world.agenda.set(source, next);
-            } else {
-                self.world.sample_links(now);
-                self.hosts.sample(now);
-                self.world.agenda.set(source, now + SAMPLE_INTERVAL);
-                if !self.world.observer.progress(now) {
-                    return Err(Stopped { at: now });
+                Source::AddressChange => {
+                    if let Some(change) = changes.next() {
+                        self.hosts.change_address(now, change, &mut self.network);
+                    }
+                    let next = changes.peek().map_or(Instant::FAR_FUTURE, |change| change.at);
+                    self.network.agenda.set(index, next);
+                }
+                Source::Sampler => {
+                    self.network.sample_links(now);
+                    self.hosts.sample(now);
+                    self.network.agenda.set(index, now + SAMPLE_INTERVAL);
+                    if !self.network.observer.progress(now) {
+                        return Err(Stopped { at: now });
+                    }
                 }
             }
         }
         Ok(self.finish())
     }
 
-    /// The next packet on a wire arrives.
-    fn arrive(&mut self, now: Instant, wire: usize) {
-        let world = &mut self.world;
-        let Some(state) = world.wires.get_mut(wire) else { return };
-        let Some(Packet { address, segment, waits, .. }) = state.front() else { return };
-        if address.ahead != Ahead::NOTHING {
-            return self.forward(now, wire);
-        }
-        let side = address.to as usize;
-        self.hosts.receive(now, side, address.path, segment, Some(*waits));
-        state.pop();
-        world.agenda.set(wire, state.next_arrival());
-        self.hosts.settle(now, side, world);
-    }
-
-    /// The next packet on a wire has come to a node on its way.
-    fn forward(&mut self, now: Instant, wire: usize) {
-        let world = &mut self.world;
-        let Some(state) = world.wires.get_mut(wire) else { return };
-        let Some(Packet { address, segment, waits, .. }) = state.pop() else { return };
-        world.agenda.set(wire, state.next_arrival());
-        let side = address.to as usize;
-        let Some((link, ahead)) = world.routes.next(wire, address.ahead) else {
-            // The forwarding table ends here: the packet has arrived.
-            self.hosts.receive(now, side, address.path, &segment, Some(waits));
-            return self.hosts.settle(now, side, world);
+    /// Handles the arrival of the next packet on wire number `index`.
+    fn on_arrival(&mut self, now: Instant, index: usize) {
+        let network = &mut self.network;
+        let Some(wire) = network.wires.get_mut(index).promised("a wire of this number") else {
+            return;
         };
-        let flow = if world.watch_packets { self.hosts.flow_of(side).unwrap_or(0) } else { 0 };
-        let lost = world.enter(now, link, &segment, Address { ahead, ..address }, waits, flow);
-        if let Some(cause) = lost {
-            let record = usize::from(address.flow);
-            self.hosts.lost_on_the_way(record, address.path, &segment, cause);
+        let packet = wire.front().promised("a packet that is due");
+        let Some(Packet { address, segment, waits, .. }) = packet else { return };
+        if address.ahead != Ahead::NOTHING {
+            return self.forward(now, index);
+        }
+        let side = address.to();
+        self.hosts.receive(now, side, address.path, segment, Some(*waits));
+        wire.pop();
+        network.agenda.set(index, wire.next_arrival());
+        self.hosts.flush(now, side, network);
+    }
+
+    /// Forwards the next packet on wire number `index` from the node at its end.
+    fn forward(&mut self, now: Instant, index: usize) {
+        let network = &mut self.network;
+        let Some(wire) = network.wires.get_mut(index).promised("a wire of this number") else {
+            return;
+        };
+        let packet = wire.pop().promised("a packet that is due");
+        let Some(Packet { mut address, segment, waits, .. }) = packet else { return };
+        network.agenda.set(index, wire.next_arrival());
+        let side = address.to();
+        let Some((link, ahead)) = network.routes.next(index, address.ahead) else {
+            // The forwarding table has no link here: this node is the destination.
+            self.hosts.receive(now, side, address.path, &segment, Some(waits));
+            return self.hosts.flush(now, side, network);
+        };
+        let flow = if network.watch_packets { self.hosts.flow_of(side).unwrap_or(0) } else { 0 };
+        address.ahead = ahead;
+        let lost = network.enter(now, link, &segment, address, waits, flow);
+        if let Some(cause) = lost
+            && let Some(record) = address.record()
+        {
+            self.hosts.on_lost(record, address.path, &segment, cause);
         }
     }
 
-    /// A timer of an endpoint expires.
-    fn wake(&mut self, now: Instant, side: usize) {
-        let source = self.world.wires.len() + side;
+    /// Fires the timer of a side.
+    fn on_timer(&mut self, now: Instant, side: usize) {
         let due = self.hosts.next_wakeup(side);
         if due > now {
-            // Timers are often pushed back; the agenda hears of that only when the old time comes.
-            self.world.agenda.set(source, due);
+            // A timer that was pushed back keeps its old entry in the agenda until that expires.
+            self.network.set(Source::Side(side), due);
             return;
         }
-        self.world.agenda.set(source, Instant::FAR_FUTURE);
-        self.hosts.wake(now, side, &mut self.world);
+        self.network.set(Source::Side(side), Instant::FAR_FUTURE);
+        self.hosts.wake(now, side, &mut self.network);
     }
 
     fn finish(self) -> Outcome {
-        let mut wires = self.world.wires;
-        let on_the_way = wires.iter().flat_map(Wire::on_the_way);
-        let on_the_way = on_the_way.map(|packet| OnTheWay {
-            record: usize::from(packet.address.flow),
-            segment: &packet.segment,
-            arrival: Some(packet.arrival()),
+        let mut wires = self.network.wires;
+        let in_flight = wires.iter().flat_map(Wire::in_flight).filter_map(|packet| {
+            let (segment, arrival) = (&packet.segment, Some(packet.arrival()));
+            packet.address.record().map(|record| InFlight { record, segment, arrival })
         });
-        let mut outcome = self.hosts.finish(on_the_way);
+        let mut outcome = self.hosts.finish(in_flight);
         for wire in &mut wires {
             wire.take_counters();
             outcome.link_totals.push(wire.total);
         }
-        outcome.links = self.world.links;
-        outcome.packets = self.world.packets;
-        outcome.packet_hops = self.world.packet_hops;
+        outcome.links = self.network.links;
+        outcome.packets = self.network.packets;
+        outcome.packet_hops = self.network.packet_hops;
         outcome
     }
 }
 
-impl Carrier for World<'_> {
-    /// Puts a segment on the first wire of its route.
-    fn carry(&mut self, now: Instant, leaving: &Leaving<'_>) -> Option<Cause> {
-        let (link, ahead) = self.routes.first(leaving.route)?;
-        let address = Address {
-            to: (leaving.side ^ 1) as u32,
-            flow: leaving.record as u16,
-            path: leaving.transmit.path,
-            ahead,
-        };
-        let before = LinkWaits::default();
-        self.enter(now, link, &leaving.transmit.segment, address, before, leaving.flow)
+impl Carrier for Network<'_> {
+    /// Sends a segment into the first wire of its route.
+    fn carry(&mut self, now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
+        let (link, ahead) = self.routes.first(outgoing.route).promised("a first hop")?;
+        let Outgoing { record, transmit, flow, .. } = *outgoing;
+        let address = Address::new(outgoing.peer(), record, transmit.path, ahead);
+        self.enter(now, link, &transmit.segment, address, LinkWaits::default(), flow)
     }
 
     fn wake_at(&mut self, side: usize, due: Instant) {
-        let source = self.wires.len() + side;
-        if due < self.agenda.due(source) {
-            self.agenda.set(source, due);
+        let index = self.sources.index(Source::Side(side));
+        if due < self.agenda.due(index) {
+            self.agenda.set(index, due);
         }
     }
 }
 
-impl World<'_> {
-    /// Puts a segment of `flow` on wire number `link`. Answers why it is lost, if it is.
+impl Network<'_> {
+    /// Sets the due time of a source.
+    #[inline]
+    fn set(&mut self, source: Source, at: Instant) {
+        self.agenda.set(self.sources.index(source), at);
+    }
+
+    /// Sends a segment of `flow` into wire number `link`. Returns the cause of its loss, if it is lost.
     #[inline]
     fn enter(
         &mut self,
@@ -264,20 +273,22 @@ impl World<'_> {
         before: LinkWaits,
         flow: usize,
     ) -> Option<Cause> {
-        let wire = self.wires.get_mut(link)?;
+        let wire = self.wires.get_mut(link).promised("a wire of this number")?;
         let (fate, next) = wire.admit(now, segment, address, before);
         if next {
             self.agenda.set(link, wire.next_arrival());
         }
         self.packet_hops += 1;
         if wire.has_radio() {
-            let (radio, sibling) = (wire.link.radio(), wire.sibling);
-            if let (Some(radio), Some(other)) = (radio, self.wires.get_mut(sibling)) {
+            let radio = wire.link.radio();
+            let reverse = DirectedLink::from_index(link).reverse().index();
+            let other = self.wires.get_mut(reverse).promised("the reverse wire");
+            if let (Some(radio), Some(other)) = (radio, other) {
                 other.link.set_radio(radio);
             }
         }
         if self.watch_packets {
-            self.note_packet(now, link, segment, flow, fate);
+            self.record_packet(now, link, segment, flow, fate);
         }
         match fate {
             Fate::Delivered { .. } => None,
@@ -308,7 +319,7 @@ impl World<'_> {
     }
 
     #[cold]
-    fn note_packet(
+    fn record_packet(
         &mut self,
         now: Instant,
         link: usize,
@@ -332,11 +343,12 @@ impl World<'_> {
             });
         }
         if self.observer.wants_packets() {
+            let directed = DirectedLink::from_index(link);
             self.observer.packet(&PacketEvent {
                 entered: now,
                 fate,
-                link: link / 2,
-                uplink: link.is_multiple_of(2),
+                link: directed.link(),
+                uplink: directed.is_uplink(),
                 flow,
                 segment,
             });

@@ -1,30 +1,30 @@
-//! A link with the packets that are on it.
+//! Wires: links with the packets in flight on them.
 
 use alloc::collections::VecDeque;
 
 use skybraid_link::{Cause, Fate, Link};
 use skybraid_transport::{PathId, Segment};
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Promised};
 
 use skybraid_host::record::{Arrival, LinkTotal, LinkWaits};
 
 use crate::routes::Ahead;
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// When it arrives.
+    /// Time of arrival.
     pub arrives: Instant,
-    /// Where to.
+    /// Destination and route.
     pub address: Address,
-    /// What it carries.
+    /// Segment that it carries.
     pub segment: Segment,
-    /// Its waits at this link and those before.
+    /// Waits at this link and at earlier links.
     pub waits: LinkWaits,
 }
 
 impl Packet {
-    /// Its arrival, as far as delays go.
+    /// Returns its arrival at the end of this link.
     pub const fn arrival(&self) -> Arrival {
         Arrival {
             at: self.arrives,
@@ -35,62 +35,79 @@ impl Packet {
     }
 }
 
-/// Whose packet it is.
+/// Destination, record and route of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
-    /// Which endpoint gets it.
-    pub to: u32,
-    /// Which flow it counts for.
-    pub flow: u16,
-    /// The path by the connection's own numbering.
+    /// Side that receives it.
+    to: u32,
+    /// Record of its messages; [`NO_RECORD`](Self::NO_RECORD) without one.
+    record: u16,
+    /// Path, in the connection's own numbering.
     pub path: PathId,
-    /// Where it goes after this wire.
+    /// Rest of the route after this wire.
     pub ahead: Ahead,
 }
 
-/// Packets and bytes within a sample, and losses by cause.
+impl Address {
+    const NO_RECORD: u16 = u16::MAX;
+
+    /// Returns the address of a packet to side `to`, whose messages belong to `record`.
+    pub fn new(to: usize, record: Option<usize>, path: PathId, ahead: Ahead) -> Self {
+        let record = record.map_or(Self::NO_RECORD, |record| record as u16);
+        Self { to: to as u32, record, path, ahead }
+    }
+
+    /// Side that receives the packet.
+    pub const fn to(&self) -> usize {
+        self.to as usize
+    }
+
+    /// Record of the packet's messages, if it has one.
+    pub fn record(&self) -> Option<usize> {
+        (self.record != Self::NO_RECORD).then(|| usize::from(self.record))
+    }
+}
+
+/// Counts of a link since the last sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
-    /// Packets that have arrived.
+    /// Packets delivered.
     pub delivered: u32,
-    /// Bytes that have arrived.
+    /// Bytes delivered.
     pub delivered_bytes: u64,
-    /// Packets lost, in the order of [`Cause::ALL`], counted when they entered.
+    /// Packets lost, in the order of [`Cause::ALL`], counted at admission.
     pub lost: [u32; Cause::ALL.len()],
 }
 
-/// A link with the packets that are on it.
+/// A directed link with the packets in flight on it.
 #[derive(Debug)]
 pub struct Wire {
-    /// The link.
+    /// Model of the link.
     pub link: Link,
-    /// The wire of the same link in the other direction.
-    pub sibling: usize,
     counters: Counters,
-    /// Up to the last call of [`take_counters`](Self::take_counters).
+    /// Totals up to the last call of [`take_counters`](Self::take_counters).
     pub total: LinkTotal,
-    /// In order of arrival.
-    on_the_way: VecDeque<Packet>,
+    /// Packets in order of arrival.
+    in_flight: VecDeque<Packet>,
     has_radio: bool,
 }
 
 impl Wire {
-    /// An empty wire.
-    pub fn new(link: Link, sibling: usize) -> Self {
+    /// Creates a wire without packets.
+    pub fn new(link: Link) -> Self {
         let has_radio = link.radio().is_some();
         Self {
             link,
-            sibling,
             counters: Counters::default(),
             total: LinkTotal::default(),
-            // Grows as it must: where there are thousands of wires, most carry little at a time.
-            on_the_way: VecDeque::new(),
+            // Not preallocated: in networks of thousands of wires, most carry few packets at a time.
+            in_flight: VecDeque::new(),
             has_radio,
         }
     }
 
-    /// Hands a packet to the link; `before` are its waits at earlier links. True when the packet became the
-    /// next to arrive.
+    /// Admits a packet to the link; `before` are its waits at earlier links. Returns its fate, and whether it is the
+    /// next packet to arrive.
     #[inline]
     pub fn admit(
         &mut self,
@@ -103,23 +120,25 @@ impl Wire {
         let fate = self.link.admit(now, Bytes::new(u64::from(segment.size)));
         match fate {
             Fate::Delivered { at } => {
-                let first = self.on_the_way.is_empty();
+                let first = self.in_flight.is_empty();
                 let ends = segment.messages > 0;
                 let waits = if ends { self.waits(now, busy_until, before) } else { before };
-                // A link that reorders may let a packet overtake others.
-                let overtakes = self.on_the_way.back().is_some_and(|last| last.arrives > at);
+                // On a link that reorders, a packet may overtake others.
+                let overtakes = self.in_flight.back().is_some_and(|last| last.arrives > at);
                 if !overtakes {
                     let packet = Packet { arrives: at, address, segment: *segment, waits };
-                    self.on_the_way.push_back(packet);
+                    self.in_flight.push_back(packet);
                     return (fate, first);
                 }
-                let place = self.on_the_way.partition_point(|other| other.arrives <= at);
+                let place = self.in_flight.partition_point(|other| other.arrives <= at);
                 let packet = Packet { arrives: at, address, segment: *segment, waits };
-                self.on_the_way.insert(place, packet);
+                self.in_flight.insert(place, packet);
                 (fate, place == 0)
             }
             Fate::Lost { cause, .. } => {
-                if let Some(count) = self.counters.lost.get_mut(cause as usize) {
+                if let Some(count) =
+                    self.counters.lost.get_mut(cause as usize).promised("a count per cause")
+                {
                     *count += 1;
                 }
                 (fate, false)
@@ -127,8 +146,7 @@ impl Wire {
         }
     }
 
-    /// The waits of a packet that was admitted at `now`, when the link had work until `busy_until`, together
-    /// with those `before`.
+    /// Returns the waits, including those `before`, of a packet admitted at `now` to a link busy until `busy_until`.
     #[inline]
     fn waits(&self, now: Instant, busy_until: Instant, before: LinkWaits) -> LinkWaits {
         let queued = (busy_until - now).max(Duration::ZERO);
@@ -137,12 +155,12 @@ impl Wire {
             return LinkWaits { queued: before.queued + queued, ..before };
         }
         let halted = resumed - halt.max(now);
-        // A halt ahead of the queue's end is part of the wait behind others.
-        let behind = if halt < busy_until { (queued - halted).max(Duration::ZERO) } else { queued };
-        LinkWaits { queued: before.queued + behind, halted: before.halted + halted }
+        // A halt before the end of the queue also delayed the packets ahead: it is not counted twice.
+        let queued = if halt < busy_until { (queued - halted).max(Duration::ZERO) } else { queued };
+        LinkWaits { queued: before.queued + queued, halted: before.halted + halted }
     }
 
-    /// What happened since the last call.
+    /// Returns the counts since the last call and adds them to the totals.
     pub fn take_counters(&mut self) -> Counters {
         let counters = core::mem::take(&mut self.counters);
         self.total.delivered += u64::from(counters.delivered);
@@ -153,34 +171,34 @@ impl Wire {
         counters
     }
 
-    /// The two directions share a radio, whose state follows the traffic of both.
+    /// Whether the two directions of the link share a radio, whose state follows the traffic of both.
     pub const fn has_radio(&self) -> bool {
         self.has_radio
     }
 
-    /// The packet that arrives next.
+    /// Next packet to arrive.
     #[inline]
     pub fn front(&self) -> Option<&Packet> {
-        self.on_the_way.front()
+        self.in_flight.front()
     }
 
-    /// When the next packet arrives.
+    /// Time of the next arrival.
     #[inline]
     pub fn next_arrival(&self) -> Instant {
-        self.on_the_way.front().map_or(Instant::FAR_FUTURE, |packet| packet.arrives)
+        self.in_flight.front().map_or(Instant::FAR_FUTURE, |packet| packet.arrives)
     }
 
-    /// The packet of [`front`](Self::front) has arrived.
+    /// Removes the packet of [`front`](Self::front) and counts it as delivered.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {
-        let packet = self.on_the_way.pop_front()?;
+        let packet = self.in_flight.pop_front()?;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += u64::from(packet.segment.size);
         Some(packet)
     }
 
     /// Packets that have not arrived.
-    pub fn on_the_way(&self) -> impl Iterator<Item = &Packet> {
-        self.on_the_way.iter()
+    pub fn in_flight(&self) -> impl Iterator<Item = &Packet> {
+        self.in_flight.iter()
     }
 }

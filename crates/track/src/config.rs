@@ -1,4 +1,4 @@
-//! How a scenario writes a track.
+//! Configuration of a track in a scenario.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use skybraid_units::{Length, Speed};
 use crate::position::Position;
 use crate::track::{Track, TrackError};
 
-/// The keys of a `track` table.
+/// Keys of a `track` table.
 ///
 /// In TOML: `{ file = "flight.gpx" }`, `{ file = "route.kml", speed = "60m/s" }`,
 /// `{ circle = { centre = [47.0, 7.4], radius = "20km", speed = "40m/s", altitude = "3000m" } }` or
@@ -18,11 +18,11 @@ use crate::track::{Track, TrackError};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "TrackTable", into = "TrackTable")]
 pub enum TrackConfig {
-    /// A file, which whoever may do input reads.
+    /// Track file, which the caller must read.
     File {
-        /// Where it is.
+        /// Path of the file.
         file: String,
-        /// For a line that says no times.
+        /// Speed over ground, for points without times.
         speed: Option<Speed>,
     },
     /// See [`Track::circle`].
@@ -31,29 +31,29 @@ pub enum TrackConfig {
     Waypoints(Waypoints),
 }
 
-/// A circle about a place.
+/// A circle around a place.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Circle {
     /// Latitude and longitude in degrees.
     pub centre: [f64; 2],
-    /// Over ground; above zero.
+    /// Radius over ground; above zero.
     pub radius: Length,
-    /// Over ground; above zero.
+    /// Speed over ground; above zero.
     pub speed: Speed,
-    /// Above the ellipsoid; 0 m unless said.
+    /// Altitude above the ellipsoid. Default: 0 m.
     #[serde(default)]
     pub altitude: Length,
 }
 
-/// Places in order.
+/// Waypoints in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waypoints {
     /// Latitude and longitude in degrees.
     pub waypoints: Vec<[f64; 2]>,
-    /// Over ground; above zero.
+    /// Speed over ground; above zero.
     pub speed: Speed,
-    /// Above the ellipsoid; 0 m unless said.
+    /// Altitude above the ellipsoid. Default: 0 m.
     pub altitude: Length,
 }
 
@@ -112,10 +112,10 @@ impl From<TrackConfig> for TrackTable {
 }
 
 impl Circle {
-    /// The track.
+    /// Returns the track.
     ///
     /// # Errors
-    /// A value lies outside its range.
+    /// A value is outside its range.
     pub fn track(&self) -> Result<Track, TrackError> {
         let [latitude, longitude] = self.centre;
         let centre = Position::new(latitude, longitude, self.altitude.as_metres())?;
@@ -124,10 +124,10 @@ impl Circle {
 }
 
 impl Waypoints {
-    /// The track.
+    /// Returns the track.
     ///
     /// # Errors
-    /// A value lies outside its range.
+    /// A value is outside its range.
     pub fn track(&self) -> Result<Track, TrackError> {
         let place = |[latitude, longitude]: &[f64; 2]| {
             Position::new(*latitude, *longitude, self.altitude.as_metres())
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_a_track_are_read_and_written() {
+    fn every_form_of_a_track_survives_a_round_trip() {
         for text in [
             "file = \"flight.gpx\"",
             "file = \"route.kml\"\nspeed = \"60m/s\"",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_at_odds_with_itself_is_refused_with_what_is_expected() {
+    fn an_inconsistent_table_is_rejected_with_what_was_expected() {
         for (text, expected) in [
             ("", "expected one of `file`, `circle` and `waypoints`"),
             ("file = \"a.csv\"\nwaypoints = [[0, 0]]", "expected one of"),

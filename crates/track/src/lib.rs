@@ -1,8 +1,7 @@
-//! Where nodes are: positions on the earth, tracks over time, radio cells along them.
+//! Positions on the earth, tracks over time, and radio cells along tracks.
 //!
-//! Positions are geodetic on the WGS 84 ellipsoid, and what is seen from them (elevation, azimuth,
-//! range) is exact there. Ways over ground (distances, tracks, circles) follow great circles of the mean
-//! sphere, see [`Position::distance`].
+//! Positions are geodetic on the WGS 84 ellipsoid; azimuth, elevation and range are computed on the ellipsoid.
+//! Distances, tracks and circles follow great circles of the mean sphere, see [`Position::distance`].
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,3 +17,7 @@ pub use cells::{Cell, Grid, Handover, Service};
 pub use config::{Circle, TrackConfig, Waypoints};
 pub use position::{Look, MEAN_RADIUS, Position, PositionError};
 pub use track::{Track, TrackError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,7 +1,7 @@
-//! A position on or above the earth, and what is seen from it.
+//! Positions on WGS 84: ECEF coordinates, look angles, distances and bearings.
 //!
-//! Source: NIMA TR8350.2, third edition (WGS 84); B. R. Bowring, "The accuracy of geodetic latitude and
-//! height equations", Survey Review 28 (1985), for the way back from ECEF.
+//! Source: NIMA TR8350.2, third edition (WGS 84); for the conversion from ECEF, B. R. Bowring, "The accuracy of
+//! geodetic latitude and height equations", Survey Review 28 (1985).
 
 use core::f64::consts::TAU;
 
@@ -17,20 +17,20 @@ const ECCENTRICITY_2: f64 = FLATTENING * (2.0 - FLATTENING);
 /// Polar radius in metres.
 const POLAR_RADIUS: f64 = EQUATORIAL_RADIUS * (1.0 - FLATTENING);
 
-/// Mean radius of the earth in metres, (2a + b) / 3 of WGS 84 (Moritz, Geodetic Reference System 1980):
-/// that of the sphere over which distances are counted.
+/// Mean radius of the earth in metres, (2a + b) / 3 of WGS 84 (Moritz, Geodetic Reference System 1980): the
+/// radius of the sphere for distances.
 pub const MEAN_RADIUS: f64 = (2.0 * EQUATORIAL_RADIUS + POLAR_RADIUS) / 3.0;
 
-/// Why numbers are not a position.
+/// Error in the coordinates of a position.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum PositionError {
-    /// The latitude lies outside its range.
+    /// Latitude out of range.
     #[error("found the latitude {0}, expected -90 to 90 degrees")]
     Latitude(f64),
-    /// The longitude lies outside its range.
+    /// Longitude out of range.
     #[error("found the longitude {0}, expected -180 to 180 degrees")]
     Longitude(f64),
-    /// The altitude lies outside its range.
+    /// Altitude out of range.
     #[error("found the altitude {0}m, expected -12km to 1000000km")]
     Altitude(f64),
 }
@@ -44,7 +44,7 @@ pub struct Position {
     altitude: f64,
 }
 
-/// How a scenario writes a position: degrees as numbers, the altitude with its unit.
+/// Table of a position in a scenario: degrees as numbers, the altitude with its unit.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct PositionTable {
@@ -71,23 +71,23 @@ impl From<Position> for PositionTable {
     }
 }
 
-/// A point as seen from a position.
+/// Look angles and range of a point, as seen from a position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// Degrees clockwise from north, 0 to 360.
+    /// Azimuth in degrees clockwise from north, 0 to 360.
     pub azimuth: f64,
-    /// Degrees above the plane that touches the ellipsoid below the position, −90 to 90.
+    /// Elevation in degrees above the local horizontal plane of the ellipsoid, −90 to 90.
     pub elevation: f64,
-    /// Straight distance in metres.
+    /// Line-of-sight distance in metres.
     pub range: f64,
 }
 
 impl Position {
-    /// A position of `latitude` (north, −90 to 90) and `longitude` (east, −180 to 180) in degrees and
+    /// Creates a position from `latitude` (north, −90 to 90) and `longitude` (east, −180 to 180) in degrees and
     /// `altitude` above the ellipsoid in metres (−12 000 to 10⁹).
     ///
     /// # Errors
-    /// One of the three lies outside its range or is not a number.
+    /// One of the three is out of range or NaN.
     pub fn new(latitude: f64, longitude: f64, altitude: f64) -> Result<Self, PositionError> {
         if !(-90.0..=90.0).contains(&latitude) {
             return Err(PositionError::Latitude(latitude));
@@ -101,31 +101,31 @@ impl Position {
         Ok(Self { latitude, longitude, altitude })
     }
 
-    /// Degrees north of the equator.
+    /// Latitude in degrees, north positive.
     pub const fn latitude(self) -> f64 {
         self.latitude
     }
 
-    /// Degrees east of Greenwich.
+    /// Longitude in degrees, east positive.
     pub const fn longitude(self) -> f64 {
         self.longitude
     }
 
-    /// Metres above the ellipsoid.
+    /// Altitude above the ellipsoid in metres.
     pub const fn altitude(self) -> f64 {
         self.altitude
     }
 
-    /// The same place `altitude` metres above the ellipsoid.
+    /// Returns the position with another altitude above the ellipsoid, in metres.
     ///
     /// # Errors
-    /// The altitude lies outside its range.
+    /// The altitude is out of range.
     pub fn at_altitude(self, altitude: f64) -> Result<Self, PositionError> {
         Self::new(self.latitude, self.longitude, altitude)
     }
 
-    /// Earth-centred, earth-fixed coordinates in metres: x towards Greenwich on the equator, z towards
-    /// the north pole.
+    /// Returns the earth-centred, earth-fixed (ECEF) coordinates in metres: x towards the prime meridian on the
+    /// equator, z towards the north pole.
     pub fn ecef(self) -> [f64; 3] {
         let [cos_latitude, sin_latitude] = circle(self.latitude);
         let [cos_longitude, sin_longitude] = circle(self.longitude);
@@ -139,16 +139,15 @@ impl Position {
         ]
     }
 
-    /// The position at these earth-centred, earth-fixed coordinates in metres; better than a
-    /// millionth of a metre up to geostationary altitude.
+    /// Creates a position from ECEF coordinates in metres. The error is below 1 µm up to geostationary altitude.
     ///
     /// # Errors
-    /// The point lies deep in the earth or too far away, or is not a number.
+    /// The altitude is out of range, or a coordinate is NaN.
     pub fn from_ecef([x, y, z]: [f64; 3]) -> Result<Self, PositionError> {
         let across = libm::hypot(x, y);
         let mut reduced = libm::atan2(z * EQUATORIAL_RADIUS, across * POLAR_RADIUS);
         let mut latitude = reduced;
-        // Two rounds are exact to the last digits near the ground, a few more far out.
+        // Two iterations reach machine precision near the ground; high altitudes need a few more.
         for _ in 0..5 {
             let (sin, cos) = (libm::sin(reduced), libm::cos(reduced));
             let second = ECCENTRICITY_2 / (1.0 - ECCENTRICITY_2) * POLAR_RADIUS;
@@ -165,8 +164,8 @@ impl Position {
         Self::new(latitude.to_degrees(), longitude.to_degrees(), altitude)
     }
 
-    /// Length of the great circle between the two places at sea level, in metres, on the sphere of
-    /// [`MEAN_RADIUS`]. Off the geodesic of the ellipsoid by at most 0.6 %.
+    /// Returns the great-circle distance at sea level in metres, on the sphere of [`MEAN_RADIUS`]. It differs
+    /// from the geodesic of the ellipsoid by at most 0.6 %.
     pub fn distance(self, to: Self) -> f64 {
         let half = |from: f64, to: f64| libm::sin((to - from).to_radians() / 2.0);
         let across = half(self.latitude, to.latitude);
@@ -179,8 +178,8 @@ impl Position {
         2.0 * MEAN_RADIUS * libm::asin(libm::sqrt(chord.min(1.0)))
     }
 
-    /// Initial course of the great circle towards `to`, in degrees clockwise from north, 0 to 360; 0
-    /// where both are one place.
+    /// Returns the initial bearing of the great circle to `to`, in degrees clockwise from north, 0 to 360; 0
+    /// for equal places.
     pub fn bearing(self, to: Self) -> f64 {
         let [cos_from, sin_from] = circle(self.latitude);
         let [cos_to, sin_to] = circle(to.latitude);
@@ -190,8 +189,8 @@ impl Position {
         whole_turn(libm::atan2(east, north))
     }
 
-    /// Where a great circle with this initial course leads after `distance` metres at sea level, on
-    /// the sphere of [`MEAN_RADIUS`]; the altitude stays. `bearing` is in degrees clockwise from north.
+    /// Returns the position `distance` metres along the great circle with this initial bearing (degrees
+    /// clockwise from north), at sea level on the sphere of [`MEAN_RADIUS`], with the same altitude.
     #[must_use]
     pub fn destination(self, bearing: f64, distance: f64) -> Self {
         let [cos_latitude, sin_latitude] = circle(self.latitude);
@@ -208,7 +207,7 @@ impl Position {
         Self::new(latitude, longitude, self.altitude).unwrap_or(self)
     }
 
-    /// A point given in ECEF metres, in metres to the east, to the north and upwards of here.
+    /// Returns a point in ECEF metres as local coordinates: metres to the east, to the north and upwards.
     pub fn east_north_up(self, point: [f64; 3]) -> [f64; 3] {
         let [cos_latitude, sin_latitude] = circle(self.latitude);
         let [cos_longitude, sin_longitude] = circle(self.longitude);
@@ -222,8 +221,7 @@ impl Position {
         ]
     }
 
-    /// How a point given in ECEF metres is seen from here; azimuth and elevation are 0 for the
-    /// position itself.
+    /// Returns look angles and range of a point in ECEF metres; azimuth and elevation are 0 for the position itself.
     pub fn look(self, point: [f64; 3]) -> Look {
         let [east, north, up] = self.east_north_up(point);
         let level = libm::hypot(east, north);
@@ -235,13 +233,13 @@ impl Position {
     }
 }
 
-/// Cosine and sine of an angle in degrees.
+/// Returns cosine and sine of an angle in degrees.
 fn circle(degrees: f64) -> [f64; 2] {
     let radians = degrees.to_radians();
     [libm::cos(radians), libm::sin(radians)]
 }
 
-/// Radians as degrees from 0 to 360.
+/// Converts radians to degrees from 0 to 360.
 fn whole_turn(radians: f64) -> f64 {
     (if radians < 0.0 { radians + TAU } else { radians }).to_degrees()
 }
@@ -272,7 +270,7 @@ mod tests {
     /// By hand for 45° north: N = a / sqrt(1 − e²/2) = 6 388 838.290 m, and along the axis
     /// N (1 − e²) sin 45° = 4 487 348.409 m.
     #[test]
-    fn ecef_at_45_degrees_north_follows_the_definition() {
+    fn ecef_follows_the_definition() {
         let [x, y, z] = place(45.0, 90.0, 0.0).ecef();
         near(x, 0.0, 1e-6);
         near(y, 6_388_838.290_121 * core::f64::consts::FRAC_1_SQRT_2, 1e-3);
@@ -281,7 +279,7 @@ mod tests {
 
     /// One degree of latitude is π R / 180 = 111 195.08 m on the mean sphere.
     #[test]
-    fn a_degree_of_latitude_is_111_kilometres() {
+    fn a_degree_of_latitude_has_the_length_on_the_mean_sphere() {
         near(place(0.0, 7.0, 0.0).distance(place(1.0, 7.0, 0.0)), 111_195.08, 0.01);
         near(place(0.0, -90.0, 0.0).distance(place(0.0, 90.0, 0.0)), MEAN_RADIUS * TAU / 2.0, 0.1);
     }
@@ -289,7 +287,7 @@ mod tests {
     /// The geodesic of the ellipsoid from Vincenty's own test line: Flinders Peak to Buninyong is
     /// 54 972.271 m with an azimuth of 306°52'05.37" (Geoscience Australia, GRS 80).
     #[test]
-    fn distance_and_bearing_are_within_the_said_error_of_the_ellipsoid() {
+    fn distance_and_bearing_are_close_to_the_geodesic() {
         let flinders = place(
             -(37.0 + 57.0 / 60.0 + 3.72030 / 3600.0),
             144.0 + 25.0 / 60.0 + 29.52440 / 3600.0,
@@ -305,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_satellite_overhead_is_seen_at_90_degrees_and_one_on_the_horizon_at_0() {
+    fn look_angles_are_right_overhead_and_on_the_horizon() {
         let here = place(47.0, 7.4, 500.0);
         let look = here.look(place(47.0, 7.4, 550_500.0).ecef());
         near(look.elevation, 90.0, 1e-5);
@@ -319,7 +317,7 @@ mod tests {
     /// Elevation of a geostationary satellite on the own meridian, on the ellipsoid: from the two
     /// points' difference (42 164 000 − x, z).
     #[test]
-    fn a_geostationary_satellite_stands_in_the_south_of_berne() {
+    fn a_geostationary_satellite_is_south_of_berne() {
         let berne = place(46.95, 7.44, 550.0);
         let satellite = place(0.0, 7.44, 42_164_000.0 - 6_378_137.0);
         let look = berne.look(satellite.ecef());
@@ -330,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_outside_their_range_are_refused() {
+    fn coordinates_out_of_range_are_rejected() {
         let error = Position::new(91.0, 0.0, 0.0).unwrap_err().to_string();
         assert_eq!(error, "found the latitude 91, expected -90 to 90 degrees");
         assert!(Position::new(0.0, f64::NAN, 0.0).is_err());
@@ -351,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_way_to_ecef_and_back_leads_home(
+        fn ecef_coordinates_convert_back_to_the_position(
             latitude in -90.0f64..90.0,
             longitude in -180.0f64..180.0,
             altitude in -10_000.0f64..36_000_000.0,

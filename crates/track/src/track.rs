@@ -1,4 +1,4 @@
-//! A track: where a node is over the time of the run.
+//! Tracks: positions of a node over the time of a run.
 
 use alloc::vec::Vec;
 
@@ -6,45 +6,44 @@ use skybraid_units::{Duration, Length, Speed};
 
 use crate::position::{Position, PositionError};
 
-/// Why numbers are not a track.
+/// Error in the construction of a track.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TrackError {
-    /// There is no point.
+    /// No point.
     #[error("found no point, expected at least one")]
     Empty,
-    /// Time stands still or runs backwards.
+    /// Times do not increase.
     #[error("found the time {found} after {previous}, expected a later one")]
     Time {
-        /// Of the point at fault.
+        /// Time of the point at fault.
         found: Duration,
-        /// Of the point before.
+        /// Time of the point before.
         previous: Duration,
     },
-    /// The speed is not above zero.
+    /// Speed not above zero.
     #[error("found the speed {0}, expected above zero")]
     Speed(Speed),
-    /// The radius is not above zero, or the circle is more than a quarter of the earth wide.
+    /// Radius not above zero, or more than a quarter of the earth's circumference.
     #[error("found the radius {0}, expected above zero and at most 10000km")]
     Radius(Length),
-    /// A point is none.
+    /// Invalid position.
     #[error(transparent)]
     Position(#[from] PositionError),
 }
 
-/// Positions over time, from the start of the run on. Before its first point a track stays there, and
-/// after its last one there.
+/// Positions over the time of a run. Before its first point and after its last point, a track rests there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track(Shape);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Shape {
-    /// Legs in order of time, and where they end.
+    /// Legs in order of time, with the last point.
     Legs { legs: Vec<Leg>, end: Position },
-    /// Around `centre`, clockwise, beginning in the north of it.
+    /// Clockwise circle around `centre`, starting in the north.
     Circle { centre: Position, radius: f64, degrees_per_second: f64 },
 }
 
-/// From one point to the next: a great circle at constant speed, altitude linear.
+/// Leg between two points: a great circle at constant speed with linear altitude.
 #[derive(Clone, Debug, PartialEq)]
 struct Leg {
     start: Duration,
@@ -75,15 +74,15 @@ impl Leg {
 }
 
 impl Track {
-    /// A node that stays.
+    /// Returns the track of a node at rest.
     pub const fn fixed(position: Position) -> Self {
         Self(Shape::Legs { legs: Vec::new(), end: position })
     }
 
-    /// Points with the times at which they are passed.
+    /// Returns the track through points at given times.
     ///
     /// # Errors
-    /// There is none, or a time is not later than the one before.
+    /// There is no point, or times do not increase.
     pub fn through(points: &[(Duration, Position)]) -> Result<Self, TrackError> {
         let Some(&(_, end)) = points.last() else { return Err(TrackError::Empty) };
         let mut legs = Vec::with_capacity(points.len());
@@ -96,8 +95,8 @@ impl Track {
         Ok(Self(Shape::Legs { legs, end }))
     }
 
-    /// Points in order, from one to the next at constant speed over ground, beginning at time zero.
-    /// A point that equals the one before is left out.
+    /// Returns the track through points in order, at constant speed over ground from time zero. Repeated points are
+    /// dropped.
     ///
     /// # Errors
     /// There is no point, or the speed is not above zero.
@@ -118,8 +117,8 @@ impl Track {
         Self::through(&timed)
     }
 
-    /// Round after round about `centre`, clockwise, at the centre's altitude and constant speed over
-    /// ground, beginning in the north of it.
+    /// Returns an endless clockwise circle around `centre`, at its altitude and constant speed over ground,
+    /// starting in the north.
     ///
     /// # Errors
     /// Radius or speed are not above zero, or the radius is above 10 000 km.
@@ -128,13 +127,13 @@ impl Track {
         if !(metres > 0.0 && metres <= 1e7) {
             return Err(TrackError::Radius(radius));
         }
-        // Radius of the circle through the earth, below the one over ground.
+        // Euclidean radius of the circle, smaller than its radius over ground.
         let through = crate::MEAN_RADIUS * libm::sin(metres / crate::MEAN_RADIUS);
         let degrees_per_second = (pace / through).to_degrees();
         Ok(Self(Shape::Circle { centre, radius: metres, degrees_per_second }))
     }
 
-    /// Where the node is `time` after the start of the run.
+    /// Position of the node `time` after the start of the run.
     pub fn at(&self, time: Duration) -> Position {
         match &self.0 {
             Shape::Circle { centre, radius, degrees_per_second } => {
@@ -155,8 +154,7 @@ impl Track {
         }
     }
 
-    /// When the node has come to its last point; `None` for a circle, which has none. A node that
-    /// stays is there at once.
+    /// Time of the last point; zero for a node at rest, `None` for a circle.
     pub fn end(&self) -> Option<Duration> {
         match &self.0 {
             Shape::Circle { .. } => None,
@@ -172,7 +170,7 @@ impl Track {
     }
 }
 
-/// The speed in metres per second.
+/// Returns the speed in metres per second if it is above zero.
 fn above_zero(speed: Speed) -> Result<f64, TrackError> {
     let pace = speed.as_metres_per_second();
     if pace > 0.0 { Ok(pace) } else { Err(TrackError::Speed(speed)) }
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_points_a_node_is_on_the_great_circle_and_climbs_evenly() {
+    fn a_leg_follows_the_great_circle_and_climbs_linearly() {
         let (berne, geneva) = (place(46.95, 7.44, 500.0), place(46.2, 6.14, 1500.0));
         let track = Track::through(&[(seconds(10.0), berne), (seconds(110.0), geneva)]).unwrap();
         let middle = track.at(seconds(60.0));
@@ -207,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_speed_between_waypoints_is_the_one_asked_for() {
+    fn waypoints_are_passed_at_the_configured_speed() {
         let points = [place(47.0, 7.4, 0.0), place(46.2, 6.1, 0.0), place(46.2, 6.1, 0.0)];
         let track = Track::waypoints(&points, Speed::from_metres_per_second(60.0)).unwrap();
         let (a, b) = (track.at(seconds(100.0)), track.at(seconds(101.0)));
@@ -216,8 +214,8 @@ mod tests {
         assert!((track.end().unwrap().as_secs_f64() - length / 60.0).abs() < 1e-6);
     }
 
-    /// A round of 2 π · 20 km at 40 m/s takes 3141.6 s on a plane; on the sphere the circle is
-    /// shorter by (r / R)² / 6 = 1.6e-6 of it.
+    // A round of 2 π · 20 km at 40 m/s takes 3141.6 s on a plane; on the sphere the circle is
+    // shorter by (r / R)² / 6 = 1.6e-6 of it.
     #[test]
     fn a_circle_keeps_its_radius_and_speed() {
         let centre = place(47.0, 7.4, 3000.0);
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_flown_is_refused() {
+    fn invalid_tracks_are_rejected() {
         let here = place(0.0, 0.0, 0.0);
         assert_eq!(Track::through(&[]), Err(TrackError::Empty));
         let twice = Track::through(&[(seconds(1.0), here), (seconds(1.0), here)]);
@@ -247,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_track_passes_its_points_at_their_times_and_never_jumps(
+        fn a_track_is_continuous_and_passes_its_points_on_time(
             points in proptest::collection::vec((-85.0f64..85.0, -180.0f64..180.0), 1..8),
         ) {
             let timed: Vec<_> = points

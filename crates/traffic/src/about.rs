@@ -1,19 +1,19 @@
-//! What kinds of traffic there are, for `list` and the documentation.
+//! Registry of the traffic kinds, for `list` and the documentation.
 
-/// A kind of traffic.
+/// Registry entry of a traffic kind or rate control.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Its name in a scenario.
+    /// Name in a scenario.
     pub name: &'static str,
-    /// One line.
+    /// Summary in one line.
     pub summary: &'static str,
-    /// Its keys: name, unit, default.
+    /// Name, unit and default of each key.
     pub parameters: &'static [(&'static str, &'static str, &'static str)],
-    /// Where it comes from.
+    /// Publication or reference that defines it.
     pub source: &'static str,
 }
 
-/// Every kind.
+/// All traffic kinds.
 pub const ALL: &[Kind] = &[
     Kind {
         name: "cbr",

@@ -1,8 +1,8 @@
-//! What applications send.
+//! Traffic sources: the messages that applications write.
 //!
-//! A [`Source`] is a state machine without a clock: the driver asks when it next has something to
-//! write ([`Source::next_write`]) and takes it ([`Source::write`]). A bulk source always has; it is
-//! asked whenever the transport has room.
+//! A [`Source`] is a state machine without a clock: the driver asks for the time of the next message
+//! ([`Source::next_write`]) and takes the message when that time has come ([`Source::write`]). A bulk
+//! source always has a message; the driver polls it whenever the transport has room.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ pub mod video;
 pub use source::{Source, Write};
 pub use video::VideoConfig;
 
-/// What an application sends, as the scenario says it.
+/// Configuration of a traffic source in a scenario.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TrafficConfig {
@@ -32,36 +32,36 @@ pub enum TrafficConfig {
     },
     /// As much as the transport takes.
     Bulk {
-        /// Payload bytes of a message. Default 16 KiB.
+        /// Payload bytes of a message; 16 KiB by default.
         #[serde(default = "bulk_packet")]
         packet: Bytes,
     },
-    /// Constant bit rate for a while, then silence, in turn.
+    /// Constant bit rate and silence in alternation.
     OnOff {
         /// Payload rate while on.
         rate: Rate,
         /// Payload bytes of a message.
         packet: Bytes,
-        /// How long it sends.
+        /// Length of an on period.
         on: Duration,
-        /// How long it is silent.
+        /// Length of an off period.
         off: Duration,
     },
-    /// A number of bytes, once, as one message.
+    /// A single message of a given size.
     File {
-        /// How many bytes.
+        /// Bytes of the message.
         size: Bytes,
     },
-    /// Small messages at a steady interval, each answered by one of the same size; what is measured
-    /// is the way out.
+    /// Small messages at a steady interval, each answered by one of the same size. Only the way out is
+    /// measured.
     Ping {
-        /// From one to the next.
+        /// Interval between messages.
         every: Duration,
-        /// Payload bytes. Default 56 B, as `ping` sends.
+        /// Payload bytes; 56 B by default, as `ping` sends.
         #[serde(default = "ping_packet")]
         packet: Bytes,
     },
-    /// A camera's frames as RTP packets, a message each.
+    /// The frames of a camera as RTP packets, one message per packet.
     Video(Box<VideoConfig>),
 }
 
@@ -73,7 +73,7 @@ const fn ping_packet() -> Bytes {
     Bytes::new(56)
 }
 
-/// Why a traffic cannot be made.
+/// Error in a traffic configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrafficError {
     /// A rate, size or time that must be above zero is zero.
@@ -82,34 +82,34 @@ pub enum TrafficError {
         /// The key.
         key: &'static str,
     },
-    /// A message does not fit 4 GB.
+    /// The size of a message does not fit 32 bits.
     #[error("`{key}` must be below 4GB")]
     TooLarge {
         /// The key.
         key: &'static str,
     },
-    /// A rate control is wrong.
+    /// The rate control has an invalid parameter.
     #[error(transparent)]
     RateControl(#[from] video::rate::RateError),
-    /// A number is outside of its range.
-    #[error("`{key}` is {found}, expected {least} to {most}")]
+    /// A number is outside its range.
+    #[error("`{key}` is {found}, expected {min} to {max}")]
     Outside {
         /// The key.
         key: &'static str,
-        /// What it is.
+        /// Configured value.
         found: u64,
-        /// The least that it may be.
-        least: u64,
-        /// The most.
-        most: u64,
+        /// Lower bound.
+        min: u64,
+        /// Upper bound.
+        max: u64,
     },
 }
 
 impl TrafficConfig {
-    /// Checks the ranges.
+    /// Checks the ranges of all keys.
     ///
     /// # Errors
-    /// Names the key that is out of range.
+    /// The error names the first key that is out of range.
     pub fn check(&self) -> Result<(), TrafficError> {
         let size = |key, size: Bytes| match size.get() {
             0 => Err(TrafficError::Zero { key }),
@@ -140,7 +140,7 @@ impl TrafficConfig {
         }
     }
 
-    /// What it says of a camera, if it is one.
+    /// Returns the video configuration of a camera, `None` for other kinds of traffic.
     pub fn video(&self) -> Option<&VideoConfig> {
         match self {
             Self::Video(video) => Some(video),
@@ -148,7 +148,7 @@ impl TrafficConfig {
         }
     }
 
-    /// Whether what is sent depends on the seed: no source draws at random.
+    /// Returns whether the messages depend on the seed. No kind of traffic draws random numbers.
     pub const fn is_random(&self) -> bool {
         match self {
             Self::Cbr { .. }
@@ -160,7 +160,7 @@ impl TrafficConfig {
         }
     }
 
-    /// The other end sends something back: an answer to each message, or reports of what it gets.
+    /// Returns whether the other end sends messages back: replies to pings, or reports on a video.
     pub fn is_answered(&self) -> bool {
         match self {
             Self::Ping { .. } => true,
@@ -169,3 +169,7 @@ impl TrafficConfig {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! The sources themselves.
+//! State machines of the traffic sources.
 
 use alloc::boxed::Box;
 
@@ -8,16 +8,16 @@ use crate::TrafficConfig;
 use crate::video::rate::Report;
 use crate::video::{Camera, Part};
 
-/// A message that an application writes.
+/// A message that an application writes to the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Its size.
+    /// Size of the message.
     pub bytes: u32,
-    /// How many times it is written, at least once.
+    /// Number of copies written, at least 1.
     pub copies: u8,
-    /// When it is of no use any more, where the application says so for itself.
+    /// Time after which the message is useless, if the application sets one.
     pub deadline: Option<Instant>,
-    /// What it is of a video.
+    /// Frame and packet number, for video traffic.
     pub part: Option<Part>,
 }
 
@@ -45,16 +45,16 @@ enum Shape {
     Video(Box<Camera>),
 }
 
-/// A steady pace. The time between messages is kept as nanoseconds and a remainder, so that rounding
-/// never adds up.
+/// Due times of messages at a constant bit rate. The interval is kept as nanoseconds and a remainder, so
+/// that rounding errors do not accumulate.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     packet: u32,
     interval: Duration,
-    /// Fraction of a nanosecond by which a message is later than `interval` says, and what has
-    /// gathered of it, both in units of 1/`rate` ns.
+    /// Fraction of a nanosecond missing from `interval`, and the fraction accumulated so far, both in
+    /// units of 1/`rate` ns.
     remainder: u64,
-    gathered: u64,
+    accumulated: u64,
     rate: u64,
 }
 
@@ -66,17 +66,17 @@ impl Pace {
             packet,
             interval: Duration::from_nanos((scaled / u128::from(rate)) as i64),
             remainder: (scaled % u128::from(rate)) as u64,
-            gathered: 0,
+            accumulated: 0,
             rate,
         }
     }
 
-    /// When the message after the one of `last` is due.
-    fn after(&mut self, last: Instant) -> Instant {
-        self.gathered += self.remainder;
+    /// Returns the due time of the message after the one due at `last`.
+    fn next_due(&mut self, last: Instant) -> Instant {
+        self.accumulated += self.remainder;
         let mut next = last + self.interval;
-        if self.gathered >= self.rate {
-            self.gathered -= self.rate;
+        if self.accumulated >= self.rate {
+            self.accumulated -= self.rate;
             next += Duration::from_nanos(1);
         }
         next
@@ -88,7 +88,7 @@ fn clamp(size: Bytes) -> u32 {
 }
 
 impl Source {
-    /// The source of a checked configuration.
+    /// Creates a source from a checked configuration.
     pub fn new(config: &TrafficConfig, start: Instant, stop: Instant) -> Self {
         let shape = match config {
             TrafficConfig::Cbr { rate, packet } => {
@@ -108,20 +108,20 @@ impl Source {
         Self { shape, next: start, stop }
     }
 
-    /// When the next message is due; [`Instant::FAR_FUTURE`] when there is none to come.
+    /// Returns the due time of the next message; [`Instant::FAR_FUTURE`] if there is none.
     pub fn next_write(&self) -> Instant {
         if self.next < self.stop { self.next } else { Instant::FAR_FUTURE }
     }
 
-    /// A report on a video has come back: more may be due than was.
-    pub fn feedback(&mut self, now: Instant, report: &Report<'_>) {
+    /// Handles a receiver's report on a video. The next message may be due earlier than before.
+    pub fn on_feedback(&mut self, now: Instant, report: &Report<'_>) {
         if let Shape::Video(camera) = &mut self.shape {
-            camera.feedback(now, report);
+            camera.on_feedback(now, report);
             self.next = camera.next_write();
         }
     }
 
-    /// Takes the message that is due. `None` when none is due at `now`.
+    /// Returns the message that is due at `now`, if any.
     pub fn write(&mut self, now: Instant) -> Option<Write> {
         if self.next_write() > now {
             return None;
@@ -129,11 +129,11 @@ impl Source {
         let never = Instant::FAR_FUTURE;
         match &mut self.shape {
             Shape::Cbr { pace } => {
-                self.next = pace.after(self.next);
+                self.next = pace.next_due(self.next);
                 Some(pace.packet.into())
             }
             Shape::Bulk { packet } => {
-                // It has no next time of its own that could lie behind the end.
+                // A bulk source has no due times, so that the end is checked here.
                 if now >= self.stop {
                     self.next = never;
                     return None;
@@ -141,10 +141,10 @@ impl Source {
                 Some((*packet).into())
             }
             Shape::OnOff { period, pace, on, off } => {
-                self.next = pace.after(self.next);
+                self.next = pace.next_due(self.next);
                 if self.next >= *period + *on {
                     *period = *period + *on + *off;
-                    pace.gathered = 0;
+                    pace.accumulated = 0;
                     self.next = *period;
                 }
                 Some(pace.packet.into())
@@ -189,7 +189,7 @@ mod tests {
 
     // Source: pedrazzi2020 PED-V3: on 0.5 s at 20 Mbit/s, off 2 s gives blocks of 1.25 MB and 4 Mbit/s.
     #[test]
-    fn the_on_off_source_sends_blocks_of_1_25_megabytes_at_a_mean_of_4_megabits() {
+    fn the_on_off_source_sends_whole_blocks_at_its_mean_rate() {
         let config = TrafficConfig::OnOff {
             rate: Rate::from_mbps(20.0),
             packet: Bytes::new(1000),
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bulk_source_writes_from_its_start_to_its_stop_and_no_longer() {
+    fn a_bulk_source_writes_only_between_start_and_stop() {
         let config = TrafficConfig::Bulk { packet: Bytes::new(16_384) };
         let (start, stop) = (Instant::from_millis(500), Instant::from_millis(2000));
         let mut source = Source::new(&config, start, stop);
         let writes = [499, 500, 1999, 2000, 3000]
-            .map(|ms| source.write(Instant::from_millis(ms)).map(|it| it.bytes));
+            .map(|ms| source.write(Instant::from_millis(ms)).map(|write| write.bytes));
         assert_eq!(writes, [None, Some(16_384), Some(16_384), None, None]);
         assert_eq!(source.next_write(), Instant::FAR_FUTURE);
     }

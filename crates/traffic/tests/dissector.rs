@@ -1,11 +1,11 @@
-//! RTP and RTCP packets as tshark reads them.
+//! RTP and RTCP packets dissected by tshark.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use skybraid_traffic::video::packetise::{Codec, fragments, write_payload};
+use skybraid_traffic::video::fragment::{Codec, fragments, write_payload};
 use skybraid_traffic::video::repair::flexfec::{Cover, protect};
 use skybraid_traffic::video::rtcp::{
     Arrival, CongestionFeedback, Description, Nack, Name, Packet, ReceiverReport, ReportBlock,
@@ -17,7 +17,7 @@ const MEDIA_PORT: u16 = 40_000;
 const CONTROL_PORT: u16 = 40_001;
 const SSRC: u32 = 0x1122_3344;
 
-/// Set where the dissector ran out of octets.
+/// Field that the dissector sets where it runs out of bytes.
 const MALFORMED: &str = "_ws.malformed";
 
 /// UDP datagrams in a file of raw IPv4 packets, removed when dropped.
@@ -51,8 +51,8 @@ impl Pcap {
         self.bytes.extend(payload);
     }
 
-    /// The file's packets, each with the values of `fields`; those of an occurrence after the first
-    /// follow a comma. `None` where there is no tshark.
+    /// Returns the values of `fields` for each packet of the file; further occurrences of a field follow after a
+    /// comma. `None` if there is no tshark.
     fn dissect(&self, options: &[&str], fields: &[&str]) -> Option<Vec<Vec<String>>> {
         std::fs::write(&self.path, &self.bytes).unwrap();
         let listed = ["-T", "fields", "-E", "separator=|"].into_iter();
@@ -86,11 +86,13 @@ fn tshark<'a>(
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// Packets of one frame: its units cut to `most` octets of payload, the marker on the last.
-fn frame(codec: Codec, units: &[Vec<u8>], first: u16, most: u32) -> Vec<Vec<u8>> {
+/// Returns the packets of one frame, with payloads of at most `max_payload` bytes and the marker on the last.
+fn frame(codec: Codec, units: &[Vec<u8>], first: u16, max_payload: u32) -> Vec<Vec<u8>> {
     let parts: Vec<_> = units
         .iter()
-        .flat_map(|unit| fragments(codec, unit.len() as u32, most).map(move |part| (unit, part)))
+        .flat_map(|unit| {
+            fragments(codec, unit.len() as u32, max_payload).map(move |part| (unit, part))
+        })
         .collect();
     let packet = |(number, (unit, part)): (usize, &(&Vec<u8>, _))| {
         let mut packet = Vec::new();
@@ -141,7 +143,7 @@ fn control_packets() -> Vec<Vec<u8>> {
         ntp: 0xb44d_b705_2000_0000,
         timestamp: 630_000,
         packets: 1000,
-        octets: 1_200_000,
+        bytes: 1_200_000,
         blocks: vec![report_block()],
     });
     let receiver =
@@ -159,7 +161,7 @@ fn control_packets() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn h264_packets_have_numbers_time_marker_and_fragments_with_start_and_end() {
+fn h264_packets_and_their_fragments_are_dissected() {
     let mut pcap = Pcap::new("h264");
     // A slice of 900 B, then one of a key frame in three fragments.
     let units = [unit(&[0x41], 900), unit(&[0x65], 2500)];
@@ -180,7 +182,7 @@ fn h264_packets_have_numbers_time_marker_and_fragments_with_start_and_end() {
 }
 
 #[test]
-fn h265_packets_have_fragments_with_start_and_end() {
+fn h265_packets_and_their_fragments_are_dissected() {
     let mut pcap = Pcap::new("h265");
     // TRAIL_R (1), then IDR_W_RADL (19), both of temporal id 1.
     let units = [unit(&[0x02, 0x01], 900), unit(&[0x26, 0x01], 2500)];
@@ -205,7 +207,7 @@ fn h265_packets_have_fragments_with_start_and_end() {
 }
 
 #[test]
-fn repair_packets_name_the_stream_that_they_protect() {
+fn repair_packets_name_the_protected_stream() {
     let mut pcap = Pcap::new("flexfec");
     let packets = frame(Codec::H264, &[unit(&[0x65], 2500)], 5, 1000);
     let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
@@ -221,12 +223,12 @@ fn repair_packets_name_the_stream_that_they_protect() {
     let [row] = rows.as_slice() else { panic!("{rows:?}") };
     assert_eq!([&row[0], &row[1], &row[3]], ["1", "0x11223344", ""]);
     // Of three headers alike the exclusive or is one; the marker is in the last alone. Lengths
-    // 1000, 1000 and 505 give 505 = 0x1f9: 2 + 503 octets of 2499 − 2 · 998.
+    // 1000, 1000 and 505 give 505 = 0x1f9: 2 + 503 bytes of 2499 − 2 · 998.
     assert!(row[2].starts_with("40e001f900099cf000050300"), "{}", &row[2][..24]);
 }
 
 #[test]
-fn reports_and_names_are_read_as_they_were_written() {
+fn reports_and_names_are_dissected() {
     let mut pcap = Pcap::new("reports");
     for packet in control_packets() {
         pcap.add(CONTROL_PORT, &packet);
@@ -261,7 +263,7 @@ fn reports_and_names_are_read_as_they_were_written() {
 }
 
 #[test]
-fn feedback_names_what_is_lost_and_what_arrived() {
+fn feedback_is_dissected() {
     let mut pcap = Pcap::new("feedback");
     let packets = control_packets();
     packets.iter().skip(1).for_each(|packet| pcap.add(CONTROL_PORT, packet));
@@ -280,7 +282,7 @@ fn feedback_names_what_is_lost_and_what_arrived() {
 }
 
 #[test]
-fn a_packet_that_is_cut_short_is_seen_as_malformed() {
+fn a_truncated_packet_is_malformed() {
     let mut pcap = Pcap::new("cut");
     let packet = &control_packets()[1];
     pcap.add(CONTROL_PORT, &packet[..packet.len() - 6]);

@@ -1,4 +1,4 @@
-//! What can be set on a transport.
+//! Transport configuration: the keys of a scenario's `transport` table, with defaults and profiles.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::rtt::RtoRule;
 use crate::scheduler::{SchedulerConfig, linux_upstream, low_rtt, single};
 use crate::tcp::scoreboard::LossDetection;
 
-/// Which protocol carries the messages.
+/// Protocol that carries the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
@@ -23,7 +23,7 @@ pub enum Protocol {
     Tcp,
     /// One MPTCP connection over several paths.
     Mptcp,
-    /// Several TCP connections, one on each path.
+    /// Several TCP connections, one per path.
     ParallelTcp,
     /// One DCCP connection over one path.
     Dccp,
@@ -33,11 +33,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Every protocol.
+    /// All protocols.
     pub const ALL: [Self; 6] =
         [Self::Udp, Self::Tcp, Self::Mptcp, Self::ParallelTcp, Self::Dccp, Self::MpDccp];
 
-    /// The name used in scenarios.
+    /// Name in scenarios.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -49,17 +49,17 @@ impl Protocol {
         }
     }
 
-    /// Every message arrives, sooner or later.
+    /// True if every message is delivered eventually.
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::Tcp | Self::Mptcp | Self::ParallelTcp)
     }
 
-    /// It uses one path and no more.
+    /// True if the protocol uses a single path.
     pub const fn is_single_path(self) -> bool {
         matches!(self, Self::Tcp | Self::Dccp)
     }
 
-    /// The scheduler of a scenario that names none. A protocol made for several paths uses several.
+    /// Scheduler of a scenario that names none. Protocols made for several paths use several.
     pub fn default_scheduler(self, profile: Option<Profile>) -> SchedulerConfig {
         match (self, profile) {
             (Self::Mptcp, Some(Profile::Linux)) => {
@@ -72,7 +72,7 @@ impl Protocol {
         }
     }
 
-    /// What it is, in one line, and where it is specified.
+    /// One-line description and specification.
     pub const fn about(self) -> (&'static str, &'static str) {
         match self {
             Self::Udp => (
@@ -100,35 +100,36 @@ impl Protocol {
     }
 }
 
-/// Which generation of TCP the defaults are taken from. A key that is given wins over the profile.
+/// TCP generation that the defaults are taken from. Explicit keys override the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
-    /// The network simulator ns-2 as the older papers used it: New Reno without SACK, an acknowledgement
-    /// per segment, an initial window of one segment, a least timeout of 1 s, no restart after idling.
+    /// The network simulator ns-2 as the older papers used it: New Reno without SACK, one
+    /// acknowledgement per segment, an initial window of one segment, a minimum timeout of 1 s, no
+    /// restart after idle periods.
     Ns2,
-    /// The current RFCs to the letter: RACK-TLP, proportional rate reduction, a least timeout of 1 s
-    /// (RFC 6298), acknowledgements delayed up to 200 ms.
+    /// The current RFCs to the letter: RACK-TLP, proportional rate reduction, a minimum timeout of
+    /// 1 s (RFC 6298), acknowledgements delayed by up to 200 ms.
     Rfc,
-    /// Linux: as without a profile, and every algorithm as Linux runs it (`compat = "linux"`).
+    /// Linux: the defaults, with every algorithm as Linux implements it (`compat = "linux"`).
     Linux,
 }
 
-/// Whose code carries a flow in the emulator. The simulator always runs Skybraid's.
+/// Implementation that carries a flow in the emulator. The simulator always uses Skybraid's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stack {
-    /// The kernel's where it has just what is asked for, else Skybraid's.
+    /// The kernel's if it supports exactly what is configured, else Skybraid's.
     #[default]
     Auto,
-    /// The kernel's TCP or MPTCP.
+    /// TCP or MPTCP of the kernel.
     Kernel,
-    /// Skybraid's, over UDP sockets.
+    /// Skybraid's own, over UDP sockets.
     Skybraid,
 }
 
 impl Stack {
-    /// The name used in scenarios.
+    /// Name in scenarios.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -138,92 +139,92 @@ impl Stack {
     }
 }
 
-/// A flow's transport. Every key has a default, so that a scenario names only what matters to it.
+/// Transport of a flow. Every key has a default, so that a scenario sets only what matters to it.
 ///
-/// Without a profile the algorithms are those of the RFCs and papers, with the timers of Linux (a least
-/// retransmission timeout of 200 ms, acknowledgements delayed up to 40 ms).
+/// Without a profile, the algorithms are those of the RFCs and papers, with the timers of Linux (a
+/// minimum retransmission timeout of 200 ms, acknowledgements delayed by up to 40 ms).
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(from = "Given")]
+#[serde(from = "RawTransportConfig")]
 pub struct TransportConfig {
-    /// Which protocol.
+    /// Protocol. Default `udp`.
     pub protocol: Protocol,
-    /// Names of the paths to use, the first one first; all of the scenario's where none is named.
+    /// Names of the paths to use, in order; all paths of the scenario by default.
     pub paths: Option<Vec<String>>,
-    /// How many subflows a connection has, each with a route of its own; by default one for each path.
+    /// Number of subflows of a connection, each with a route of its own. Default one per path.
     pub subflows: Option<u32>,
-    /// On which paths a unit leaves. Default `low_rtt` for MPTCP and MP-DCCP, `linux` for MPTCP under the
+    /// Packet scheduler. Default `low_rtt` for MPTCP and MP-DCCP, `linux` for MPTCP under the
     /// profile `linux`, else `single`.
     pub scheduler: SchedulerConfig,
-    /// How much may be in flight on a path.
+    /// Congestion control. Default `cubic`.
     pub congestion: CongestionConfig,
-    /// Whether an unreliable flow is put back in order.
+    /// Reordering of unreliable flows at the receiver. Default `none`.
     pub reordering: ReorderingConfig,
-    /// What the receiver can hold (TCP and MPTCP; shared by all subflows). Default 6 MB, the upper
-    /// bound of Linux's `tcp_rmem`.
+    /// Receive buffer of TCP and MPTCP, shared by all subflows. Default 6 MB, the upper bound of
+    /// Linux's `tcp_rmem`.
     pub receive_buffer: Bytes,
-    /// How much a bulk application keeps written ahead of what has been acknowledged. Default 4 MB,
+    /// Maximum data that a bulk application writes ahead of the acknowledged data. Default 4 MB,
     /// the upper bound of Linux's `tcp_wmem`.
     pub send_buffer: Bytes,
-    /// Applications other than bulk are refused what does not fit the send buffer, as a socket that
-    /// does not block refuses it; otherwise it waits, however much there is (TCP). Default off.
+    /// TCP: applications other than bulk are refused what does not fit the send buffer, as by a
+    /// non-blocking socket; otherwise all written data is queued. Default off.
     pub refuse_when_full: bool,
     /// Initial congestion window in segments (RFC 6928). Default 10.
     pub initial_window: u32,
-    /// Initial slow start threshold. Default none.
+    /// Initial slow start threshold. Default unlimited.
     pub initial_threshold: Option<Bytes>,
-    /// Largest payload of a segment; what the smallest path MTU leaves where none is set.
+    /// Maximum payload of a segment. Default the largest that fits the smallest path MTU.
     pub segment: Option<Bytes>,
-    /// How losses are found. Default RACK-TLP.
+    /// Loss detection. Default RACK-TLP.
     pub loss_detection: LossDetection,
-    /// The window shrinks in proportion to what is delivered in a recovery (RFC 9937); otherwise at
-    /// once (RFC 6675). Default on.
+    /// Reduces the window in proportion to the data delivered during a recovery (RFC 9937) instead
+    /// of at once (RFC 6675). Default on.
     pub proportional_reduction: bool,
-    /// A recovery that turns out to be needless is taken back (RFC 3522, RFC 4015). Default on.
+    /// Reverts the response to a spurious recovery (RFC 3522, RFC 4015). Default on.
     pub undo: bool,
-    /// Controls that set a window but no pace are paced as Linux does under `fq`: at twice the window per
-    /// round trip in slow start, 1.2 times afterwards. Default off.
+    /// Paces congestion controls that set only a window, as Linux does under `fq`: two windows per
+    /// round trip in slow start, 1.2 windows afterwards. Default off.
     pub pacing: bool,
-    /// After an idle retransmission timeout the window restarts from the initial one (RFC 5681 §4.1).
+    /// Restarts from the initial window after an idle retransmission timeout (RFC 5681 §4.1).
     /// Default on.
     pub idle_restart: bool,
-    /// An acknowledgement is sent at least every this many segments. Default 2.
+    /// Maximum segments per acknowledgement. Default 2.
     pub ack_every: u32,
-    /// … and at the latest after this time. Default 40 ms, as in Linux.
+    /// Maximum delay of an acknowledgement. Default 40 ms, as in Linux.
     pub ack_delay: Duration,
-    /// Least retransmission timeout. Default 200 ms, as in Linux.
+    /// Minimum retransmission timeout. Default 200 ms, as in Linux.
     pub rto_min: Duration,
-    /// What the least timeout bounds. Default Linux's rule.
+    /// Part of the timeout that the minimum bounds. Default Linux's rule.
     pub rto_rule: RtoRule,
-    /// How often the receiver of datagrams reports what arrives, for schedulers that need to know
-    /// round-trip times. Default 100 ms.
+    /// Interval of a datagram receiver's reports, for schedulers that need round-trip times.
+    /// Default 100 ms.
     pub report_every: Duration,
-    /// Which subflows an MPTCP connection opens. Default one on every path.
+    /// Subflows that an MPTCP connection opens. Default one per path.
     pub path_manager: PathManager,
-    /// The peer understands MPTCP; if it does not, the connection falls back to TCP on its first path
+    /// False if the peer does not support MPTCP: the connection falls back to TCP on its first path
     /// (RFC 8684 §3.7). Default true.
     pub peer_multipath: bool,
-    /// MPTCP: when the peer's window blocks, the fastest free subflow sends again what a slower one
-    /// still carries (Raiciu et al. 2012, "opportunistic retransmission"). Default on.
+    /// MPTCP: if the receive window blocks, the fastest free subflow retransmits the chunk that a
+    /// slower one still carries ("opportunistic retransmission", Raiciu et al. 2012). Default on.
     pub opportunistic_retransmission: bool,
-    /// … and the slower one loses half of its window ("penalisation"). Default on.
+    /// MPTCP: halves the window of the slower subflow in that case ("penalisation"). Default on.
     pub penalisation: bool,
-    /// The window of a subflow whose round-trip time has more than doubled is capped to two
-    /// bandwidth-delay products of the unloaded path (Raiciu et al. 2012). Default off.
+    /// Caps the window at two bandwidth-delay products of the unloaded path once a subflow's
+    /// round-trip time has more than doubled (Raiciu et al. 2012). Default off.
     pub bufferbloat_mitigation: bool,
-    /// What the random draws of congestion controls derive from, together with the end's role and the
-    /// path's number. Set by the driver, never read from a scenario. Default zero.
+    /// Seed of the congestion controls' random draws, combined with the role of the endpoint and
+    /// the number of the path. Set by the driver, never read from a scenario. Default zero.
     pub seed: Seed,
-    /// Datagrams that may wait for room in a window (DCCP and MP-DCCP); the newest message is refused
-    /// beyond that. Default 5, as in Linux; of a video two key frames.
+    /// DCCP and MP-DCCP: maximum datagrams that wait for window space; beyond that the newest
+    /// message is refused. Default 5, as in Linux; for video, two key frames.
     pub tx_queue: Option<u32>,
-    /// Messages whose deadline has passed leave that queue unsent. Default off.
+    /// DCCP and MP-DCCP: drops queued messages whose deadline has passed. Default off.
     pub drop_expired: bool,
-    /// A sign of life on an idle path (MP-DCCP). Default 20 s, as in MP-DCCP for Linux.
+    /// MP-DCCP: interval of keep-alives on an idle path. Default 20 s, as in MP-DCCP for Linux.
     pub keep_alive: Duration,
-    /// Longest time between probes of a failed path (MP-DCCP). Default 1 s.
+    /// MP-DCCP: maximum interval between probes of a failed path. Default 1 s.
     pub probe_every: Duration,
-    /// Whose code carries the flow in the emulator. Default the kernel's where it has just what is asked
-    /// for, else Skybraid's.
+    /// Implementation that carries the flow in the emulator. Default the kernel's if it supports
+    /// exactly what is configured, else Skybraid's.
     pub stack: Stack,
 }
 
@@ -268,20 +269,21 @@ impl Default for TransportConfig {
 }
 
 impl TransportConfig {
-    /// Datagrams that may wait for room in a window where neither the configuration nor the traffic says.
+    /// Maximum datagrams that wait for window space if neither the configuration nor the traffic
+    /// sets it.
     pub const TX_QUEUE: u32 = 5;
 
-    /// Datagrams that may wait for room in a window.
+    /// Maximum datagrams that wait for window space.
     pub fn tx_queue(&self) -> u32 {
         self.tx_queue.unwrap_or(Self::TX_QUEUE)
     }
 
-    /// Several subflows may be used: MPTCP with a peer that understands it.
+    /// True if several subflows may be used: MPTCP with a peer that supports it.
     pub(crate) fn is_multipath(&self) -> bool {
         self.protocol == Protocol::Mptcp && self.peer_multipath
     }
 
-    /// The defaults of a profile.
+    /// Returns the defaults of a profile.
     pub fn of(profile: Profile) -> Self {
         let usual = Self::default();
         match profile {
@@ -307,13 +309,13 @@ impl TransportConfig {
     }
 }
 
-/// Declares the keys as they may be given, all of them optional, and how they overlay a profile.
-macro_rules! given {
+/// Declares the keys of a scenario, all optional, and overlays them on a profile.
+macro_rules! raw_config {
     ($($key:ident: $type:ty,)+) => {
-        /// A transport as written: what is not given comes from the profile.
+        /// A transport table as written: missing keys take the profile's values.
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Given {
+        struct RawTransportConfig {
             profile: Option<Profile>,
             paths: Option<Vec<String>>,
             subflows: Option<u32>,
@@ -322,8 +324,8 @@ macro_rules! given {
             $($key: Option<$type>,)+
         }
 
-        impl From<Given> for TransportConfig {
-            fn from(given: Given) -> Self {
+        impl From<RawTransportConfig> for TransportConfig {
+            fn from(given: RawTransportConfig) -> Self {
                 let mut base = given.profile.map_or_else(Self::default, Self::of);
                 let protocol = given.protocol.unwrap_or(base.protocol);
                 base.scheduler = protocol.default_scheduler(given.profile);
@@ -336,8 +338,8 @@ macro_rules! given {
                     $($key: given.$key.unwrap_or(base.$key),)+
                 };
                 if given.profile == Some(Profile::Linux) {
-                    config.congestion.deploy();
-                    config.scheduler.deploy();
+                    config.congestion.use_linux_behaviour();
+                    config.scheduler.use_linux_behaviour();
                 }
                 config
             }
@@ -345,7 +347,7 @@ macro_rules! given {
     };
 }
 
-given! {
+raw_config! {
     protocol: Protocol,
     scheduler: SchedulerConfig,
     congestion: CongestionConfig,
@@ -381,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_is_given_wins_over_the_profile() {
+    fn an_explicit_key_overrides_the_profile() {
         let ns2 = TransportConfig::of(Profile::Ns2);
         assert_eq!(ns2.loss_detection, LossDetection::NewReno);
         assert_eq!((ns2.ack_every, ns2.initial_window), (1, 1));
@@ -391,11 +393,11 @@ mod tests {
     }
 
     #[test]
-    fn the_profile_of_linux_deploys_every_algorithm_that_differs_there() {
+    fn the_linux_profile_changes_every_algorithm_that_differs() {
         for about in CongestionConfig::ALL {
             let usual = CongestionConfig::by_name(about.name);
             let deployed = usual.clone().map(|mut config| {
-                config.deploy();
+                config.use_linux_behaviour();
                 config
             });
             assert_eq!(usual != deployed, !about.linux.is_empty(), "{}", about.name);
@@ -403,7 +405,7 @@ mod tests {
         for about in SchedulerConfig::ALL {
             let usual = SchedulerConfig::by_name(about.name);
             let deployed = usual.clone().map(|mut config| {
-                config.deploy();
+                config.use_linux_behaviour();
                 config
             });
             assert_eq!(usual != deployed, !about.linux.is_empty(), "{}", about.name);

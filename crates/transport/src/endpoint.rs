@@ -1,4 +1,4 @@
-//! One end of a connection of any protocol, as a driver sees it.
+//! One end of a connection, independent of its protocol.
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
@@ -11,47 +11,47 @@ use crate::segment::{Body, Segment};
 use crate::tcp::subflow::Totals;
 use crate::{Delivered, Message, PathId, PathInfo, Protocol, TransportConfig};
 
-/// Who opens the connection.
+/// Role of an endpoint in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The end that opens it.
+    /// Opens the connection.
     Client,
-    /// The end that answers.
+    /// Accepts the connection.
     Server,
 }
 
-/// A segment and the path on which it leaves.
+/// An outgoing segment and its path.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit {
-    /// On which path.
+    /// Path to send on.
     pub path: PathId,
-    /// What.
+    /// Segment to send.
     pub segment: Segment,
 }
 
 /// A scheduling decision, for the `decisions` table.
 #[derive(Clone, Copy, Debug)]
 pub struct Decision {
-    /// When.
+    /// Instant of the decision.
     pub at: Instant,
-    /// Number of the first message that ends in the unit.
+    /// Number of the first message that ends in the scheduled unit.
     pub first_message: u32,
-    /// The answer with its reason.
+    /// Choice of the scheduler, with its reason.
     pub choice: Choice,
 }
 
-/// How a subflow stands.
+/// State of a subflow at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct SubflowSample {
-    /// Its number within the connection.
+    /// Number of the subflow within the connection.
     pub subflow: u8,
-    /// Its path.
+    /// Path of the subflow.
     pub path: PathId,
     /// Congestion window.
     pub window: Bytes,
     /// Slow start threshold.
     pub threshold: Bytes,
-    /// Pacing rate, where the congestion control sets one.
+    /// Pacing rate, if the congestion control sets one.
     pub pacing: Option<Rate>,
     /// Smoothed round-trip time.
     pub srtt: Option<Duration>,
@@ -61,18 +61,18 @@ pub struct SubflowSample {
     pub totals: Totals,
 }
 
-/// What a connection as a whole has come to, since its start.
+/// Totals of a connection since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionTotals {
-    /// How long the peer's window kept back data for which a path had room.
+    /// Time for which the peer's receive window blocked data although a path had room.
     pub window_blocked: Duration,
-    /// How often it began to.
+    /// Number of times that the receive window began to block.
     pub window_blocked_times: u64,
-    /// How long the receiver held data in its buffer because something before it was missing.
+    /// Time for which the receiver buffered data because earlier data was missing.
     pub holding: Duration,
-    /// Chunks offered to another path because theirs failed.
+    /// Chunks reinjected on another path because their own path failed.
     pub reinjections: u64,
-    /// Chunks sent again on a faster path because the peer's window was blocked.
+    /// Chunks retransmitted on a faster path because the peer's receive window blocked.
     pub opportunistic: u64,
 }
 
@@ -86,15 +86,13 @@ impl core::ops::AddAssign for ConnectionTotals {
     }
 }
 
-/// One end of a connection.
-///
-/// See the crate's documentation for the order of calls.
+/// One end of a connection. The crate's documentation defines the order of calls.
 #[allow(clippy::large_enum_variant, reason = "made once per connection and never moved")]
 #[derive(Debug)]
 pub enum Endpoint {
     /// Unreliable datagrams.
     Datagrams(Datagrams),
-    /// A reliable stream.
+    /// A reliable, ordered stream.
     Stream(Connection),
     /// Several independent streams.
     Parallel(Parallel),
@@ -103,7 +101,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// One end of a connection over `paths`, the first one first.
+    /// Creates an endpoint over `paths`; a protocol of one path uses the first.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         match config.protocol {
             Protocol::Udp => Self::Datagrams(Datagrams::new(config, paths)),
@@ -121,7 +119,7 @@ impl Endpoint {
         }
     }
 
-    /// The application writes a message.
+    /// Queues a message of the application.
     pub fn write(&mut self, now: Instant, message: Message) {
         match self {
             Self::Datagrams(datagrams) => datagrams.write(now, message),
@@ -131,8 +129,8 @@ impl Endpoint {
         }
     }
 
-    /// Bytes written and not yet acknowledged; for datagrams, not yet sent; of several connections,
-    /// those of the one that the next message goes to.
+    /// Bytes written but not yet acknowledged (datagrams: not yet sent). For parallel connections,
+    /// those of the connection that carries the next message.
     pub fn unacknowledged(&self) -> Bytes {
         match self {
             Self::Datagrams(datagrams) => datagrams.unsent(),
@@ -142,16 +140,15 @@ impl Endpoint {
         }
     }
 
-    /// Hands over the numbers of the messages that the endpoint has given up unsent since the last
-    /// call.
+    /// Takes the numbers of the messages dropped unsent since the last call.
     pub fn take_refused(&mut self, take: &mut impl FnMut(u32)) {
         if let Self::Dccp(connection) = self {
             connection.take_refused().for_each(take);
         }
     }
 
-    /// Hands over the numbers of the messages of which a part waits to be sent; nothing for a stream,
-    /// which gives nothing up.
+    /// Reports the number of each message that is still wholly or partly unsent; none for a stream,
+    /// which drops nothing.
     pub fn waiting(&self, take: &mut impl FnMut(u32)) {
         match self {
             Self::Datagrams(datagrams) => datagrams.waiting().for_each(take),
@@ -160,7 +157,7 @@ impl Endpoint {
         }
     }
 
-    /// A segment arrived on `path`. One of another protocol is ignored.
+    /// Processes a segment that arrived on `path`. A segment of another protocol is ignored.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment) {
         match (self, &segment.body) {
             (Self::Datagrams(datagrams), Body::Datagram(datagram)) => {
@@ -180,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    /// The next segment to leave now; `None` when there is none.
+    /// Returns the next segment to send now.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_send(now),
@@ -190,7 +187,7 @@ impl Endpoint {
         }
     }
 
-    /// The next message that has arrived; `None` when there is none.
+    /// Returns the next delivered message.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         match self {
             Self::Datagrams(datagrams) => datagrams.poll_delivered(),
@@ -200,7 +197,7 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`wake`](Self::wake); [`Instant::FAR_FUTURE`] for never.
+    /// Instant at which [`wake`](Self::wake) must be called; [`Instant::FAR_FUTURE`] for never.
     pub fn next_wakeup(&self) -> Instant {
         match self {
             Self::Datagrams(datagrams) => datagrams.next_wakeup(),
@@ -210,7 +207,7 @@ impl Endpoint {
         }
     }
 
-    /// Time has passed. Calling it early does no harm.
+    /// Fires expired timers. Calling it early does no harm.
     pub fn wake(&mut self, now: Instant) {
         match self {
             Self::Datagrams(datagrams) => datagrams.wake(now),
@@ -220,18 +217,18 @@ impl Endpoint {
         }
     }
 
-    /// Keeps scheduling decisions for [`take_decision`](Self::take_decisions).
+    /// Starts recording scheduling decisions for [`take_decisions`](Self::take_decisions).
     pub fn record_decisions(&mut self) {
         match self {
             Self::Datagrams(datagrams) => datagrams.record_decisions(),
             Self::Stream(connection) => connection.record_decisions(),
-            // There is nothing to decide: messages take turns.
+            // Messages take turns: there is nothing to decide.
             Self::Parallel(_) => {}
             Self::Dccp(connection) => connection.record_decisions(),
         }
     }
 
-    /// Hands over the scheduling decisions since the last call.
+    /// Takes the scheduling decisions since the last call.
     pub fn take_decisions(&mut self, take: &mut impl FnMut(Decision)) {
         match self {
             Self::Datagrams(datagrams) => datagrams.take_decisions().for_each(take),
@@ -241,7 +238,7 @@ impl Endpoint {
         }
     }
 
-    /// The application will write no more; what has been written is still delivered.
+    /// Closes the sending side: the application writes no more; written data is still delivered.
     pub fn close(&mut self) {
         match self {
             Self::Datagrams(_) | Self::Dccp(_) => {}
@@ -250,7 +247,7 @@ impl Endpoint {
         }
     }
 
-    /// An address has become available: `path` may be used.
+    /// Adds a local address: `path` may be used from now on.
     pub fn add_path(&mut self, now: Instant, path: PathId) {
         match self {
             Self::Datagrams(_) | Self::Parallel(_) | Self::Dccp(_) => {}
@@ -258,7 +255,7 @@ impl Endpoint {
         }
     }
 
-    /// An address has gone: `path` can no longer be used.
+    /// Removes a local address: `path` can no longer be used.
     pub fn remove_path(&mut self, path: PathId) {
         match self {
             Self::Datagrams(_) | Self::Parallel(_) | Self::Dccp(_) => {}
@@ -266,8 +263,9 @@ impl Endpoint {
         }
     }
 
-    /// Who watches the paths by other means says whether `path` may carry new messages; the rest of the
-    /// connection (acknowledgements, signs of life) goes on. Streams find out for themselves.
+    /// Allows or forbids new messages on `path`, for drivers that monitor paths themselves.
+    /// Acknowledgements and keep-alives continue. Streams ignore it: they detect failures
+    /// themselves.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
         match self {
             Self::Datagrams(datagrams) => datagrams.set_usable(path, usable),
@@ -276,8 +274,7 @@ impl Endpoint {
         }
     }
 
-    /// The connection ends at a proxy: what the peer acknowledges may still be lost on its way to the
-    /// far end.
+    /// True if the peer is a proxy: data that it acknowledges may still be lost before the far end.
     pub const fn is_split(&self) -> bool {
         match self {
             Self::Datagrams(_) | Self::Parallel(_) | Self::Dccp(_) => false,
@@ -285,7 +282,7 @@ impl Endpoint {
         }
     }
 
-    /// What the connection as a whole has come to.
+    /// Totals of the connection up to `now`.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
         match self {
             Self::Datagrams(_) | Self::Dccp(_) => ConnectionTotals::default(),
@@ -294,7 +291,7 @@ impl Endpoint {
         }
     }
 
-    /// How the subflows stand; nothing for a protocol that has none.
+    /// Reports the state of each subflow; none for a protocol without subflows.
     pub fn samples(&self, take: &mut impl FnMut(SubflowSample)) {
         match self {
             Self::Datagrams(_) => {}

@@ -1,12 +1,28 @@
-//! What the two ends of a connection do about their paths: protocols, schedulers, congestion
-//! control, reordering.
+//! Multipath transport endpoints: protocols, packet schedulers, congestion control and reordering.
 //!
-//! Hosts are state machines without a clock or a socket. A driver (the simulator, the emulator, the
-//! gateway) hands them time and packets.
+//! An [`Endpoint`] is a state machine without a clock or a socket. A driver (the simulator, the
+//! emulator or the gateway) supplies time and packets.
 //!
 //! **After every call that may change an endpoint (`write`, `receive`, `wake`), the driver calls
-//! `poll_send` until it answers `None`, then `poll_delivered` until it answers `None`, and then asks
-//! `next_wakeup` again.**
+//! `poll_send` until it returns `None`, then `poll_delivered` until it returns `None`, and then
+//! reads `next_wakeup` again.**
+//!
+//! ```
+//! use skybraid_transport::{Class, Endpoint, Message, PathInfo, Role, TransportConfig};
+//! use skybraid_units::Instant;
+//!
+//! let (config, paths) = (TransportConfig::default(), [PathInfo::default()]);
+//! let mut client = Endpoint::new(&config, &paths, Role::Client);
+//! let mut server = Endpoint::new(&config, &paths, Role::Server);
+//!
+//! let (sent, received) = (Instant::ZERO, Instant::from_millis(20));
+//! let message = Message { stream: 0, id: 7, class: Class::Control, bytes: 100, deadline: None };
+//! client.write(sent, message);
+//! while let Some(transmit) = client.poll_send(sent) {
+//!     server.receive(received, transmit.path, &transmit.segment);
+//! }
+//! assert_eq!(server.poll_delivered().map(|delivered| delivered.id), Some(7));
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -37,3 +53,7 @@ pub use endpoint::{ConnectionTotals, Decision, Endpoint, Role, SubflowSample, Tr
 pub use message::{Class, Delivered, Message};
 pub use path::{PathId, PathInfo, PathSet, PathView};
 pub use segment::{Body, Segment};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,16 +1,16 @@
-//! What applications write and get back.
+//! Messages, as applications write and receive them.
 
 use skybraid_units::{Duration, Instant};
 
 use crate::PathId;
 
-/// What a message is for; schedulers and policies may treat classes differently.
+/// Purpose of a message. Schedulers and policies may treat classes differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Commands, set-points, telemetry that steers.
+    /// Commands, set-points and the telemetry that steering depends on.
     Control,
-    /// Live pictures.
+    /// Live video.
     Video,
     /// Everything else.
     #[default]
@@ -18,10 +18,10 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes, in the order of their numbers.
+    /// All classes, in numeric order.
     pub const ALL: [Self; 3] = [Self::Control, Self::Video, Self::Data];
 
-    /// The name used in scenarios and tables.
+    /// Name in scenarios and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Control => "control",
@@ -31,32 +31,32 @@ impl Class {
     }
 }
 
-/// A message to be carried to the other end.
+/// A message to be carried to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Which of the streams that share the connection it belongs to; 0 where there is one.
+    /// Stream of the connection; 0 if the connection has only one.
     pub stream: u8,
-    /// Number within the stream; each message's is one more than the last one's. Of several
-    /// parallel connections each carries some of the numbers, ascending.
+    /// Number within the stream, one more than that of the message before. With parallel
+    /// connections, each connection carries an ascending subset of the numbers.
     pub id: u32,
-    /// What it is for.
+    /// Purpose.
     pub class: Class,
     /// Payload size in bytes, at least 1.
     pub bytes: u32,
-    /// When it stops being useful.
+    /// Instant after which the message is useless.
     pub deadline: Option<Instant>,
 }
 
-/// A message that has arrived whole and, where order is kept, in its turn.
+/// A message that has arrived whole and, if the protocol keeps order, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// Its stream.
+    /// Stream of the message.
     pub stream: u8,
-    /// The message's number.
+    /// Number of the message.
     pub id: u32,
-    /// How long it lay whole in the receiver's buffer because something before it was missing
-    /// (head-of-line blocking).
+    /// Head-of-line blocking: time the complete message spent in the receive buffer because earlier
+    /// data was missing.
     pub held: Duration,
-    /// The path that brought its last missing part.
+    /// Path of the message's last missing part.
     pub path: PathId,
 }

@@ -1,29 +1,31 @@
-//! Pacing: segments leave at a rate rather than in bursts.
+//! Pacing: segments are sent at a rate instead of in bursts.
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
-/// How much is handed to a paced subflow in advance: data is bound to a path as late as possible.
+/// Amount of data assigned to a paced subflow in advance. Data is bound to a path as late as
+/// possible.
 const QUANTUM: Duration = Duration::from_millis(1);
 
-/// How much a driver that woke late sends at once to make up for it. Without that, a busy machine sends
-/// slower than the pace, a congestion control that measures its rate takes that for the path's, and both
-/// go down together. Linux makes up for at most half of each interval (`tcp_update_skb_after_send`).
-const MOST_MADE_UP: Duration = Duration::from_millis(10);
+/// Maximum delay of a late driver that is made up for by a burst. Without it, a busy machine sends
+/// below the pacing rate, a congestion control that measures rates takes that for the path's rate,
+/// and both decay together. Linux makes up for at most half of each interval
+/// (`tcp_update_skb_after_send`).
+const MAX_CATCH_UP: Duration = Duration::from_millis(10);
 
-/// The pace of one subflow.
+/// Pacer of one subflow.
 #[derive(Debug, Default)]
 pub struct Pacer {
     rate: Option<Rate>,
-    /// When the next segment may leave.
-    next: Instant,
-    /// Something waits for that.
-    holds: bool,
-    /// When what had waited was let go, then or late.
-    let_go: Instant,
+    /// Earliest instant of the next segment.
+    next_send: Instant,
+    /// True while a segment waits for `next_send`.
+    blocked: bool,
+    /// Instant at which the last waiting segment was released, on time or late.
+    released_at: Instant,
 }
 
 impl Pacer {
-    /// The rate; `None` for as fast as the window allows.
+    /// Pacing rate; `None` for as fast as the window allows.
     pub const fn rate(&self) -> Option<Rate> {
         self.rate
     }
@@ -33,38 +35,39 @@ impl Pacer {
         self.rate = rate;
     }
 
-    /// The bytes that may wait for their turn, at least two segments; `None` without a pace.
+    /// Bytes that may be queued on the subflow, at least two segments; `None` without pacing.
     pub fn quantum(&self, segment: u32) -> Option<u64> {
-        let least = 2 * u64::from(segment);
-        self.rate.map(|rate| (rate.bits_in(QUANTUM) / 8).max(least))
+        let min = 2 * u64::from(segment);
+        self.rate.map(|rate| (rate.bits_in(QUANTUM) / 8).max(min))
     }
 
-    /// True when nothing may leave yet; `waiting` says that something would.
+    /// Returns true if nothing may be sent yet. `waiting` is true if there is something to send.
     pub fn holds_back(&mut self, now: Instant, waiting: bool) -> bool {
-        let early = self.rate.is_some() && self.next > now;
-        if self.holds && !early {
-            self.let_go = now;
+        let early = self.rate.is_some() && self.next_send > now;
+        if self.blocked && !early {
+            self.released_at = now;
         }
-        self.holds = early && waiting;
+        self.blocked = early && waiting;
         early
     }
 
-    /// Nothing waits any more.
+    /// Records that nothing waits any more.
     pub const fn release(&mut self) {
-        self.holds = false;
+        self.blocked = false;
     }
 
-    /// A segment of `bytes` leaves.
-    pub fn sent(&mut self, now: Instant, bytes: u32) {
+    /// Records that a segment of `bytes` bytes was sent.
+    pub fn on_sent(&mut self, now: Instant, bytes: u32) {
         if let Some(rate) = self.rate {
-            let late = if self.let_go == now { MOST_MADE_UP } else { Duration::ZERO };
-            self.next = self.next.max(now - late) + rate.time_for(Bytes::new(u64::from(bytes)));
+            let late = if self.released_at == now { MAX_CATCH_UP } else { Duration::ZERO };
+            self.next_send =
+                self.next_send.max(now - late) + rate.time_for(Bytes::new(u64::from(bytes)));
         }
     }
 
-    /// When what waits may leave; [`Instant::FAR_FUTURE`] where nothing does.
+    /// Instant at which the waiting segment may be sent; [`Instant::FAR_FUTURE`] if none waits.
     pub const fn next_wakeup(&self) -> Instant {
-        if self.holds { self.next } else { Instant::FAR_FUTURE }
+        if self.blocked { self.next_send } else { Instant::FAR_FUTURE }
     }
 }
 
@@ -73,48 +76,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_waits_until_the_one_before_has_taken_its_time_at_the_rate() {
+    fn a_segment_waits_for_the_sending_time_of_the_one_before() {
         let mut pacer = Pacer::default();
         let at = |ms| Instant::from_millis(ms);
-        pacer.sent(at(0), 1250);
+        pacer.on_sent(at(0), 1250);
         assert!(!pacer.holds_back(at(0), true), "without a rate nothing waits");
         pacer.set_rate(Some(Rate::from_mbps(10.0)));
-        pacer.sent(at(0), 1250);
+        pacer.on_sent(at(0), 1250);
         assert!(pacer.holds_back(at(0), true));
         assert_eq!(pacer.next_wakeup(), at(1));
         assert!(!pacer.holds_back(at(1), true));
         assert_eq!(pacer.next_wakeup(), Instant::FAR_FUTURE);
     }
 
-    /// At 10 Mbit/s, how many segments of 1250 bytes leave at an instant.
-    fn leaving(pacer: &mut Pacer, now: Instant) -> usize {
-        let sent =
-            core::iter::from_fn(|| (!pacer.holds_back(now, true)).then(|| pacer.sent(now, 1250)));
-        sent.count()
+    /// Number of segments of 1250 bytes that may be sent at `now`.
+    fn sent_at(pacer: &mut Pacer, now: Instant) -> usize {
+        core::iter::from_fn(|| (!pacer.holds_back(now, true)).then(|| pacer.on_sent(now, 1250)))
+            .count()
     }
 
     #[test]
-    fn a_driver_that_wakes_late_makes_up_for_it_up_to_ten_milliseconds() {
+    fn a_late_driver_catches_up_by_at_most_10_ms() {
         let mut pacer = Pacer::default();
         pacer.set_rate(Some(Rate::from_mbps(10.0)));
         let at = |ms| Instant::from_millis(ms);
-        assert_eq!([20, 21, 25, 26].map(|ms| leaving(&mut pacer, at(ms))), [1, 1, 4, 1]);
-        assert_eq!(leaving(&mut pacer, at(100)), 11);
+        assert_eq!([20, 21, 25, 26].map(|ms| sent_at(&mut pacer, at(ms))), [1, 1, 4, 1]);
+        assert_eq!(sent_at(&mut pacer, at(100)), 11);
         assert_eq!(pacer.next_wakeup(), at(101));
     }
 
     #[test]
-    fn when_nothing_waited_there_is_nothing_to_make_up_for() {
+    fn an_idle_subflow_does_not_catch_up() {
         let mut pacer = Pacer::default();
         pacer.set_rate(Some(Rate::from_mbps(10.0)));
         let at = |ms| Instant::from_millis(ms);
-        pacer.sent(at(20), 1250);
+        pacer.on_sent(at(20), 1250);
         assert!(pacer.holds_back(at(20), false));
-        assert_eq!(leaving(&mut pacer, at(50)), 1);
+        assert_eq!(sent_at(&mut pacer, at(50)), 1);
     }
 
     #[test]
-    fn a_millisecond_of_data_may_wait_but_never_less_than_two_segments() {
+    fn the_quantum_is_1_ms_of_data_but_at_least_two_segments() {
         let mut pacer = Pacer::default();
         assert_eq!(pacer.quantum(1000), None);
         pacer.set_rate(Some(Rate::from_mbps(80.0)));

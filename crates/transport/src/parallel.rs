@@ -1,38 +1,38 @@
-//! Several independent TCP connections, one on each path: what an application can do without
-//! multipath transport, and the baseline that MPTCP is held against.
+//! Several independent TCP connections, one per path: what an application can do without multipath
+//! transport, and the baseline for MPTCP.
 //!
-//! Messages take turns over the connections, so that each carries an equal part. Each connection
-//! delivers its own part in order; there is no order between them and nothing moves from one to
-//! another. A connection whose send buffer is full is passed over while another has room, as its
-//! socket would take nothing more.
+//! Messages are distributed over the connections in turn, so that each carries an equal share. Each
+//! connection delivers its messages in order; there is no order between connections, and no message
+//! moves from one to another. A connection whose send buffer is full is skipped while another has
+//! room.
 //!
 //! Source: Pedrazzi 2020 (TCP case: one stream, split equally over k connections).
 
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Instant, Promised};
 
 use crate::endpoint::{ConnectionTotals, Role, SubflowSample, Transmit};
 use crate::mptcp::Connection;
 use crate::segment::{Segment, Tcp};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, TransportConfig};
 
-/// The one path of a connection, by the connection's own numbering.
+/// Number of the only path of each connection.
 const OWN: PathId = PathId(0);
 
-/// One end of several connections. The n-th connection is the one on path n.
+/// One end of several connections. Connection n uses path n.
 #[derive(Debug)]
 pub struct Parallel {
     connections: Vec<Connection>,
-    /// Whose turn it is.
+    /// Index of the connection that carries the next message.
     turn: usize,
-    /// What each connection holds before it is passed over.
+    /// Unacknowledged bytes from which a connection is skipped.
     send_buffer: Bytes,
 }
 
 impl Parallel {
-    /// One end of a connection on each of `paths` (at least one, at most 64; more are ignored). The
-    /// client opens all of them at once.
+    /// Creates one connection per path (at least one path; those beyond the 64th are ignored). The
+    /// client opens all connections at once.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let one = |path| Connection::new(config, core::slice::from_ref(path), role);
         Self {
@@ -42,7 +42,7 @@ impl Parallel {
         }
     }
 
-    /// The connection that the next message goes to.
+    /// Index of the connection that carries the next message.
     fn next(&self) -> usize {
         let count = self.connections.len();
         let has_room = |index: &usize| {
@@ -53,28 +53,29 @@ impl Parallel {
         (self.turn..count).chain(0..self.turn).find(has_room).unwrap_or(self.turn)
     }
 
-    /// Writes a message into the connection whose turn it is. It may be sent at once.
+    /// Queues a message on the next connection.
     pub fn write(&mut self, message: Message) {
         let next = self.next();
-        if let Some(connection) = self.connections.get_mut(next) {
+        if let Some(connection) = self.connections.get_mut(next).promised("a connection") {
             connection.write(message);
         }
         self.turn = if next + 1 < self.connections.len() { next + 1 } else { 0 };
     }
 
-    /// Bytes written and not yet acknowledged on the connection that the next message goes to.
+    /// Bytes written but not yet acknowledged on the connection that carries the next message.
     pub fn unacknowledged(&self) -> Bytes {
-        self.connections.get(self.next()).map_or(Bytes::ZERO, Connection::unacknowledged)
+        let next = self.connections.get(self.next()).promised("a connection");
+        next.map_or(Bytes::ZERO, Connection::unacknowledged)
     }
 
-    /// Takes a segment that arrived on `path`.
+    /// Processes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
         if let Some(connection) = self.connections.get_mut(path.index()) {
             connection.receive(now, OWN, segment, tcp);
         }
     }
 
-    /// The next segment to leave, with its path.
+    /// Returns the next segment to send and its path.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         self.connections.iter_mut().enumerate().find_map(|(index, connection)| {
             let transmit = connection.poll_send(now)?;
@@ -82,7 +83,7 @@ impl Parallel {
         })
     }
 
-    /// The next message that has arrived whole and in the order of its connection.
+    /// Returns the next message that is complete and in the order of its connection.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.connections.iter_mut().enumerate().find_map(|(index, connection)| {
             let delivered = connection.poll_delivered()?;
@@ -90,24 +91,24 @@ impl Parallel {
         })
     }
 
-    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
         self.connections.iter().map(Connection::next_wakeup).fold(Instant::FAR_FUTURE, Instant::min)
     }
 
-    /// Lets timers expire.
+    /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
         for connection in &mut self.connections {
             connection.wake(now);
         }
     }
 
-    /// The application will write no more.
+    /// Closes the sending side of all connections.
     pub fn close(&mut self) {
         self.connections.iter_mut().for_each(Connection::close);
     }
 
-    /// What the connections together have come to.
+    /// Sums the totals of all connections.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
         let mut totals = ConnectionTotals::default();
         for connection in &self.connections {
@@ -116,7 +117,7 @@ impl Parallel {
         totals
     }
 
-    /// How the connections stand.
+    /// Returns the state of each connection.
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
         self.connections.iter().enumerate().flat_map(|(index, connection)| {
             let path = PathId(index as u8);
@@ -133,13 +134,13 @@ mod tests {
     use alloc::collections::VecDeque;
     use skybraid_units::Duration;
 
-    /// A hand-made pair of ends over two wires of 10 ms; what leaves on `dead` is lost.
+    /// A pair of endpoints over two wires of 10 ms. Segments on `dead` are lost.
     struct Pair {
         ends: [Endpoint; 2],
         wires: VecDeque<(Instant, usize, Transmit)>,
         dead: Option<PathId>,
         now: Instant,
-        /// Messages with their paths, in the order of their arrival.
+        /// Numbers and paths of the delivered messages, in order of arrival.
         arrived: Vec<(u32, u8)>,
     }
 
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_take_turns_and_each_connection_keeps_its_own_order() {
+    fn messages_take_turns_and_each_connection_keeps_order() {
         let mut pair = Pair::new(&config());
         for id in 0..1000 {
             pair.write(id, 100 + id % 3000);
@@ -209,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_whose_path_is_dead_keeps_its_messages_and_delays_no_other() {
+    fn a_dead_path_delays_no_other_connection() {
         let mut pair = Pair::new(&config());
         pair.dead = Some(PathId(1));
         (0..10).for_each(|id| pair.write(id, 500));
         pair.run_until(Instant::from_millis(1_000));
         assert_eq!(pair.arrived, [0, 2, 4, 6, 8].map(|id| (id, 0)));
-        // The SYN that is repeated after 1 s is lost too; the one after 3 s opens the connection.
+        // The SYN repeated after 1 s is lost as well; the one after 3 s opens the connection.
         pair.dead = None;
         pair.run_until(Instant::from_millis(2_900));
         assert_eq!(pair.arrived.len(), 5);
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_with_a_full_send_buffer_is_passed_over_while_another_has_room() {
+    fn a_connection_with_a_full_send_buffer_is_skipped() {
         let config = TransportConfig { send_buffer: Bytes::new(3_000), ..config() };
         let mut pair = Pair::new(&config);
         pair.dead = Some(PathId(1));
@@ -233,7 +234,7 @@ mod tests {
         }
         assert_eq!(pair.ends[0].unacknowledged(), Bytes::new(3_000), "both are full");
         pair.run_until(Instant::from_millis(500));
-        assert_eq!(pair.ends[0].unacknowledged(), Bytes::ZERO, "of the connection on path 0");
+        assert_eq!(pair.ends[0].unacknowledged(), Bytes::ZERO, "on the connection of path 0");
         (6..9).for_each(|id| pair.write(id, 1_000));
         pair.run_until(Instant::from_millis(900));
         assert_eq!(pair.arrived, [0, 2, 4, 6, 7, 8].map(|id| (id, 0)));

@@ -4,12 +4,12 @@ use core::fmt;
 
 use skybraid_units::{Bytes, Duration, Rate};
 
-/// The number of a path within a connection, 0 to 63.
+/// Number of a path within a connection, 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u8);
 
 impl PathId {
-    /// The path's position in a connection's list of paths.
+    /// Position of the path in the connection's list of paths.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -20,12 +20,12 @@ impl PathId {
 pub struct PathSet(u64);
 
 impl PathSet {
-    /// No path.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
-    /// The most paths that a connection may have.
+    /// Maximum number of paths of a connection.
     pub const CAPACITY: usize = 64;
 
-    /// The set of `path` alone; empty for a path number beyond 63.
+    /// Returns the set of `path` alone; empty for a path number above 63.
     pub const fn only(path: PathId) -> Self {
         Self(match 1_u64.checked_shl(path.0 as u32) {
             Some(bit) => bit,
@@ -33,33 +33,33 @@ impl PathSet {
         })
     }
 
-    /// The paths as a bit mask: bit n stands for path n.
+    /// Bit mask of the set: bit n is path n.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// True when no path is in the set.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many paths are in the set.
+    /// Number of paths in the set.
     pub const fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// True when `path` is in the set.
+    /// True if `path` is in the set.
     pub const fn contains(self, path: PathId) -> bool {
         self.0 & Self::only(path).0 != 0
     }
 
-    /// The set with `path` added.
+    /// Returns the set with `path` added.
     #[must_use]
     pub const fn with(self, path: PathId) -> Self {
         Self(self.0 | Self::only(path).0)
     }
 
-    /// The set with `path` taken out.
+    /// Returns the set without `path`.
     #[must_use]
     pub const fn without(self, path: PathId) -> Self {
         Self(self.0 & !Self::only(path).0)
@@ -70,7 +70,7 @@ impl PathSet {
         if self.0 == 0 { None } else { Some(PathId(self.0.trailing_zeros() as u8)) }
     }
 
-    /// The paths in ascending order.
+    /// Returns the paths in ascending order.
     pub fn iter(self) -> impl Iterator<Item = PathId> {
         let mut left = self;
         core::iter::from_fn(move || {
@@ -93,17 +93,17 @@ impl fmt::Debug for PathSet {
     }
 }
 
-/// What is known of a path before any packet: from the scenario.
+/// Static properties of a path, from the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInfo {
-    /// Largest IP packet that the path carries.
+    /// Maximum size of an IP packet on the path.
     pub mtu: Bytes,
-    /// Cost per byte, in the user's own measure; cheapest path first prefers the lowest.
+    /// Cost per byte in a unit of the user's choice; `cheapest_path` prefers the lowest.
     pub cost: u32,
-    /// Used only when no regular path is usable (the B flag of RFC 8684 §3.2).
+    /// True for a backup path: used only when no regular path is usable (B flag of RFC 8684 §3.2).
     pub backup: bool,
-    /// Priority of RFC 9897 §3.2.9: 0 never, 1 standby, 2 secondary, 3 to 15 primary, more is
-    /// preferred.
+    /// Priority of RFC 9897 §3.2.9: 0 never, 1 standby, 2 secondary, 3 to 15 primary; higher values
+    /// are preferred.
     pub priority: u8,
 }
 
@@ -113,48 +113,48 @@ impl Default for PathInfo {
     }
 }
 
-/// A path at the moment of a scheduling decision. Read-only.
+/// Read-only state of a path at the moment of a scheduling decision.
 #[derive(Clone, Copy, Debug)]
 pub struct PathView {
-    /// Which path.
+    /// Number of the path.
     pub id: PathId,
-    /// Established and not suspected of having failed.
+    /// True if the path is established and not suspected of having failed.
     pub usable: bool,
-    /// The unit in question may leave at once: the congestion window has room for it.
+    /// True if the congestion window has room for the unit to be scheduled.
     pub has_room: bool,
     /// Smoothed round-trip time; `None` before the first sample.
     pub srtt: Option<Duration>,
     /// Round-trip time deviation (RTTVAR of RFC 6298); zero before the first sample.
     pub rtt_deviation: Duration,
-    /// The lowest round-trip time so far; `None` before the first sample.
+    /// Lowest round-trip time so far; `None` before the first sample.
     pub min_rtt: Option<Duration>,
-    /// Congestion window; the largest size where there is no congestion control.
+    /// Congestion window; the maximum size without congestion control.
     pub window: Bytes,
-    /// Slow start threshold; the largest size before the first loss.
+    /// Slow start threshold; the maximum size before the first loss.
     pub threshold: Bytes,
-    /// The rate at which segments leave, where the congestion control paces them.
+    /// Pacing rate, if the congestion control paces segments.
     pub pacing: Option<Rate>,
-    /// Bytes sent and neither acknowledged nor taken for lost.
+    /// Bytes sent that are neither acknowledged nor marked lost.
     pub in_flight: Bytes,
-    /// Bytes assigned to the path and not yet sent.
+    /// Bytes assigned to the path but not yet sent.
     pub queued: Bytes,
-    /// Largest payload of a segment.
+    /// Maximum payload of a segment.
     pub segment: Bytes,
-    /// The user's cost.
+    /// Cost per byte, see [`PathInfo::cost`].
     pub cost: u32,
-    /// Used only when no regular path is usable.
+    /// True for a backup path, see [`PathInfo::backup`].
     pub backup: bool,
     /// Priority of RFC 9897 §3.2.9, see [`PathInfo::priority`].
     pub priority: u8,
 }
 
 impl PathView {
-    /// Below its slow start threshold.
+    /// True in slow start: the window is below its threshold.
     pub fn slow_start(&self) -> bool {
         self.window < self.threshold
     }
 
-    /// Bytes that the window still takes beyond what is in flight and assigned.
+    /// Free part of the window: neither in flight nor assigned to the path.
     pub fn room(&self) -> Bytes {
         self.window - self.in_flight - self.queued
     }
@@ -166,7 +166,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_set_iterates_in_ascending_order_and_ignores_impossible_paths() {
+    fn sets_iterate_in_order_and_ignore_invalid_paths() {
         let set: PathSet = [PathId(5), PathId(1), PathId(63), PathId(200)].into_iter().collect();
         assert_eq!(set.iter().map(|path| path.0).collect::<Vec<_>>(), [1, 5, 63]);
         assert_eq!(set.without(PathId(5)).len(), 2);

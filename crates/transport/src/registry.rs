@@ -1,5 +1,5 @@
-//! What is known of each algorithm by name: the one list that scenarios, `skybraid list`, the
-//! documentation and error messages read.
+//! Descriptions of algorithms by name: the single list behind scenarios, `skybraid list`, the
+//! documentation and error messages.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -9,81 +9,81 @@ use core::fmt;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A parameter of an algorithm.
+/// Description of an algorithm's parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its key in a scenario.
+    /// Key in a scenario.
     pub name: &'static str,
-    /// Its unit, or what it counts.
+    /// Unit of the value, or its form.
     pub unit: &'static str,
-    /// Its default, as it would be written; in parentheses and words where it depends on something else,
-    /// `none` where it is left out, `required` where it must be given.
+    /// Default as written in a scenario: words in parentheses if it depends on something else,
+    /// `none` if the key is omitted, `required` if it must be given.
     pub default: &'static str,
-    /// What it does.
+    /// Effect of the parameter, in one phrase.
     pub summary: &'static str,
 }
 
-/// Which text an algorithm follows where its paper or RFC and its deployed code differ.
+/// Reference behaviour where a paper or RFC and its deployed code differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compat {
     /// The paper or RFC.
     #[default]
     Paper,
-    /// Linux, with its integer arithmetic where results depend on it.
+    /// Linux, with integer arithmetic where it affects results.
     Linux,
 }
 
-/// A parameter out of its range: its key, and what was found and expected.
-pub type Wrong = (&'static str, String);
+/// A parameter outside its range: its key, and what was found and expected.
+pub type InvalidParameter = (&'static str, String);
 
-/// A configuration whose parameters have ranges.
+/// Validation of a configuration's parameters.
 pub trait Check {
-    /// Checks the ranges.
+    /// Checks the ranges of the parameters.
     ///
     /// # Errors
-    /// The first parameter that is out of its range.
-    fn check(&self) -> Result<(), Wrong> {
+    /// Returns the first parameter that is outside its range.
+    fn check(&self) -> Result<(), InvalidParameter> {
         Ok(())
     }
 
-    /// Sets `compat = "linux"` where there is such a choice.
-    fn deploy(&mut self) {}
+    /// Sets `compat = "linux"` if the algorithm has that parameter.
+    fn use_linux_behaviour(&mut self) {}
 }
 
-/// An algorithm.
+/// Description of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Its name in a scenario.
+    /// Name in a scenario.
     pub name: &'static str,
-    /// One paragraph.
+    /// One-paragraph description.
     pub summary: &'static str,
-    /// The paper or RFC.
+    /// Paper or RFC that defines the algorithm.
     pub source: &'static str,
-    /// What `compat = "linux"` does differently; empty where there is no such choice.
+    /// Differences under `compat = "linux"`; empty if there is no such parameter.
     pub linux: &'static str,
-    /// What can be set.
+    /// Parameters of the algorithm.
     pub parameters: &'static [Parameter],
 }
 
-/// The start of the name of an algorithm that the driver brings along: `python:NAME`.
+/// Prefix of the name of an algorithm that the driver provides: `python:NAME`.
 pub const CUSTOM: &str = "python:";
 
-/// Whether `name` is that of an algorithm that the driver brings along.
+/// True if `name` is that of an algorithm that the driver provides.
 pub(crate) fn is_custom(name: &str) -> bool {
     name.strip_prefix(CUSTOM).is_some_and(|rest| !rest.is_empty())
 }
 
-/// What a scenario sets a parameter of a [`Custom`] algorithm to.
+/// Value of a parameter of a [`Custom`] algorithm.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A number.
+    /// A floating-point number.
     Number(f64),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// The parameters of a [`Custom`] algorithm, in the order of the scenario.
+/// Parameters of a [`Custom`] algorithm, in the scenario's order.
 pub(crate) struct Parameters(pub Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Parameters {
@@ -135,11 +135,11 @@ impl<'de> Deserialize<'de> for Parameters {
     }
 }
 
-/// An algorithm that the driver brings along: what the scenario says of it, and what makes it once
-/// the driver has said so.
+/// An algorithm that the driver provides: its name and parameters from the scenario, and its
+/// factory once the driver has set it.
 ///
-/// A driver gives each one its factory before it starts ([`bring`](Self::bring)), or refuses the
-/// scenario.
+/// Before a run, the driver sets the factory of each custom algorithm with
+/// [`set_factory`](Self::set_factory) or refuses the scenario.
 pub struct Custom<F: ?Sized> {
     name: String,
     parameters: Vec<(String, Value)>,
@@ -147,28 +147,28 @@ pub struct Custom<F: ?Sized> {
 }
 
 impl<F: ?Sized> Custom<F> {
-    /// The algorithm `name` with these parameters, which nobody has brought along yet.
+    /// Creates a description without a factory.
     pub fn new(name: &str, parameters: Vec<(String, Value)>) -> Self {
         Self { name: name.into(), parameters, factory: None }
     }
 
-    /// The name used in scenarios, [`CUSTOM`] included.
+    /// Name in scenarios, including [`CUSTOM`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The parameters, in the order of the scenario.
+    /// Parameters, in the scenario's order.
     pub fn parameters(&self) -> &[(String, Value)] {
         &self.parameters
     }
 
-    /// What makes it, once it has been brought along.
+    /// Factory that the driver has set.
     pub fn factory(&self) -> Option<&F> {
         self.factory.as_deref()
     }
 
-    /// The driver brings it along: `factory` makes instances with [`parameters`](Self::parameters).
-    pub fn bring(&mut self, factory: Arc<F>) {
+    /// Sets the factory, which makes instances with [`parameters`](Self::parameters).
+    pub fn set_factory(&mut self, factory: Arc<F>) {
         self.factory = Some(factory);
     }
 }
@@ -201,13 +201,13 @@ impl<F: ?Sized> fmt::Debug for Custom<F> {
     }
 }
 
-/// Declares a room of algorithms: the enum of their configurations, read from a bare name or from a
-/// table with `name` and parameters; the list of what they are; and their construction.
+/// Declares a family of algorithms: the enum of their configurations, parsed from a bare name or
+/// from a table with `name` and parameters; the list of their descriptions; and their construction.
 ///
-/// Each algorithm's module has `Config` (serde, with defaults, and [`Check`]), `ABOUT` and
-/// `Config::build(&self, …) -> Box<dyn Trait>`. A room with a line `custom` also takes algorithms that
-/// the driver brings along ([`Custom`]), made by `dyn Factory`; `absent` stands in for one that it has
-/// not brought.
+/// The module of each algorithm has `Config` (serde, with defaults, and [`Check`]), `ABOUT` and
+/// `Config::build(&self, …) -> Box<dyn Trait>`. A family with a line `custom` also accepts
+/// algorithms that the driver provides ([`Custom`]), built by `dyn Factory`; `absent` replaces one
+/// whose factory was never set.
 macro_rules! algorithms {
     ($(#[$doc:meta])* $config:ident, $what:literal,
      fn build($self:ident) $signature:tt -> $answer:ty => $call:tt,
@@ -221,17 +221,17 @@ macro_rules! algorithms {
                 $variant($module::Config),
             )+
             $(
-                /// Brought along by the driver.
+                /// An algorithm that the driver provides.
                 Custom($crate::registry::Custom<$factory>),
             )?
         }
 
         impl $config {
-            /// What there is to choose from.
+            /// Descriptions of all algorithms.
             pub const ALL: &'static [$crate::registry::About] = &[$($module::ABOUT),+];
             const NAMES: &'static [&'static str] = &[$($module::ABOUT.name),+];
 
-            /// The name used in scenarios.
+            /// Name in scenarios.
             pub fn name(&self) -> &str {
                 match self {
                     $(Self::$variant(_) => $module::ABOUT.name,)+
@@ -240,7 +240,7 @@ macro_rules! algorithms {
             }
 
             $(
-                /// The algorithm that the driver has to bring along, if it is one.
+                /// Returns the custom algorithm, if this is one.
                 pub fn custom(&self) -> Option<&$crate::registry::Custom<$factory>> {
                     match self {
                         Self::Custom(custom) => Some(custom),
@@ -248,7 +248,7 @@ macro_rules! algorithms {
                     }
                 }
 
-                /// The same, to be given its factory.
+                /// Returns the custom algorithm mutably, for its factory to be set.
                 pub fn custom_mut(&mut self) -> Option<&mut $crate::registry::Custom<$factory>> {
                     match self {
                         Self::Custom(custom) => Some(custom),
@@ -257,7 +257,7 @@ macro_rules! algorithms {
                 }
             )?
 
-            /// The algorithm of that name with its defaults.
+            /// Returns the algorithm of that name with default parameters.
             pub fn by_name(name: &str) -> Option<Self> {
                 $(
                     if name == $module::ABOUT.name {
@@ -276,24 +276,24 @@ macro_rules! algorithms {
             /// Checks the ranges of the parameters.
             ///
             /// # Errors
-            /// The first parameter that is out of its range.
-            pub fn check(&self) -> Result<(), $crate::registry::Wrong> {
+            /// Returns the first parameter that is outside its range.
+            pub fn check(&self) -> Result<(), $crate::registry::InvalidParameter> {
                 match self {
                     $(Self::$variant(config) => $crate::registry::Check::check(config),)+
-                    // Its own driver checks it.
+                    // The driver checks its own algorithms.
                     $(Self::Custom($crate::registry::Custom::<$factory> { .. }) => Ok(()),)?
                 }
             }
 
-            /// Sets `compat = "linux"` where there is such a choice.
-            pub fn deploy(&mut self) {
+            /// Sets `compat = "linux"` if the algorithm has that parameter.
+            pub fn use_linux_behaviour(&mut self) {
                 match self {
-                    $(Self::$variant(config) => $crate::registry::Check::deploy(config),)+
+                    $(Self::$variant(config) => $crate::registry::Check::use_linux_behaviour(config),)+
                     $(Self::Custom($crate::registry::Custom::<$factory> { .. }) => {})?
                 }
             }
 
-            /// Makes a fresh instance.
+            /// Builds a new instance.
             pub fn build $signature -> $answer {
                 match $self {
                     $(Self::$variant(config) => config.build $call,)+
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_behind_the_prefix_waits_for_its_driver_with_its_parameters() {
+    fn a_custom_name_keeps_its_parameters_until_its_driver_sets_it() {
         let entries = [("name", "python:patient"), ("gain", "high")];
         let table = MapDeserializer::<_, Plain>::new(entries.into_iter());
         let mut config = SchedulerConfig::deserialize(table).unwrap();
@@ -399,21 +399,21 @@ mod tests {
         let custom = config.custom_mut().unwrap();
         assert_eq!(custom.parameters(), [("gain".into(), Value::Text("high".into()))]);
         assert!(custom.factory().is_none());
-        custom.bring(Arc::new(Patient));
+        custom.set_factory(Arc::new(Patient));
         assert_eq!(testing::chosen(&mut *config.build(), &testing::paths(&[20])), None);
     }
 
     #[test]
-    fn equal_are_those_of_one_factory() {
+    fn custom_algorithms_are_equal_if_their_factory_is_the_same() {
         let (one, mut two) = (named("python:patient"), named("python:patient"));
         assert_eq!(one, two);
-        two.custom_mut().unwrap().bring(Arc::new(Patient));
+        two.custom_mut().unwrap().set_factory(Arc::new(Patient));
         assert_ne!(one, two);
         assert_eq!(two.clone(), two);
     }
 
     #[test]
-    fn a_name_without_the_prefix_or_with_nothing_behind_it_is_unknown() {
+    fn an_unprefixed_name_or_a_bare_prefix_is_unknown() {
         for name in ["patient", "python:", "python"] {
             let name: StringDeserializer<Plain> = String::from(name).into_deserializer();
             assert!(SchedulerConfig::deserialize(name).is_err());
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_driver_a_congestion_control_is_the_plainest() {
+    fn a_congestion_control_without_its_driver_is_reno() {
         let basics = PathBasics {
             segment: skybraid_units::Bytes::new(1000),
             initial_window: skybraid_units::Bytes::new(10_000),

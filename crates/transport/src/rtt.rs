@@ -4,29 +4,29 @@
 
 use skybraid_units::Duration;
 
-/// How the retransmission timeout follows from the samples.
+/// Rule that derives the retransmission timeout from the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RtoRule {
     /// `max(minimum, SRTT + 4·RTTVAR)` (RFC 6298 §2).
     Rfc6298,
-    /// `SRTT + max(minimum, 4·deviation)`, slow to follow a falling round-trip time.
+    /// `SRTT + max(minimum, 4·deviation)`: follows a falling round-trip time slowly.
     #[default]
     Linux,
 }
 
-/// Smoothed round-trip time, its deviation, and the timeout with back-off.
+/// Estimator of the smoothed round-trip time, its deviation and the timeout with back-off.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     rule: RtoRule,
     minimum: Duration,
     maximum: Duration,
     srtt: Option<Duration>,
-    least: Option<Duration>,
+    min_rtt: Option<Duration>,
     deviation: Duration,
-    /// Linux's `rttvar` (four deviations, floored), its maximum within the flight, both in ns.
+    /// Linux's `rttvar` (four deviations, floored) and its maximum within the window, both in ns.
     linux_margin: i64,
-    linux_flight_max: i64,
+    linux_window_max: i64,
     backoff: u32,
     initial: Duration,
 }
@@ -34,59 +34,59 @@ pub struct RttEstimator {
 /// Timeout before the first sample (RFC 6298 §2.1; `TCP_TIMEOUT_INIT`).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same where the handshake's own timer has expired: the round-trip time may be longer than a second
-/// (RFC 6298 §5.7; `TCP_TIMEOUT_FALLBACK`).
+/// Timeout before the first sample if the handshake was retransmitted: the round-trip time may
+/// exceed one second (RFC 6298 §5.7; `TCP_TIMEOUT_FALLBACK`).
 const FALLBACK_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl RttEstimator {
-    /// An estimator without samples. `minimum` bounds the timeout as `rule` says; `maximum` bounds it
-    /// from above.
+    /// Creates an estimator without samples. `rule` determines what `minimum` bounds; `maximum`
+    /// bounds the timeout from above.
     pub fn new(rule: RtoRule, minimum: Duration, maximum: Duration) -> Self {
         Self {
             rule,
             minimum,
             maximum,
             srtt: None,
-            least: None,
+            min_rtt: None,
             deviation: Duration::ZERO,
             linux_margin: 0,
-            linux_flight_max: 0,
+            linux_window_max: 0,
             backoff: 0,
             initial: INITIAL_TIMEOUT,
         }
     }
 
-    /// Takes a sample. `new_flight` says that all data outstanding at the last such call has been
-    /// acknowledged since: Linux lets its margin shrink only then.
-    pub fn sample(&mut self, rtt: Duration, new_flight: bool) {
-        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+    /// Adds a sample. `new_window` is true if all data outstanding at the last such call has been
+    /// acknowledged since; only then does Linux shrink its margin.
+    pub fn on_sample(&mut self, rtt: Duration, new_window: bool) {
+        self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
         let floor = self.minimum.as_nanos();
         let Some(srtt) = self.srtt else {
             self.srtt = Some(rtt);
             self.deviation = rtt / 2;
             self.linux_margin = (rtt.as_nanos() * 2).max(floor);
-            self.linux_flight_max = self.linux_margin;
+            self.linux_window_max = self.linux_margin;
             return;
         };
         let error = (rtt - srtt).as_nanos();
         let deviation = self.deviation.as_nanos();
         let mut change = error.abs() - deviation;
-        // A falling round-trip time must not raise the timeout: its excess counts an eighth.
+        // A falling round-trip time must not raise the timeout: Linux divides the excess by eight.
         if self.rule == RtoRule::Linux && error < 0 && change > 0 {
             change /= 8;
         }
         self.deviation = Duration::from_nanos(deviation + change / 4);
         self.srtt = Some(srtt + Duration::from_nanos(error / 8));
         let four = self.deviation.as_nanos() * 4;
-        if four > self.linux_flight_max {
-            self.linux_flight_max = four;
+        if four > self.linux_window_max {
+            self.linux_window_max = four;
             self.linux_margin = self.linux_margin.max(four);
         }
-        if new_flight {
-            if self.linux_flight_max < self.linux_margin {
-                self.linux_margin -= (self.linux_margin - self.linux_flight_max) / 4;
+        if new_window {
+            if self.linux_window_max < self.linux_margin {
+                self.linux_margin -= (self.linux_margin - self.linux_window_max) / 4;
             }
-            self.linux_flight_max = floor;
+            self.linux_window_max = floor;
         }
     }
 
@@ -95,17 +95,17 @@ impl RttEstimator {
         self.srtt
     }
 
-    /// The lowest sample; `None` before the first.
-    pub const fn least(&self) -> Option<Duration> {
-        self.least
+    /// Lowest sample; `None` before the first.
+    pub const fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
     }
 
-    /// The deviation (RTTVAR); zero before the first sample.
+    /// Deviation (RTTVAR); zero before the first sample.
     pub const fn deviation(&self) -> Duration {
         self.deviation
     }
 
-    /// The retransmission timeout with its back-off.
+    /// Retransmission timeout, back-off included.
     pub fn timeout(&self) -> Duration {
         let base = match (self.srtt, self.rule) {
             (None, _) => self.initial,
@@ -122,12 +122,12 @@ impl RttEstimator {
         self.backoff = (self.backoff + 1).min(32);
     }
 
-    /// Data begins behind a handshake that had to be repeated, and of which no sample was taken.
+    /// Switches to the fallback timeout: the handshake was retransmitted and gave no sample.
     pub fn fall_back(&mut self) {
         self.initial = FALLBACK_TIMEOUT;
     }
 
-    /// Ends the back-off when new data has been acknowledged.
+    /// Ends the back-off after new data has been acknowledged.
     pub fn end_back_off(&mut self) {
         self.backoff = 0;
     }
@@ -140,14 +140,14 @@ mod tests {
 
     // Source: RFC 6298 §5.7.
     #[test]
-    fn behind_a_repeated_handshake_the_first_timeout_is_three_seconds_until_a_sample() {
+    fn a_repeated_handshake_raises_the_first_timeout_to_3_s() {
         let mut rtt =
             RttEstimator::new(RtoRule::Rfc6298, Duration::from_secs(1), Duration::from_secs(120));
         rtt.back_off();
         rtt.fall_back();
         rtt.end_back_off();
         assert_eq!(rtt.timeout(), Duration::from_secs(3));
-        rtt.sample(Duration::from_millis(1180), false);
+        rtt.on_sample(Duration::from_millis(1180), false);
         assert_eq!(rtt.timeout(), Duration::from_millis(3540));
     }
 
@@ -157,15 +157,15 @@ mod tests {
         samples_ms
             .iter()
             .map(|ms| {
-                rtt.sample(Duration::from_millis(*ms), false);
+                rtt.on_sample(Duration::from_millis(*ms), false);
                 rtt.timeout().as_millis_f64()
             })
             .collect()
     }
 
-    // Source: the vectors of RFC 6298 and Linux worked out by hand in the algorithm reference, §1.4.
+    // Source: the vectors of RFC 6298 and Linux, computed by hand in the algorithm reference, §1.4.
     #[test]
-    fn the_raw_timeout_of_rfc_6298_follows_its_equations() {
+    fn the_rfc_6298_timeout_follows_its_equations() {
         assert_eq!(timeouts(RtoRule::Rfc6298, 0, [100, 120, 80]), [300.0, 272.5, 249.6875]);
         assert_eq!(timeouts(RtoRule::Rfc6298, 0, [20, 20, 20]), [60.0, 50.0, 42.5]);
     }
@@ -175,10 +175,10 @@ mod tests {
         assert_eq!(timeouts(RtoRule::Rfc6298, 1000, [100, 120, 80]), [1000.0; 3]);
     }
 
-    // The reference's third value, 299.75, comes from arithmetic in whole milliseconds; Linux counts
+    // The reference's third value, 299.75, comes from arithmetic in whole milliseconds; Linux uses
     // microseconds, which gives 299.6875.
     #[test]
-    fn linux_adds_at_least_200_ms_to_the_smoothed_time() {
+    fn linux_adds_at_least_the_minimum_to_the_smoothed_time() {
         assert_eq!(timeouts(RtoRule::Linux, 200, [100, 120, 80]), [300.0, 302.5, 299.6875]);
         assert_eq!(timeouts(RtoRule::Linux, 200, [20, 20, 20]), [220.0; 3]);
     }

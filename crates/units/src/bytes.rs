@@ -26,25 +26,25 @@ const GRAMMAR: Grammar = Grammar {
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// Nothing.
+    /// Zero bytes.
     pub const ZERO: Self = Self(0);
 
-    /// A size of `count` bytes.
+    /// Creates a size of `count` bytes.
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
 
-    /// The number of bytes.
+    /// Number of bytes.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The number of bits.
+    /// Number of bits.
     pub const fn bits(self) -> u64 {
         self.0.saturating_mul(8)
     }
 
-    /// Reads a text such as `"1200B"` or `"64KiB"`. Units: B, kB, MB, GB, KiB, MiB, GiB.
+    /// Parses a text such as `"1200B"` or `"64KiB"`. Units: B, kB, MB, GB, KiB, MiB, GiB.
     ///
     /// # Errors
     /// The text has no number, no unit, an unknown unit, or a value that is negative, too large or
@@ -122,7 +122,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_size_reads_back_what_it_prints(count in 0u64..1_000_000_000_000) {
+        fn every_size_parses_from_its_text(count in 0u64..1_000_000_000_000) {
             let size = Bytes::new(count);
             proptest::prop_assert_eq!(Bytes::from_text(&size.to_string()).unwrap(), size);
         }

@@ -1,7 +1,8 @@
 //! Days of the Gregorian calendar.
 
-/// Days from 1970-01-01 to a day that exists; a year begins in March, so that a leap day is its last.
+/// Returns the days from 1970-01-01 to an existing day.
 pub const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March, so that the leap day is the last day of a year.
     let year = if month <= 2 { year - 1 } else { year };
     let month_from_march = (month + 9) % 12;
     let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
@@ -9,7 +10,7 @@ pub const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
         - 719_468
 }
 
-/// How many days a month has, 1 for January.
+/// Returns the number of days in a month; January is 1.
 pub const fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -24,14 +25,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_counted_over_leap_years() {
+    fn days_since_1970_include_leap_days() {
         assert_eq!(days_since_1970(1970, 1, 1), 0);
         assert_eq!(days_since_1970(2000, 3, 1), 11_017);
         assert_eq!(days_since_1970(2023, 5, 13), 19_490);
     }
 
     #[test]
-    fn each_month_begins_on_the_day_after_the_last_of_the_one_before() {
+    fn each_month_begins_on_the_day_after_the_previous_month() {
         for year in 1700..=2250 {
             for month in 1..=12 {
                 let (next_year, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };

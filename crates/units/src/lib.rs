@@ -1,9 +1,8 @@
-//! Time, rate, size, probability, lengths and angles, and named random streams: the vocabulary that
-//! every other room shares.
+//! Units of time, rate, size, probability, length and angle, and named random streams.
 //!
-//! All quantities have their unit in the type, are read from text that names its unit (`"10Mbit/s"`,
-//! `"30ms"`, `"0.17%"`, `"1200B"`, `"5km"`), and print the same way. What packets are counted and timed
-//! with are integers; what places are measured with are real numbers.
+//! The type of a quantity determines its unit. Text input must name a unit (`"10Mbit/s"`, `"30ms"`, `"0.17%"`,
+//! `"1200B"`, `"5km"`), and output has the same form. Times, rates and sizes are integers; lengths, angles and
+//! the other measures are floating-point numbers.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -11,6 +10,7 @@ extern crate alloc;
 
 mod bytes;
 pub mod calendar;
+pub mod invariant;
 mod measure;
 mod parse;
 mod probability;
@@ -19,9 +19,14 @@ mod stream;
 mod time;
 
 pub use bytes::Bytes;
+pub use invariant::Promised;
 pub use measure::{Angle, Decibels, Frequency, Length, RainRate, Speed};
 pub use parse::ParseError;
 pub use probability::Probability;
 pub use rate::Rate;
 pub use stream::{Seed, Stream};
 pub use time::{Duration, Instant};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

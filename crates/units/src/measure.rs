@@ -1,4 +1,4 @@
-//! Lengths, speeds, angles and decibels: real numbers, each of its own type.
+//! Floating-point quantities: lengths, speeds, angles, decibels, frequencies and rain rates.
 
 use core::fmt;
 
@@ -17,22 +17,22 @@ macro_rules! measure {
         pub struct $type(f64);
 
         impl $type {
-            /// None at all.
+            /// Zero.
             pub const ZERO: Self = Self(0.0);
-            #[doc = concat!("The accepted units with their size in ", $base, ".")]
+            #[doc = concat!("Accepted units with their size in ", $base, ".")]
             pub const UNITS: &[(&str, f64)] = $units;
 
-            #[doc = concat!("So many ", $base, ".")]
+            #[doc = concat!("Creates a value in ", $base, ".")]
             pub const fn $new(value: f64) -> Self {
                 Self(value)
             }
 
-            #[doc = concat!("The value in ", $base, ".")]
+            #[doc = concat!("Value in ", $base, ".")]
             pub const fn $get(self) -> f64 {
                 self.0
             }
 
-            #[doc = concat!("Reads a text such as `\"", $example, "\"`. Units: ", $listed, ".")]
+            #[doc = concat!("Parses a text such as `\"", $example, "\"`. Units: ", $listed, ".")]
             ///
             /// # Errors
             /// The text has no number, no unit, an unknown unit, or a value that is too large.
@@ -86,7 +86,7 @@ measure! {
 }
 
 measure! {
-    /// A ratio of powers in decibels.
+    /// A power ratio in decibels.
     Decibels, "power ratio",
     units: &[("dB", 1.0)],
     listed: "dB", example: "3dB",
@@ -106,7 +106,7 @@ measure! {
 }
 
 measure! {
-    /// How much rain falls, in millimetres per hour.
+    /// A rain rate in millimetres per hour.
     RainRate, "rain rate",
     units: &[("mm/h", 1.0)],
     listed: "mm/h", example: "25mm/h",
@@ -116,19 +116,19 @@ measure! {
 }
 
 impl Angle {
-    /// The value in radians.
+    /// Value in radians.
     pub fn as_radians(self) -> f64 {
         self.0.to_radians()
     }
 }
 
 impl Decibels {
-    /// The ratio itself: 10^(dB / 10).
+    /// Value as a ratio: 10^(dB / 10).
     pub fn power_ratio(self) -> f64 {
         libm::pow(10.0, self.0 / 10.0)
     }
 
-    /// The decibels of a ratio of powers: 10 · log10(ratio); −∞ for zero.
+    /// Creates the value of a power ratio: 10 · log10(ratio); −∞ for zero.
     pub fn from_power_ratio(ratio: f64) -> Self {
         Self(10.0 * libm::log10(ratio))
     }
@@ -182,7 +182,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn measures_are_read_with_their_unit() {
+    fn measures_parse_with_their_unit() {
         let metres = |text| Length::from_text(text).unwrap().as_metres();
         assert_eq!((metres("5km"), metres("-20 m"), metres("1NM")), (5000.0, -20.0, 1852.0));
         assert!((metres("1000ft") - 304.8).abs() < 1e-9);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_and_a_unit_of_something_else_are_refused() {
+    fn a_missing_unit_and_a_foreign_unit_are_rejected() {
         let error = Length::from_text("5").unwrap_err().to_string();
         assert_eq!(error, "`5` has no unit; expected one of m, km, ft, NM, for example `5km`");
         let error = Speed::from_text("5km").unwrap_err().to_string();

@@ -1,51 +1,51 @@
-//! Reading a quantity with its unit from text.
+//! Parser of quantities with units.
 
 use alloc::string::{String, ToString};
 
-/// Why a text is not a quantity. Says what was found and what was expected.
+/// Error in the text of a quantity, with what was found and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// There is no number at the start.
+    /// The text does not start with a number.
     #[error("`{found}` is not a number with a unit; expected for example `{example}`")]
     NotANumber {
-        /// The text as given.
+        /// Text of the input.
         found: String,
-        /// A text that would be accepted.
+        /// Example of a valid text.
         example: &'static str,
     },
-    /// The number stands alone.
+    /// The number has no unit.
     #[error("`{found}` has no unit; expected one of {units}, for example `{example}`")]
     MissingUnit {
-        /// The text as given.
+        /// Text of the input.
         found: String,
-        /// The accepted units.
+        /// Accepted units.
         units: &'static str,
-        /// A text that would be accepted.
+        /// Example of a valid text.
         example: &'static str,
     },
-    /// The unit is not one of this quantity's.
+    /// The unit is not a unit of this quantity.
     #[error("`{unit}` in `{found}` is not a unit of {quantity}; expected one of {units}")]
     UnknownUnit {
-        /// The text as given.
+        /// Text of the input.
         found: String,
-        /// The unit that was found.
+        /// Unit that was found.
         unit: String,
-        /// What was being read.
+        /// Name of the quantity.
         quantity: &'static str,
-        /// The accepted units.
+        /// Accepted units.
         units: &'static str,
     },
-    /// The value lies outside the quantity's range.
+    /// The value is outside the quantity's range.
     #[error("`{found}` is out of range: {expected}")]
     OutOfRange {
-        /// The text as given.
+        /// Text of the input.
         found: String,
-        /// The accepted range.
+        /// Accepted range.
         expected: &'static str,
     },
 }
 
-/// How one quantity is written: its name, its units with their size in the base unit, an example.
+/// Grammar of a quantity: its name, its units with their size in the base unit, and an example.
 pub(crate) struct Grammar {
     pub quantity: &'static str,
     pub units: &'static [(&'static str, f64)],
@@ -54,7 +54,7 @@ pub(crate) struct Grammar {
 }
 
 impl Grammar {
-    /// Reads `text` and returns the value in the base unit; always finite.
+    /// Parses `text` and returns the value in the base unit, which is always finite.
     pub fn read(&self, text: &str) -> Result<f64, ParseError> {
         let trimmed = text.trim();
         let split = number_length(trimmed);
@@ -87,8 +87,8 @@ impl Grammar {
     }
 }
 
-/// Length of the leading decimal number. An `e` belongs to it only when digits follow, so that
-/// `1e-6` and `5exa` are told apart.
+/// Returns the length of the leading decimal number. An `e` is part of it only if digits follow, as in `1e-6` but not
+/// in `5exa`.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits = |mut at: usize| {
@@ -112,7 +112,7 @@ fn number_length(text: &str) -> usize {
     end
 }
 
-/// Implements text reading and serde for a quantity that has `from_text` and `Display`.
+/// Implements `FromStr` and serde for a quantity that has `from_text` and `Display`.
 macro_rules! quantity_text {
     ($type:ty, $what:literal) => {
         impl core::str::FromStr for $type {

@@ -1,4 +1,4 @@
-//! Probabilities, read as percentages so that nobody takes a ratio for a percentage.
+//! Probabilities, written as percentages so that a ratio cannot be mistaken for a percentage.
 
 use core::fmt;
 
@@ -17,32 +17,32 @@ const GRAMMAR: Grammar = Grammar {
 pub struct Probability(f64);
 
 impl Probability {
-    /// Never.
+    /// Probability 0.
     pub const ZERO: Self = Self(0.0);
-    /// Always.
+    /// Probability 1.
     pub const ONE: Self = Self(1.0);
 
-    /// The probability `ratio`, or `None` unless 0 ≤ `ratio` ≤ 1.
+    /// Creates the probability `ratio`; `None` unless 0 ≤ `ratio` ≤ 1.
     pub fn new(ratio: f64) -> Option<Self> {
         (0.0..=1.0).contains(&ratio).then_some(Self(ratio))
     }
 
-    /// The probability as a ratio, 0 to 1.
+    /// Value as a ratio, 0 to 1.
     pub const fn ratio(self) -> f64 {
         self.0
     }
 
-    /// The probability that this does not happen.
+    /// Probability of the complementary event.
     pub fn complement(self) -> Self {
         Self(1.0 - self.0)
     }
 
-    /// Reads a text such as `"0.17%"` or `"60ppm"`.
+    /// Parses a text such as `"0.17%"` or `"60ppm"`.
     ///
     /// # Errors
     /// The text has no number, no unit, an unknown unit, or a value outside 0 to 100 %.
     pub fn from_text(text: &str) -> Result<Self, ParseError> {
-        // Fifteen decimals give 0.99999 for "99.999%", where plain arithmetic is off by one bit.
+        // Rounded to 15 decimals, so that "99.999%" is exactly 0.99999.
         let ratio = libm::round(GRAMMAR.read(text)? * 1e15) / 1e15;
         Self::new(ratio).ok_or_else(|| ParseError::OutOfRange {
             found: text.into(),
@@ -55,7 +55,7 @@ quantity_text!(Probability, "a probability with a unit, for example \"0.17%\"");
 
 impl fmt::Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nine digits after the point print a share such as 99.999 % without binary noise.
+        // Rounded to nine decimals, so that 99.999 % prints without floating-point noise.
         let percent = libm::round(self.0 * 1e11) * 1e-9;
         write!(f, "{}%", libm::round(percent * 1e9) / 1e9)
     }
@@ -67,7 +67,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn percentages_and_parts_per_million_are_read() {
+    fn percentages_and_parts_per_million_parse() {
         assert!((Probability::from_text("0.17%").unwrap().ratio() - 1.7e-3).abs() < 1e-15);
         assert!((Probability::from_text("60ppm").unwrap().ratio() - 6e-5).abs() < 1e-15);
         assert_eq!(Probability::from_text("99.999%").unwrap().to_string(), "99.999%");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_ratio_is_refused_because_it_may_mean_percent() {
+    fn a_bare_ratio_is_rejected() {
         assert!(Probability::from_text("0.00166").unwrap_err().to_string().contains("no unit"));
         assert!(Probability::from_text("101%").is_err());
     }

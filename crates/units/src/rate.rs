@@ -17,9 +17,9 @@ const GRAMMAR: Grammar = Grammar {
 pub struct Rate(u64);
 
 impl Rate {
-    /// Nothing moves.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The accepted units with their size in bit/s.
+    /// Accepted units with their size in bit/s.
     pub const UNITS: &[(&str, f64)] = &[
         ("bit/s", 1.0),
         ("kbit/s", 1e3),
@@ -31,28 +31,28 @@ impl Rate {
         ("Gbps", 1e9),
     ];
 
-    /// A rate of `bits` bits per second.
+    /// Creates a rate of `bits` bits per second.
     pub const fn from_bps(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// A rate of `megabits` million bits per second, rounded to one bit per second; negative and
+    /// Creates a rate of `megabits` million bits per second, rounded to one bit per second. Negative values and
     /// NaN become zero.
     pub fn from_mbps(megabits: f64) -> Self {
         Self(libm::round(megabits * 1e6) as u64)
     }
 
-    /// Bits per second.
+    /// Value in bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// How long `size` takes at this rate, rounded up to the nanosecond; for ever at rate zero.
+    /// Returns the serialisation time of `size`, rounded up to the nanosecond; [`Duration::MAX`] at rate zero.
     pub const fn time_for(self, size: Bytes) -> Duration {
         self.time_for_bits(size.bits())
     }
 
-    /// How long `bits` bits take at this rate, rounded up to the nanosecond; for ever at rate zero.
+    /// Returns the serialisation time of `bits` bits, rounded up to the nanosecond; [`Duration::MAX`] at rate zero.
     pub const fn time_for_bits(self, bits: u64) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -70,7 +70,7 @@ impl Rate {
         }
     }
 
-    /// How many whole bits pass in `span`; zero for a negative span.
+    /// Returns the number of whole bits in `span`; zero for a negative span.
     pub const fn bits_in(self, span: Duration) -> u64 {
         if span.as_nanos() <= 0 {
             return 0;
@@ -78,7 +78,7 @@ impl Rate {
         (self.0 as u128 * span.as_nanos() as u128 / 1_000_000_000) as u64
     }
 
-    /// Reads a text such as `"10Mbit/s"`. Units: bit/s, kbit/s, Mbit/s, Gbit/s (also bps, Mbps …).
+    /// Parses a text such as `"10Mbit/s"`. Units: bit/s, kbit/s, Mbit/s, Gbit/s, and bps, kbps, Mbps, Gbps.
     ///
     /// # Errors
     /// The text has no number, no unit, an unknown unit, or a value that is negative or too large.
@@ -123,27 +123,27 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn a_1200_byte_packet_takes_960_microseconds_at_10_megabits() {
+    fn serialisation_time_is_size_over_rate() {
         let rate = Rate::from_text("10Mbit/s").unwrap();
         assert_eq!(rate.time_for(Bytes::new(1200)), Duration::from_micros(960));
         assert_eq!(rate.bits_in(Duration::from_micros(960)), 9600);
     }
 
     #[test]
-    fn a_negative_rate_and_a_bare_number_are_refused() {
+    fn a_negative_rate_and_a_bare_number_are_rejected() {
         assert!(Rate::from_text("-1Mbit/s").unwrap_err().to_string().contains("out of range"));
         assert!(Rate::from_text("10").unwrap_err().to_string().contains("no unit"));
         assert!(Rate::from_text("10MB").unwrap_err().to_string().contains("not a unit of rate"));
     }
 
     #[test]
-    fn rate_zero_takes_for_ever() {
+    fn serialisation_at_rate_zero_never_ends() {
         assert_eq!(Rate::ZERO.time_for(Bytes::new(1)), Duration::MAX);
     }
 
     proptest::proptest! {
         #[test]
-        fn every_rate_reads_back_what_it_prints(bits in 0u64..1_000_000_000_000) {
+        fn every_rate_parses_from_its_text(bits in 0u64..1_000_000_000_000) {
             let rate = Rate::from_bps(bits);
             proptest::prop_assert_eq!(Rate::from_text(&rate.to_string()).unwrap(), rate);
         }

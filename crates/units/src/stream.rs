@@ -1,20 +1,20 @@
 //! Named random streams.
 //!
-//! A stream is derived from the root seed and its component's name, so that switching one effect on
-//! never moves another, and all schedulers of a comparison meet the very same link.
+//! A stream depends on the root seed and the name of its component alone, so enabling one effect does not
+//! change the draws of another, and all schedulers of a comparison see the same link.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::Probability;
 
-/// The root seed of a run.
+/// Root seed of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The stream of the component `name`, for example `"lte.uplink.loss"`. Equal seed and name give
-    /// equal streams on every machine.
+    /// Returns the stream of the component `name`, for example `"lte.uplink.loss"`. The same seed and name give
+    /// the same stream on every machine.
     pub fn stream(self, name: &str) -> Stream {
         let mut words = [mix(self.0 ^ 0x9e37_79b9_7f4a_7c15), mix(self.0.wrapping_add(1))];
         for byte in name.bytes() {
@@ -28,7 +28,7 @@ impl Seed {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+/// Finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 const fn mix(mut word: u64) -> u64 {
     word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -36,49 +36,49 @@ const fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A stream of random draws (PCG XSL-RR 128/64, O'Neill 2014). Mathematics comes from `libm`, so
-/// that every machine draws the same values.
+/// A stream of random draws (PCG XSL-RR 128/64, O'Neill 2014). Distributions use `libm`, so draws are the same
+/// on every machine.
 #[derive(Clone, Debug)]
 pub struct Stream(Pcg64Mcg);
 
 impl Stream {
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A uniform draw from [0, 1).
+    /// Draws uniformly from [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// True with probability `p`. Always consumes one draw.
+    /// Returns true with probability `p`. Always uses one draw.
     pub fn chance(&mut self, p: Probability) -> bool {
         self.unit() < p.ratio()
     }
 
-    /// A uniform draw from 0 to `bound` − 1; zero for bound zero.
+    /// Draws uniformly from 0 to `bound` − 1; zero for a bound of zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A uniform draw between `low` and `high`.
+    /// Draws uniformly from [`low`, `high`).
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
-    /// A draw from the standard normal distribution (Box and Muller 1958).
+    /// Draws from the standard normal distribution (Box and Muller 1958).
     pub fn standard_normal(&mut self) -> f64 {
         let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.unit()));
         radius * libm::cos(core::f64::consts::TAU * self.unit())
     }
 
-    /// A draw from the normal distribution.
+    /// Draws from a normal distribution.
     pub fn normal(&mut self, mean: f64, standard_deviation: f64) -> f64 {
         mean + standard_deviation * self.standard_normal()
     }
 
-    /// A draw from the exponential distribution with this mean.
+    /// Draws from the exponential distribution with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(1.0 - self.unit())
     }

@@ -1,4 +1,4 @@
-//! Instants and durations in nanoseconds of the run's own time.
+//! Instants and durations in nanoseconds of the run's time.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
@@ -13,31 +13,31 @@ const GRAMMAR: Grammar = Grammar {
     example: "30ms",
 };
 
-/// A point in time: nanoseconds since the start of the run. Range ±292 years; arithmetic saturates.
+/// An instant in nanoseconds since the start of the run. Range: ±292 years. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
 
-/// A span of time in nanoseconds, possibly negative. Arithmetic saturates.
+/// A duration in nanoseconds, which may be negative. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(i64);
 
 impl Instant {
-    /// The start of the run.
+    /// Start of the run.
     pub const ZERO: Self = Self(0);
-    /// Later than any event; stands for "never".
+    /// Later than any event; means "never".
     pub const FAR_FUTURE: Self = Self(i64::MAX);
 
-    /// The instant `nanos` nanoseconds after the start of the run.
+    /// Creates the instant `nanos` nanoseconds after the start of the run.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// The instant `millis` milliseconds after the start of the run.
+    /// Creates the instant `millis` milliseconds after the start of the run.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// The instant `seconds` seconds after the start of the run, rounded to the nanosecond.
+    /// Creates the instant `seconds` seconds after the start of the run, rounded to the nanosecond.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self(libm::round(seconds * 1e9) as i64)
     }
@@ -52,7 +52,7 @@ impl Instant {
         self.0 as f64 * 1e-9
     }
 
-    /// The time since `earlier`, or zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         let span = self.0.saturating_sub(earlier.0);
         Duration(if span < 0 { 0 } else { span })
@@ -60,9 +60,9 @@ impl Instant {
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The accepted units with their size in nanoseconds.
+    /// Accepted units with their size in nanoseconds.
     pub const UNITS: &[(&str, f64)] = &[
         ("ns", 1.0),
         ("us", 1e3),
@@ -72,65 +72,65 @@ impl Duration {
         ("min", 60e9),
         ("h", 3600e9),
     ];
-    /// The longest span.
+    /// Maximum duration.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// A span of `nanos` nanoseconds.
+    /// Creates a duration of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// A span of `micros` microseconds.
+    /// Creates a duration of `micros` microseconds.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// A span of `millis` milliseconds.
+    /// Creates a duration of `millis` milliseconds.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// A span of `seconds` seconds.
+    /// Creates a duration of `seconds` seconds.
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
     }
 
-    /// A span of `seconds` seconds, rounded to the nanosecond; saturates, and NaN becomes zero.
+    /// Creates a duration of `seconds` seconds, rounded to the nanosecond. Saturates; NaN becomes zero.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self(libm::round(seconds * 1e9) as i64)
     }
 
-    /// The span in nanoseconds.
+    /// Value in nanoseconds.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// The span in milliseconds.
+    /// Value in milliseconds.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 * 1e-6
     }
 
-    /// The span in seconds.
+    /// Value in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-9
     }
 
-    /// True when the span is longer than zero.
+    /// Whether the duration is above zero.
     pub const fn is_positive(self) -> bool {
         self.0 > 0
     }
 
-    /// The span times a real factor, rounded to the nanosecond.
+    /// Returns the product with `factor`, rounded to the nanosecond.
     pub fn mul_f64(self, factor: f64) -> Self {
         Self(libm::round(self.0 as f64 * factor) as i64)
     }
 
-    /// The absolute value.
+    /// Absolute value.
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
 
-    /// Reads a text such as `"30ms"`, `"20.04s"` or `"30min"`. Units: ns, us, ms, s, min, h.
+    /// Parses a text such as `"30ms"`, `"20.04s"` or `"30min"`. Units: ns, us, ms, s, min, h.
     ///
     /// # Errors
     /// The text has no number, no unit, an unknown unit, or a value that is negative or too large.
@@ -210,7 +210,7 @@ impl Mul<i64> for Duration {
 
 impl Div<i64> for Duration {
     type Output = Self;
-    /// Division by zero gives the longest span.
+    /// Division by zero returns [`Duration::MAX`].
     fn div(self, divisor: i64) -> Self {
         Self(self.0.checked_div(divisor).unwrap_or(i64::MAX))
     }
@@ -250,7 +250,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn durations_are_read_with_their_unit() {
+    fn durations_parse_with_their_unit() {
         for (text, nanos) in [
             ("30ms", 30_000_000),
             ("20.04s", 20_040_000_000),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_unit_is_refused_with_an_example() {
+    fn a_time_without_unit_is_rejected_with_an_example() {
         let error = Duration::from_text("300").unwrap_err().to_string();
         assert_eq!(
             error,
@@ -277,7 +277,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_duration_reads_back_what_it_prints(nanos in 0i64..9_000_000_000_000_000) {
+        fn every_duration_parses_from_its_text(nanos in 0i64..9_000_000_000_000_000) {
             let span = Duration::from_nanos(nanos);
             proptest::prop_assert_eq!(Duration::from_text(&span.to_string()).unwrap(), span);
         }

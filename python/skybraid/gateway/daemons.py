@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from skybraid.errors import EmulationError
+from skybraid.model.errors import EmulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,7 +130,7 @@ class Daemon:
         return ""
 
     def status(self) -> dict[str, Any]:
-        """Its state, a snapshot, and what is to be said of it: `verdict`, `alarms`, `edges`, `log`.
+        """Its state, a snapshot, and what must be said of it: `verdict`, `alarms`, `edges`, `log`.
 
         Raises:
             EmulationError: it does not answer, or has no state yet.
@@ -169,13 +169,13 @@ class Daemon:
             raise EmulationError(f"{self.file}: {path}: found {line}, expected 200")
         return body.decode()
 
-    def until(self, holds: Callable[[dict[str, Any]], bool], longest_s: float) -> dict[str, Any]:
+    def until(self, holds: Callable[[dict[str, Any]], bool], max_s: float) -> dict[str, Any]:
         """Waits until something holds of its state, and gives that.
 
         Raises:
             EmulationError: it did not come true in time, or the process has ended.
         """
-        deadline = time.monotonic() + longest_s
+        deadline = time.monotonic() + max_s
         last: object = "no answer"
         while time.monotonic() < deadline:
             _ = self.pid
@@ -184,15 +184,15 @@ class Daemon:
                 if holds(state):
                     return state
             time.sleep(0.02)
-        raise EmulationError(f"{self.file}: it did not come true within {longest_s} s: {last}; {self.said()}")
+        raise EmulationError(f"{self.file}: it did not come true within {max_s} s: {last}; {self.said()}")
 
-    def until_linked(self, paths: int, longest_s: float = _UP_S) -> None:
+    def until_linked(self, paths: int, max_s: float = _UP_S) -> None:
         """Waits until a session stands and so many paths are up, both ways."""
         self.until(
             lambda state: (
                 state["session"] and sum(one["incoming"] == one["outgoing"] == "up" for one in state["paths"]) >= paths
             ),
-            longest_s,
+            max_s,
         )
 
     def memory_bytes(self) -> int:
@@ -240,7 +240,7 @@ def both(
         program: `skybraid-node`.
         folder: for keys, files and what the daemons say.
         nodes: of the aircraft and of the ground.
-        paths: by name, what stands in the aircraft's file; `remote` is where the ground listens.
+        paths: by name, what is in the aircraft's file; `remote` is where the ground listens.
         common: tables that are in both files.
         aircraft: tables of the aircraft's.
         ground: tables of the ground's; its paths, if any, are added to those of `paths`.

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from skybraid import control
-from skybraid.errors import EmulationError
+from skybraid.execute import control, emulation
+from skybraid.model.errors import EmulationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_NETWORK, _NEW_TIME = 0x4000_0000, 0x80
 _DIE_WITH_PARENT = 1
 _FIRST = -15
-_LONGEST_START_S = 20.0
-_LONGEST = "8760h"
+_MAX_START_S = 20.0
+_MAX_DURATION = "8760h"
 _DONE = "is what it ended with"
 
 
@@ -40,7 +40,7 @@ class Node:
 
     Args:
         namespace: the file of its network, or None for this process's own.
-        environment: what programs there find beside ours.
+        environment: what programs there find besides ours.
     """
 
     def __init__(self, namespace: str | None = None, environment: Mapping[str, str] | None = None) -> None:
@@ -89,7 +89,7 @@ class Node:
 
         Args:
             command: the program and its arguments.
-            environment: what it finds beside what is in the node.
+            environment: what it finds besides what is in the node.
             stdin: as of `subprocess`, and so the next three.
             stdout: where it prints.
             stderr: where it prints.
@@ -194,9 +194,7 @@ def lacks() -> str:
         return f"found {sys.platform}, expected Linux"
     if os.geteuid() != 0:
         return "found an ordinary user, expected root: programs go in and out of network namespaces"
-    from skybraid.studies import emulating
-
-    return emulating.lacks()
+    return emulation.lacks()
 
 
 class Field:
@@ -225,7 +223,7 @@ class Field:
         self._errors = folder / "emulator.err"
         sockets = folder / "control"
         command = [*control.command(), "emulate", str(scenario), "--out", str(folder / "emulation")]
-        command += ["--vehicle", "sleep infinity", "--for", _LONGEST, "--tables", "links"]
+        command += ["--vehicle", "sleep infinity", "--for", _MAX_DURATION, "--tables", "links"]
         command += [] if seed is None else ["--seed", str(seed)]
         command += ["--precise"] if precise else []
         for override in overrides:
@@ -304,7 +302,7 @@ class Field:
                 self._process.wait()
 
     def _await(self, sockets: Path) -> control.Running:
-        deadline = time.monotonic() + _LONGEST_START_S
+        deadline = time.monotonic() + _MAX_START_S
         while time.monotonic() < deadline and self._process.poll() is None:
             for path in sockets.glob("*.sock") if sockets.is_dir() else ():
                 name, _, number = path.stem.rpartition("-")

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skybraid.errors import EmulationError, Interrupted
 from skybraid.gateway.daemons import binary, both, in_emulator
 from skybraid.gateway.field import Field, Node, lacks
 from skybraid.gateway.playing import CONTROL, DATA, PORTS, Play, play
-from skybraid.scenario import Scenario
+from skybraid.model.errors import EmulationError, Interrupted
+from skybraid.model.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from skybraid.errors import ScenarioError
 from skybraid.gateway.daemons import binary
+from skybraid.model.errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skybraid.scenario import Scenario
+    from skybraid.model.scenario import Scenario
 
 DATA, CONTROL = "data", "control"
 

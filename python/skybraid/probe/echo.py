@@ -12,10 +12,10 @@ from skybraid.probe.measure import Address, ProbeError, RefusedError, Row, addre
 _HEAD = struct.Struct("!4sIQ")
 _MARK = b"SKYP"
 
-SMALLEST = _HEAD.size
+MIN_BYTES = _HEAD.size
 """Bytes of the smallest echo: a mark, a number and whose it is."""
 
-LARGEST = 65_507
+MAX_BYTES = 65_507
 
 
 class Echo(asyncio.DatagramProtocol):
@@ -43,7 +43,7 @@ class _Asker(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: object) -> None:  # noqa: ARG002 the interface of asyncio
         now = time.perf_counter()
-        if len(data) < SMALLEST:
+        if len(data) < MIN_BYTES:
             return
         mark, number, series = _HEAD.unpack_from(data)
         if mark == _MARK and series == self.series and number < len(self.back) and self.back[number] is None:

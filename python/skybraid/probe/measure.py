@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from skybraid._core import SkybraidError
@@ -29,7 +28,7 @@ _RETRY_S = 0.1
 
 
 class ProbeError(SkybraidError):
-    """Something cannot be measured; says what was tried, what was found and what mends it."""
+    """Something cannot be measured; says what was tried, what was found and what fixes it."""
 
 
 class RefusedError(ProbeError):
@@ -202,12 +201,3 @@ def ms(since: float, until: float) -> float:
 def mbps(size: int, duration_s: float) -> float:
     """The rate of `size` bytes in `duration_s` in Mbit/s, to a bit/s."""
     return round(size * 8 / duration_s / 1e6, 6) if duration_s > 0 else 0.0
-
-
-def quic_module() -> ModuleType | None:
-    """The module `skybraid.probe.quic`, or None where its extra is not installed."""
-    try:
-        from skybraid.probe import quic
-    except ModuleNotFoundError:
-        return None
-    return quic

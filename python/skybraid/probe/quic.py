@@ -24,7 +24,7 @@ from skybraid.probe.measure import Address, ProbeError, Row, addresses, mbps, ms
 from skybraid.probe.site import Place, Resource, Site, objects_of
 from skybraid.probe.tcp import Answer
 
-LARGEST = 64_000_000
+MAX_BYTES = 64_000_000
 """Bytes of the largest answer over QUIC, which aioquic holds in memory whole."""
 
 # Room for 1 Gbit/s over 130 ms before the windows have grown.
@@ -79,8 +79,8 @@ class _Server(QuicConnectionProtocol):
     def _answer(self, asked: HeadersReceived) -> None:
         fields = dict(asked.headers)
         found = self._site.look(fields.get(b":method", b"").decode(), fields.get(b":path", b"/").decode())
-        if found.size > LARGEST:
-            words = f"found {found.size} bytes, expected at most {LARGEST} over QUIC\n"
+        if found.size > MAX_BYTES:
+            words = f"found {found.size} bytes, expected at most {MAX_BYTES} over QUIC\n"
             found = Resource(413, "text/plain; charset=utf-8", words.encode())
         headers = {":status": found.status, "content-type": found.kind, "content-length": found.size}
         encoded = [(name.encode(), str(value).encode()) for name, value in headers.items()]
@@ -222,7 +222,7 @@ async def load(run: int, place: Place, *, timeout_s: float) -> list[Row]:
             async with asyncio.timeout(timeout_s):
                 page = await client.get(place.authority, place.target)
                 objects = objects_of(page.page, place.url)
-                answers = [page, *await asyncio.gather(*(client.get(place.authority, it) for it in objects))]
+                answers = [page, *await asyncio.gather(*(client.get(place.authority, target) for target in objects))]
     last_s = max(answer.last_s for answer in answers)
     size = sum(answer.size for answer in answers)
     return [
@@ -260,13 +260,13 @@ async def bulk(run: int, host: str, port: int, *, for_s: float, timeout_s: float
             asked = {client.get(place.authority, place.target, heard) for _ in range(_AT_ONCE)}
             async with asyncio.timeout(timeout_s):
                 done, asked = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-            first_s = min(it.result().first_s for it in done)
+            first_s = min(task.result().first_s for task in done)
             until = first_s + for_s
             while (left_s := until - time.perf_counter()) > 0:
                 asked |= {client.get(place.authority, place.target, heard) for _ in range(_AT_ONCE - len(asked))}
                 done, asked = await asyncio.wait(asked, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-                for it in done:
-                    it.result()
+                for task in done:
+                    task.result()
             took_s, got = time.perf_counter() - first_s, size
     return [
         {

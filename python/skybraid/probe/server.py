@@ -6,9 +6,10 @@ import errno
 import signal
 import socket
 from collections.abc import Callable
+from types import ModuleType
 
 from skybraid.probe.echo import Echo
-from skybraid.probe.measure import ProbeError, quic_module
+from skybraid.probe.measure import ProbeError
 from skybraid.probe.site import REASONS, Site
 from skybraid.probe.tcp import MPTCP
 
@@ -71,8 +72,8 @@ class Server:
                 port = bound[0].getsockname()[1]
                 bound += [_datagrams(family, (address[0], port + more, *address[2:])) for more in (0, 1)]
             except OSError as error:
-                for it in bound:
-                    it.close()
+                for socket_ in bound:
+                    socket_.close()
                 if self._port == 0 and error.errno == errno.EADDRINUSE and attempt + 1 < _ATTEMPTS:
                     continue
                 ports = f"ports {self._port} and {self._port + 1} of {self._host}"
@@ -102,7 +103,7 @@ class Server:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             method, target, version = head[0].split(" ")
             fields = {
-                name.strip().lower(): value.strip().lower() for name, _, value in (it.partition(":") for it in head)
+                name.strip().lower(): value.strip().lower() for name, _, value in (line.partition(":") for line in head)
             }
             if self._think_s > 0:
                 await asyncio.sleep(self._think_s)
@@ -164,3 +165,12 @@ def _both_families(made: socket.socket) -> None:
     """Lets an IPv6 socket on every address take IPv4 too."""
     if made.family == socket.AF_INET6:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+
+
+def quic_module() -> ModuleType | None:
+    """Returns the module `skybraid.probe.quic`, or None where its extra is not installed."""
+    try:
+        from skybraid.probe import quic
+    except ModuleNotFoundError:
+        return None
+    return quic

@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 from skybraid.probe.measure import ProbeError, size_bytes
 
-LARGEST = 10**10
+MAX_BYTES = 10**10
 """Bytes of the largest answer."""
 
-MOST_OBJECTS = 1000
+MAX_OBJECTS = 1000
 
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 413: "Content Too Large"}
 
@@ -47,13 +47,13 @@ class Site:
             if url.path == "/page":
                 asked = parse_qs(url.query)
                 count = asked.get("objects", [str(self.objects)])[0]
-                if not count.isdecimal() or int(count) > MOST_OBJECTS:
-                    return _plain(400, f"objects: found {count}, expected a whole number up to {MOST_OBJECTS}")
+                if not count.isdecimal() or int(count) > MAX_OBJECTS:
+                    return _plain(400, f"objects: found {count}, expected a whole number up to {MAX_OBJECTS}")
                 return _page(int(count), size_bytes(asked.get("bytes", [str(self.size)])[0], "bytes"))
             if url.path.startswith("/bytes/"):
                 size = size_bytes(url.path.removeprefix("/bytes/"), "bytes")
-                if size > LARGEST:
-                    return _plain(413, f"found {size} bytes, expected at most {LARGEST}")
+                if size > MAX_BYTES:
+                    return _plain(413, f"found {size} bytes, expected at most {MAX_BYTES}")
                 return Resource(200, "application/octet-stream", b"", size)
         except ProbeError as error:
             return _plain(400, str(error))
@@ -92,7 +92,9 @@ def objects_of(page: str, url: str) -> list[str]:
     parser.feed(page)
     own = urlsplit(url)
     found = [urlsplit(urljoin(url, source)) for source in parser.found]
-    return [target_of(it.path, it.query) for it in found if (it.scheme, it.netloc) == (own.scheme, own.netloc)]
+    return [
+        target_of(part.path, part.query) for part in found if (part.scheme, part.netloc) == (own.scheme, own.netloc)
+    ]
 
 
 def target_of(path: str, query: str) -> str:

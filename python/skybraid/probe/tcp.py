@@ -108,7 +108,7 @@ async def connect(where: Address, *, mptcp: bool, timeout_s: float) -> Connectio
 
 
 async def _established(opened: socket.socket, address: tuple[Any, ...]) -> None:
-    """Waits for a handshake. asyncio's own way resolves the address anew, which fails for MPTCP."""
+    """Waits for a handshake. asyncio's own way resolves the address again, which fails for MPTCP."""
     with contextlib.suppress(BlockingIOError):
         opened.connect(address)
     loop = asyncio.get_running_loop()

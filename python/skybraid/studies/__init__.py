@@ -1,4 +1,4 @@
-"""Published studies flown again: experiments from files, and a scorecard of what holds.
+"""Published studies run again: experiments from files, and a scorecard of what holds.
 
     found = reproduce("pedrazzi2020", ["PED-E09"], quick=True)
     print(found.rows[0].verdict)
@@ -14,19 +14,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skybraid.errors import ScenarioError
-from skybraid.folder import write_whole
+from skybraid.model.errors import ScenarioError
+from skybraid.model.folder import write_whole
+from skybraid.studies import figure
 from skybraid.studies.experiment import Study, folder_of
 from skybraid.studies.index import entries
 from skybraid.studies.readings import present
-from skybraid.studies.runner import Errand, Form, Plan, Tally, collect, fly, plan
+from skybraid.studies.runner import Errand, Form, Plan, Tally, collect, plan, run_plan
 from skybraid.studies.scorecard import Beside, Row, beside, csv_text, median_ratio, row
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from skybraid.campaign import Progress
+    from skybraid.execute.runs import Progress
     from skybraid.studies.claims import Line
     from skybraid.studies.experiment import Experiment
     from skybraid.studies.index import Entry
@@ -83,8 +84,6 @@ class Scorecard:
         Raises:
             ResultError: it cannot be written.
         """
-        from skybraid.studies import figure
-
         rows = []
         for one in self.rows:
             lines = self.lines.get(one.id, {})
@@ -188,7 +187,7 @@ def reproduce(
         reading: of what the paper leaves open; the study's own by default.
         quick: fewer seeds and shorter runs. Its verdicts are about those.
         out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json`, the
-            table of ours beside the published numbers as `beside.csv`, and `figures`.
+            table of ours next to the published numbers as `beside.csv`, and `figures`.
         workers: how many runs at a time; by default one a core.
         progress: told how far it is, 0 to 1.
 
@@ -208,6 +207,6 @@ def reproduce(
         if progress is not None:
             progress(tally.share)
 
-    fly(planned, folder=folder, workers=workers, told=told)
+    run_plan(planned, folder=folder, workers=workers, told=told)
     found = judged(planned, of, time.perf_counter() - clock, entries(chosen.folder.parent))
     return found if folder is None else found.keep(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from functools import cache
 from itertools import pairwise
@@ -13,10 +14,12 @@ import numpy as np
 import polars as pl
 
 from skybraid._core import Link, read_trace
-from skybraid.errors import SkybraidError
+from skybraid.model.errors import SkybraidError
 from skybraid.studies.observe import MS_PER_NS, NS_PER_S, Seen, observation, quantile
 from skybraid.studies.readings import measurements
 from skybraid.studies.theory import calculation
+from skybraid.video import shown
+from skybraid.video.flows import MODEL, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,14 +221,10 @@ def similarity(seen: Seen, flow: str) -> Array:
     Raises:
         SkybraidError: the flow has no clip, or PyAV is missing.
     """
-    from skybraid.video import shown
-
     return shown.similarity(*_filmed(seen, flow))
 
 
 def _filmed(seen: Seen, flow: str) -> tuple[Clip, Encoded, dict[str, Any], pl.DataFrame]:
-    from skybraid.video.flows import MODEL, encoded
-
     video = None if seen.scenario is None else seen.scenario.native.videos().get(flow)
     if seen.scenario is None or video is None or video["clip"] == MODEL:
         raise SkybraidError(f"flow.{flow}.traffic: found no clip, expected one whose pictures can be compared")
@@ -271,8 +270,6 @@ def on_the_screen(seen: Seen, flow: str, worth: Callable[[Array], Array]) -> flo
     Raises:
         SkybraidError: as for `similarity`.
     """
-    from skybraid.video import shown
-
     clip, made, _, frames = _filmed(seen, flow)
     behind = shown.screen_ages(frames, seen.length_s * NS_PER_S)
     known = [(age, found[np.isfinite(found)]) for age, found in shown.aged_similarity(clip, made).items()]
@@ -335,7 +332,7 @@ def sends_again(seen: Seen, flow: str) -> float:
 
 @observation("in_order", "messages")
 def in_order(seen: Seen, flow: str) -> float:
-    """1 if messages were handed over in the order in which they were written."""
+    """1 if messages were passed on in the order in which they were written."""
     arrived = seen.messages(flow).filter(pl.col("delivered_ns").is_not_null()).sort("id")["delivered_ns"]
     return float((arrived.diff().drop_nulls() >= 0).all())
 
@@ -538,7 +535,7 @@ def _dip(values: Array) -> float:
 
 _COST = """
 import resource, sys, time
-from skybraid.scenario import Scenario
+from skybraid import Scenario
 scenario = Scenario.load(sys.argv[1]).with_all({"duration": "300s"})
 begin = time.process_time()
 scenario.native.run(int(sys.argv[2]), ["messages", "subflows", "links"])
@@ -549,8 +546,6 @@ print(100 * spent / 300, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 10
 
 @cache
 def _cost(seed: int) -> tuple[float, float]:
-    import subprocess
-
     scenario = Path(__file__).parents[3] / "scenarios" / "studies" / "baltaci2023" / "piloting.toml"
     if not scenario.is_file():
         return math.nan, math.nan

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from skybraid.campaign import run
-from skybraid.scenario import Scenario
+from skybraid.execute.runs import run
+from skybraid.model.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,11 +17,11 @@ import polars as pl
 
 from skybraid._core import Acked, Congestion, Lost, PathBasics
 from skybraid.chavali import LineError, expand, read_lines
-from skybraid.scenario import Scenario
+from skybraid.model.scenario import Scenario
+from skybraid.model.tables import frame
 from skybraid.studies.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
 from skybraid.studies.chavali2022links import BASE
 from skybraid.studies.theory import calculation
-from skybraid.tables import frame
 
 SEGMENT = 1000
 """Payload of a segment in bytes."""

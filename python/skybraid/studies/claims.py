@@ -45,9 +45,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skybraid.episodes import RunShare, share_interval
-from skybraid.keys import Keys
-from skybraid.statistics import mean_interval
+from skybraid.model.episodes import RunShare, share_interval
+from skybraid.model.keys import Keys
+from skybraid.model.statistics import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -452,9 +452,11 @@ def _pooled(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
 _RANGE = {"at_least": -UNBOUNDED, "at_most": UNBOUNDED}
 
 KINDS: Mapping[str, _Kind] = {
-    "ratio": _Kind({"to": (), **_RANGE}, _ratios(lambda it: it.at_least, lambda it: it.at_most)),
-    "above": _Kind({"to": (), "by": 1.0}, _ratios(lambda it: it.by, lambda _: UNBOUNDED)),
-    "equal": _Kind({"to": (), "within": 0.1}, _ratios(lambda it: 1 / (1 + it.within), lambda it: 1 + it.within)),
+    "ratio": _Kind({"to": (), **_RANGE}, _ratios(lambda claim: claim.at_least, lambda claim: claim.at_most)),
+    "above": _Kind({"to": (), "by": 1.0}, _ratios(lambda claim: claim.by, lambda _: UNBOUNDED)),
+    "equal": _Kind(
+        {"to": (), "within": 0.1}, _ratios(lambda claim: 1 / (1 + claim.within), lambda claim: 1 + claim.within)
+    ),
     "difference": _Kind({"to": (), **_RANGE}, _differences),
     "value": _Kind(_RANGE, _values),
     "rises": _Kind({"tolerance": 0.05, "by": 1.0}, _slope(1)),

@@ -1,4 +1,4 @@
-"""What the command `reproduce` does: choosing experiments, flying them, telling what came of it."""
+"""The command `reproduce`: experiments chosen and run, and what came of them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import difflib
 import json
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path  # noqa: TC003 the command's parameters are read at run time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skybraid import studies
-from skybraid.emulate_cli import enter_sandbox
-from skybraid.errors import EmulationError, ScenarioError, SkybraidError
-from skybraid.folder import write_whole
+from skybraid.cli.emulate import enter_sandbox
+from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, seconds
+from skybraid.cli.progress import tally
+from skybraid.execute.emulation import lacks
 from skybraid.gateway import flight, playing
-from skybraid.options import MET, NOT_MET, seconds, tally
-from skybraid.requirements import span
+from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError
+from skybraid.model.folder import RUNS, write_whole
+from skybraid.model.requirements import span
 from skybraid.studies import Scorecard, Study, emulating, page, scorecard
 from skybraid.studies.claims import Holds
 from skybraid.studies.index import Entry, entries
 from skybraid.studies.points import SIMULATION, Point
-from skybraid.studies.runner import Errand, Form, Plan, Tally, fly, plan
+from skybraid.studies.runner import Errand, Form, Plan, Tally, plan, run_plan
 from skybraid.studies.scorecard import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from skybraid.studies import Row
     from skybraid.studies.experiment import Experiment
@@ -40,6 +42,71 @@ _CLOSE = 3
 
 _TELLING = 0.01
 """From this share on, what was flown tells how long the rest takes."""
+
+
+OUT = RUNS / "reproduce"
+"""Where finished runs and scorecards go unless told otherwise."""
+
+
+def reproduce(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Studies and experiments, such as palazzi2007 or PED-E09; by default all.", metavar="[PAPER] [ID]..."
+        ),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick/--full", help="A quick look: fewer values and seeds, shorter runs; or the studies' own."),
+    ] = False,
+    emulate: Annotated[
+        bool,
+        typer.Option("--emulate", help="Fly emulations in real time under this machine's kernel: short, few seeds."),
+    ] = False,
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="Fly in real time with two gateways, skybraid-node, over emulated links.")
+    ] = False,
+    max_time: Annotated[
+        str, typer.Option(help="In real time: take no longer; fewer seeds, then fewer experiments.", metavar="TIME")
+    ] = "30min",
+    reading: Annotated[
+        str | None, typer.Option(help="How to read what the paper leaves open: text, repo.", metavar="NAME")
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Keep finished runs, scorecards and figures here; what is kept is not run again.", metavar="DIR"
+        ),
+    ] = OUT,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at a time; by default one a core.", metavar="N", min=1)
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--studies", help="Where studies lie, instead of scenarios/studies.", metavar="DIR")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fly the experiments of published studies again and say which of their findings hold.
+
+    Exit code: 0 if every claim that does not hold is explained, 1 if one is not, a run failed or an experiment has no
+    file, 2 bad input or no emulator here, 130 interrupted; finished runs are kept.
+    """
+    asked = Asked(
+        words=tuple(words or ()),
+        quick=quick,
+        emulate=emulate,
+        gateway=gateway,
+        max_time=max_time,
+        reading=reading,
+        out=out,
+        workers=workers,
+        folder=folder,
+        as_json=as_json,
+        quiet=quiet,
+    )
+    raise typer.Exit(list_experiments(asked) if list_ else run(asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +140,7 @@ class Asked:
     quiet: bool
 
 
-def reproduce(asked: Asked) -> int:
+def run(asked: Asked) -> int:
     """Flies what is asked for and gives the exit code.
 
     Raises:
@@ -91,7 +158,7 @@ def reproduce(asked: Asked) -> int:
     chosen = _chosen(asked)
     if asked.emulate:
         chosen = _emulated(chosen, named=bool(chosen.ids))
-        if lacking := emulating.lacks():
+        if lacking := lacks():
             raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
         enter_sandbox()
     if asked.gateway:
@@ -102,7 +169,7 @@ def reproduce(asked: Asked) -> int:
     planned = _plan(chosen, form, asked)
     with tally(shown=not asked.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
         told: Told | None = None if tell is None else lambda now: tell(now.share, _words(now))
-        fly(planned, folder=asked.out, workers=asked.workers, told=told)
+        run_plan(planned, folder=asked.out, workers=asked.workers, told=told)
     cards = [
         studies.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
         for each in planned.errands
@@ -126,7 +193,7 @@ class _Chosen:
 
     Attributes:
         studies: every one that is there.
-        errands: what is to be flown.
+        errands: what must be flown.
         missing: experiments of the index that have no file.
         ids: experiments that were named.
         index: all entries by id.

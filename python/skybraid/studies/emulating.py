@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from skybraid import _core
-from skybraid.requirements import span
+from skybraid.model.requirements import span
 from skybraid.studies.points import SIMULATION, Job, Point
 from skybraid.studies.runner import Errand, Failure, Form, Plan, plan, replay
 
@@ -16,15 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _AROUND_S = 1.5
-"""What a run takes beside its own time, in s: a sandbox's networks are made and taken down."""
-
-
-def lacks() -> str:
-    """What this machine lacks for the emulator, with what mends it, or nothing."""
-    if not sys.platform.startswith("linux"):
-        return f"Linux (found {sys.platform})"
-    missing = [one for one in _core.capabilities() if one["needed"] and not one["present"]]
-    return "; ".join(f"{one['name']} (found {one['found']}; {one['mend']})" for one in missing)
+"""What a run takes besides its own time, in s: a sandbox's networks are made and taken down."""
 
 
 def estimate_s(planned: Plan) -> float:
@@ -36,14 +26,14 @@ def _cost_s(job: Job) -> float:
     return job.length_s + _AROUND_S if isinstance(job, Point) and job.driver != SIMULATION else 0.0
 
 
-def affordable(errands: Sequence[Errand], longest_s: float, folder: Path | None, form: Form = Form.EMULATED) -> Plan:
-    """A plan in real time that takes `longest_s` at most: with fewer seeds, then without the last experiments."""
+def affordable(errands: Sequence[Errand], max_s: float, folder: Path | None, form: Form = Form.EMULATED) -> Plan:
+    """A plan in real time that takes `max_s` at most: with fewer seeds, then without the last experiments."""
     most = max((len(one.emulate.seeds) for errand in errands for one in errand.experiments), default=1)
     for seeds in range(most, 0, -1):
         planned = plan([_with_seeds(errand, seeds) for errand in errands], form=form, folder=folder)
-        if estimate_s(planned) <= longest_s:
+        if estimate_s(planned) <= max_s:
             return planned
-    _leave_out(planned, longest_s)
+    _leave_out(planned, max_s)
     return planned
 
 
@@ -52,18 +42,18 @@ def _with_seeds(errand: Errand, number: int) -> Errand:
     return replace(errand, experiments=fewer)
 
 
-def _leave_out(planned: Plan, longest_s: float) -> None:
+def _leave_out(planned: Plan, max_s: float) -> None:
     """Takes experiments out of a plan that do not fit into what those before them leave."""
     spent_s, chosen = 0.0, set(planned.done)
     for errand in planned.errands:
         for experiment in errand.experiments:
             keys = planned.keys(errand.study, experiment)
             cost_s = sum(_cost_s(planned.jobs[key]) for key in keys - chosen)
-            if spent_s + cost_s <= longest_s:
+            if spent_s + cost_s <= max_s:
                 spent_s += cost_s
                 chosen |= keys
                 continue
-            words = f"Left out: it takes another {span(cost_s)}, and --max-time is {span(longest_s)}"
+            words = f"Left out: it takes another {span(cost_s)}, and --max-time is {span(max_s)}"
             for series in experiment.series:
                 at = (errand.study.paper, experiment.id, series.name)
                 planned.refused.setdefault(at, Failure(words, replay(errand, experiment, planned.form)))

@@ -121,9 +121,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skybraid.errors import ScenarioError
-from skybraid.keys import Keys, seconds
-from skybraid.scenario import Scenario, toml_value
+from skybraid.model.errors import ScenarioError
+from skybraid.model.keys import Keys, seconds
+from skybraid.model.scenario import Scenario, toml_value
 from skybraid.studies.claims import Claim
 from skybraid.studies.observe import REQUIRED, observations
 from skybraid.studies.places import fill, worded_tables
@@ -151,7 +151,7 @@ EMULATED_SEEDS = 3
 """Real time costs real time: so many seeds, unless a study says otherwise."""
 
 NEEDS = ("video", "hardware")
-"""What an experiment may need beside a run."""
+"""What an experiment may need besides a run."""
 
 ESTIMATORS = ("run", "last_byte")
 
@@ -264,7 +264,7 @@ class Experiment:
         claims: what is checked.
         runs: how often and how long.
         quick: the same for a quick look.
-        needs: what it needs beside a run, one of `NEEDS`, or nothing.
+        needs: what it needs besides a run, one of `NEEDS`, or nothing.
         emulate: the same as `runs` in real time.
         draw: the form of its figure, one of `FORMS`, or nothing where its shape says it.
     """

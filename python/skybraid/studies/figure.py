@@ -15,21 +15,19 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
-from skybraid import plots
+import skybraid
 from skybraid._core import registry
-from skybraid.folder import write_whole
-from skybraid.plots.style import ALGORITHMS, look, looks
-from skybraid.statistics import mean_interval
+from skybraid.model.folder import write_whole
+from skybraid.model.statistics import mean_interval
 from skybraid.studies.scorecard import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from skybraid.studies.claims import Line
@@ -68,12 +66,15 @@ def _along_a_distribution(experiment: Experiment) -> bool:
 
 def draw(experiment: Experiment, lines: Mapping[str, Line], *, remark: str = "") -> Figure:
     """Draws what came out of an experiment; the remark stands behind its title."""
-    with mpl.rc_context(plots.STYLE):
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Drawn
+
+    with mpl.rc_context(skybraid.plots.STYLE):
         chosen = form(experiment)
         drawn = list(lines.values())
         rows = len(drawn) * max(len(drawn[0].x), 1) if chosen == "bars" else len(drawn)
         tall = chosen in ("bars", "boxes", "table")
-        figure = Figure(figsize=(plots.WIDTH_IN, max(_HEIGHT_IN, 1.2 + _ROW_IN * rows) if tall else _HEIGHT_IN))
+        figure = Drawn(figsize=(skybraid.plots.WIDTH_IN, max(_HEIGHT_IN, 1.2 + _ROW_IN * rows) if tall else _HEIGHT_IN))
         axes = figure.add_subplot()
         _DRAW[chosen](axes, experiment, drawn)
         axes.set_title(f"{experiment.id}, {experiment.figure}{f' ({remark})' if remark else ''}")
@@ -107,9 +108,11 @@ def keep(experiment: Experiment, lines: Mapping[str, Line], row: Row, folder: Pa
             return svg
     except (OSError, UnicodeDecodeError):
         pass
+    import matplotlib as mpl
+
     figure = draw(experiment, lines, remark=remark)
     text, pixels = io.StringIO(), io.BytesIO()
-    with mpl.rc_context(plots.STYLE | {"svg.hashsalt": experiment.id}):
+    with mpl.rc_context(skybraid.plots.STYLE | {"svg.hashsalt": experiment.id}):
         figure.savefig(text, format="svg", facecolor="white", metadata={"Date": None})
         figure.savefig(pixels, format="png", dpi=160, facecolor="white")
     write_whole(png, pixels.getvalue())
@@ -124,7 +127,12 @@ def _digest(experiment: Experiment, lines: Mapping[str, Line], remark: str) -> s
     ]
     sweep = experiment.sweep
     words = [experiment.id, experiment.figure, experiment.unit, sweep.label, sweep.log, form(experiment), remark]
-    code = [Path(__file__).read_text(encoding="utf-8"), plots.COLOURS, plots.MARKERS, str(plots.STYLE)]
+    code = [
+        Path(__file__).read_text(encoding="utf-8"),
+        skybraid.plots.COLOURS,
+        skybraid.plots.MARKERS,
+        str(skybraid.plots.STYLE),
+    ]
     return hashlib.sha256(json.dumps([shown, words, code]).encode()).hexdigest()[:24]
 
 
@@ -148,18 +156,22 @@ def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """
     heads = [re.split(r"[ ,]", line.name.lower(), maxsplit=1)[0] for line in lines]
     names = [_CALLED.get(head, head) for head in heads]
-    for axis, kind in ALGORITHMS.items():
+    for axis, kind in skybraid.plots.style.ALGORITHMS.items():
         if set(names) <= {str(entry["name"]) for entry in registry(kind)}:
-            known = looks(axis, names)
+            known = skybraid.plots.style.looks(axis, names)
             turns = [names[:place].count(name) for place, name in enumerate(names)]
             chosen = [(known[name].colour, known[name].marker, turn) for name, turn in zip(names, turns, strict=True)]
             break
     else:
-        placed = [look(place) for place in range(len(lines))]
-        turns = [place // len(plots.COLOURS) for place in range(len(lines))]
+        placed = [skybraid.plots.style.look(place) for place in range(len(lines))]
+        turns = [place // len(skybraid.plots.COLOURS) for place in range(len(lines))]
         chosen = [(one.colour, one.marker, turn) for one, turn in zip(placed, turns, strict=True)]
     return [
-        {"color": colour, "marker": marker, "linestyle": plots.LINE_STYLES[turn % len(plots.LINE_STYLES)]}
+        {
+            "color": colour,
+            "marker": marker,
+            "linestyle": skybraid.plots.LINE_STYLES[turn % len(skybraid.plots.LINE_STYLES)],
+        }
         for colour, marker, turn in chosen
     ]
 
@@ -193,7 +205,9 @@ def _bands(line: Line) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArra
 
 def _published_key(axes: Axes, lines: Sequence[Line]) -> None:
     if any(line.published for line in lines):
-        axes.plot([], [], color=plots.INK, marker="o", markerfacecolor="none", linestyle="none", label="published")
+        axes.plot(
+            [], [], color=skybraid.plots.INK, marker="o", markerfacecolor="none", linestyle="none", label="published"
+        )
 
 
 def _lines(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
@@ -217,11 +231,11 @@ def _bars(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
     for line, own in zip(lines, _looks(lines), strict=True):
         mean, low, high = _bands(line)
         for column, x in enumerate(line.x):
-            colours = {"color": own["color"], "ecolor": plots.INK}
+            colours = {"color": own["color"], "ecolor": skybraid.plots.INK}
             reach = np.array([[mean[column] - low[column]], [high[column] - mean[column]]])
             axes.barh(place, mean[column], xerr=reach, height=0.65, capsize=2, error_kw={"linewidth": 0.9}, **colours)
             if x in line.published:
-                axes.plot(line.published[x][0], place, **(_hollow(own) | {"color": plots.INK}))
+                axes.plot(line.published[x][0], place, **(_hollow(own) | {"color": skybraid.plots.INK}))
             names.append(_wrapped(f"{line.name}, {x:g}" if several else line.name))
             place += 1
     _published_key(axes, lines)
@@ -285,7 +299,7 @@ def _table(axes: Axes, experiment: Experiment, lines: Sequence[Line]) -> None:
             value = float(means[y, column])
             share = (value - least) / (most - least) if math.isfinite(value) and most > least else 0.0
             alpha = _CELL_ALPHA[0] + (_CELL_ALPHA[1] - _CELL_ALPHA[0]) * share
-            axes.bar(column, 1, width=1, bottom=y - 0.5, color=plots.COLOURS[0], alpha=alpha, linewidth=0)
+            axes.bar(column, 1, width=1, bottom=y - 0.5, color=skybraid.plots.COLOURS[0], alpha=alpha, linewidth=0)
             theirs = f" ({number(line.published[x][0])})" if x in line.published else ""
             told = f"{number(value) if math.isfinite(value) else '–'}{theirs}"
             axes.text(column, y, told, ha="center", va="center", fontsize=7.5)

@@ -1,6 +1,6 @@
 """The index of the papers' experiments: which there are, whether a study's files have them or not.
 
-`index.toml` lies beside the studies' folders:
+`index.toml` lies next to the studies' folders:
 
     [palazzi2007]
     PAL-E02 = { type = "simulation", line = "Fig. 5 throughput over 230 s" }
@@ -12,8 +12,8 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skybraid.errors import ScenarioError
-from skybraid.keys import Keys
+from skybraid.model.errors import ScenarioError
+from skybraid.model.keys import Keys
 
 if TYPE_CHECKING:
     from pathlib import Path

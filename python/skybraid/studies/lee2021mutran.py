@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from skybraid import mutran
-from skybraid.campaign import run
-from skybraid.errors import DomainError
+from skybraid.execute.runs import run
+from skybraid.model.errors import DomainError
+from skybraid.model.scenario import Scenario
 from skybraid.mutran import Path
-from skybraid.scenario import Scenario
 from skybraid.studies.observe import NS_PER_S, Seen, arrival_gaps_s, observation
 from skybraid.studies.theory import Calculation, calculation
 

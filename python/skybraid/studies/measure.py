@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from skybraid.studies.observe import Seen, observations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import polars as pl
-
     from skybraid._core import Run
-    from skybraid.scenario import Scenario
+    from skybraid.model.scenario import Scenario
     from skybraid.studies.experiment import Measure
 
 NS_PER_S = 1e9
@@ -95,8 +94,6 @@ class Recording:
         return kept
 
     def _deliveries(self, messages: pl.DataFrame, whole_s: float) -> Kept:
-        import polars as pl
-
         found: Kept = {}
         arrived = messages.lazy().filter(pl.col("delivered_ns").is_not_null())
         if self.checkpoints_s or self.receivers:
@@ -127,8 +124,6 @@ class Recording:
 
     def _windows(self, subflows: pl.DataFrame) -> dict[str, dict[str, dict[str, list[float]]]]:
         """Windows in bytes by flow, side and path, each the sum over the subflows that sent data, at the times."""
-        import polars as pl
-
         at_ns = np.array([int(time_s * NS_PER_S) for time_s in self.times_s])
         found: dict[str, dict[str, dict[str, list[float]]]] = {}
         keys = [column for column in ("flow", "side", "path", "subflow") if column in subflows.columns]

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from skybraid.model.tables import frame
 from skybraid.studies import rooms
-from skybraid.tables import frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skybraid._core import FlowStats, Run
-    from skybraid.scenario import Scenario
+    from skybraid.model.scenario import Scenario
 
 MS_PER_NS = 1e-6
 NS_PER_S = 1_000_000_000

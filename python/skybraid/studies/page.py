@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skybraid import __version__
-from skybraid.folder import write_whole
-from skybraid.provenance import utc_now
+import skybraid
+from skybraid.model.folder import write_whole
+from skybraid.model.provenance import utc_now
 from skybraid.studies.claims import Holds
 from skybraid.studies.experiment import NEEDS
 from skybraid.studies.scorecard import number
@@ -47,10 +47,7 @@ def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
 
 def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
     """The page's text, with the figures that the rows name; links are from `folder`."""
-    from skybraid.plots.style import COLOURS, DARK_COLOURS
-    from skybraid.report.page import templates
-
-    environment = templates()
+    environment = skybraid.report.page.templates()
     environment.filters["number"] = number
     loader = environment.loader
     papers = list(dict.fromkeys(row.paper for row in rows))
@@ -70,11 +67,11 @@ def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
         ],
         figures={row.id: _drawing(row) for row in rows},
         links={row.id: os.path.relpath(row.figure_file, folder) if row.figure_file else "" for row in rows},
-        colours=COLOURS,
-        dark_colours=DARK_COLOURS,
+        colours=skybraid.plots.COLOURS,
+        dark_colours=skybraid.plots.DARK_COLOURS,
         style=loader.get_source(environment, "scorecard.css")[0] if loader else "",
         script=loader.get_source(environment, "scorecard.js")[0] if loader else "",
-        version=__version__,
+        version=skybraid.__version__,
         made=utc_now().isoformat(timespec="minutes"),
     )
 
@@ -87,7 +84,5 @@ def _drawing(row: Row) -> str:
         text = Path(row.figure_file).read_text(encoding="utf-8")
     except OSError:
         return ""
-    from skybraid.report.page import inlined
-
     # Identifiers are the figure's own; the page needs no paper behind it.
-    return inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")
+    return skybraid.report.page.inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")

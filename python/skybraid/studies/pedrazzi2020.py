@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 from skybraid._core import Link
-from skybraid.scenario import Scenario
+from skybraid.model.scenario import Scenario
+from skybraid.model.tables import frame
 from skybraid.studies.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
 from skybraid.studies.theory import calculation
-from skybraid.tables import frame
 
 _LINK = """
 uplink.rate = "10Gbit/s"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from skybraid.errors import ScenarioError
-from skybraid.keys import Keys
+from skybraid.model.errors import ScenarioError
+from skybraid.model.keys import Keys
 
 _PLACE = re.compile(r"\{\s*(?:([\d.]+)\s*([*/])\s*)?([xk])\s*\}")
 _CHOICE = re.compile(r"\{([xk]):([^{}]*)\}")

@@ -18,9 +18,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from skybraid import _core
-from skybraid.campaign import simulation
-from skybraid.folder import write_whole
-from skybraid.provenance import replay_command
+from skybraid.execute import emulation as emulating
+from skybraid.execute.runs import simulation
+from skybraid.gateway import flight
+from skybraid.model.folder import write_whole
+from skybraid.model.provenance import replay_command
 from skybraid.studies import measure, observe, theory
 from skybraid.studies.measure import Kept, Recording
 
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from skybraid._core import Run
-    from skybraid.campaign import Report
-    from skybraid.scenario import Scenario
+    from skybraid.execute.runs import Report
+    from skybraid.model.scenario import Scenario
 
 SIMULATION, EMULATION, GATEWAY = "simulation", "emulation", "gateway"
 """What makes a run."""
@@ -85,9 +87,7 @@ class Point:
         if self.driver == GATEWAY:
             return self._by_gateways(report)
         if self.driver == EMULATION:
-            from skybraid.emulation import Options, flights
-
-            driver = flights(self.scenario, Options())
+            driver = emulating.emulator(self.scenario, emulating.Options())
         else:
             driver = simulation(self.scenario)
         run, emulation = driver.make(self.seed, self.recording.tables, report, None, None)
@@ -97,9 +97,7 @@ class Point:
         return kept
 
     def _by_gateways(self, report: Report) -> Kept:
-        from skybraid.gateway.flight import fly
-
-        flown = fly(self.scenario, self.seed, self.judged, report)
+        flown = flight.fly(self.scenario, self.seed, self.judged, report)
         doubtful = flown.facts["emulation"]["doubtful"]
         # What gateways flew has what is read here of a finished run.
         kept = self._keep(cast("Run", flown))
@@ -181,7 +179,7 @@ def calculation_key(name: str, xs: tuple[float, ...], seeds: tuple[int, ...]) ->
 
 @cache
 def engine() -> str:
-    """What simulates: the version, and the native module itself, which may be built anew without a new version."""
+    """What simulates: the version, and the native module itself, which may be built again without a new version."""
     return f"{_core.__version__} {_digest(_core.__file__)}"
 
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skybraid.errors import ScenarioError
+from skybraid.model.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from skybraid.keys import Keys
+    from skybraid.model.keys import Keys
 
 _FOLDER = "{measurements}"
 

@@ -13,7 +13,7 @@ _OF_A_STUDY = re.compile(r"[a-z]+\d{4}[a-z]*|beyond")
 
 @cache
 def load() -> None:
-    """Imports the modules beside this one that are named like a study."""
+    """Imports the modules next to this one that are named like a study."""
     package = importlib.import_module(__package__ or "")
     for module in pkgutil.iter_modules(package.__path__):
         if _OF_A_STUDY.fullmatch(module.name):

@@ -1,4 +1,4 @@
-"""Flying experiments: every point once, on all cores, with what was flown before taken from a folder.
+"""Runs of experiments: every point once, on all cores, with earlier runs taken from a folder.
 
 A point is a scenario and a seed. Experiments that share points share their runs, those of other studies included; runs
 that a folder has kept are not made again, so that what was interrupted goes on where it stopped. A run that fails
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import skybraid.studies.westwood  # noqa: F401 registers its calculations
-from skybraid.campaign import Gauge, on_all_cores
-from skybraid.errors import Interrupted, ScenarioError, SkybraidError
+from skybraid.execute.runs import Gauge, on_all_cores
+from skybraid.gateway import playing
+from skybraid.model.errors import Interrupted, ScenarioError, SkybraidError
 from skybraid.studies import points
 from skybraid.studies.claims import Line
 from skybraid.studies.measure import Kept, needed, values
@@ -28,7 +29,7 @@ from skybraid.studies.points import Calculation, Job, Point
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skybraid.scenario import Scenario
+    from skybraid.model.scenario import Scenario
     from skybraid.studies.experiment import Experiment, Measure, Runs, Series, Study
 
 POINTS = "points"
@@ -68,7 +69,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """Experiments of one study that are to be flown, in a reading of its paper.
+    """Experiments of one study that must be flown, in a reading of its paper.
 
     Attributes:
         study: theirs.
@@ -253,8 +254,8 @@ def _emulated(scenario: Scenario, experiment: Experiment, series: Series) -> Sce
     if experiment.emulate.duration is not None:
         return scenario.with_("duration", experiment.emulate.duration)
     transfer = series.measure is not None and series.measure.kind == "transfer_time"
-    longest_s = max(EMULATED_TRANSFER_S if transfer else EMULATED_S, *experiment.times_s, 0.0)
-    return scenario if scenario.duration_s <= longest_s else scenario.with_("duration", f"{longest_s:.12g}s")
+    max_s = max(EMULATED_TRANSFER_S if transfer else EMULATED_S, *experiment.times_s, 0.0)
+    return scenario if scenario.duration_s <= max_s else scenario.with_("duration", f"{max_s:.12g}s")
 
 
 def _judged(measure: Measure, x: float) -> str:
@@ -267,8 +268,6 @@ def _judged(measure: Measure, x: float) -> str:
 
 def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judged: str) -> tuple[str, list[str]]:
     """What makes a run where gateways fly: they, or the simulator if they cannot; and what else it depends on."""
-    from skybraid.gateway import playing
-
     try:
         how = playing.play(scenario, judged)
     except playing.CannotPlayError as error:
@@ -286,8 +285,10 @@ def _simulated(planned: Plan, errand: Errand, experiment: Experiment) -> list[tu
     return list(of.items())
 
 
-def fly(planned: Plan, *, folder: Path | None = None, workers: int | None = None, told: Told | None = None) -> None:
-    """Does what a plan is missing; what fails is left out of it, with the reason in `refused`.
+def run_plan(
+    planned: Plan, *, folder: Path | None = None, workers: int | None = None, told: Told | None = None
+) -> None:
+    """Runs the missing jobs of a plan; one that fails is left out, with the reason in `refused`.
 
     Args:
         planned: the plan; it takes what is done.

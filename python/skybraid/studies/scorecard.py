@@ -1,4 +1,4 @@
-"""A study's scorecard: what the paper says beside what came out."""
+"""A study's scorecard: what the paper says next to what came out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skybraid.statistics import mean_interval
+from skybraid.model.statistics import mean_interval
 from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
 from skybraid.studies.runner import Form, replay
 
@@ -143,7 +143,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A published number beside ours.
+    """A published number next to ours.
 
     Attributes:
         id: of the experiment.
@@ -376,7 +376,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]) -> str:
-    """Rows that gateways flew beside those of the simulator, claim by claim, as a table of a document."""
+    """Rows that gateways flew next to those of the simulator, claim by claim, as a table of a document."""
     lines = [
         "| id | claim | wanted | published | simulated (95 %) | | by gateways (95 %) | |",
         "|---|---|---|---|---|---|---|---|",
@@ -405,7 +405,7 @@ def _of_table(claim: Mapping[str, Any]) -> Checked:
 
 
 SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be judged"}
-"""What a verdict says about a conclusion that is put to the test anew."""
+"""What a verdict says about a conclusion that is put to the test again."""
 
 
 def conclusions(rows: Sequence[Mapping[str, Any]]) -> str:

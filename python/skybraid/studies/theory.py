@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 
-from skybraid.errors import ScenarioError
+from skybraid.model.errors import ScenarioError
 from skybraid.studies import rooms
 
 Calculation = Callable[[float, int], float]

@@ -11,14 +11,14 @@ from skybraid.studies.theory import calculation
 SEGMENT = 1500
 """Payload of a segment in bytes."""
 
-LEAST_RTT_S = 0.5
+MIN_RTT_S = 0.5
 RATE = 125_000
 """What the path carries, in bytes/s."""
 
 GAP_S = SEGMENT / RATE
 """Between two acknowledgements of a segment each at that rate."""
 
-PIPE = RATE * LEAST_RTT_S / SEGMENT
+PIPE = RATE * MIN_RTT_S / SEGMENT
 """What the path holds without a queue, in segments."""
 
 WESTWOOD = '"westwood"'
@@ -38,7 +38,7 @@ class _Fed:
         self._now_s = 0.0
         self._delivered = 0
 
-    def acknowledge(self, size: int, gap_s: float, rtt_s: float = LEAST_RTT_S) -> None:
+    def acknowledge(self, size: int, gap_s: float, rtt_s: float = MIN_RTT_S) -> None:
         """An acknowledgement of so many bytes, so long after the last one."""
         self._now_s += gap_s
         self._delivered += size
@@ -75,7 +75,7 @@ class _Fed:
 
     def estimate(self) -> float:
         """The rate that it has come to, in bytes/s; the control is of no use afterwards."""
-        return self.lose()[1] * SEGMENT / LEAST_RTT_S
+        return self.lose()[1] * SEGMENT / MIN_RTT_S
 
 
 @calculation("westwood_interval")
@@ -88,12 +88,12 @@ def interval(x: float, _seed: int) -> float:
     fed = _Fed('{ name = "westwood", adaptive_gain = false, tau = "1ms" }', x * PIPE)
     fed.acknowledge(SEGMENT, GAP_S)
     for _ in range(20 * round(max(x, 1) * PIPE)):
-        fed.acknowledge(SEGMENT, GAP_S, 2 * LEAST_RTT_S)
+        fed.acknowledge(SEGMENT, GAP_S, 2 * MIN_RTT_S)
     fed.end_rounds()
     for _ in range(2 * round(max(x, 1) * PIPE)):
-        fed.acknowledge(SEGMENT, GAP_S, 2 * LEAST_RTT_S)
+        fed.acknowledge(SEGMENT, GAP_S, 2 * MIN_RTT_S)
     large = 100 * SEGMENT
-    fed.acknowledge(large, GAP_S, 2 * LEAST_RTT_S)
+    fed.acknowledge(large, GAP_S, 2 * MIN_RTT_S)
     return (large - SEGMENT) / (fed.estimate() - RATE)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skybraid.folder import cannot_write
+from skybraid.model.folder import cannot_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

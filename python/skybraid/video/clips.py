@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from skybraid.errors import VideoError
+from skybraid.model.errors import VideoError
 from skybraid.video.cache import alone, folder, whole
 from skybraid.video.flight import DURATION_S, RENDERER, Flight
 from skybraid.video.pyav import av

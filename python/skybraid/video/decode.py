@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
     from skybraid.video.encode import Encoded
 
-_FLAGS = av.codec.context.Flags
-
 
 class Decoder:
     """FFmpeg's decoder of one stream, fed with what has arrived of each frame.
 
-    A unit of which a part is lost is to be left out, as RTP's receivers do (RFC 6184, 5.8); the decoder fills what a
+    A unit of which a part is lost must be left out, as RTP's receivers do (RFC 6184, 5.8); the decoder fills what a
     slice that is missing would have shown from its neighbours and the picture before. Of a frame that is missing as a
     whole, or before anything could be decoded, no picture comes: a screen keeps the one before. None comes either while
     FFmpeg's decoder of H.264 takes pictures for old ones, up to half a second after a lost key frame or many lost
@@ -34,7 +32,8 @@ class Decoder:
         name = "hevc" if codec == "h265" else codec
         self._context = cast("av.VideoCodecContext", av.CodecContext.create(name, "r"))
         self._context.thread_count = 1
-        self._context.flags |= _FLAGS.output_corrupt | _FLAGS.low_delay
+        flags = av.codec.context.Flags
+        self._context.flags |= flags.output_corrupt | flags.low_delay
         self._context.options = {"ec": "guess_mvs+deblock"}
 
     def push(self, number: int, units: Sequence[bytes] | None) -> list[av.VideoFrame]:

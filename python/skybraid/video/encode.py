@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from skybraid.errors import VideoError
-from skybraid.requirements import rate as rate_words
+from skybraid.model.errors import VideoError
+from skybraid.model.requirements import rate as rate_words
 from skybraid.video import timecode
 from skybraid.video.cache import alone, folder, whole
 from skybraid.video.pyav import av
@@ -42,8 +42,8 @@ PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "sl
 
 _CODECS = {"h264": "libx264", "h265": "libx265"}
 _VERSION = 1
-_MOST_OVER = 1.1
-_LEAST_BITS = 0.005
+_MAX_OVER = 1.1
+_MIN_BITS = 0.005
 """Bits a pixel below which x264 gives grey squares; 311 kbit/s for 1080p30."""
 
 
@@ -248,16 +248,16 @@ def _check(
         raise VideoError(f"preset: found {preset}, expected one of {', '.join(PRESETS)}")
     if min(size) < 32 or size[0] % 2 or size[1] % 2:
         raise VideoError(f"size: found {size[0]}×{size[1]}, expected even numbers of at least 32 pixels")
-    least_bps = _LEAST_BITS * size[0] * size[1] * fps
-    if rate_bps < least_bps:
+    min_bps = _MIN_BITS * size[0] * size[1] * fps
+    if rate_bps < min_bps:
         picture = f"{size[0]}×{size[1]} pixels, {float(fps):g} times a second"
-        raise VideoError(f"rate: found {rate_words(rate_bps)}, expected at least {rate_words(least_bps)} for {picture}")
-    least_rows = 32 if codec == "h265" else 16
+        raise VideoError(f"rate: found {rate_words(rate_bps)}, expected at least {rate_words(min_bps)} for {picture}")
+    min_rows = 32 if codec == "h265" else 16
     for name, value, least, most in (
         ("rate_bps", rate_bps, 1000, 1e9),
         ("fps", fps, 1, 1000),
         ("key_every_s", key_every_s, 0.01, 3600),
-        ("slices", slices, 1, max(1, size[1] // least_rows)),
+        ("slices", slices, 1, max(1, size[1] // min_rows)),
         ("buffer_frames", buffer_frames, 1, 1000),
     ):
         if not least <= value <= most:
@@ -373,7 +373,7 @@ def _encoder(settings: Settings) -> av.VideoCodecContext:
 
 
 def _hold_to_rate(made: Encoded, clip: Clip) -> None:
-    if made.mean_rate_bps <= _MOST_OVER * made.settings.rate_bps:
+    if made.mean_rate_bps <= _MAX_OVER * made.settings.rate_bps:
         return
     picture = f"{made.settings.width}×{made.settings.height} pixels, {float(made.fps):g} pictures a second"
     asked, least = rate_words(made.settings.rate_bps), rate_words(made.mean_rate_bps)

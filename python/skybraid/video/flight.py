@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline, PchipInterpolator
 
+from skybraid.model.heavy import interpolate
 from skybraid.video import terrain
 
 if TYPE_CHECKING:
@@ -49,28 +49,34 @@ class _Pose(NamedTuple):
     top: NDArray[np.float64]
 
 
-_EAST = CubicSpline((0, 6, 12, 18, 24, 27, 30), (0, 40, -30, 30, 0, 0, 0), bc_type="clamped")
-_NORTH = CubicSpline((0, 12, 24, 28, 30), (0, 350, 690, 785, 825))
-_UP = PchipInterpolator((0, 5, 11, 17, 21, 25, 28, 30), (60, 105, 60, 95, 70, 22, 2.5, 1.5))
+@cache
+def _course() -> tuple[interpolate.CubicSpline, interpolate.CubicSpline, interpolate.PchipInterpolator]:
+    """East, north and up in m over the time in s."""
+    return (
+        interpolate.CubicSpline((0, 6, 12, 18, 24, 27, 30), (0, 40, -30, 30, 0, 0, 0), bc_type="clamped"),
+        interpolate.CubicSpline((0, 12, 24, 28, 30), (0, 350, 690, 785, 825)),
+        interpolate.PchipInterpolator((0, 5, 11, 17, 21, 25, 28, 30), (60, 105, 60, 95, 70, 22, 2.5, 1.5)),
+    )
 
 
 def _pose(time_s: float) -> _Pose:
     """A coordinated turn, which banks as its curve needs (tan roll = speed · turn rate / g), with some turbulence."""
-    east, north = float(_EAST(time_s, 1)), float(_NORTH(time_s, 1))
+    to_east, to_north, up = _course()
+    east, north = float(to_east(time_s, 1)), float(to_north(time_s, 1))
     speed = math.hypot(east, north)
-    turn = (north * float(_EAST(time_s, 2)) - east * float(_NORTH(time_s, 2))) / speed
-    height_m = float(_UP(time_s))
+    turn = (north * float(to_east(time_s, 2)) - east * float(to_north(time_s, 2))) / speed
+    height_m = float(up(time_s))
     airy = min(1.0, height_m / 20)
     yaw = math.atan2(east, north)
     roll = math.atan2(turn, _GRAVITY) + airy * math.radians(
         0.9 * math.sin(5.1 * time_s) + 0.5 * math.sin(12.7 * time_s)
     )
-    pitch = math.radians(-14.0 + 0.5 * math.sin(6.3 * time_s) * airy) + 0.5 * math.atan2(float(_UP(time_s, 1)), speed)
+    pitch = math.radians(-14.0 + 0.5 * math.sin(6.3 * time_s) * airy) + 0.5 * math.atan2(float(up(time_s, 1)), speed)
     front = np.array((math.sin(yaw) * math.cos(pitch), math.cos(yaw) * math.cos(pitch), math.sin(pitch)))
     level = np.array((math.cos(yaw), -math.sin(yaw), 0.0))
     upright = np.cross(level, front)
     right = math.cos(roll) * level - math.sin(roll) * upright
-    return _Pose(float(_EAST(time_s)), float(_NORTH(time_s)), height_m, right, front, np.cross(right, front))
+    return _Pose(float(to_east(time_s)), float(to_north(time_s)), height_m, right, front, np.cross(right, front))
 
 
 @dataclass(frozen=True)

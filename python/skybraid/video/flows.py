@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from skybraid import _core
-from skybraid.errors import VideoError
+from skybraid.model.errors import VideoError
+from skybraid.model.heavy import pl
+from skybraid.video import clips
+from skybraid.video.encode import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
+    from skybraid.model.scenario import Scenario
     from skybraid.video.clips import Clip
     from skybraid.video.encode import Encoded
 
@@ -21,19 +24,16 @@ MODEL = "model"
 """The clip that is none: sizes of frames without pictures."""
 
 
-def with_clips(native: _core.Scenario, folder: Path) -> _core.Scenario:
-    """The scenario with what an encoder makes of each flow's clip; the same one where all are models.
-
-    Args:
-        native: the parsed scenario.
-        folder: where the names of files begin.
+def with_clips(scenario: Scenario) -> _core.Scenario:
+    """Returns the parsed scenario with the encoded frames of its flows' clips; encoding is done once and kept.
 
     Raises:
         VideoError: a clip is not there, is no video, or cannot be encoded as the flow asks, or PyAV is missing.
     """
+    native = scenario.native
     for flow, video in native.videos().items():
         if video["clip"] != MODEL:
-            _, made = encoded(flow, video, folder)
+            _, made = encoded(flow, video, Path(scenario.file).parent)
             native = native.with_clip(flow, list(zip(made.key.tolist(), made.unit_lengths(), strict=True)))
     return native
 
@@ -49,9 +49,6 @@ def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, En
     Raises:
         VideoError: as for `with_clips`.
     """
-    from skybraid.video import clips
-    from skybraid.video.encode import encode
-
     name = str(video["clip"])
     try:
         clip = clips.open_clip(name if name in clips.BUILT_IN else folder / name)

@@ -22,7 +22,7 @@ class Frame:
 
     Attributes:
         ticks: its time stamp, which goes on beyond 32 bits.
-        due_ns: when it is to be shown, on the receiver's clock.
+        due_ns: when it must be shown, on the receiver's clock.
         units: its NAL units that are whole.
         complete: all of it is there.
         intact: all of it is there, and of what it refers to.
@@ -144,7 +144,7 @@ class JitterBuffer:
         return before or hole or (newest is not None and newest > frame.last)
 
     def _due_ns(self, ticks: int) -> int:
-        least = min((it for it in self._least if it is not None), default=0)
+        least = min((delay for delay in self._least if delay is not None), default=0)
         return _ns(ticks) + least + self._length_ns
 
     def _frame(self, ticks: int, due_ns: int, frame: _Pending, *, follows: bool) -> Frame:
@@ -161,8 +161,8 @@ class JitterBuffer:
             self._healing = None
             return
         kinds = [kind(unit, self._codec) for unit in units]
-        points = [it.recovery_frames for it in kinds if it.recovery_frames is not None]
-        if any(it.key for it in kinds):
+        points = [kind.recovery_frames for kind in kinds if kind.recovery_frames is not None]
+        if any(kind.key for kind in kinds):
             self._healing = 0
         elif self._healing is not None:
             self._healing = max(0, self._healing - 1)

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from skybraid.errors import VideoError
-from skybraid.video import rtp
+from skybraid.model.errors import VideoError
+from skybraid.video import rtp, timecode
+from skybraid.video.decode import Decoder, luma
 from skybraid.video.jitter import Frame, JitterBuffer
 from skybraid.video.sockets import Connection, at, connected, listener, towards
 
@@ -43,7 +44,7 @@ _REPORT_NS = 1_000_000_000
 _FAREWELL_S = 2.0
 _FAREWELL_EVERY_S = 0.3
 _LOOK_S = 0.2
-_LONGEST = 65_000
+_MAX_PACKET_BYTES = 65_000
 _UNDER_WAY = 32
 """Frames for which a decoder may still give a picture."""
 
@@ -55,7 +56,7 @@ class Sent:
     Attributes:
         frames: sent.
         packets: of RTP.
-        octets: of their payloads.
+        bytes: of their payloads.
         lost: packets, as the receiver counts them; None without a report.
         round_trip_s: of the last report; None without one.
     """
@@ -91,8 +92,8 @@ def send(
     Raises:
         VideoError: nobody answers, or `packet_bytes` has no meaning.
     """
-    if not 100 <= packet_bytes <= _LONGEST:
-        raise VideoError(f"packet: found {packet_bytes} B, expected 100 B to {_LONGEST} B")
+    if not 100 <= packet_bytes <= _MAX_PACKET_BYTES:
+        raise VideoError(f"packet: found {packet_bytes} B, expected 100 B to {_MAX_PACKET_BYTES} B")
     link = connected(to, mptcp=mptcp) if tcp or mptcp else towards(to, one_port=one_port)
     camera = _Camera(encoded, link, packet_bytes - 12)
     frames = len(encoded) if duration_s is None else max(1, round(duration_s * encoded.fps))
@@ -144,8 +145,8 @@ class _Camera:
         if time.monotonic_ns() - self._reported_ns >= _REPORT_NS:
             self._report()
 
-    def _hear(self, longest_s: float) -> None:
-        ready, _, _ = select.select(self._link.handles(), [], [], max(0.0, longest_s))
+    def _hear(self, max_s: float) -> None:
+        ready, _, _ = select.select(self._link.handles(), [], [], max(0.0, max_s))
         for one in ready:
             for data in self._link.read(one):
                 for part in rtp.control(data) if rtp.is_control(data) else ():
@@ -381,7 +382,7 @@ class _Stream:
         self._clock()
 
     def _begin(self, source: int) -> None:
-        """Another source has begun: a program that was started anew."""
+        """Another source has begun: a program that was restarted."""
         self._screen.show(self._buffer.flush())
         self._screen.drain()
         self._screen.clock = None
@@ -461,9 +462,6 @@ class _Screen:
                 self._shown(frame, None)
             self._rest()
             return
-        from skybraid.video import timecode
-        from skybraid.video.decode import Decoder, luma
-
         decoder = Decoder(self._codec)
         under_way: dict[int, Frame] = {}
         for number, frame in enumerate(self._given()):

@@ -1,10 +1,15 @@
-"""PyAV, which brings FFmpeg's codecs, or how to get it."""
+"""PyAV, which brings FFmpeg's codecs and is optional, or how to get it."""
 
-from skybraid.errors import VideoError
+from __future__ import annotations
 
-try:
+from typing import TYPE_CHECKING
+
+from skybraid.model.errors import VideoError
+from skybraid.model.heavy import Late
+
+if TYPE_CHECKING:
     import av
-except ImportError as error:
-    raise VideoError("video: found no package av, expected it with pip install 'skybraid[video]'") from error
+else:
+    av = Late("av", VideoError("video: found no package av, expected it with pip install 'skybraid[video]'"))
 
 __all__ = ["av"]

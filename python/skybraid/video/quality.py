@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from skybraid.errors import VideoError
+from skybraid.model.errors import VideoError
 from skybraid.video import timecode
 from skybraid.video.decode import Decoder, luma
 

@@ -69,7 +69,7 @@ class Packet:
 
 
 class Unwrapped:
-    """Numbers of some bits that begin anew after the greatest, as numbers that go on."""
+    """Numbers of some bits that begin again after the greatest, as numbers that go on."""
 
     def __init__(self, bits: int) -> None:
         self._cycle = 1 << bits
@@ -178,7 +178,7 @@ class SenderReport:
         ntp: when it was sent, as a time stamp of NTP: seconds since 1900 in the upper 32 of 64 bits.
         timestamp: the same time in ticks of the media.
         packets: sent so far.
-        octets: of payload sent so far.
+        bytes: of payload sent so far.
     """
 
     ssrc: int

@@ -1,6 +1,6 @@
 """How good the pictures of a flight were, at the cost of decoding its clip once.
 
-A frame that was shown undamaged looks as the encoder made it, so that its SSIM is the clip's and kept beside that. Only
+A frame that was shown undamaged looks as the encoder made it, so that its SSIM is the clip's and kept. Only
 a flight with damaged frames is decoded itself.
 """
 

@@ -7,7 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from skybraid.errors import VideoError
+from skybraid.model.errors import VideoError
 from skybraid.video import rtp
 
 if TYPE_CHECKING:

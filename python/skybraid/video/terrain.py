@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import fft, ndimage
+
+from skybraid.model.heavy import fft, ndimage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 TILE_M = 1024
-"""After how many metres, east and north, the ground begins anew."""
+"""After how many metres, east and north, the ground begins again."""
 
 HILL_M = 25.0
 """Height of the highest hill in m."""
@@ -191,7 +192,7 @@ def _fields(east: Floats, north: Floats, wood: Floats, grain: Floats) -> tuple[F
 
 
 def _houses(luma: Floats, blue: Floats, red: Floats, texel_m: float) -> None:
-    """Roofs with their shadows beside the road."""
+    """Roofs with their shadows next to the road."""
     rng = np.random.default_rng((_SEED, 5))
     for north in np.arange(20, TILE_M - 20, 14):
         if rng.random() < 0.45:

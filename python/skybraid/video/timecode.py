@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skybraid.errors import VideoError
+from skybraid.model.errors import VideoError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from skybraid.episodes import RunShare
-from skybraid.errors import ResultError, VideoError
-from skybraid.requirements import Requirement, judge_share
-from skybraid.scenario import Scenario
+from skybraid.model.episodes import RunShare
+from skybraid.model.errors import ResultError, VideoError
+from skybraid.model.requirements import Requirement, judge_share
+from skybraid.model.scenario import Scenario
+from skybraid.video import quality
 from skybraid.video.flows import MODEL, encoded, received
 from skybraid.video.strip import Moment, Strip, sheet, thumbnail, write
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from skybraid.results import Results
+    from skybraid.model.results import Results
     from skybraid.video.clips import Clip
     from skybraid.video.encode import Encoded
     from skybraid.video.pyav import av
@@ -103,7 +104,7 @@ def save(watched: Watched, folder: Path) -> None:
 
 
 def beside(one: Results, other: Results, flow: str | None = None, *, rows: int = 6) -> Image.Image:
-    """Pictures of two results beside what was sent, at the frames where their quality differs most.
+    """Pictures of two results next to what was sent, at the frames where their quality differs most.
 
     Args:
         one: a result.
@@ -193,8 +194,6 @@ class _Film:
 
     def measure(self, seed: int, *, every_nth: int = 1, see: See | None = None) -> Quality:
         """Decodes what arrived in a flight."""
-        from skybraid.video import quality
-
         of_seed = pl.col("seed") == seed
         rows = _decided((self.table.filter(of_seed) if "seed" in self.table.columns else self.table).sort("frame"))
         units = received(self.made, self.video, rows)

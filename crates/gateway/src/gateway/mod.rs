@@ -7,30 +7,39 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use skybraid_traffic::video::keys::KeyFrames;
-use skybraid_traffic::video::protect::Duplicate;
+use skybraid_traffic::video::key_frames::KeyFrames;
+use skybraid_traffic::video::protection::Duplicate;
 use skybraid_transport::mutran::mavlink::Header;
 use skybraid_transport::{PathId, PathInfo, PathSet, Role, TransportConfig};
 use skybraid_units::{Duration, Instant};
 
+use crate::brake::Brake;
 use crate::carrier::Carrier;
 use crate::config::{GatewayConfig, MAVLINK, Network, TUN};
 use crate::event::{Event, What};
-use crate::health::{Path, PeerClock};
-use crate::hello::Hello;
-use crate::mend::{Mender, Protector};
-use crate::message::{Cutter, Joiner};
+use crate::fec::{FecDecoder, FecEncoder};
+use crate::health::validation::Message;
+use crate::health::{Path, PeerClock, Validation};
+use crate::hello::{Hello, Name};
+use crate::inner::InnerAddresses;
+use crate::message::{Fragmenter, Reassembler};
 use crate::order::{Order, Waiting};
 use crate::policy::Policy;
-use crate::session::{self, Sessions};
+use crate::session::{self, Bucket, Sessions};
 use crate::snapshot::RefusedSnapshot;
+use crate::sources::Sources;
 use crate::stats::ClassStats;
-use crate::{ChannelId, Class, PrivateKey, Random, Side};
+use crate::{ChannelId, Class, Random, Secrets, Side, SigningKey};
 
+mod age;
 mod local;
 mod network;
 mod paths;
+mod queues;
 mod shown;
+mod validation;
+
+use validation::Held;
 
 /// The number of the MPTCP connection that carries everything but control in TCP mode.
 pub const BUNDLE: PathId = PathId(63);
@@ -38,6 +47,9 @@ pub const BUNDLE: PathId = PathId(63);
 const EVENTS: usize = 1_000;
 /// Messages for local applications that wait to be fetched; a driver fetches them after each call.
 const FETCHED: usize = 65_536;
+
+/// Buffers that are kept to be written over.
+const MAX_SPARE: usize = 1_024;
 
 /// One end of the link: local applications on one side, the networks on the other.
 ///
@@ -54,17 +66,30 @@ pub struct Gateway {
     paths_by_wire: [Option<PathId>; PathSet::CAPACITY],
     channels: Vec<Channel>,
     channels_by_wire: Vec<Option<ChannelId>>,
+    /// By class: messages that wait for their turn.
+    queues: Vec<queues::Queue>,
+    sources: Sources,
+    brake: Brake,
+    /// The two sources that have written control last.
+    writers: [Option<queues::Writer>; 2],
+    /// The longest that a datagram waited for the driver, in this window and in the one before, and when this
+    /// one began.
+    lag: ([Duration; 2], Instant),
     carriers: Vec<Carrier>,
-    cutters: Vec<Cutter>,
-    joiners: Vec<Joiner>,
+    fragmenters: Vec<Fragmenter>,
+    reassemblers: Vec<Reassembler>,
     /// By class, of those that have repair packets.
-    protectors: Vec<Option<Protector>>,
-    menders: Vec<Mender>,
+    fec_encoders: Vec<Option<FecEncoder>>,
+    fec_decoders: Vec<FecDecoder>,
     stats: Vec<ClassStats>,
     policy: Policy,
+    /// Addresses that packets of the TUN interface may bear.
+    inner: InnerAddresses,
     order: Order,
+    signing: Option<SigningKey>,
     waiting: Waiting,
     clock: PeerClock,
+    unjudged: age::Unjudged,
     /// When the newest probe had left whose reports were heeded, in microseconds modulo 2³².
     newest_report: Option<u32>,
     /// The MPTCP connection has room (TCP mode).
@@ -72,13 +97,19 @@ pub struct Gateway {
     /// What the peer's silence has led to.
     silence: Silence,
     session_up: bool,
+    session_age: SessionAge,
     sessions_so_far: u64,
     peer_restarts: u64,
     /// A handshake that leaves on every path, and the paths on which it still has to.
     handshake: (Vec<u8>, PathSet),
+    /// Answers to challenges and proofs that are to leave, and by which path.
+    responses: VecDeque<(PathId, Message)>,
+    /// Copies of datagrams from elsewhere that are looked into.
+    copies: Bucket,
+    held: Held,
     /// Who asked last, and by which socket.
     askers: VecDeque<(SocketAddr, PathId)>,
-    local: VecDeque<(ChannelId, Vec<u8>)>,
+    local: VecDeque<(ChannelId, Instant, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     events: VecDeque<Event>,
     refused: RefusedSnapshot,
@@ -115,6 +146,13 @@ struct Silence {
     renewed: Option<Instant>,
 }
 
+/// What has been told of the session's age.
+#[derive(Clone, Copy, Debug, Default)]
+struct SessionAge {
+    overdue: bool,
+    expired: bool,
+}
+
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
@@ -137,14 +175,15 @@ impl Gateway {
     pub fn new(
         now: Instant,
         config: &GatewayConfig,
-        private: PrivateKey,
+        secrets: impl Into<Secrets>,
         random: Box<dyn Random>,
     ) -> Self {
-        let most_paths = PathSet::CAPACITY - 2;
+        let Secrets { private, psk, signing } = secrets.into();
+        let max_paths = PathSet::CAPACITY - 2;
         let paths: Vec<Path> = config
             .path
             .iter()
-            .take(most_paths)
+            .take(max_paths)
             .map(|(name, path)| Path::new(now, name, path))
             .collect();
         let kind = |name: &str| match name {
@@ -166,16 +205,24 @@ impl Gateway {
                 Channel { name, kind, keys, wire: None, written: 0, delivered: 0 }
             })
             .collect();
+        let inner = InnerAddresses::new(config.tun.as_ref());
         let hello = Hello {
-            paths: paths.iter().map(|path| path.name.clone()).collect(),
-            channels: channels.iter().map(|channel| channel.name.clone()).collect(),
+            paths: paths.iter().map(|path| Name::from(path.name.as_str())).collect(),
+            channels: channels.iter().map(|channel| Name::from(channel.name.as_str())).collect(),
+            tun: inner.own(),
         };
         let setup = session::Setup {
             side: config.side,
             private,
-            peer: config.peer,
+            peers: config.peer.0.clone(),
+            psk,
             hello: hello.to_bytes(),
             rekey: config.session.rekey,
+            lifetime: config.session.lifetime(),
+        };
+        let queue = |class: Class| {
+            let max = config.class.transport(class).tx_queue();
+            queues::Queue::new(max as usize)
         };
         let carriers = paths.len() + usize::from(config.network == Network::Tcp);
         let mut gateway = Self {
@@ -184,23 +231,35 @@ impl Gateway {
             wire: alloc::vec![None; paths.len()],
             paths_by_wire: [None; PathSet::CAPACITY],
             channels_by_wire: Vec::new(),
+            queues: Class::ALL.map(queue).into(),
+            sources: Sources::default(),
+            brake: Brake::default(),
+            writers: [None; 2],
+            lag: ([Duration::ZERO; 2], now),
             carriers: Vec::new(),
-            cutters: Vec::new(),
-            joiners: Vec::new(),
-            protectors: Vec::new(),
-            menders: Vec::new(),
+            fragmenters: Vec::new(),
+            reassemblers: Vec::new(),
+            fec_encoders: Vec::new(),
+            fec_decoders: Vec::new(),
             stats: Class::ALL.map(|class| ClassStats::new(class, carriers)).into(),
             policy: Policy::new(&config.messages, &config.rule),
+            inner,
             order: Order::default(),
+            signing,
             waiting: Waiting::default(),
             clock: PeerClock::default(),
+            unjudged: age::Unjudged::default(),
             newest_report: None,
             bundle_writable: false,
             silence: Silence::default(),
             session_up: false,
+            session_age: SessionAge::default(),
             sessions_so_far: 0,
             peer_restarts: 0,
             handshake: (Vec::new(), PathSet::EMPTY),
+            responses: VecDeque::new(),
+            copies: Bucket::per_second(validation::COPIES),
+            held: Held::default(),
             askers: VecDeque::new(),
             local: VecDeque::new(),
             spare: Vec::new(),
@@ -217,7 +276,7 @@ impl Gateway {
         gateway
     }
 
-    /// Connections of all classes begin anew, since the peer has.
+    /// Replaces the connections of all classes after a restart of the peer.
     fn begin_anew(&mut self) {
         let role = match self.config.side {
             Side::Aircraft => Role::Client,
@@ -240,18 +299,20 @@ impl Gateway {
             }
         };
         self.carriers = Class::ALL.map(carrier).into();
-        self.cutters = Class::ALL.map(|_| Cutter::default()).into();
-        self.joiners = Class::ALL.map(|_| Joiner::default()).into();
+        self.fragmenters = Class::ALL.map(|_| Fragmenter::default()).into();
+        self.reassemblers = Class::ALL.map(|_| Reassembler::default()).into();
         let repair = |class: Class| {
             let repair = self.config.class.of(class).repair?;
-            (self.config.network == Network::Udp).then(|| Protector::new(repair))
+            (self.config.network == Network::Udp).then(|| FecEncoder::new(repair))
         };
-        self.protectors = Class::ALL.map(repair).into();
-        self.menders = Class::ALL.map(|_| Mender::default()).into();
+        self.fec_encoders = Class::ALL.map(repair).into();
+        self.fec_decoders = Class::ALL.map(|_| FecDecoder::default()).into();
         self.order = Order::default();
         self.waiting = Waiting::default();
         self.clock = PeerClock::default();
+        self.unjudged = age::Unjudged::default();
         self.newest_report = None;
+        self.held = Held::default();
         self.paths.iter_mut().for_each(Path::forget_peer);
         self.refresh_usable();
     }
@@ -259,6 +320,7 @@ impl Gateway {
     /// A session stands: at the start, after a change of keys, after a restart of the peer.
     fn session_stands(&mut self, now: Instant, hello: &[u8], restarted: bool) {
         self.session_up = true;
+        self.session_age = SessionAge::default();
         self.sessions_so_far += 1;
         self.tell(now, What::Session { restarted });
         if restarted {
@@ -270,6 +332,32 @@ impl Gateway {
         self.probe_at_once(now);
     }
 
+    /// The session has ended, since no handshake got through.
+    fn session_expired(&mut self, now: Instant) {
+        self.session_up = false;
+        self.session_age.expired = true;
+        let life = self.config.session.lifetime();
+        let text = format!(
+            "the session has ended: its keys could not be changed for {life}; nothing is sent or \
+             accepted until a handshake gets through"
+        );
+        self.tell(now, What::Alarm { text });
+    }
+
+    /// Says that a change of keys is overdue, once.
+    fn watch_session_age(&mut self, now: Instant) {
+        if self.session_age.overdue || !self.sessions.is_overdue(now) {
+            return;
+        }
+        self.session_age.overdue = true;
+        let left = self.sessions.time_left(now).unwrap_or_default();
+        let text = format!(
+            "the session's keys could not be changed, since no handshake gets through: it ends in {} s",
+            left.as_nanos() / 1_000_000_000
+        );
+        self.tell(now, What::Alarm { text });
+    }
+
     /// Numbers on the wire are the aircraft's: its paths and channels in the order of its file.
     fn match_names(&mut self, now: Instant, hello: &[u8]) {
         let Some(peer) = Hello::read(hello) else {
@@ -277,8 +365,8 @@ impl Gateway {
             return self.tell(now, What::Alarm { text: text.into() });
         };
         let aircraft_is_here = self.config.side == Side::Aircraft;
-        let number = |here: usize, name: &str, theirs: &[String]| {
-            let there = theirs.iter().position(|other| other == name);
+        let number = |here: usize, name: &str, theirs: &[Name]| {
+            let there = theirs.iter().position(|other| other.is(name));
             if aircraft_is_here { there.map(|_| here) } else { there }
         };
         self.paths_by_wire = [None; PathSet::CAPACITY];
@@ -306,13 +394,22 @@ impl Gateway {
             let names = names.join("`, `");
             format!("{what} `{names}` is {has} and not {not}: give it one name in both files")
         };
-        let mut alarms = Vec::new();
+        let mut alarms: Vec<String> = self.inner.set_peer(peer.tun).err().into_iter().collect();
         let mine: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
         let own: Vec<&str> = self.channels.iter().map(|channel| channel.name.as_str()).collect();
         for (what, mine, theirs) in [("path", mine, &peer.paths), ("channel", own, &peer.channels)]
         {
-            let here = mine.iter().copied().filter(|name| !theirs.iter().any(|it| it == name));
-            let there = theirs.iter().map(String::as_str).filter(|name| !mine.contains(name));
+            let here = mine.iter().copied().filter(|name| !theirs.iter().any(|it| it.is(name)));
+            let not_here = theirs.iter().filter(|name| !mine.iter().any(|own| name.is(own)));
+            let there = not_here.clone().filter_map(|name| match name {
+                Name::Text(text) => Some(text.as_str()),
+                Name::Digest(_) => None,
+            });
+            let unnamed = not_here.filter(|name| matches!(name, Name::Digest(_))).count();
+            if unnamed > 0 {
+                let text = "at the peer and not here, whose names the peer tells at its own end";
+                alarms.push(format!("there are {unnamed} names of a {what} {text}"));
+            }
             for (names, at_home) in [(here.collect::<Vec<_>>(), true), (there.collect(), false)] {
                 if !names.is_empty() {
                     alarms.push(lacks(names, what, at_home));
@@ -343,12 +440,15 @@ impl Gateway {
         let carriers = self.carriers.iter().map(Carrier::next_wakeup);
         let paths = self.paths.iter().map(|path| {
             let probe = if self.session_up { path.probe_at } else { Instant::FAR_FUTURE };
-            probe.min(path.watch.next_wakeup(health))
+            // Challenges that cannot leave are not waited for.
+            let validates = self.session_up && path.present;
+            let validation = if validates { &path.validation } else { &Validation::IDLE };
+            probe.min(path.watch.next_wakeup(health)).min(validation.next_wakeup())
         });
         let first = self.sessions.next_wakeup().min(self.measure_at);
-        let first = first.min(self.waiting.next_wakeup());
-        let protectors = self.protectors.iter().flatten().map(Protector::due);
-        let first = protectors.fold(first, Instant::min);
+        let first = first.min(self.waiting.next_wakeup()).min(self.brake_wakeup());
+        let fec_encoders = self.fec_encoders.iter().flatten().map(FecEncoder::due);
+        let first = fec_encoders.fold(first, Instant::min);
         carriers.chain(paths).fold(first, Instant::min)
     }
 
@@ -357,11 +457,14 @@ impl Gateway {
         self.sessions.wake(now);
         self.settle_session(now);
         self.wake_paths(now);
+        self.settle_addresses(now);
+        self.watch_session_age(now);
         for class in Class::ALL {
             if let Some(carrier) = self.carriers.get_mut(class.index()) {
                 carrier.wake(now);
-                if let Some(Some(protector)) = self.protectors.get_mut(class.index()) {
-                    protector.wake(now, &mut |packet| carrier.write_packet(now, packet, false));
+                if let Some(Some(fec_encoder)) = self.fec_encoders.get_mut(class.index()) {
+                    fec_encoder
+                        .wake(now, &mut |packet| carrier.write_packet(now, now, packet, false));
                 }
             }
             self.drain(now, class);
@@ -369,10 +472,14 @@ impl Gateway {
         if now >= self.measure_at {
             self.measure_at = now + Duration::from_millis(200);
             self.paths.iter_mut().for_each(|path| path.measure(now));
+            self.watch_round_trip(now);
             self.stats.iter_mut().for_each(|stats| stats.measure(now));
             let loss_of =
                 |path: PathId| self.paths.get(path.index()).map_or(0.0, Path::outgoing_loss);
-            self.protectors.iter_mut().flatten().for_each(|protector| protector.heed(loss_of));
+            self.fec_encoders
+                .iter_mut()
+                .flatten()
+                .for_each(|fec_encoder| fec_encoder.heed(loss_of));
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The side of the networks: datagrams in and out.
 
-use alloc::format;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 
@@ -9,12 +8,11 @@ use skybraid_transport::{PathId, PathSet};
 use skybraid_units::Instant;
 
 use super::{BUNDLE, Gateway, Outgoing};
+use crate::Class;
 use crate::config::Network;
-use crate::event::{Direction, What};
-use crate::health::probe::FIRST;
-use crate::health::{Probe, path::LEAST_MTU};
+use crate::event::Direction;
+use crate::health::{Probe, probe, validation};
 use crate::session::{Handshake, OVERHEAD, Opened, Refusal, SessionEvent};
-use crate::{Class, Side};
 
 /// Senders of handshakes that are remembered until they are answered.
 const ASKERS: usize = 64;
@@ -31,6 +29,20 @@ impl Gateway {
         bytes: &[u8],
         socket: PathId,
     ) -> bool {
+        self.receive_at(now, now, from, bytes, socket)
+    }
+
+    /// As [`receive`](Self::receive), of a datagram that reached this machine at `arrived` and has waited
+    /// for the caller since: clocks are compared by that time.
+    pub fn receive_at(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        from: SocketAddr,
+        bytes: &[u8],
+        socket: PathId,
+    ) -> bool {
+        self.note_lag(now, now.since(arrived));
         let mut plain = core::mem::take(&mut self.plain);
         let mut authentic = false;
         match self.sessions.open(now, from, bytes, &mut plain) {
@@ -41,19 +53,22 @@ impl Gateway {
                     self.receive_segment(now, PathId(0), &plain);
                 } else if let Some(path) = self.paths_by_wire.get(path.index()).copied().flatten() {
                     self.arrived(now, path, bytes.len(), number);
-                    if newest {
-                        self.learn_address(now, path, from);
-                    }
-                    if plain.first() == Some(&FIRST) {
-                        self.receive_probe(now, path, &plain);
-                    } else {
-                        self.receive_segment(now, path, &plain);
+                    self.learn_address(now, path, from, bytes.len(), newest);
+                    match plain.first() {
+                        Some(&probe::FIRST) => self.receive_probe(now, arrived, path, &plain),
+                        Some(&validation::FIRST) => {
+                            self.receive_validation(now, path, from, &plain)
+                        }
+                        _ => self.receive_segment(now, path, &plain),
                     }
                 }
             }
             Opened::Handshake => {
                 self.remember_asker(from, socket);
                 self.settle_session(now);
+                if let Some(proof) = self.sessions.take_proof() {
+                    self.respond(socket, validation::Message::Proof(proof));
+                }
             }
             Opened::Refused(refusal) => {
                 let refused = &mut self.refused;
@@ -64,6 +79,9 @@ impl Gateway {
                     Refusal::Stranger => &mut refused.strangers,
                     Refusal::Cookie => &mut refused.cookies,
                 } += 1;
+                if refusal == Refusal::Replayed {
+                    self.learn_from_copy(now, from, bytes, &mut plain);
+                }
                 // It may still be answered: by a cookie, or by saying that its session is not known.
                 self.remember_asker(from, socket);
             }
@@ -82,8 +100,12 @@ impl Gateway {
     /// Takes note of what has become of the session.
     pub(super) fn settle_session(&mut self, now: Instant) {
         while let Some(event) = self.sessions.poll_event() {
-            let SessionEvent::Established { hello, restarted } = event;
-            self.session_stands(now, &hello, restarted);
+            match event {
+                SessionEvent::Established { hello, restarted } => {
+                    self.session_stands(now, &hello, restarted);
+                }
+                SessionEvent::Expired => self.session_expired(now),
+            }
         }
     }
 
@@ -95,24 +117,6 @@ impl Gateway {
         if let Some(before) = before {
             self.note_state(now, id, before, Direction::Incoming);
         }
-    }
-
-    /// The ground answers where the aircraft was heard last.
-    fn learn_address(&mut self, now: Instant, id: PathId, from: SocketAddr) {
-        if self.config.side != Side::Ground {
-            return;
-        }
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
-        let before = path.remote.replace(from);
-        if before == Some(from) {
-            return;
-        }
-        if before.is_some() {
-            path.forget_size();
-        }
-        let what = What::Address { path: path.name.clone(), address: format!("{from}") };
-        self.tell(now, what);
-        self.refresh_usable();
     }
 
     /// A transport's segment arrived.
@@ -132,18 +136,23 @@ impl Gateway {
     }
 
     /// A sign of life arrived.
-    fn receive_probe(&mut self, now: Instant, id: PathId, plain: &[u8]) {
+    fn receive_probe(&mut self, now: Instant, arrived: Instant, id: PathId, plain: &[u8]) {
         let Some(probe) = Probe::read(plain) else {
             self.refused.unreadable += 1;
             return;
         };
         if let Some(path) = self.paths.get_mut(id.index()) {
-            path.probed(now, probe.sent_us, probe.echo);
+            let (incoming, outgoing) = path.probed(arrived, probe.sent_us, probe.echo);
+            self.clock.sample(arrived, incoming, outgoing);
+            path.seen.on_received(probe.number);
+            path.incoming_mtu = Some((probe.mtu.into(), probe.mtu_error));
             if probe.asks {
                 path.probe_at = path.probe_at.min(now);
             }
         }
-        // A probe by a slower path may tell what was before.
+        self.judge_held(now);
+        self.heed_waits(now, probe.lag_ms);
+        // A probe by a slower path may report an older state.
         let ahead =
             self.newest_report.map(|newest| probe.sent_us.wrapping_sub(newest).cast_signed());
         if ahead.is_some_and(|ahead| ahead < 0) {
@@ -156,8 +165,6 @@ impl Gateway {
                 self.take_report(now, about, report);
             }
         }
-        let least = self.paths.iter().filter_map(|path| path.least_transits());
-        self.clock.compare(least);
     }
 
     /// The next datagram to leave now; it is written to `out`, in place of what was there.
@@ -167,6 +174,9 @@ impl Gateway {
         }
         if !self.session_up {
             return None;
+        }
+        if let Some(outgoing) = self.poll_validation(now, out) {
+            return Some(outgoing);
         }
         if let Some(outgoing) = self.poll_probe(now, out) {
             return Some(outgoing);
@@ -206,7 +216,7 @@ impl Gateway {
     }
 
     /// Where a datagram on a path goes, if it can leave.
-    fn reach(&self, path: &crate::health::Path) -> Option<SocketAddr> {
+    pub(super) fn reach(&self, path: &crate::health::Path) -> Option<SocketAddr> {
         if !path.present {
             return None;
         }
@@ -220,23 +230,27 @@ impl Gateway {
         for at in 0..self.paths.len() {
             let udp = self.config.network == Network::Udp;
             let Some(path) = self.paths.get_mut(at) else { continue };
-            // What tries a size may be lost, so it goes beside the sign of life and not in its place.
-            let (due, size) = (now >= path.probe_at, path.trying.take());
-            if !due && size.is_none() {
+            // A padded probe may be lost, so it follows the sign of life and does not take its place.
+            let (due, padded) = (now >= path.probe_at, path.padded.take());
+            if !due && padded.is_none() {
                 continue;
             }
+            let padded = padded.filter(|_| !due);
             if due {
                 path.probe_at = now + self.config.health.probe;
-                path.trying = path.try_size(now).filter(|_| udp);
             }
             let around = path.around() + OVERHEAD as u32;
-            let size = size.filter(|_| !due).map_or(0, |size| size.saturating_sub(around));
+            let size = padded.map_or(0, |padded| padded.saturating_sub(around));
             let to = self.paths.get(at).and_then(|path| self.reach(path));
             let (Some(to), Some(wire)) = (to, self.wire.get(at).copied().flatten()) else {
                 continue;
             };
             self.probe(now, at).write(size as usize, &mut self.plain);
-            if self.sessions.seal(PathId(wire), &self.plain, out).is_ok() {
+            if let Some(path) = self.paths.get_mut(at) {
+                path.mtu.on_sent(padded);
+                path.padded = if due && udp { path.poll_padded(now) } else { None };
+            }
+            if self.sessions.seal(now, PathId(wire), &self.plain, out).is_ok() {
                 if let Some(path) = self.paths.get_mut(at) {
                     path.leaves(out.len());
                 }
@@ -252,23 +266,38 @@ impl Gateway {
             return None;
         }
         loop {
-            let path = self.carriers.get_mut(class.index())?.poll_send(now, &mut self.plain)?;
+            let fed = self.feed(now, class);
+            let carrier = self.carriers.get_mut(class.index())?;
+            let Some(path) = carrier.poll_send(now, &mut self.plain) else {
+                // What was too old was taken out instead, and made room.
+                if fed && carrier.waiting() == 0 {
+                    continue;
+                }
+                return None;
+            };
             if bundled {
-                self.sessions.seal(BUNDLE, &self.plain, out).ok()?;
+                self.sessions.seal(now, BUNDLE, &self.plain, out).ok()?;
                 return Some(Outgoing { path: BUNDLE, to: NOWHERE, class: Some(class) });
             }
             let Some(known) = self.paths.get(path.index()) else { continue };
             let (to, wire) = (self.reach(known), self.wire.get(path.index()).copied().flatten());
+            if to.is_none() && known.remote.is_none() {
+                // An answer to what the peer says first may wait for the proof of its address.
+                self.held.keep(now, path, known.validation.is_open(), class, &self.plain);
+            }
             // What cannot leave is lost here, as it would be in the network.
             let (Some(to), Some(wire)) = (to, wire) else { continue };
-            if self.sessions.seal(PathId(wire), &self.plain, out).is_err() {
+            if class == Class::Control {
+                self.held.keep(now, path, known.validation.is_open(), class, &self.plain);
+            }
+            if self.sessions.seal(now, PathId(wire), &self.plain, out).is_err() {
                 continue;
             }
             if let Some(known) = self.paths.get_mut(path.index()) {
                 known.leaves(out.len());
             }
-            if let Some(Some(protector)) = self.protectors.get_mut(class.index()) {
-                protector.left_by(path);
+            if let Some(Some(fec_encoder)) = self.fec_encoders.get_mut(class.index()) {
+                fec_encoder.on_sent_via(path);
             }
             return Some(Outgoing { path, to, class: Some(class) });
         }
@@ -307,6 +336,3 @@ impl Gateway {
         (0..self.paths.len()).map(|at| PathId(at as u8)).collect()
     }
 }
-
-/// Keeps the constant in use where no path is known yet.
-const _: () = assert!(LEAST_MTU >= 576);

@@ -1,12 +1,17 @@
 //! What becomes of the paths: silence, reports, proof.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use skybraid_transport::PathId;
 use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
 use crate::config::Network;
 use crate::event::{Direction, PathState, What};
-use crate::health::{Path, Probe, Report};
+use crate::health::probe::MAX_SENT_REPORTS;
+use crate::health::{MtuChange, MtuState, Path, Probe, Report};
 use crate::{Class, Side};
 
 /// After so long without a sign of the peer on any path it is taken for gone.
@@ -39,28 +44,57 @@ impl Gateway {
     /// What a probe says now.
     pub(super) fn probe(&self, now: Instant, at: usize) -> Probe {
         let path = self.paths.get(at);
+        let number = path.map_or(0, |path| path.mtu.next_number());
         let numbered = self.paths.iter().zip(&self.wire);
+        let mut reports: Vec<Report> =
+            numbered.filter_map(|(path, wire)| Some(path.report((*wire)?))).collect();
+        if reports.len() > MAX_SENT_REPORTS {
+            let turn = usize::from(number) * MAX_SENT_REPORTS % reports.len();
+            reports.rotate_left(turn);
+            reports.truncate(MAX_SENT_REPORTS);
+        }
         Probe {
+            number,
+            mtu: path.map_or(0, |path| path.mtu.size().min(65_535) as u16),
+            mtu_error: path.is_some_and(|path| path.mtu.state() == MtuState::Error),
             sent_us: crate::health::clock::micros(now),
             echo: path.and_then(|path| path.echo(now)),
+            lag_ms: self.lag_ms(),
             asks: path.is_some_and(|path| path.rtt.is_none() && path.watch.heard().is_some()),
-            reports: numbered.filter_map(|(path, wire)| Some(path.report((*wire)?))).collect(),
+            reports,
         }
     }
 
-    /// The peer tells how a path stands that we send on.
+    /// Records the peer's report on a path that we send on.
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id.index()) else { return };
         path.told = Some(*report);
-        if path.learn_size(report.largest) {
-            let what = What::Mtu { path: path.name.clone(), bytes: path.mtu };
-            self.tell(now, what);
+        let seen = report.seen;
+        if let Some(change) = path.mtu.on_report(now, seen.newest, seen.arrived) {
+            let name = path.name.clone();
+            self.on_mtu_change(now, name, change);
         }
         let Some(path) = self.paths.get_mut(id.index()) else { return };
         let before = core::mem::replace(&mut path.outgoing, report.state);
         if before != report.state {
             self.note_state(now, id, before, Direction::Outgoing);
         }
+    }
+
+    fn on_mtu_change(&mut self, now: Instant, path: String, change: MtuChange) {
+        let bytes = match change {
+            MtuChange::Raised(bytes) => bytes,
+            MtuChange::BlackHole { from, to } => {
+                let lost =
+                    format!("path `{path}`: packets of {from} B no longer reach the other end");
+                self.tell(
+                    now,
+                    What::Alarm { text: format!("{lost}; now at most {to} B are sent") },
+                );
+                to
+            }
+        };
+        self.tell(now, What::Mtu { path, bytes });
     }
 
     /// A path's state has changed: everybody hears of it.
@@ -77,7 +111,7 @@ impl Gateway {
             Direction::Incoming | Direction::Both => path.watch.state(),
         };
         if to == PathState::Down {
-            path.give_up();
+            path.totals.given_up += 1;
         }
         let what = What::Path { path: path.name.clone(), from, to, direction };
         self.tell(now, what);
@@ -108,7 +142,7 @@ impl Gateway {
         self.wake_silence(now);
     }
 
-    /// Nothing is heard on any path: the peer may have been started anew.
+    /// Nothing is heard on any path: the peer may have restarted.
     fn wake_silence(&mut self, now: Instant) {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let Some(heard) = heard.filter(|_| self.session_up) else { return };

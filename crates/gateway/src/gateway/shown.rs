@@ -6,7 +6,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
 use crate::health::Path;
-use crate::snapshot::{ChannelSnapshot, ClassSnapshot, PathSnapshot, Snapshot};
+use crate::snapshot::{ChannelSnapshot, ClassSnapshot, PathSnapshot, Snapshot, TunSnapshot};
 
 impl Gateway {
     /// How everything stands.
@@ -14,7 +14,7 @@ impl Gateway {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let ms = |duration: Duration| duration.as_millis_f64();
         let path = |path: &Path| {
-            let delay = path.transit.smoothed().and_then(|it| self.clock.incoming_delay(it));
+            let delay = path.transit.smoothed().and_then(|it| self.clock.incoming_delay(now, it));
             let told = path.told;
             let out = told.map(|told| Duration::from_micros(i64::from(told.transit_us)));
             let window = path.window();
@@ -24,9 +24,9 @@ impl Gateway {
                 incoming: path.watch.state(),
                 remote: path.remote.map(|remote| format!("{remote}")),
                 rtt_ms: path.rtt.map(ms),
-                min_rtt_ms: path.least_rtt().map(ms),
+                min_rtt_ms: path.min_rtt().map(ms),
                 incoming_delay_ms: delay.map(ms),
-                outgoing_delay_ms: out.and_then(|it| self.clock.outgoing_delay(it)).map(ms),
+                outgoing_delay_ms: out.and_then(|it| self.clock.outgoing_delay(now, it)).map(ms),
                 jitter_ms: ms(path.transit.jitter()),
                 incoming_loss: window.loss,
                 outgoing_loss: path.outgoing_loss(),
@@ -37,7 +37,11 @@ impl Gateway {
                 outgoing_datagrams: path.totals.outgoing,
                 incoming_datagrams: path.totals.incoming,
                 control_won: path.totals.control_won,
-                mtu: path.mtu,
+                mtu: path.mtu.size(),
+                mtu_state: path.mtu.state(),
+                incoming_mtu: path.incoming_mtu.map(|(bytes, _)| bytes),
+                peer_mtu_error: path.incoming_mtu.is_some_and(|(_, error)| error),
+                black_holes: path.mtu.black_holes,
                 data_left: path.data_left(),
                 given_up: path.totals.given_up,
             }
@@ -48,14 +52,18 @@ impl Gateway {
             side: self.config.side,
             uptime_ms: ms(now.since(self.started)),
             session: self.session_up && !self.silence.told,
+            peer: self.sessions.peer().map(|peer| format!("{peer}")),
+            session_left_ms: self.sessions.time_left(now).map(ms),
+            session_overdue: self.session_up && self.sessions.is_overdue(now),
+            session_expired: self.session_age.expired,
             sessions: self.sessions_so_far,
             peer_restarts: self.peer_restarts,
             silent_ms: heard.map(|heard| ms(now.since(heard))),
             paths: self.paths.iter().map(path).collect(),
             classes: classes
-                .zip(&self.menders)
-                .map(|((stats, carrier), mender)| ClassSnapshot {
-                    repaired: mender.mended,
+                .zip(&self.fec_decoders)
+                .map(|((stats, carrier), fec_decoder)| ClassSnapshot {
+                    repaired: fec_decoder.mended,
                     ..stats.snapshot(carrier.duplicates())
                 })
                 .collect(),
@@ -69,7 +77,17 @@ impl Gateway {
                     shared: channel.wire.is_some(),
                 })
                 .collect(),
+            control_limit: self.brake.rate(),
+            sources: self.sources.snapshot(|id| {
+                self.channels.get(usize::from(id.0)).map(|channel| channel.name.as_str())
+            }),
             refused: self.refused,
+            bugs: skybraid_units::invariant::bugs(),
+            tun: self.config.tun.as_ref().map(|_| TunSnapshot {
+                peer: self.inner.peer().map(|peer| format!("{peer}")),
+                refused_outgoing: self.inner.refused[0],
+                refused_incoming: self.inner.refused[1],
+            }),
         }
     }
 }

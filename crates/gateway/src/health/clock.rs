@@ -1,14 +1,21 @@
 //! Comparing the clocks of both ends, as far as one-way measurements allow.
 //!
-//! A datagram's transit time is its one-way delay and the difference of the clocks. On one path both
-//! directions together give the difference if they are equally long; it is wrong by half of what they
-//! differ by, and so by no more than half of the round trip. The path of the shortest round trip is taken.
+//! A datagram's transit time is its one-way delay plus the difference of the clocks. A delay is never
+//! negative, so every transit time of what arrives is an upper bound of that difference, and every transit
+//! time of what was sent, as an echo reveals it, a lower one. Clocks drift apart slowly: a bound that was
+//! true once stays true when it widens by [`MAX_DRIFT_PPM`], so the best bound of each direction is kept for
+//! good, and a network that holds everything up for minutes does not loosen it. Bounds that contradict each
+//! other mean that a clock was stepped or has run faster than that: the comparison begins again.
 
 use skybraid_units::{Duration, Instant};
 
 /// Times on the wire are microseconds modulo 2³²; differences of them are taken modulo this.
 const LAP_NS: i64 = 1_000 << 32;
-/// A minimum is forgotten after twice this long, since clocks drift.
+/// Maximum rate at which the clocks of both ends drift apart, in parts per million: 100 for each crystal.
+pub const MAX_DRIFT_PPM: i64 = 200;
+/// Contradictions up to this are rounding and the kernel's conversion between clocks.
+const TOLERANCE: Duration = Duration::from_micros(200);
+/// A path's lowest transit time is forgotten after twice this long, since routes change.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// A time as the wire carries it.
@@ -20,6 +27,11 @@ pub fn micros(at: Instant) -> u32 {
 pub fn nearest(difference: Duration) -> Duration {
     let within = (difference.as_nanos() + LAP_NS / 2).rem_euclid(LAP_NS) - LAP_NS / 2;
     Duration::from_nanos(within)
+}
+
+/// The time from `earlier` to `later`, both as the wire carries them: the one that is nearest to zero.
+pub fn between(earlier: u32, later: u32) -> Duration {
+    Duration::from_micros(i64::from(later.wrapping_sub(earlier).cast_signed()))
 }
 
 /// Transit times of what arrives on a path.
@@ -51,6 +63,11 @@ impl Transit {
         self.least[0] = Some(self.least[0].map_or(transit, |least| least.min(transit)));
     }
 
+    /// That of the newest datagram.
+    pub const fn last(&self) -> Option<Duration> {
+        self.last
+    }
+
     /// Smoothed with 1/8.
     pub const fn smoothed(&self) -> Option<Duration> {
         self.smoothed
@@ -67,33 +84,82 @@ impl Transit {
     }
 }
 
-/// The difference of the peer's clock from ours.
+/// The lowest transit time seen in one direction, at the time of its measurement.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    transit: Duration,
+    at: Instant,
+}
+
+impl Bound {
+    /// The bound as it stands now: wider by what the clocks may have drifted since.
+    fn at(self, now: Instant) -> Duration {
+        let elapsed = now.since(self.at).as_nanos().max(0);
+        self.transit + Duration::from_nanos(elapsed / 1_000_000 * MAX_DRIFT_PPM)
+    }
+
+    /// The tighter of a bound and a new measurement.
+    fn tighten(bound: Option<Self>, now: Instant, transit: Duration) -> Self {
+        let kept = bound.filter(|bound| nearest(transit - bound.at(now)).as_nanos() >= 0);
+        kept.unwrap_or(Self { transit, at: now })
+    }
+}
+
+/// Bounds of the difference of the peer's clock from ours.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerClock {
-    /// What to take off a transit time to get a one-way delay.
-    offset: Option<Duration>,
+    /// The difference (ours minus the peer's) is at most this.
+    incoming: Option<Bound>,
+    /// … and at least the negative of this.
+    outgoing: Option<Bound>,
 }
 
 impl PeerClock {
-    /// Compares the clocks by the least transit times of each path, in and out.
-    pub fn compare(&mut self, least: impl Iterator<Item = (Duration, Duration)>) {
-        let round_trip =
-            |(incoming, outgoing): &(Duration, Duration)| nearest(*incoming + *outgoing);
-        if let Some((incoming, outgoing)) = least.min_by_key(round_trip) {
-            let half = Duration::from_nanos(nearest(incoming + outgoing).as_nanos() / 2);
-            self.offset = Some(nearest(incoming - half));
+    /// Takes the transit time of a probe that arrived at `now` and, where it has an echo, that of the probe
+    /// that it echoes.
+    pub fn sample(&mut self, now: Instant, incoming: Duration, outgoing: Option<Duration>) {
+        self.incoming = Some(Bound::tighten(self.incoming, now, incoming));
+        if let Some(outgoing) = outgoing {
+            self.outgoing = Some(Bound::tighten(self.outgoing, now, outgoing));
+        }
+        if self.round_trip(now).is_some_and(|sum| sum + TOLERANCE < Duration::ZERO) {
+            let bound = |transit| Bound { transit, at: now };
+            (self.incoming, self.outgoing) = (Some(bound(incoming)), outgoing.map(bound));
         }
     }
 
-    /// The one-way delay of something whose transit time is known; `None` before clocks could be
-    /// compared.
-    pub fn incoming_delay(&self, transit: Duration) -> Option<Duration> {
-        Some(nearest(transit - self.offset?))
+    /// Both directions have been measured.
+    pub const fn is_compared(&self) -> bool {
+        self.incoming.is_some() && self.outgoing.is_some()
+    }
+
+    /// Width of what is known of the difference of the clocks: the sum of the lowest transit times of both
+    /// directions, widened by drift.
+    pub fn round_trip(&self, now: Instant) -> Option<Duration> {
+        Some(nearest(self.incoming?.at(now) + self.outgoing?.at(now)))
+    }
+
+    /// Estimate of the difference, ours minus the peer's: the middle between the bounds.
+    fn offset(&self, now: Instant) -> Option<Duration> {
+        let half = Duration::from_nanos(self.round_trip(now)?.as_nanos() / 2);
+        Some(nearest(self.incoming?.at(now) - half))
+    }
+
+    /// The one-way delay of something whose transit time is known, within half of the lowest round trip;
+    /// `None` before clocks could be compared.
+    pub fn incoming_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
+        Some(nearest(transit - self.offset(now)?))
     }
 
     /// The one-way delay of something whose transit time the peer has told.
-    pub fn outgoing_delay(&self, transit: Duration) -> Option<Duration> {
-        Some(nearest(transit + self.offset?))
+    pub fn outgoing_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
+        Some(nearest(transit + self.offset(now)?))
+    }
+
+    /// Upper bound of the one-way delay of something whose transit time is known: the whole round trip but
+    /// for nothing on the way back. `None` before clocks could be compared.
+    pub fn max_incoming_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
+        Some(nearest(transit + self.outgoing?.at(now)))
     }
 }
 
@@ -106,28 +172,119 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn at(ms: i64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
     proptest! {
         #[test]
-        fn one_way_delays_are_right_within_half_the_shortest_round_trip(
+        fn delays_are_right_within_half_the_round_trip_and_bounded(
             offset_s in -1_000_000_i64..1_000_000,
             delays in proptest::collection::vec((1_i64..400, 1_i64..400), 1..5),
         ) {
             let offset = Duration::from_secs(offset_s);
             // As the wire carries them: modulo 2³² µs.
-            let told = |transit: Duration| nearest(transit);
+            let incoming = |delay: i64| nearest(ms(delay) + offset);
+            let outgoing = |delay: i64| nearest(ms(delay) - offset);
             let mut clock = PeerClock::default();
-            let pairs = delays.iter().map(|(incoming, outgoing)| {
-                (told(ms(*incoming) + offset), told(ms(*outgoing) - offset))
-            });
-            clock.compare(pairs);
-            let shortest = delays.iter().map(|(incoming, outgoing)| incoming + outgoing).min().unwrap();
-            for (incoming, outgoing) in &delays {
-                let seen = clock.incoming_delay(told(ms(*incoming) + offset)).unwrap();
-                prop_assert!((seen - ms(*incoming)).as_nanos().abs() <= shortest * 500_000 + 1);
-                let seen = clock.outgoing_delay(told(ms(*outgoing) - offset)).unwrap();
-                prop_assert!((seen - ms(*outgoing)).as_nanos().abs() <= shortest * 500_000 + 1);
+            let now = Instant::ZERO;
+            for (there, back) in &delays {
+                clock.sample(now, incoming(*there), Some(outgoing(*back)));
+            }
+            let least = |delays: &mut dyn Iterator<Item = i64>| delays.min().unwrap();
+            let min_in = least(&mut delays.iter().map(|(incoming, _)| *incoming));
+            let min_out = least(&mut delays.iter().map(|(_, outgoing)| *outgoing));
+            let shortest = min_in + min_out;
+            for (there, back) in &delays {
+                let seen = clock.incoming_delay(now, incoming(*there)).unwrap();
+                prop_assert!((seen - ms(*there)).as_nanos().abs() <= shortest * 500_000 + 1);
+                let seen = clock.outgoing_delay(now, outgoing(*back)).unwrap();
+                prop_assert!((seen - ms(*back)).as_nanos().abs() <= shortest * 500_000 + 1);
+                let most = clock.max_incoming_delay(now, incoming(*there)).unwrap();
+                prop_assert!(most >= ms(*there) && most <= ms(*there + min_out));
             }
         }
+    }
+
+    /// Samples each 50 ms of two clocks, one of which runs fast by so many parts per million, over delays
+    /// by the second; passes on the time, the true delay, its estimate and its upper bound.
+    fn drift(
+        ppm: i64,
+        seconds: i64,
+        delays: impl Fn(i64) -> (i64, i64),
+        mut each: impl FnMut(i64, Duration, Duration, Duration),
+    ) {
+        let mut clock = PeerClock::default();
+        for tick in 0..seconds * 20 {
+            let now = at(50 * tick);
+            let offset = Duration::from_secs(-90) + Duration::from_nanos(50 * tick * ppm);
+            let (there, back) = delays(tick / 20);
+            let transit = ms(there) + offset;
+            clock.sample(now, nearest(transit), Some(nearest(ms(back) - offset)));
+            let estimate = clock.incoming_delay(now, nearest(transit)).unwrap();
+            let most = clock.max_incoming_delay(now, nearest(transit)).unwrap();
+            each(tick / 20, ms(there), estimate, most);
+        }
+    }
+
+    #[test]
+    fn a_delay_that_lasts_for_ten_minutes_is_not_taken_for_the_clock() {
+        let held = |second| if second < 10 { (30, 30) } else { (1_500, 30) };
+        drift(100, 600, held, |second, delay, estimate, most| {
+            assert!(most >= delay && most <= delay + ms(31), "{second} s: {most}");
+            // Half the round trip, and half of what the clocks may have drifted since.
+            let wrong = (estimate - delay).as_nanos().abs();
+            assert!(wrong <= ms(30).as_nanos() + second * 300_000, "{second} s: {estimate}");
+        });
+    }
+
+    #[test]
+    fn both_directions_held_up_at_once_leave_the_bound_true() {
+        let held = |second| if second < 10 { (30, 30) } else { (1_500, 1_900) };
+        drift(-150, 600, held, |second, delay, _, most| {
+            assert!(most >= delay, "{second} s: {most}");
+            let widened = ms(31) + Duration::from_nanos(second * 400_000);
+            assert!(most <= delay + widened, "{second} s: {most}");
+        });
+    }
+
+    #[test]
+    fn an_hour_of_drift_costs_no_more_than_the_way_back() {
+        for ppm in [-100, 0, 100] {
+            drift(
+                ppm,
+                3_600,
+                |_| (45, 30),
+                |_, delay, estimate, most| {
+                    assert!(most >= delay && most <= delay + ms(31), "{most}");
+                    assert!((estimate - delay).as_nanos().abs() <= ms(8).as_nanos(), "{estimate}");
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn a_stepped_clock_begins_a_new_comparison() {
+        for step in [-5_000, -300, 300, 5_000] {
+            let mut clock = PeerClock::default();
+            clock.sample(at(0), ms(30), Some(ms(30)));
+            clock.sample(at(50), ms(30 + step), Some(ms(30 - step)));
+            let seen = clock.incoming_delay(at(50), ms(30 + step));
+            assert_eq!(seen, Some(ms(30)), "{step}");
+        }
+    }
+
+    #[test]
+    fn one_direction_alone_compares_nothing() {
+        let mut clock = PeerClock::default();
+        clock.sample(at(0), ms(30), None);
+        assert!(!clock.is_compared());
+        assert_eq!(clock.max_incoming_delay(at(0), ms(30)), None);
+        clock.sample(at(50), ms(30), Some(ms(40)));
+        assert_eq!(
+            clock.max_incoming_delay(at(50), ms(30)).map(|most| most.as_nanos() / 1_000),
+            Some(70_000)
+        );
     }
 
     #[test]

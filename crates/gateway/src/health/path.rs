@@ -6,27 +6,19 @@ use core::net::SocketAddr;
 use skybraid_transport::PathInfo;
 use skybraid_units::{Bytes, Duration, Instant};
 
-use super::clock::{Transit, micros, nearest};
+use super::clock::{Transit, between, micros, nearest};
+use super::mtu::MtuSearch;
 use super::probe::Report;
+use super::seen::ProbesSeen;
+use super::validation::Validation;
 use super::watch::Watch;
 use crate::config::PathConfig;
 use crate::event::PathState;
 
-/// Bytes of the IP packet that every path is taken to carry (the least MTU of IPv6, RFC 8200 §5).
-pub const LEAST_MTU: u32 = 1280;
-/// Sizes of IP packets that are tried, ascending: what tunnels, mobile networks, PPPoE and Ethernet leave.
-const SIZES: [u32; 8] = [1360, 1400, 1428, 1452, 1472, 1492, 1500, 9000];
-/// How often each size is tried before it is taken for too large (RFC 8899 §5.1.2, MAX_PROBES).
-const TRIES: u32 = 3;
-/// Datagrams larger than anything that the peer has received since the path came back, after which the
-/// path is taken to have become narrower (RFC 8899 §4.3, black hole detection).
-const SWALLOWED: u32 = 20;
-/// After so long sizes that failed are tried anew (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
-const TRY_AGAIN: Duration = Duration::from_secs(600);
 /// Loss and rates are measured over windows of this length.
 const WINDOW: Duration = Duration::from_secs(1);
 /// A lowest round-trip time is forgotten after one to two times this.
-const LEAST_RTT_WINDOW: Duration = Duration::from_secs(30);
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(30);
 
 /// One path.
 #[derive(Clone, Debug)]
@@ -37,6 +29,8 @@ pub struct Path {
     pub config: PathConfig,
     /// Where the peer is, as far as is known.
     pub remote: Option<SocketAddr>,
+    /// Other addresses that it may have. Of the ground.
+    pub validation: Validation,
     /// There is an interface to send on.
     pub present: bool,
     /// The stream that carries it has room (TCP mode).
@@ -51,22 +45,24 @@ pub struct Path {
     pub told: Option<Report>,
     /// Transit times of what arrives.
     pub transit: Transit,
+    /// … and of our probes, as their echoes reveal them, up to the peer's kernel.
+    pub outgoing_transit: Transit,
     /// Smoothed round-trip time, and the least of the current window and of the one before.
     pub rtt: Option<Duration>,
-    least_rtt: [Option<Duration>; 2],
-    least_since: Instant,
+    min_rtt: [Option<Duration>; 2],
+    min_since: Instant,
     /// The peer's newest probe: when it had left, and when it arrived.
     echo: Option<(u32, Instant)>,
     /// When to show a sign of life next.
     pub probe_at: Instant,
-    /// Largest IP packet that has arrived.
-    pub largest: u32,
-    /// Largest IP packet that the peer has received.
-    pub mtu: u32,
-    /// Size of the IP packet that leaves next, to try whether it goes through.
-    pub trying: Option<u32>,
-    search: Search,
-    swallowed: u32,
+    /// Path MTU towards the peer.
+    pub mtu: MtuSearch,
+    /// Bytes of the IP packet of the padded probe that leaves next.
+    pub padded: Option<u32>,
+    /// Probes of the peer that have arrived.
+    pub seen: ProbesSeen,
+    /// Bytes of the largest IP packet that the peer sends, and whether its packets of the base size are lost.
+    pub incoming_mtu: Option<(u32, bool)>,
     /// Totals.
     pub totals: Totals,
     numbers: Numbers,
@@ -88,16 +84,6 @@ pub struct Totals {
     pub control_won: u64,
     /// How often it has been given up.
     pub given_up: u64,
-}
-
-/// The search for the largest packet (RFC 8899, much simplified: what arrived is told with each report).
-#[derive(Clone, Copy, Debug, Default)]
-struct Search {
-    /// Rounds over all sizes so far, and the size tried last in this one.
-    rounds: u32,
-    last: Option<u32>,
-    /// Nothing is tried before.
-    not_before: Instant,
 }
 
 /// Numbers of datagrams, by which losses are counted.
@@ -129,6 +115,7 @@ impl Path {
             name: name.to_string(),
             config: config.clone(),
             remote: None,
+            validation: Validation::default(),
             present: true,
             writable: true,
             told_spent: false,
@@ -136,48 +123,44 @@ impl Path {
             outgoing: PathState::Unheard,
             told: None,
             transit: Transit::default(),
+            outgoing_transit: Transit::default(),
             rtt: None,
-            least_rtt: [None; 2],
-            least_since: now,
+            min_rtt: [None; 2],
+            min_since: now,
             echo: None,
             probe_at: now,
-            largest: 0,
-            mtu: LEAST_MTU.min(config.mtu.get() as u32),
-            trying: None,
-            search: Search::default(),
-            swallowed: 0,
+            mtu: MtuSearch::new(u32::try_from(config.mtu.get()).unwrap_or(u32::MAX)),
+            padded: None,
+            seen: ProbesSeen::default(),
+            incoming_mtu: None,
             totals: Totals::default(),
             numbers: Numbers::default(),
             window: Window { since: now, ..Window::default() },
         }
     }
 
-    /// The peer has been started anew: what was measured with it counts no more.
+    /// The peer has restarted: what was measured with it counts no more.
     pub fn forget_peer(&mut self) {
         self.watch = Watch::default();
         self.outgoing = PathState::Unheard;
         self.transit = Transit::default();
+        self.outgoing_transit = Transit::default();
         self.told = None;
         self.echo = None;
         self.numbers = Numbers::default();
+        self.validation = Validation::default();
+        self.seen = ProbesSeen::default();
+        self.incoming_mtu = None;
         self.forget_size();
     }
 
-    /// The route may have changed: what went through counts no more.
+    /// The route may have changed: the path MTU is searched from the base again.
     pub fn forget_size(&mut self) {
-        self.largest = 0;
-        self.mtu = LEAST_MTU.min(self.config.mtu.get() as u32);
-        self.search = Search::default();
-        self.swallowed = 0;
+        self.mtu.reset();
+        self.padded = None;
     }
 
-    /// It has been given up: what arrives has to prove anew how large a packet may be.
-    pub fn give_up(&mut self) {
-        self.totals.given_up += 1;
-        self.largest = 0;
-    }
-
-    /// What transports are told of it.
+    /// State of the path for the transports.
     pub fn info(&self) -> PathInfo {
         let Self { config, .. } = self;
         let (mtu, backup) = (config.mtu, config.backup);
@@ -205,18 +188,11 @@ impl Path {
         self.config.data_cap.map(|cap: Bytes| cap.get().saturating_sub(used))
     }
 
-    /// A datagram of so many octets leaves.
+    /// A datagram of so many bytes leaves.
     pub fn leaves(&mut self, octets: usize) {
         let bytes = octets as u32 + self.around();
         self.totals.outgoing += 1;
         self.totals.outgoing_bytes += u64::from(bytes);
-        let told = self.told.filter(|_| self.outgoing == PathState::Up);
-        if bytes > LEAST_MTU && told.is_some_and(|told| bytes > u32::from(told.largest)) {
-            self.swallowed += 1;
-            if self.swallowed > SWALLOWED && bytes <= self.mtu {
-                self.forget_size();
-            }
-        }
     }
 
     /// An authentic datagram with its number arrived. Returns what the state was if it changes.
@@ -224,40 +200,57 @@ impl Path {
         let bytes = octets as u32 + self.around();
         self.totals.incoming += 1;
         self.totals.incoming_bytes += u64::from(bytes);
-        self.largest = self.largest.max(bytes);
         self.numbers.next = self.numbers.next.max(number + 1);
         self.numbers.seen += 1;
         self.watch.hear(now)
     }
 
-    /// Keys have changed, and numbers with them begin anew.
+    /// Keys have changed, and numbers with them start over.
     pub fn restart_numbers(&mut self) {
         self.numbers = Numbers::default();
     }
 
-    /// A probe of the peer arrived that had left at `sent_us` and echoes ours.
-    pub fn probed(&mut self, now: Instant, sent_us: u32, echo: Option<(u32, u32)>) {
+    /// A probe of the peer arrived at `now` that had left at `sent_us` and echoes ours. Returns its transit
+    /// time, and that of ours.
+    pub fn probed(
+        &mut self,
+        now: Instant,
+        sent_us: u32,
+        echo: Option<(u32, u32)>,
+    ) -> (Duration, Option<Duration>) {
         self.echo = Some((sent_us, now));
-        let arrived = i64::from(micros(now).wrapping_sub(sent_us).cast_signed());
-        self.transit.sample(now, Duration::from_micros(arrived));
-        let Some((left, held)) = echo else { return };
-        let rtt = micros(now).wrapping_sub(left).wrapping_sub(held).cast_signed();
-        let rtt = Duration::from_micros(i64::from(rtt));
+        let incoming = between(sent_us, micros(now));
+        self.transit.sample(now, incoming);
+        let Some((left, held)) = echo else { return (incoming, None) };
+        let outgoing = between(left, sent_us.wrapping_sub(held));
+        self.outgoing_transit.sample(now, outgoing);
+        self.measure_round_trip(now, left, held);
+        (incoming, Some(outgoing))
+    }
+
+    fn measure_round_trip(&mut self, now: Instant, left: u32, held: u32) {
+        let rtt = between(left, micros(now).wrapping_sub(held));
         if !rtt.is_positive() {
             return;
         }
+        // What is echoed left for the address in use.
+        let since = self.validation.started().map(|started| now.since(started));
+        let left_ago = rtt + Duration::from_micros(i64::from(held));
+        if since.is_some_and(|since| left_ago < since) {
+            self.validation.on_alive(now);
+        }
         let smoothed = self.rtt.unwrap_or(rtt);
         self.rtt = Some(smoothed + Duration::from_nanos((rtt - smoothed).as_nanos() / 8));
-        if now.since(self.least_since) > LEAST_RTT_WINDOW {
-            self.least_rtt = [None, self.least_rtt[0]];
-            self.least_since = now;
+        if now.since(self.min_since) > MIN_RTT_WINDOW {
+            self.min_rtt = [None, self.min_rtt[0]];
+            self.min_since = now;
         }
-        self.least_rtt[0] = Some(self.least_rtt[0].map_or(rtt, |least| least.min(rtt)));
+        self.min_rtt[0] = Some(self.min_rtt[0].map_or(rtt, |least| least.min(rtt)));
     }
 
     /// The lowest round-trip time of the last minute.
-    pub fn least_rtt(&self) -> Option<Duration> {
-        self.least_rtt.iter().flatten().min().copied()
+    pub fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt.iter().flatten().min().copied()
     }
 
     /// What our next probe echoes.
@@ -277,9 +270,8 @@ impl Path {
             state: self.watch.state(),
             loss: (self.window.loss * 65_535.0) as u16,
             transit_us: us(self.transit.smoothed()),
-            least_us: us(self.transit.least()),
             jitter: (self.transit.jitter().as_nanos() / 10_000).clamp(0, 65_535) as u16,
-            largest: self.largest.min(65_535) as u16,
+            seen: self.seen,
         }
     }
 
@@ -288,50 +280,14 @@ impl Path {
         self.told.map_or(0.0, |told| f64::from(told.loss) / 65_535.0)
     }
 
-    /// The least transit times in and out, where both are known.
-    pub fn least_transits(&self) -> Option<(Duration, Duration)> {
-        let told = self.told.filter(|told| told.state != PathState::Unheard)?;
-        Some((self.transit.least()?, Duration::from_micros(i64::from(told.least_us))))
-    }
-
-    /// The size of the IP packet that the next probe should have to try whether it goes through; `None`
-    /// when nothing is to be tried.
-    pub fn try_size(&mut self, now: Instant) -> Option<u32> {
-        if self.outgoing != PathState::Up || now < self.search.not_before {
+    /// Bytes of the IP packet of the padded probe that is due after one without padding, while the peer hears
+    /// the path.
+    pub fn poll_padded(&mut self, now: Instant) -> Option<u32> {
+        if matches!(self.outgoing, PathState::Down | PathState::Unheard) {
             return None;
         }
-        // The largest first: most paths carry all that their interface does.
-        let most = self.config.mtu.get() as u32;
-        let open = |size: &u32| {
-            *size > self.mtu && *size <= most && self.search.last.is_none_or(|last| *size < last)
-        };
-        let size = SIZES.iter().copied().chain([most]).filter(open).max();
-        let first = self.search.last.is_none();
-        self.search.last = size;
-        if size.is_some() {
-            return size;
-        }
-        self.search.rounds += 1;
-        // The next round waits for the peer's report on this one.
-        let patience = self.rtt.unwrap_or_default() + Duration::from_millis(200);
-        let over = first || self.search.rounds == TRIES;
-        self.search.not_before = now + if over { TRY_AGAIN } else { patience };
-        if over {
-            self.search.rounds = 0;
-        }
-        None
-    }
-
-    /// The peer tells the largest packet that it has received. True when that is news.
-    pub fn learn_size(&mut self, largest: u16) -> bool {
-        if u32::from(largest) >= self.mtu {
-            self.swallowed = 0;
-        }
-        let grows = u32::from(largest) > self.mtu;
-        if grows {
-            self.mtu = u32::from(largest);
-        }
-        grows
+        let spent = self.is_spent();
+        self.mtu.poll_probe(now, spent)
     }
 
     /// Loss and rates of the last window.
@@ -368,43 +324,6 @@ mod tests {
     fn path(mtu: u64) -> Path {
         let config = PathConfig { mtu: Bytes::new(mtu), ..PathConfig::default() };
         Path { outgoing: PathState::Up, ..Path::new(Instant::ZERO, "lte", &config) }
-    }
-
-    /// The largest packet that is found on a path that carries packets up to `limit`.
-    fn found(configured: u64, limit: u32) -> u32 {
-        let mut path = path(configured);
-        for ms in 0..20_000 {
-            let now = Instant::from_millis(ms);
-            if let Some(size) = path.try_size(now).filter(|size| *size <= limit) {
-                path.learn_size(size as u16);
-            }
-        }
-        path.mtu
-    }
-
-    #[test]
-    fn the_largest_packet_is_found_between_the_least_and_what_is_configured() {
-        assert_eq!(found(1500, 1500), 1500);
-        assert_eq!(found(1500, 1430), 1428);
-        assert_eq!(found(1420, 1500), 1420);
-        assert_eq!(found(1500, 1300), 1280);
-        assert_eq!(found(1200, 1500), 1200);
-    }
-
-    #[test]
-    fn a_path_that_came_back_narrower_is_found_out_by_what_it_swallows() {
-        let mut path = path(1500);
-        path.learn_size(1500);
-        let report = |largest| Some(Report { largest, ..Report::default() });
-        path.told = report(1500);
-        (0..100).for_each(|_| path.leaves(1_400));
-        assert_eq!(path.mtu, 1500);
-        // It was given up meanwhile; small datagrams alone arrive since.
-        path.told = report(200);
-        (0..SWALLOWED).for_each(|_| path.leaves(1_400));
-        assert_eq!(path.mtu, 1500);
-        path.leaves(1_400);
-        assert_eq!(path.mtu, LEAST_MTU);
     }
 
     #[test]

@@ -1,41 +1,57 @@
 //! Signs of life: what each end tells the other of the paths, many times a second on each.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | version (3 bits), kind 4 (3 bits), 0 |
-//! | 1 | bit 0: there is an echo; bit 1: it asks for an answer at once |
+//! | 1 | bit 0: there is an echo; bit 1: it asks for an answer at once; bit 2: packets of 1,280 bytes do not get through |
 //! | 1 | how many reports follow |
+//! | 1 | the longest that a datagram waited for its receiver's program of late, in milliseconds, 255 for more |
+//! | 2 | number of the probe on this path, modulo 2¹⁶ |
+//! | 2 | largest IP packet that the sender sends on this path, in bytes |
 //! | 4 | sent at: microseconds, modulo 2³² |
 //! | 4 and 4 | echo: when the newest probe on this path had left, and for how many microseconds it had been here |
-//! | 17 each | reports |
+//! | 16 each | reports |
 //! | any | zeros, where the probe tries how large a packet may be |
 //!
 //! A report says how a path stands from the peer's point of view: its number, the state of what arrives on
-//! it, loss (of 65 535), smoothed and least transit time in microseconds (with the difference of the clocks
-//! in it), jitter in tens of microseconds, and the largest IP packet that has arrived.
+//! it, loss (of 65 535), smoothed transit time in microseconds (with the difference of the clocks in it),
+//! jitter in tens of microseconds, the number of the newest probe that has arrived (2), and a bit for it
+//! and for each of the 31 before it that has arrived (4, the newest lowest).
 
 use alloc::vec::Vec;
 
 use skybraid_transport::wire::datagram::VERSION;
 
+use super::seen::ProbesSeen;
 use crate::event::PathState;
 
-/// The first octet of a probe.
+/// The first byte of a probe.
 pub const FIRST: u8 = VERSION << 5 | 4 << 2;
 /// Most paths that a probe reports on.
-pub const MOST_REPORTS: usize = 32;
-const HEAD: usize = 15;
-const REPORT: usize = 17;
+pub const MAX_REPORTS: usize = 32;
+/// Reports that are sent in a probe: those of more paths take turns, so that it fits into the smallest packet
+/// that every path carries.
+pub const MAX_SENT_REPORTS: usize = 24;
+const HEAD: usize = 20;
+const REPORT: usize = 16;
 
 /// A sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
+    /// Its number on its path, modulo 2¹⁶.
+    pub number: u16,
+    /// Largest IP packet that its sender sends on its path, in bytes.
+    pub mtu: u16,
+    /// Packets of the base size do not get through to the receiver on this path.
+    pub mtu_error: bool,
     /// When it left, by its sender's clock, in microseconds modulo 2³².
     pub sent_us: u32,
     /// The newest probe of the peer on this path: when it had left, and how long it had been here.
     pub echo: Option<(u32, u32)>,
     /// The receiver should answer at once.
     pub asks: bool,
+    /// The longest that a datagram waited for the sender's program of late, in milliseconds; 255 for more.
+    pub lag_ms: u8,
     /// How paths stand, as the sender receives on them.
     pub reports: Vec<Report>,
 }
@@ -51,12 +67,10 @@ pub struct Report {
     pub loss: u16,
     /// Smoothed transit time in microseconds: the one-way delay and the difference of the clocks.
     pub transit_us: i32,
-    /// Least transit time of the last seconds.
-    pub least_us: i32,
     /// Jitter in units of 10 µs.
     pub jitter: u16,
-    /// Largest IP packet that has arrived, in bytes.
-    pub largest: u16,
+    /// Probes that have arrived.
+    pub seen: ProbesSeen,
 }
 
 const STATES: [PathState; 5] = [
@@ -68,15 +82,20 @@ const STATES: [PathState; 5] = [
 ];
 
 impl Probe {
-    /// Writes it to `out`, with zeros up to `size` octets.
+    /// Writes it to `out`, with zeros up to `size` bytes.
     pub fn write(&self, size: usize, out: &mut Vec<u8>) {
         out.clear();
-        let reports = self.reports.get(..self.reports.len().min(MOST_REPORTS)).unwrap_or_default();
+        let reports = self.reports.get(..self.reports.len().min(MAX_REPORTS)).unwrap_or_default();
         out.extend([
             FIRST,
-            u8::from(self.echo.is_some()) | u8::from(self.asks) << 1,
+            u8::from(self.echo.is_some())
+                | u8::from(self.asks) << 1
+                | u8::from(self.mtu_error) << 2,
             reports.len() as u8,
+            self.lag_ms,
         ]);
+        out.extend(self.number.to_be_bytes());
+        out.extend(self.mtu.to_be_bytes());
         let (echo, held) = self.echo.unwrap_or_default();
         for word in [self.sent_us, echo, held] {
             out.extend(word.to_be_bytes());
@@ -85,10 +104,9 @@ impl Probe {
             out.extend([report.path, report.state as u8]);
             out.extend(report.loss.to_be_bytes());
             out.extend(report.transit_us.to_be_bytes());
-            out.extend(report.least_us.to_be_bytes());
             out.extend(report.jitter.to_be_bytes());
-            out.extend(report.largest.to_be_bytes());
-            out.push(0);
+            out.extend(report.seen.newest.to_be_bytes());
+            out.extend(report.seen.arrived.to_be_bytes());
         }
         out.resize(out.len().max(size), 0);
     }
@@ -96,17 +114,23 @@ impl Probe {
     /// Reads it; `None` where it is none.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_at_checked(HEAD)?;
-        let &[FIRST, flags, count, ref words @ ..] = head else { return None };
-        if flags > 3 || usize::from(count) > MOST_REPORTS {
+        let &[FIRST, flags, count, lag_ms, n0, n1, m0, m1, ref words @ ..] = head else {
+            return None;
+        };
+        if flags > 7 || usize::from(count) > MAX_REPORTS {
             return None;
         }
         let word = |at: usize| words.get(4 * at..4 * at + 4).map_or(0, be_u32);
         let reports = rest.get(..usize::from(count) * REPORT)?;
         let reports = reports.chunks_exact(REPORT).map(Report::read).collect::<Option<_>>()?;
         Some(Self {
+            number: u16::from_be_bytes([n0, n1]),
+            mtu: u16::from_be_bytes([m0, m1]),
             sent_us: word(0),
             echo: (flags & 1 == 1).then(|| (word(1), word(2))),
             asks: flags & 2 == 2,
+            mtu_error: flags & 4 == 4,
+            lag_ms,
             reports,
         })
     }
@@ -114,7 +138,7 @@ impl Probe {
 
 impl Report {
     fn read(bytes: &[u8]) -> Option<Self> {
-        let &[path, state, l0, l1, a, b, c, d, e, f, g, h, j0, j1, m0, m1, 0] = bytes else {
+        let &[path, state, l0, l1, a, b, c, d, j0, j1, n0, n1, s0, s1, s2, s3] = bytes else {
             return None;
         };
         Some(Self {
@@ -122,9 +146,11 @@ impl Report {
             state: *STATES.get(usize::from(state))?,
             loss: u16::from_be_bytes([l0, l1]),
             transit_us: i32::from_be_bytes([a, b, c, d]),
-            least_us: i32::from_be_bytes([e, f, g, h]),
             jitter: u16::from_be_bytes([j0, j1]),
-            largest: u16::from_be_bytes([m0, m1]),
+            seen: ProbesSeen {
+                newest: u16::from_be_bytes([n0, n1]),
+                arrived: u32::from_be_bytes([s0, s1, s2, s3]),
+            },
         })
     }
 }
@@ -139,15 +165,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn reports() -> impl Strategy<Value = Report> {
-        (any::<(u8, u16, i32, i32, u16, u16)>(), 0..STATES.len()).prop_map(
-            |((path, loss, transit_us, least_us, jitter, largest), state)| Report {
+        (any::<(u8, u16, i32, u16, u16, u32)>(), 0..STATES.len()).prop_map(
+            |((path, loss, transit_us, jitter, newest, arrived), state)| Report {
                 path,
                 state: STATES[state],
                 loss,
                 transit_us,
-                least_us,
                 jitter,
-                largest,
+                seen: ProbesSeen { newest, arrived },
             },
         )
     }
@@ -155,10 +180,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_probe_reads_back_whatever_its_padding(
-            sent_us in any::<u32>(), echo in any::<Option<(u32, u32)>>(), asks in any::<bool>(),
-            reports in proptest::collection::vec(reports(), 0..MOST_REPORTS), size in 0_usize..1500,
+            (number, mtu, mtu_error) in any::<(u16, u16, bool)>(), sent_us in any::<u32>(),
+            echo in any::<Option<(u32, u32)>>(), asks in any::<bool>(), lag_ms in any::<u8>(),
+            reports in proptest::collection::vec(reports(), 0..MAX_REPORTS), size in 0_usize..1500,
         ) {
-            let probe = Probe { sent_us, echo, asks, reports };
+            let probe = Probe { number, mtu, mtu_error, sent_us, echo, asks, lag_ms, reports };
             let mut out = Vec::new();
             probe.write(size, &mut out);
             prop_assert!(out.len() >= size);

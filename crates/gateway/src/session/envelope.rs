@@ -1,17 +1,17 @@
-//! The envelope of every datagram on a network; `docs/wire.md` writes it down.
+//! The envelope of every datagram on a network; `docs/protocol.md` is the specification.
 
 use alloc::vec::Vec;
 
 use skybraid_transport::{PathId, PathSet};
 
-/// Octets by which a sealed datagram is larger than what it carries.
+/// Bytes by which a sealed datagram is larger than what it carries.
 pub const OVERHEAD: usize = HEAD + TAG;
-/// Most octets of what each end tells the other in the handshake.
+/// Most bytes of what each end tells the other in the handshake.
 pub const LARGEST_HELLO: usize = 1024;
 
-/// Octets in front of the ciphertext.
+/// Bytes in front of the ciphertext.
 pub(super) const HEAD: usize = 10;
-/// Octets of the tag of ChaCha20-Poly1305.
+/// Bytes of the tag of ChaCha20-Poly1305.
 pub(super) const TAG: usize = 16;
 /// The number that is never used: a path has 48 bits of them under one key.
 pub(super) const LAST_NUMBER: u64 = (1 << 48) - 1;
@@ -29,7 +29,14 @@ const RESPONSE: u8 = 1;
 const NOISE_INIT: usize = 32 + 32 + TAG + TAG;
 const NOISE_RESPONSE: usize = 32 + TAG;
 /// What both payloads hold in front of the hello.
-const PREFIX: usize = 10;
+const PREFIX: usize = 12;
+/// Bytes of an init's hello, with the zeros after it, at least: no response is more than three times as
+/// large as its init (RFC 9000 §8.1).
+pub(super) const MIN_INIT_HELLO: usize = 256;
+const _: () = assert!(
+    2 + 16 + NOISE_RESPONSE + PREFIX + LARGEST_HELLO + 32
+        <= 3 * (2 + NOISE_INIT + PREFIX + MIN_INIT_HELLO + 32)
+);
 
 /// A keyed hash, or a cookie.
 pub(super) type Mac = [u8; 16];
@@ -41,8 +48,9 @@ pub(super) enum Envelope<'a> {
     Sealed { session: u16, path: PathId, number: u64, sealed: &'a [u8] },
     /// The first message of a handshake. `mac` is over `covered`.
     Init { noise: &'a [u8], covered: &'a [u8], mac: &'a Mac, cookie: &'a Mac },
-    /// The second one, which answers the init with the keyed hash `echo`. `mac` is over `covered`.
-    Response { echo: &'a Mac, noise: &'a [u8], covered: &'a [u8], mac: &'a Mac },
+    /// The second one, which answers the init with the keyed hash `echo`. `mac` is over `covered`. The
+    /// cookie is that of the address that the response went to.
+    Response { echo: &'a Mac, noise: &'a [u8], covered: &'a [u8], mac: &'a Mac, cookie: &'a Mac },
     /// The init with the keyed hash `echo` has to be sent again with this cookie.
     Cookie { echo: &'a Mac, cookie: &'a Mac },
     /// A datagram for this session (and with this head) found nobody who knows it.
@@ -63,16 +71,18 @@ impl<'a> Envelope<'a> {
                 let (covered, mac) = rest.split_last_chunk()?;
                 let noise = covered.get(2..)?;
                 let longest = NOISE_INIT + PREFIX + LARGEST_HELLO;
-                let fits = (NOISE_INIT + PREFIX..=longest).contains(&noise.len());
+                let shortest = NOISE_INIT + PREFIX + MIN_INIT_HELLO;
+                let fits = (shortest..=longest).contains(&noise.len());
                 fits.then_some(Self::Init { noise, covered, mac, cookie })
             }
             [HANDSHAKE, RESPONSE, rest @ ..] => {
+                let (rest, cookie) = rest.split_last_chunk()?;
                 let (rest, mac) = rest.split_last_chunk()?;
                 let (echo, noise) = rest.split_first_chunk()?;
-                let covered = bytes.get(..bytes.len() - mac.len())?;
+                let covered = bytes.get(..bytes.len() - mac.len() - cookie.len())?;
                 let longest = NOISE_RESPONSE + PREFIX + LARGEST_HELLO;
                 let fits = (NOISE_RESPONSE + PREFIX..=longest).contains(&noise.len());
-                fits.then_some(Self::Response { echo, noise, covered, mac })
+                fits.then_some(Self::Response { echo, noise, covered, mac, cookie })
             }
             [COOKIE, rest @ ..] => {
                 let (echo, rest) = rest.split_first_chunk()?;

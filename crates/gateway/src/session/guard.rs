@@ -3,14 +3,15 @@
 //! both is that of WireGuard (NDSS 2017, §5.3 and 5.4.7); what is hashed differs.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use skybraid_units::{Duration, Instant};
 use snow::types::Hash;
 
 use super::envelope::Mac;
-use super::noise;
+use super::noise::{self, Secret};
 use crate::{PrivateKey, PublicKey, Random};
 
 /// Inits a second that are read without a cookie, and how many of them at once.
@@ -21,11 +22,14 @@ const REPEATS: i64 = 100;
 const SECRET_LIFE: Duration = Duration::from_secs(120);
 /// A source with a cookie is heard so often …
 const SOURCE_PAUSE: Duration = Duration::from_millis(200);
-/// … and so many of them in that time.
-const SOURCES: usize = 40;
+/// … and so many of one network (24 bits of IPv4, 48 of IPv6) in that time. Networks do not share a limit:
+/// whoever has many addresses in one takes no other's place.
+const NETWORK_SOURCES: usize = 4;
+/// Sources that are remembered; of more the oldest is forgotten, and may be heard again sooner.
+const MAX_SOURCES: usize = 1024;
 
 /// A token bucket that holds what a second brings.
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     every: Duration,
     /// When it would be full but for one token.
     due: Instant,
@@ -47,75 +51,91 @@ impl Bucket {
     }
 }
 
+/// Keys of the hashes of one peer.
+struct PeerKeys {
+    /// Of inits that go to it.
+    init: Secret,
+    /// Of responses: only the two ends know it.
+    response: Secret,
+}
+
 /// Keyed hashes and cookies of one end.
 pub(super) struct Guard {
     hash: Option<Box<dyn Hash>>,
-    /// The key of inits that come here, and of those that go to the peer.
-    init_keys: [[u8; 32]; 2],
-    /// The key of responses: only the two ends know it.
-    response_key: [u8; 32],
+    /// The key of inits that come here.
+    init_key: Secret,
+    /// In the order of the trusted peers.
+    peers: Vec<PeerKeys>,
     inits: Bucket,
     repeats: Bucket,
-    secret: Option<[u8; 32]>,
-    former_secret: Option<[u8; 32]>,
+    secret: Option<Secret>,
+    former_secret: Option<Secret>,
     drawn_at: Instant,
-    sources: BTreeMap<[u8; 16], Instant>,
+    /// Those that were heard last, the oldest first.
+    sources: VecDeque<(Source, Instant)>,
 }
 
 impl Guard {
-    pub fn new(private: &PrivateKey, peer: &PublicKey) -> Self {
+    pub fn new(private: &PrivateKey, peers: &[PublicKey]) -> Self {
         let mut guard = Self {
             hash: noise::hash(),
-            init_keys: [[0; 32]; 2],
-            response_key: [0; 32],
+            init_key: Secret::default(),
+            peers: Vec::new(),
             inits: Bucket::per_second(INITS),
             repeats: Bucket::per_second(REPEATS),
             secret: None,
             former_secret: None,
             drawn_at: Instant::ZERO,
-            sources: BTreeMap::new(),
+            sources: VecDeque::new(),
         };
-        match (noise::agree(private, peer), &mut guard.hash) {
-            (Some((public, shared)), Some(hash)) => {
-                let mut key = |label: &[u8], of: &[u8]| {
-                    let mut key = [0; 32];
-                    hash.reset();
-                    hash.input(label);
-                    hash.input(of);
-                    hash.result(&mut key);
-                    key
-                };
-                let label = b"skybraid gateway 1 init";
-                guard.init_keys = [key(label, &public.0), key(label, &peer.0)];
-                guard.response_key = key(b"skybraid gateway 1 response", &shared);
-            }
-            // Without keys nothing is believed.
-            _ => guard.hash = None,
+        // Without keys nothing is believed.
+        if guard.derive(private, peers).is_none() {
+            guard.hash = None;
         }
         guard
     }
 
-    /// The keyed hash of an init that goes to the peer.
-    pub fn of_init(&mut self, covered: &[u8]) -> Option<Mac> {
-        let [_, to_peer] = self.init_keys;
-        self.keyed(&to_peer, covered)
+    fn derive(&mut self, private: &PrivateKey, peers: &[PublicKey]) -> Option<()> {
+        let hash = self.hash.as_mut()?;
+        let mut key = |label: &[u8], of: &[u8]| {
+            let mut key = Secret::default();
+            hash.reset();
+            hash.input(label);
+            hash.input(of);
+            hash.result(&mut *key);
+            key
+        };
+        let (init, response) = (b"skybraid gateway 2 init", b"skybraid gateway 2 response");
+        self.init_key = key(init, &noise::public_key(private)?.0);
+        for peer in peers {
+            let (_, shared) = noise::agree(private, peer)?;
+            let keys = PeerKeys { init: key(init, &peer.0), response: key(response, &*shared) };
+            self.peers.push(keys);
+        }
+        Some(())
     }
 
-    /// The keyed hash of a response, in either direction.
-    pub fn of_response(&mut self, covered: &[u8]) -> Option<Mac> {
-        let key = self.response_key;
-        self.keyed(&key, covered)
+    /// The keyed hash of an init that goes to a peer.
+    pub fn of_init(&mut self, peer: usize, covered: &[u8]) -> Option<Mac> {
+        let Self { hash, peers, .. } = self;
+        keyed(hash, &peers.get(peer)?.init, covered)
+    }
+
+    /// The keyed hash of a response, to a peer or from it.
+    pub fn of_response(&mut self, peer: usize, covered: &[u8]) -> Option<Mac> {
+        let Self { hash, peers, .. } = self;
+        keyed(hash, &peers.get(peer)?.response, covered)
     }
 
     /// Whether an init comes from somebody who knows whom it is for.
     pub fn knows_init(&mut self, covered: &[u8], mac: &Mac) -> bool {
-        let [to_here, _] = self.init_keys;
-        self.keyed(&to_here, covered).is_some_and(|wanted| same(&wanted, mac))
+        let Self { hash, init_key, .. } = self;
+        keyed(hash, init_key, covered).is_some_and(|wanted| same(&wanted, mac))
     }
 
-    /// Whether a response comes from the peer.
-    pub fn knows_response(&mut self, covered: &[u8], mac: &Mac) -> bool {
-        self.of_response(covered).is_some_and(|wanted| same(&wanted, mac))
+    /// Whether a response comes from a peer.
+    pub fn knows_response(&mut self, peer: usize, covered: &[u8], mac: &Mac) -> bool {
+        self.of_response(peer, covered).is_some_and(|wanted| same(&wanted, mac))
     }
 
     /// Whether an init (or the repetition of one) is dealt with: there are few of them, or it has the
@@ -134,46 +154,74 @@ impl Guard {
     ) -> Option<Mac> {
         let age = now.since(self.drawn_at);
         if self.secret.is_none() || age >= SECRET_LIFE {
-            let mut secret = [0; 32];
-            random.fill(&mut secret);
+            let mut secret = Secret::default();
+            random.fill(&mut *secret);
             let former = self.secret.replace(secret);
             self.former_secret = former.filter(|_| age < SECRET_LIFE + SECRET_LIFE);
             self.drawn_at = now;
         }
-        let secret = self.secret?;
-        self.keyed(&secret, &place(from))
+        let Self { hash, secret, .. } = self;
+        keyed(hash, secret.as_ref()?, &place(from))
     }
 
-    fn is_cookie(&mut self, now: Instant, from: SocketAddr, cookie: &Mac) -> bool {
+    /// Whether it is the cookie of a source.
+    pub fn is_cookie(&mut self, now: Instant, from: SocketAddr, cookie: &Mac) -> bool {
         if *cookie == [0; 16] || now.since(self.drawn_at) >= SECRET_LIFE + SECRET_LIFE {
             return false;
         }
-        [self.secret, self.former_secret].into_iter().flatten().any(|secret| {
-            self.keyed(&secret, &place(from)).is_some_and(|wanted| same(&wanted, cookie))
+        let Self { hash, secret, former_secret, .. } = self;
+        secret.iter().chain(former_secret.iter()).any(|secret| {
+            keyed(hash, secret, &place(from)).is_some_and(|wanted| same(&wanted, cookie))
         })
     }
 
     /// Whether a source that has a cookie may be heard.
     fn source(&mut self, now: Instant, ip: IpAddr) -> bool {
-        self.sources.retain(|_, heard| now.since(*heard) < SOURCE_PAUSE);
-        let mut source = octets(ip);
-        let ip = ip.to_canonical();
-        if let (IpAddr::V6(_), [_, _, _, _, _, _, _, _, host @ ..]) = (ip, &mut source) {
-            // Whoever has one address of an IPv6 network has all of them.
-            host.fill(0);
+        let past = |heard: &Instant| now.since(*heard) >= SOURCE_PAUSE;
+        while self.sources.front().is_some_and(|(_, heard)| past(heard)) {
+            self.sources.pop_front();
         }
-        let heard = self.sources.len() < SOURCES && !self.sources.contains_key(&source);
-        if heard {
-            self.sources.insert(source, now);
+        let source = Source::of(ip);
+        let known = self.sources.iter().any(|(other, _)| *other == source);
+        let mut same = self.sources.iter().filter(|(other, _)| other.network == source.network);
+        if known || same.nth(NETWORK_SOURCES - 1).is_some() {
+            return false;
         }
-        heard
+        if self.sources.len() >= MAX_SOURCES {
+            self.sources.pop_front();
+        }
+        self.sources.push_back((source, now));
+        true
     }
+}
 
-    fn keyed(&mut self, key: &[u8; 32], data: &[u8]) -> Option<Mac> {
-        let mut whole = [0; 32];
-        self.hash.as_mut()?.hmac(key, data, &mut whole);
-        whole.first_chunk().copied()
+/// Who counts as one: an IPv4 address, or the 64 bits of an IPv6 network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Source {
+    /// The network of many sources that it is in.
+    network: [u8; 16],
+    host: [u8; 2],
+}
+
+impl Source {
+    fn of(ip: IpAddr) -> Self {
+        let whole = octets(ip);
+        let (is_v4, mut network, mut host) = (ip.to_canonical().is_ipv4(), whole, [0; 2]);
+        let bytes = if is_v4 { 15 } else { 6 };
+        for (at, byte) in network.iter_mut().enumerate().skip(bytes) {
+            if let Some(host) = host.get_mut(at - bytes) {
+                *host = *byte;
+            }
+            *byte = 0;
+        }
+        Self { network, host }
     }
+}
+
+fn keyed(hash: &mut Option<Box<dyn Hash>>, key: &Secret, data: &[u8]) -> Option<Mac> {
+    let mut whole = [0; 32];
+    hash.as_mut()?.hmac(&**key, data, &mut whole);
+    whole.first_chunk().copied()
 }
 
 fn octets(ip: IpAddr) -> [u8; 16] {
@@ -193,7 +241,7 @@ fn place(from: SocketAddr) -> [u8; 18] {
     place
 }
 
-/// Compares in a time that does not tell where the difference is.
+/// Compares in a time that does not depend on where the difference is.
 fn same(one: &Mac, other: &Mac) -> bool {
     one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
@@ -213,7 +261,7 @@ mod tests {
     }
 
     fn guard() -> Guard {
-        Guard::new(&PrivateKey([1; 32]), &PublicKey([9; 32]))
+        Guard::new(&PrivateKey([1; 32]), &[PublicKey([9; 32])])
     }
 
     #[test]
@@ -251,6 +299,23 @@ mod tests {
     }
 
     #[test]
+    fn sources_of_one_network_take_no_place_of_others() {
+        let mut guard = guard();
+        let mut heard = |ms: i64, ip: core::net::Ipv4Addr| {
+            guard.source(Instant::from_millis(ms), IpAddr::V4(ip))
+        };
+        let own = |host: u8| core::net::Ipv4Addr::new(198, 51, 100, host);
+        let of_one = (0..=255).filter(|host| heard(0, own(*host))).count();
+        assert_eq!(of_one, NETWORK_SOURCES);
+        // 10,000 networks are heard, and with them the aircraft.
+        let others = (0..10_000).map(|at| core::net::Ipv4Addr::from_bits(0x0b00_0001 + (at << 8)));
+        assert_eq!(others.filter(|ip| heard(1, *ip)).count(), 10_000);
+        let aircraft = core::net::Ipv4Addr::new(203, 0, 113, 7);
+        assert!(heard(2, aircraft) && !heard(3, aircraft) && heard(202, aircraft));
+        assert!(guard.sources.len() <= MAX_SOURCES);
+    }
+
+    #[test]
     fn an_ipv6_network_is_one_source() {
         let mut guard = guard();
         let mut heard = |ip: &str| guard.source(Instant::ZERO, ip.parse().unwrap());
@@ -259,7 +324,7 @@ mod tests {
         assert!(heard("2001:db8:0:1::1"));
         assert!(heard("192.0.2.1") && heard("::ffff:192.0.2.2"));
         assert!(!heard("::ffff:192.0.2.1"));
-        let more = (0..100).filter(|at| heard(&alloc::format!("198.51.100.{at}"))).count();
-        assert_eq!(more, 40 - 4);
+        assert!(heard("2001:db8:0:2::1") && heard("2001:db8:0:3::1"));
+        assert!(!heard("2001:db8:0:4::1") && heard("2001:db8:1::1"), "48 bits are one network");
     }
 }

@@ -1,5 +1,6 @@
 //! How a session comes about: the aircraft asks, the ground answers.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -9,7 +10,7 @@ use snow::HandshakeState;
 use super::envelope::{self, Envelope, Mac};
 use super::keyed::{Session, Start};
 use super::noise::{self, PROLOGUE, Secret};
-use super::{LINGER, Opened, PENDING, Refusal, Sessions};
+use super::{LINGER, Opened, PENDING, Refusal, Sessions, Setup};
 use crate::Side;
 
 /// An init is repeated after so long, then after twice as long, and so on …
@@ -17,7 +18,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// … up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Inits that something the network says causes leave at least so far apart.
-const LEAST_PAUSE: Duration = Duration::from_millis(200);
+const MIN_PAUSE: Duration = Duration::from_millis(200);
 /// The same init is repeated for so long.
 const CALL_LIFE: Duration = Duration::from_secs(5);
 /// Cookies that are answered in a second.
@@ -28,12 +29,30 @@ pub(super) struct Attempt {
     /// When the next init leaves.
     pub send_at: Instant,
     pause: Duration,
-    call: Option<Call>,
+    /// Those that are out, one for each peer that is asked.
+    calls: Vec<Call>,
+    /// Peers that are still to be asked in this round.
+    round: Vec<usize>,
+}
+
+impl Attempt {
+    /// Gives when each init that is out was made.
+    pub(super) fn note_calls(&self, note: &mut dyn FnMut(Instant)) {
+        self.calls.iter().for_each(|call| note(call.made_at));
+    }
+
+    /// What it is but for its times: the pause, what is still to be asked, and which inits are out.
+    pub(super) fn described(&self) -> String {
+        let calls = self.calls.iter().map(|call| (call.peer, call.number, call.mac));
+        alloc::format!("{} {:?} {:?}", self.pause, self.round, calls.collect::<Vec<_>>())
+    }
 }
 
 /// An init that is out.
 struct Call {
     made_at: Instant,
+    /// The place of the peer that is asked among those that are trusted.
+    peer: usize,
     /// Our number of the session to be.
     number: u16,
     /// Its keyed hash, by which answers name it.
@@ -53,12 +72,18 @@ struct Told<'a> {
 impl<'a> Told<'a> {
     fn read(payload: &'a [u8]) -> Option<Self> {
         let (instance, rest) = payload.split_first_chunk()?;
-        let (number, hello) = rest.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let hello = rest.get(..usize::from(u16::from_be_bytes(*length)))?;
         Some(Self { instance: *instance, number: u16::from_be_bytes(*number), hello })
     }
 
-    fn write(&self) -> Vec<u8> {
-        [&self.instance, &self.number.to_be_bytes()[..], self.hello].concat()
+    /// The payload, with zeros after a hello that is shorter than `least`.
+    fn write(&self, least: usize) -> Vec<u8> {
+        let length = (self.hello.len() as u16).to_be_bytes();
+        let padding = alloc::vec![0; least.saturating_sub(self.hello.len())];
+        let number = self.number.to_be_bytes();
+        [&self.instance, &number[..], &length, self.hello, &padding].concat()
     }
 }
 
@@ -77,17 +102,25 @@ impl Sessions {
                     Err(Refusal::Forged)
                 }
             }
-            (Side::Aircraft, Envelope::Response { echo, noise, covered, mac }) => {
-                if self.known().any(|session| session.asked == *echo) {
+            (Side::Aircraft, Envelope::Response { echo, noise, covered, mac, cookie }) => {
+                let taken = if self.known().any(|session| session.asked == *echo) {
                     // The same answer over another path.
                     Ok(())
-                } else if self.call_of(echo).is_none() {
-                    Err(Refusal::Foreign)
-                } else if self.guard.knows_response(covered, mac) {
-                    self.complete(now, noise)
+                } else if let Some(peer) = self.call_of(echo).map(|call| call.peer) {
+                    if !self.guard.knows_response(peer, covered, mac) {
+                        Err(Refusal::Forged)
+                    } else if !self.may_hold(now, peer) {
+                        Err(Refusal::Stranger)
+                    } else {
+                        self.complete(now, echo, noise)
+                    }
                 } else {
-                    Err(Refusal::Forged)
+                    Err(Refusal::Foreign)
+                };
+                if taken.is_ok() {
+                    self.proof = Some(*cookie);
                 }
+                taken
             }
             (Side::Aircraft, Envelope::Cookie { echo, cookie }) => {
                 let again = self.call_of(echo).map(|call| [&call.init[..], cookie].concat());
@@ -117,60 +150,74 @@ impl Sessions {
         if self.setup.side != Side::Aircraft {
             return;
         }
-        let soonest = self.asked_at.map_or(now, |asked_at| now.max(asked_at + LEAST_PAUSE));
-        let new = Attempt { send_at: soonest, pause: FIRST_PAUSE, call: None };
+        let soonest = self.asked_at.map_or(now, |asked_at| now.max(asked_at + MIN_PAUSE));
+        let new =
+            Attempt { send_at: soonest, pause: FIRST_PAUSE, calls: Vec::new(), round: Vec::new() };
         let attempt = self.attempt.get_or_insert(new);
         attempt.send_at = attempt.send_at.min(soonest);
     }
 
-    /// Writes an init into `out`, if one is due.
+    /// Writes an init into `out`, if one is due: to the holder of the session while it is heard, else to
+    /// every trusted peer in turn.
     pub(super) fn ask(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
-        if self.attempt.as_ref().is_none_or(|attempt| now < attempt.send_at) {
-            return false;
-        }
         let Some(mut attempt) = self.attempt.take() else { return false };
-        if attempt.call.as_ref().is_none_or(|call| now.since(call.made_at) >= CALL_LIFE) {
-            attempt.call = self.call(now);
+        if now >= attempt.send_at {
+            attempt.send_at = now + attempt.pause;
+            attempt.pause = (attempt.pause + attempt.pause).min(LONGEST_PAUSE);
+            attempt.round = (0..self.setup.peers.len()).rev().collect();
+            attempt.round.retain(|peer| self.may_hold(now, *peer));
+            attempt.calls.retain(|call| now.since(call.made_at) < CALL_LIFE);
         }
-        attempt.send_at = now + attempt.pause;
-        attempt.pause = (attempt.pause + attempt.pause).min(LONGEST_PAUSE);
-        self.asked_at = Some(now);
-        let asks = attempt.call.as_ref().map(|call| {
-            out.clear();
-            out.extend_from_slice(&call.init);
-            out.extend_from_slice(&Mac::default());
-        });
+        let mut asks = false;
+        while let Some(peer) = attempt.round.pop() {
+            if !attempt.calls.iter().any(|call| call.peer == peer) {
+                attempt.calls.extend(self.call(now, peer));
+            }
+            if let Some(call) = attempt.calls.iter().find(|call| call.peer == peer) {
+                self.asked_at = Some(now);
+                out.clear();
+                out.extend_from_slice(&call.init);
+                out.extend_from_slice(&Mac::default());
+                asks = true;
+                break;
+            }
+        }
         self.attempt = Some(attempt);
-        asks.is_some()
+        asks
     }
 
-    /// Makes a new init.
-    fn call(&mut self, now: Instant) -> Option<Call> {
+    /// Makes a new init for a peer.
+    fn call(&mut self, now: Instant, peer: usize) -> Option<Call> {
         let (secret, number) = self.draw();
         let payload = self.told(number);
-        let setup = &self.setup;
+        let Setup { private, peers, psk, .. } = &self.setup;
+        let public = peers.get(peer)?;
         let (noise, message) =
-            noise::ask(PROLOGUE, &setup.private, &setup.peer, secret, &payload).ok()?;
+            noise::ask(PROLOGUE, private, public, psk.is_some(), secret, &payload).ok()?;
         let mut init = envelope::init(&message);
-        let mac = self.guard.of_init(&init)?;
+        let mac = self.guard.of_init(peer, &init)?;
         init.extend_from_slice(&mac);
-        Some(Call { made_at: now, number, mac, init, noise })
+        Some(Call { made_at: now, peer, number, mac, init, noise })
     }
 
     fn call_of(&self, mac: &Mac) -> Option<&Call> {
-        self.attempt.as_ref()?.call.as_ref().filter(|call| call.mac == *mac)
+        self.attempt.as_ref()?.calls.iter().find(|call| call.mac == *mac)
     }
 
-    /// The aircraft reads the ground's answer and has a session.
-    fn complete(&mut self, now: Instant, message: &[u8]) -> Result<(), Refusal> {
-        let call =
-            self.attempt.as_mut().map(|attempt| &mut attempt.call).ok_or(Refusal::Foreign)?;
-        let noise = call.as_mut().map(|call| &mut call.noise).ok_or(Refusal::Foreign)?;
-        let payload = noise::read(noise, message).map_err(|_| Refusal::Forged)?;
-        let call = call.take().ok_or(Refusal::Foreign)?;
+    /// The aircraft reads a ground's answer to the init `echo` and has a session.
+    fn complete(&mut self, now: Instant, echo: &Mac, message: &[u8]) -> Result<(), Refusal> {
+        let calls =
+            self.attempt.as_mut().map(|attempt| &mut attempt.calls).ok_or(Refusal::Foreign)?;
+        let place = calls.iter().position(|call| call.mac == *echo).ok_or(Refusal::Foreign)?;
+        let noise = calls.get_mut(place).map(|call| &mut call.noise).ok_or(Refusal::Foreign)?;
+        let psk = self.setup.psk.as_ref();
+        let payload = noise::read_response(noise, psk, message).map_err(|_| Refusal::Forged)?;
+        let call = calls.swap_remove(place);
         let told = Told::read(&payload).ok_or(Refusal::Forged)?;
         let keys = noise::keys(call.noise).map_err(|_| Refusal::Forged)?;
         let start = Start {
+            born: now,
+            peer: call.peer,
             number: call.number,
             peer_number: told.number,
             instance: told.instance,
@@ -202,24 +249,27 @@ impl Sessions {
             return Err(Refusal::Cookie);
         }
         if let Some(answer) = former {
-            self.reply(from, answer);
+            self.answer_with_cookie(now, from, answer);
             return Ok(());
         }
         let (secret, number) = self.draw();
-        let (mut noise, peer, payload) =
-            noise::hear(PROLOGUE, &self.setup.private, secret, message)
+        let Setup { private, peers, psk, .. } = &self.setup;
+        let (mut noise, public, payload) =
+            noise::hear(PROLOGUE, private, psk.is_some(), secret, message)
                 .map_err(|_| Refusal::Forged)?;
-        if peer != Some(self.setup.peer) {
-            return Err(Refusal::Stranger);
-        }
+        let peer = peers.iter().position(|known| Some(*known) == public);
+        let peer = peer.filter(|peer| self.may_hold(now, *peer)).ok_or(Refusal::Stranger)?;
         let told = Told::read(&payload).ok_or(Refusal::Forged)?;
-        let written = noise::write(&mut noise, &self.told(number)).map_err(|_| Refusal::Forged)?;
+        let written = noise::respond(&mut noise, psk.as_ref(), &self.told(number))
+            .map_err(|_| Refusal::Forged)?;
         let keys = noise::keys(noise).map_err(|_| Refusal::Forged)?;
         let mut answer = envelope::response(mac, &written);
-        let proof = self.guard.of_response(&answer).ok_or(Refusal::Forged)?;
+        let proof = self.guard.of_response(peer, &answer).ok_or(Refusal::Forged)?;
         answer.extend_from_slice(&proof);
-        self.reply(from, answer.clone());
+        self.answer_with_cookie(now, from, answer.clone());
         let start = Start {
+            born: now,
+            peer,
             number,
             peer_number: told.number,
             instance: told.instance,
@@ -235,15 +285,23 @@ impl Sessions {
         Ok(())
     }
 
+    /// Sends a response with the cookie of the address that it goes to.
+    fn answer_with_cookie(&mut self, now: Instant, to: SocketAddr, mut answer: Vec<u8>) {
+        let cookie = self.guard.cookie(now, to, &mut *self.random).unwrap_or_default();
+        answer.extend_from_slice(&cookie);
+        self.reply(to, answer);
+    }
+
     /// What this end tells in a handshake.
     fn told(&self, number: u16) -> Vec<u8> {
-        Told { instance: self.instance, number, hello: &self.setup.hello }.write()
+        let least = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
+        Told { instance: self.instance, number, hello: &self.setup.hello }.write(least)
     }
 
     /// Randomness for a handshake, and a number that no session has.
     fn draw(&mut self) -> (Secret, u16) {
         let (mut secret, mut number) = (Secret::default(), [0; 2]);
-        self.random.fill(&mut secret);
+        self.random.fill(&mut *secret);
         self.random.fill(&mut number);
         let mut number = u16::from_be_bytes(number);
         while self.known().any(|session| session.number == number) {

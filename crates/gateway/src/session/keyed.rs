@@ -1,6 +1,8 @@
 //! One session: its keys, what has been sent and what has been seen.
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use skybraid_transport::{PathId, PathSet};
@@ -13,6 +15,8 @@ use super::{NoSession, Refusal};
 
 /// A session.
 pub(super) struct Session {
+    /// The place of the peer among those that are trusted.
+    pub peer: usize,
     /// Our number of it, which the peer writes on what it sends.
     pub number: u16,
     /// The peer's number of it.
@@ -27,6 +31,8 @@ pub(super) struct Session {
     pub answer: Vec<u8>,
     /// Something authentic has arrived under it.
     pub heard: bool,
+    /// When its keys were made.
+    pub born: Instant,
     /// When it is forgotten, unless it is the current one.
     pub until: Instant,
     /// Datagrams sealed and opened.
@@ -38,6 +44,8 @@ pub(super) struct Session {
 
 /// What a session starts with.
 pub(super) struct Start {
+    pub born: Instant,
+    pub peer: usize,
     pub number: u16,
     pub peer_number: u16,
     pub instance: [u8; 8],
@@ -49,9 +57,11 @@ pub(super) struct Start {
 
 impl Session {
     pub fn new(start: Start, keys: StatelessTransportState) -> Self {
-        let Start { number, peer_number, instance, hello, asked, answer, until } = start;
+        let Start { born, peer, number, peer_number, instance, hello, asked, answer, until } =
+            start;
         let (heard, count, sent, seen) = (false, 0, [0; PathSet::CAPACITY], Vec::new());
         Self {
+            peer,
             number,
             peer_number,
             instance,
@@ -59,6 +69,7 @@ impl Session {
             asked,
             answer,
             heard,
+            born,
             until,
             count,
             keys,
@@ -111,6 +122,26 @@ impl Session {
         let window = self.seen.get_mut(path.index()).ok_or(Refusal::Foreign)?;
         Ok(window.get_or_insert_with(|| Box::new(Window::new())).note(number))
     }
+
+    /// Which numbers have been used and which seen, by path.
+    pub fn numbers(&self) -> String {
+        let used = self.sent.iter().enumerate().filter(|(_, next)| **next > 0);
+        format!("{:?} {:?}", used.collect::<Vec<_>>(), self.seen)
+    }
+
+    /// Whether a datagram is authentic and its number among the newest that have been opened on `path`.
+    pub fn is_recent_copy(
+        &self,
+        path: PathId,
+        number: u64,
+        sealed: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> bool {
+        let window = self.seen.get(path.index()).and_then(Option::as_ref);
+        let recent = window.is_some_and(|window| window.is_recent(number));
+        scratch.resize(sealed.len().saturating_sub(TAG), 0);
+        recent && self.keys.read_message(nonce(path, number), sealed, scratch).is_ok()
+    }
 }
 
 /// A number is used once on a path, and a path has its own nonces.
@@ -121,7 +152,7 @@ const fn nonce(path: PathId, number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::noise::{agree, ask, hear, keys, read, write};
+    use crate::session::noise::{Secret, agree, ask, hear, keys, read_response, respond};
     use crate::{PrivateKey, PublicKey};
 
     const PATH: PathId = PathId(5);
@@ -129,11 +160,16 @@ mod tests {
     fn pair() -> [Session; 2] {
         let privates = [1, 2].map(|byte| PrivateKey([byte; 32]));
         let (public, _) = agree(&privates[1], &PublicKey([9; 32])).unwrap();
-        let (mut asking, init) = ask(&[], &privates[0], &public, [3; 32], &[]).unwrap();
-        let (mut answering, ..) = hear(&[], &privates[1], [4; 32], &init).unwrap();
-        read(&mut asking, &write(&mut answering, &[]).unwrap()).unwrap();
+        let (mut asking, init) =
+            ask(&[], &privates[0], &public, false, Secret::new([3; 32]), &[]).unwrap();
+        let (mut answering, ..) =
+            hear(&[], &privates[1], false, Secret::new([4; 32]), &init).unwrap();
+        let response = respond(&mut answering, None, &[]).unwrap();
+        read_response(&mut asking, None, &response).unwrap();
         [(asking, 1, 2), (answering, 2, 1)].map(|(noise, number, peer_number)| {
             let start = Start {
+                born: Instant::ZERO,
+                peer: 0,
                 number,
                 peer_number,
                 instance: [0; 8],
@@ -158,7 +194,7 @@ mod tests {
         assert_eq!(one.seal(PathId(6), b"another path", &mut out), Ok(0));
     }
 
-    // Source: the format of docs/wire.md, and snow's own reading of a message for the rest.
+    // Source: the format of docs/protocol.md, and snow's own reading of a message for the rest.
     #[test]
     fn the_nonce_is_made_of_path_and_number() {
         let [mut one, other] = pair();

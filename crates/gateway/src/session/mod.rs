@@ -1,4 +1,7 @@
-//! Everything between plaintext datagrams and what leaves on a network: a Noise session with the one peer.
+//! Everything between plaintext datagrams and what leaves on a network: a Noise session with a peer.
+//!
+//! Several peers may be trusted, and one at a time holds the session. Another may take it over once nothing
+//! authentic has come from the holder for [`TAKEOVER`].
 //!
 //! The aircraft begins handshakes, the ground answers them; both seal and open. Keys are changed while
 //! datagrams of the old ones are still on their way, so each end knows several sessions at a time: the
@@ -18,9 +21,12 @@ use core::net::SocketAddr;
 use skybraid_transport::PathId;
 use skybraid_units::{Duration, Instant};
 
-use crate::{PrivateKey, PublicKey, Random, Side};
+use crate::{PresharedKey, PrivateKey, PublicKey, Random, Side};
 
+#[cfg(target_arch = "x86_64")]
+mod cipher;
 mod envelope;
+mod fingerprint;
 mod guard;
 mod handshake;
 mod keyed;
@@ -31,19 +37,25 @@ pub use envelope::{LARGEST_HELLO, OVERHEAD, path_of};
 pub use noise::public_key;
 
 use envelope::Envelope;
-use guard::{Bucket, Guard};
+pub(crate) use guard::Bucket;
+use guard::Guard;
 use handshake::Attempt;
 use keyed::Session;
 
 /// What is still on its way under an earlier session may arrive for so long, and so long a pending one
 /// waits for its confirmation.
 const LINGER: Duration = Duration::from_secs(30);
+/// After so long without anything authentic from the peer that holds the session, another trusted one may
+/// take it over.
+pub const TAKEOVER: Duration = Duration::from_secs(1);
 /// Most earlier sessions; more only where handshakes outrun their confirmation.
 const EARLIER: usize = 16;
 /// Most pending sessions.
 const PENDING: usize = 128;
 /// Datagrams under one key, both ways together, after which the keys are changed.
-const MOST_DATAGRAMS: u64 = 1 << 40;
+const REKEY_AFTER_DATAGRAMS: u64 = 1 << 40;
+/// … and after which nothing is sealed or opened under it.
+const MAX_DATAGRAMS: u64 = 1 << 41;
 /// Datagrams of unknown sessions that are answered in a second.
 const UNKNOWN_ANSWERS: i64 = 10;
 /// Most replies that wait to be polled.
@@ -56,13 +68,20 @@ pub struct Setup {
     pub side: Side,
     /// The private key of this end.
     pub private: PrivateKey,
-    /// The public key of the other end.
-    pub peer: PublicKey,
-    /// What the peer is told in each handshake, encrypted. What exceeds [`LARGEST_HELLO`] is cut off.
+    /// The public keys of the ends that are trusted as the other one.
+    pub peers: Vec<PublicKey>,
+    /// A key that both ends share besides.
+    pub psk: Option<PresharedKey>,
+    /// Contents of the hello that each handshake carries, encrypted. What exceeds [`LARGEST_HELLO`] is cut off.
     pub hello: Vec<u8>,
     /// Keys are changed so often; at least 1 s.
     pub rekey: Duration,
+    /// Age at which nothing is sealed or opened under keys any more; at least `rekey`.
+    pub lifetime: Duration,
 }
+
+/// What the aircraft returns to prove where it receives.
+pub type Proof = [u8; 16];
 
 /// What a datagram from the network was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +142,9 @@ pub enum SessionEvent {
         /// state no longer holds. Datagrams of earlier sessions are refused from now on.
         restarted: bool,
     },
+    /// The current session has reached the end of its life, and no handshake has made another: none
+    /// stands now.
+    Expired,
 }
 
 /// There is no session to seal under, the path is no path, or the message is beyond 65,519 bytes.
@@ -137,7 +159,12 @@ pub struct Sessions {
     guard: Guard,
     /// Of this start of the gateway; it tells a change of keys from a restart.
     instance: [u8; 8],
-    peer_instance: Option<[u8; 8]>,
+    /// The last peer's place among those that are trusted, and its instance.
+    peer_instance: Option<(usize, [u8; 8])>,
+    /// The cookie of the last response: whoever returns it has received at the address that it went to.
+    proof: Option<Proof>,
+    /// When the peer that holds the session was heard last.
+    heard_at: Option<Instant>,
     current: Option<Session>,
     /// The oldest first.
     earlier: Vec<Session>,
@@ -158,14 +185,17 @@ impl Sessions {
     pub fn new(now: Instant, mut setup: Setup, mut random: Box<dyn Random>) -> Self {
         setup.hello.truncate(LARGEST_HELLO);
         setup.rekey = setup.rekey.max(Duration::from_secs(1));
+        setup.lifetime = setup.lifetime.max(setup.rekey);
         let mut instance = [0; 8];
         random.fill(&mut instance);
         let mut sessions = Self {
-            guard: Guard::new(&setup.private, &setup.peer),
+            guard: Guard::new(&setup.private, &setup.peers),
             setup,
             random,
             instance,
             peer_instance: None,
+            heard_at: None,
+            proof: None,
             current: None,
             earlier: Vec::new(),
             pending: Vec::new(),
@@ -190,6 +220,7 @@ impl Sessions {
         bytes: &[u8],
         plain: &mut Vec<u8>,
     ) -> Opened {
+        self.expire(now);
         let opened = match Envelope::read(bytes) {
             Some(Envelope::Sealed { session, path, number, sealed }) => {
                 match self.open_sealed(now, session, path, number, sealed, plain) {
@@ -231,6 +262,10 @@ impl Sessions {
             }
             opened
         } else if let Some(at) = self.pending.iter().position(is_it) {
+            let peer = self.pending.get(at)?.peer;
+            if !self.may_hold(now, peer) {
+                return Some(Opened::Refused(Refusal::Stranger));
+            }
             let opened = self.pending.get_mut(at)?.open(path, number, sealed, plain);
             if opened.is_ok() {
                 // Older ones have been overtaken; younger ones may yet be confirmed.
@@ -242,6 +277,10 @@ impl Sessions {
             let earlier = self.earlier.iter_mut().find(|known| is_it(known))?;
             earlier.open(path, number, sealed, plain).map(|_| false)
         };
+        if opened.is_ok() {
+            // Earlier sessions are the holder's, too.
+            self.heard_at = Some(now);
+        }
         Some(match opened {
             Ok(newest) => Opened::Message { path, number, newest },
             Err(refusal) => Opened::Refused(refusal),
@@ -254,13 +293,15 @@ impl Sessions {
     /// No session stands, and `out` is left empty.
     pub fn seal(
         &mut self,
+        now: Instant,
         path: PathId,
         plain: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<u64, NoSession> {
+        self.expire(now);
         let sealed = self.current.as_mut().ok_or(NoSession).and_then(|current| {
             let number = current.seal(path, plain, out)?;
-            if current.count >= MOST_DATAGRAMS {
+            if current.count >= REKEY_AFTER_DATAGRAMS {
                 self.rekey_at = Instant::ZERO;
             }
             Ok(number)
@@ -285,9 +326,48 @@ impl Sessions {
         self.events.pop_front()
     }
 
+    /// What the response said that was taken last: to be returned, sealed, by the path that brought it.
+    pub fn take_proof(&mut self) -> Option<Proof> {
+        self.proof.take()
+    }
+
+    /// Whether the ground has sent this proof to that address, in the last two to four minutes.
+    pub fn is_proof(&mut self, now: Instant, from: SocketAddr, proof: &Proof) -> bool {
+        self.guard.is_cookie(now, from, proof)
+    }
+
+    /// Eight bytes that nobody can guess.
+    pub fn draw_token(&mut self) -> [u8; 8] {
+        let mut token = [0; 8];
+        self.random.fill(&mut token);
+        token
+    }
+
+    /// The path of a datagram that is a copy of one of the last that were opened under the current
+    /// session; `None` where it is none. `scratch` is overwritten.
+    pub fn path_of_copy(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> Option<PathId> {
+        let Some(Envelope::Sealed { session, path, number, sealed }) = Envelope::read(bytes) else {
+            return None;
+        };
+        let current = self.current.as_ref().filter(|current| current.number == session)?;
+        current.is_recent_copy(path, number, sealed, scratch).then_some(path)
+    }
+
     /// Whether a session stands, so that [`seal`](Self::seal) succeeds.
     pub const fn is_up(&self) -> bool {
         self.current.is_some()
+    }
+
+    /// Time until the current session ends unless its keys are changed; `None` where none stands.
+    pub fn time_left(&self, now: Instant) -> Option<Duration> {
+        Some((self.current.as_ref()?.born + self.setup.lifetime).since(now))
+    }
+
+    /// Whether a change of keys is overdue: a quarter of the time has passed that is left for it.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        let Setup { rekey, lifetime, .. } = self.setup;
+        let most = rekey + Duration::from_nanos((lifetime - rekey).as_nanos() / 4);
+        self.current.as_ref().is_some_and(|current| now.since(current.born) >= most)
     }
 
     /// Nothing is heard from the peer: the aircraft begins a new handshake, unless one is under way, and
@@ -306,11 +386,13 @@ impl Sessions {
             None => Instant::FAR_FUTURE,
         };
         let forget = self.earlier.iter().chain(&self.pending).map(|session| session.until);
-        forget.fold(ask, Instant::min)
+        let expires = self.current.as_ref().map(|current| current.born + self.setup.lifetime);
+        forget.chain(expires).fold(ask, Instant::min)
     }
 
     /// Time has passed.
     pub fn wake(&mut self, now: Instant) {
+        self.expire(now);
         self.earlier.retain(|session| now < session.until);
         self.pending.retain(|session| now < session.until);
         if self.rekey_at <= now {
@@ -318,12 +400,40 @@ impl Sessions {
         }
     }
 
+    /// Forgets sessions at the end of their life.
+    fn expire(&mut self, now: Instant) {
+        let lifetime = self.setup.lifetime;
+        let lives =
+            |session: &Session| now.since(session.born) < lifetime && session.count < MAX_DATAGRAMS;
+        self.earlier.retain(lives);
+        self.pending.retain(lives);
+        if self.current.as_ref().is_some_and(|current| !lives(current)) {
+            self.current = None;
+            self.events.push_back(SessionEvent::Expired);
+            self.renew(now);
+        }
+    }
+
+    /// The public key of the peer that holds the session.
+    pub fn peer(&self) -> Option<&PublicKey> {
+        self.setup.peers.get(self.current.as_ref()?.peer)
+    }
+
+    /// Whether a trusted peer may hold the session: it does, or nobody who does is heard.
+    fn may_hold(&self, now: Instant, peer: usize) -> bool {
+        let holder = self.current.as_ref().map(|current| current.peer);
+        let heard = self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER);
+        !heard || holder.is_none_or(|holder| holder == peer)
+    }
+
     /// Makes a session the current one.
     fn establish(&mut self, now: Instant, mut session: Session) {
-        let restarted = self.peer_instance != Some(session.instance);
+        let peer = (session.peer, session.instance);
+        let restarted = self.peer_instance != Some(peer);
+        self.heard_at = Some(now);
         let until = if session.heard { now + LINGER } else { Instant::FAR_FUTURE };
         session.until = Instant::FAR_FUTURE;
-        self.peer_instance = Some(session.instance);
+        self.peer_instance = Some(peer);
         let hello = core::mem::take(&mut session.hello);
         self.earlier.extend(self.current.replace(session));
         for earlier in &mut self.earlier {
@@ -385,7 +495,9 @@ mod tests {
             [(Side::Aircraft, 0), (Side::Ground, 1)].map(|(side, own)| {
                 let (private, peer) = (keys[own].clone(), publics[1 - own]);
                 let rekey = Duration::from_secs(120);
-                let setup = Setup { side, private, peer, hello: Vec::new(), rekey };
+                let lifetime = Duration::from_secs(600);
+                let (peers, hello) = (alloc::vec![peer], Vec::new());
+                let setup = Setup { side, private, peers, psk: None, hello, rekey, lifetime };
                 Sessions::new(now, setup, Box::new(Sevens))
             });
         let (mut out, mut plain) = (Vec::new(), Vec::new());
@@ -394,13 +506,18 @@ mod tests {
         ground.poll_handshake(now, &mut out).unwrap();
         assert_eq!(aircraft.open(now, from, &out, &mut plain), Opened::Handshake);
         assert!(aircraft.is_up());
-        aircraft.current.as_mut().unwrap().count = MOST_DATAGRAMS - 2;
+        aircraft.current.as_mut().unwrap().count = REKEY_AFTER_DATAGRAMS - 2;
         for due in [false, true] {
-            aircraft.seal(PathId(0), b"position", &mut out).unwrap();
+            aircraft.seal(now, PathId(0), b"position", &mut out).unwrap();
             assert_eq!(aircraft.next_wakeup() <= now, due);
         }
         let later = now + Duration::from_secs(1);
         aircraft.wake(later);
         assert_eq!(aircraft.poll_handshake(later, &mut out), Some(Handshake::OnEveryPath));
+        // No answer comes.
+        aircraft.current.as_mut().unwrap().count = MAX_DATAGRAMS - 1;
+        aircraft.seal(later, PathId(0), b"the last", &mut out).unwrap();
+        assert_eq!(aircraft.seal(later, PathId(0), b"one more", &mut out), Err(NoSession));
+        assert!(!aircraft.is_up());
     }
 }

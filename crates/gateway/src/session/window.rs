@@ -3,6 +3,9 @@
 /// Numbers behind the newest that are still told apart; what is older is refused.
 pub(super) const WINDOW: u64 = 4096;
 
+/// Numbers behind the newest that count as recent.
+const RECENT: u64 = 64;
+
 /// One block more than the window has, so that the newest one may be partly filled.
 const BLOCKS: u64 = WINDOW / 64 + 1;
 
@@ -26,6 +29,11 @@ impl Window {
         }
         let seen = self.seen.get(block(number)).is_some_and(|bits| bits & bit(number) != 0);
         self.next - number <= WINDOW && !seen
+    }
+
+    /// Whether a number has been seen and is one of the last.
+    pub fn is_recent(&self, number: u64) -> bool {
+        number < self.next && self.next - number <= RECENT && !self.is_fresh(number)
     }
 
     /// Notes a fresh number. True where it is the newest.

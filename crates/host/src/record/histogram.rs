@@ -1,19 +1,19 @@
-//! Delays, counted in buckets of 0.1 % width.
+//! Histogram of delays with a relative precision of 0.1 %.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::Duration;
+use skybraid_units::{Duration, Promised};
 
-/// Bits of a value that a bucket keeps: 1024 buckets per power of two.
+/// Significant bits of a value per bucket: 1024 buckets per power of two.
 const BITS: u32 = 10;
 const PER_OCTAVE: u64 = 1 << BITS;
 
-/// Buckets are kept in pages of so many, and only those pages in which something was counted.
+/// Buckets per page. Only pages with a count are allocated.
 const PAGE: usize = 64;
 
-/// A histogram of durations with a relative precision of one part in 1024. Memory follows the spread of
-/// the values, not their number: 0.5 kB for each sixteenth of an octave in which there are any.
+/// A histogram of durations with a relative precision of 1/1024. Its memory depends on the spread of the values,
+/// not on their number: 0.5 kB for each sixteenth of an octave with at least one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     pages: Vec<Option<Box<[u64; PAGE]>>>,
@@ -25,7 +25,7 @@ fn bucket(nanos: u64) -> usize {
     ((u64::from(octave) << BITS) + (nanos >> octave)) as usize
 }
 
-/// The largest value that falls into a bucket.
+/// Returns the largest value of a bucket.
 fn upper(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let octave = (bucket >> BITS).saturating_sub(1);
@@ -33,11 +33,11 @@ fn upper(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Counts a value; a negative one as zero.
+    /// Counts a value; a negative value counts as zero.
     #[inline]
     pub fn add(&mut self, value: Duration) {
         let index = bucket(value.as_nanos().max(0) as u64);
-        if let Some(count) = self.page(index / PAGE).get_mut(index % PAGE) {
+        if let Some(count) = self.page(index / PAGE).get_mut(index % PAGE).promised("a bucket") {
             *count += 1;
             self.total += 1;
         }
@@ -48,19 +48,19 @@ impl Histogram {
         if number >= self.pages.len() {
             self.pages.resize(number + 1, None);
         }
-        match self.pages.get_mut(number) {
+        match self.pages.get_mut(number).promised("a page") {
             Some(page) => page.get_or_insert_with(|| Box::new([0; PAGE])).as_mut_slice(),
             None => &mut [],
         }
     }
 
-    /// How many values were counted.
+    /// Number of values counted.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The value at a rank, from 1 for the smallest; at most 0.1 % above the true one. `None` for rank
-    /// 0 or one above the total.
+    /// Returns the value at a rank, 1 for the smallest; at most 0.1 % above the true value. `None` if the rank is 0
+    /// or above the total.
     pub fn at_rank(&self, rank: u64) -> Option<Duration> {
         if rank == 0 || rank > self.total {
             return None;
@@ -79,7 +79,7 @@ impl Histogram {
             .map(|(index, _)| Duration::from_nanos(upper(index) as i64))
     }
 
-    /// How many values are at most `limit`; those in its own bucket count.
+    /// Number of values up to `limit`, including all values in the bucket of `limit`.
     pub fn up_to(&self, limit: Duration) -> u64 {
         let last = bucket(limit.as_nanos().max(0) as u64);
         let pages = self.pages.iter().enumerate();
@@ -109,7 +109,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_rank_is_within_a_tenth_of_a_percent_above_the_truth(
+        fn every_rank_is_at_most_a_thousandth_too_large(
             mut values in proptest::collection::vec(0i64..10_000_000_000_000, 1..200)
         ) {
             let mut histogram = Histogram::default();

@@ -1,4 +1,4 @@
-//! Messages: a row each where the table is wanted, and statistics in any case.
+//! Record of a flow: statistics always, and a row per message if the table is wanted.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -6,271 +6,120 @@ use alloc::vec::Vec;
 use skybraid_link::Cause;
 use skybraid_traffic::video::Frame;
 use skybraid_traffic::{VideoConfig, Write};
-use skybraid_transport::{ConnectionTotals, Delivered, PathId};
-use skybraid_units::{Duration, Instant};
+use skybraid_transport::{Delivered, PathId};
+use skybraid_units::{Duration, Instant, Promised};
 
 use super::misses::{Arrival, Misses};
-use super::timeline::{Tally, Timeline};
-use super::{Film, Histogram, VideoSummary};
+use super::timeline::Timeline;
+use super::{Deadline, Summary, VideoStats};
 
 mod causes;
 
-/// Marks a message that has not arrived.
+/// `delivered_ns` of a message that has not been delivered.
 const NOT_DELIVERED: i64 = i64::MIN;
-/// Marks a message that its sender has given up.
+/// `delivered_ns` of a message that its sender refused.
 const REFUSED: i64 = i64::MIN + 1;
-/// Marks a message that its sender has given up because its deadline had passed.
+/// `delivered_ns` of a message that its sender dropped after its deadline.
 const EXPIRED: i64 = i64::MIN + 2;
-/// Marks a message of which no copy was lost.
+/// `lost_effect` of a message without a lost copy.
 const NONE_LOST: u8 = u8::MAX;
-/// Marks a loss whose effect is not known.
+/// `lost_effect` of a loss whose cause is not known.
 const UNKNOWN_EFFECT: u8 = u8::MAX - 1;
-/// Rows are kept in blocks, so that memory grows by blocks and never moves.
+/// Binary logarithm of the rows per block. Rows are kept in blocks, so rows never move as memory grows.
 const BLOCK_BITS: u32 = 14;
-/// … and in smaller ones where they are soon forgotten.
+/// Binary logarithm of the rows per block without the table, when blocks are soon dropped.
 const SMALL_BLOCK_BITS: u32 = 6;
-/// Without the table, a message over an unreliable transport that has not arrived by then is
-/// forgotten and counts as lost.
+/// Age at which a message over an unreliable transport counts as lost and its row is dropped, if the table is
+/// not kept.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
 
-/// A message.
+/// Row of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageRow {
     sent_ns: i64,
     delivered_ns: i64,
     /// Payload bytes.
     pub bytes: u32,
-    /// How long it lay whole in the receiver's buffer behind something missing, in µs, rounded down.
+    /// Head-of-line blocking: time from complete reception to delivery in order, in µs, rounded down.
     pub held_us: u32,
-    /// The path that brought it, by the connection's own numbering; 255 while it has not arrived.
+    /// Path that delivered it, in the connection's own numbering; 255 until then.
     pub path: u8,
     /// Copies of its last part that were sent, retransmissions included.
     pub copies_sent: u8,
     /// Copies of its last part that arrived.
     pub copies_arrived: u8,
-    /// How many of those that the application wrote the sender has not given up.
+    /// Copies that the application wrote and the sender has not dropped.
     copies_left: u8,
-    /// The path of the first transmission of its last part.
+    /// Path of the first transmission of its last part.
     first_path: u8,
-    /// The path of the copy that was lost last, of any of its parts.
+    /// Path of the most recently lost copy, of any of its parts.
     lost_path: u8,
-    /// The effect that lost it, as a position in [`Cause::ALL`], or a mark.
+    /// Cause of that loss, as a position in [`Cause::ALL`], or [`NONE_LOST`] or [`UNKNOWN_EFFECT`].
     lost_effect: u8,
-    /// From writing to the first transmission of its last part, in µs, rounded down.
+    /// Time from writing to the first transmission of its last part, in µs, rounded down.
     waited_us: u32,
 }
 
 impl MessageRow {
-    /// When the application wrote it.
+    /// Time at which the application wrote it.
     pub const fn sent(&self) -> Instant {
         Instant::from_nanos(self.sent_ns)
     }
 
-    /// When it had arrived whole and, where order is kept, in its turn.
+    /// Time of its delivery: complete and, on an ordered transport, in order.
     pub fn delivered(&self) -> Option<Instant> {
         (self.delivered_ns > EXPIRED).then(|| Instant::from_nanos(self.delivered_ns))
     }
 
-    /// The path and effect of the copy that was lost last, if one was.
+    /// Path and cause of the most recently lost copy, if one was lost.
     fn lost(&self) -> Option<(u8, Option<Cause>)> {
         let known = self.lost_effect != NONE_LOST;
         known.then(|| (self.lost_path, Cause::ALL.get(usize::from(self.lost_effect)).copied()))
     }
 }
 
-/// What is known of a flow without its messages.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// Messages written.
-    pub sent: u64,
-    /// Messages that have arrived.
-    pub delivered: u64,
-    /// Messages on their way when the run ended.
-    pub in_flight: u64,
-    /// Messages that will never arrive.
-    pub lost: u64,
-    /// Of these, the ones that were not sent for want of room or time.
-    pub refused: u64,
-    /// Payload bytes of the messages that have arrived.
-    pub delivered_bytes: u64,
-    /// Messages by the time at which they were written, and those among them that have arrived; those
-    /// on their way at the end are left out.
-    pub arrivals: Timeline<Tally>,
-    /// Payload bytes by the time at which they arrived.
-    pub goodput: Timeline<u64>,
-    /// One-way delays of the messages that have arrived.
-    pub delays: Histogram,
-    /// The same by the time at which the messages were written, where a requirement asks for a
-    /// percentile.
-    pub delays_over_time: Option<Timeline<Histogram, 64>>,
-    /// For each deadline: messages whose deadline fell within the run, and how many met it.
-    pub deadlines: Vec<Deadline>,
-    /// Packets with payload that the links lost, in the order of [`Cause::ALL`].
-    pub lost_packets: [u64; Cause::ALL.len()],
-    /// Why messages missed their deadlines, or were lost.
-    pub misses: Misses,
-    /// Packets with payload sent, by path.
-    pub packets_by_path: Vec<u64>,
-    /// Messages that have arrived, by the path that brought them.
-    pub won_by_path: Vec<u64>,
-    /// Head-of-line blocking of the messages that have arrived.
-    pub held: Held,
-    /// What the connection came to, as this flow's sender and receiver saw it.
-    pub connection: ConnectionTotals,
-    /// What the frames of a video came to.
-    pub video: Option<VideoSummary>,
-}
-
-/// Head-of-line blocking: messages that lay whole in the receiver's buffer behind something missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// How many did.
-    pub messages: u64,
-    /// For how long, all together.
-    pub total: Duration,
-    /// For how long at most.
-    pub longest: Duration,
-}
-
-impl Held {
-    fn add(&mut self, held: Duration) {
-        if held.is_positive() {
-            self.messages += 1;
-            self.total += held;
-            self.longest = self.longest.max(held);
-        }
-    }
-}
-
-impl Summary {
-    /// Adds the counts of another flow. What is counted over time is added as if both ran at the same
-    /// time.
-    pub fn merge(&mut self, other: &Self) {
-        self.sent += other.sent;
-        self.delivered += other.delivered;
-        self.in_flight += other.in_flight;
-        self.lost += other.lost;
-        self.refused += other.refused;
-        self.delivered_bytes += other.delivered_bytes;
-        self.arrivals.merge(&other.arrivals);
-        self.goodput.merge(&other.goodput);
-        self.delays.merge(&other.delays);
-        if let (Some(delays), Some(more)) = (&mut self.delays_over_time, &other.delays_over_time) {
-            delays.merge(more);
-        }
-        for (deadline, more) in self.deadlines.iter_mut().zip(&other.deadlines) {
-            deadline.merge(more);
-        }
-        let add = |counts: &mut [u64], more: &[u64]| {
-            for (count, more) in counts.iter_mut().zip(more) {
-                *count += more;
-            }
-        };
-        add(&mut self.lost_packets, &other.lost_packets);
-        self.misses.merge(&other.misses);
-        add(&mut self.packets_by_path, &other.packets_by_path);
-        add(&mut self.won_by_path, &other.won_by_path);
-        self.held.messages += other.held.messages;
-        self.held.total += other.held.total;
-        self.held.longest = self.held.longest.max(other.held.longest);
-        self.connection += other.connection;
-        if let (Some(video), Some(more)) = (&mut self.video, &other.video) {
-            video.merge(more);
-        }
-    }
-}
-
-/// Arrivals judged by one deadline.
-#[derive(Clone, Debug)]
-pub struct Deadline {
-    /// The deadline.
-    pub limit: Duration,
-    /// Messages whose deadline fell within the run.
-    pub trials: u64,
-    /// Messages among these that arrived in time.
-    pub met: u64,
-    /// Both by the time at which the messages were written.
-    pub timeline: Timeline<Tally>,
-}
-
-impl Deadline {
-    /// No message yet.
-    pub fn new(limit: Duration) -> Self {
-        Self { limit, trials: 0, met: 0, timeline: Timeline::default() }
-    }
-
-    /// Counts a message written at `sent` whose deadline falls within the run.
-    #[inline]
-    pub fn on_due(&mut self, sent: Instant) {
-        self.trials += 1;
-        self.timeline.at(sent).trials += 1;
-    }
-
-    /// Counts such a message as arrived in time.
-    #[inline]
-    pub fn on_met(&mut self, sent: Instant) {
-        self.met += 1;
-        self.timeline.at(sent).met += 1;
-    }
-
-    /// Takes back a message written at `sent` whose deadline the run no longer reaches.
-    fn withdraw(&mut self, sent: Instant, met: bool) {
-        let tally = self.timeline.at(sent);
-        tally.trials -= 1;
-        tally.met -= u32::from(met);
-        self.trials -= 1;
-        self.met -= u64::from(met);
-    }
-
-    /// Adds the counts of another flow in the same run.
-    pub fn merge(&mut self, other: &Self) {
-        self.trials += other.trials;
-        self.met += other.met;
-        self.timeline.merge(&other.timeline);
-    }
-}
-
-/// The messages of a flow.
+/// The record of a flow: its statistics, and rows of its messages.
 #[derive(Debug)]
 pub struct FlowRecord {
     /// Statistics.
     pub summary: Summary,
     blocks: VecDeque<Block>,
-    /// An emptied block, kept for the next one.
+    /// Memory of a dropped block, for the next one.
     spare: Option<Vec<MessageRow>>,
     /// Number of the first message in the first block.
     first: u32,
     next: u32,
+    /// Whether all rows are kept.
     keep: bool,
-    /// The binary logarithm of the rows in a block.
+    /// Binary logarithm of the rows per block.
     block_bits: u32,
     reliable: bool,
-    /// How many times the application writes each message.
+    /// Number of times that the application writes each message.
     copies: u8,
     end: Instant,
-    film: Option<Film>,
-    /// The shortest deadline; messages that arrive later have a history.
-    patience: Duration,
-    /// First arrivals after the shortest deadline, of messages that are not delivered.
+    video: Option<VideoStats>,
+    /// Shortest deadline; the arrivals of later messages are kept in `late`.
+    min_deadline: Duration,
+    /// First arrival after the shortest deadline, of each message that is not delivered.
     late: BTreeMap<u32, Arrival>,
-    /// A proxy splits the connection.
+    /// Whether a proxy splits the connection.
     proxied: bool,
-    /// What happens to packets on the links is not known here.
-    blind: bool,
+    /// Whether losses on the links are unobserved.
+    links_hidden: bool,
 }
 
 #[derive(Debug)]
 struct Block {
     rows: Vec<MessageRow>,
-    /// Messages delivered or given up.
+    /// Messages delivered or dropped by the sender.
     decided: usize,
-    /// Of these, messages given up.
+    /// Messages dropped by the sender.
     refused: usize,
 }
 
 impl FlowRecord {
-    /// A record of a flow over `paths` paths in a run that ends at `end`. `keep` keeps every row;
-    /// `reliable` says that a message never gets lost, only late.
+    /// Creates the record of a flow over `paths` paths in a run that ends at `end`. `keep` keeps every row. Over a
+    /// `reliable` transport a message is late but never lost.
     pub fn new(
         keep: bool,
         reliable: bool,
@@ -279,7 +128,7 @@ impl FlowRecord {
         limits: &[Duration],
     ) -> Self {
         let deadlines = limits.iter().map(|limit| Deadline::new(*limit)).collect();
-        let patience = limits.iter().min().copied().unwrap_or(Duration::MAX);
+        let min_deadline = limits.iter().min().copied().unwrap_or(Duration::MAX);
         let packets_by_path = alloc::vec![0; paths];
         Self {
             summary: Summary {
@@ -298,35 +147,36 @@ impl FlowRecord {
             reliable,
             copies: 1,
             end,
-            film: None,
-            patience,
+            video: None,
+            min_deadline,
             late: BTreeMap::new(),
             proxied: false,
-            blind: false,
+            links_hidden: false,
         }
     }
 
-    /// A proxy splits the connection.
+    /// Sets whether a proxy splits the connection.
     pub fn with_proxy(self, proxied: bool) -> Self {
         Self { proxied, ..self }
     }
 
-    /// What happens to packets on the links is not known here: a loss shows by what does not arrive.
+    /// Marks the links as unobserved: a loss is known only by what does not arrive.
     pub const fn hide_links(&mut self) {
-        self.blind = true;
+        self.links_hidden = true;
     }
 
-    /// The application writes each message so many times, at least once. It counts as one.
+    /// Sets the number of times that the application writes each message, at least 1. The copies count as one
+    /// message.
     pub fn with_copies(self, copies: u8) -> Self {
         Self { copies: copies.max(1), ..self }
     }
 
-    /// The messages are packets of this video, whose frames are judged by `limits`.
+    /// Counts the messages as packets of `video`, whose frames are judged by `limits`.
     pub fn with_video(self, video: Option<&VideoConfig>, limits: &[Duration]) -> Self {
-        Self { film: video.map(|video| Film::new(video, limits)), ..self }
+        Self { video: video.map(|video| VideoStats::new(video, limits)), ..self }
     }
 
-    /// Delays are judged by a percentile.
+    /// Sets whether delays are also counted over time, for requirements on percentiles.
     pub fn with_percentiles(mut self, wanted: bool) -> Self {
         self.summary.delays_over_time = wanted.then(Timeline::default);
         self
@@ -337,16 +187,16 @@ impl FlowRecord {
         self.next
     }
 
-    /// A message was written.
+    /// Records a message that the application wrote.
     #[inline]
-    pub fn written(&mut self, now: Instant, written: impl Into<Write>) {
+    pub fn on_written(&mut self, now: Instant, written: impl Into<Write>) {
         let Write { bytes, part, copies, .. } = written.into();
-        if let (Some(film), Some(part)) = (&mut self.film, part) {
-            film.written(now, self.next, part, bytes);
+        if let (Some(video), Some(part)) = (&mut self.video, part) {
+            video.on_written(now, self.next, part, bytes);
         }
-        if self.blocks.back().is_none_or(|block| block.rows.len() == self.block()) {
+        if self.blocks.back().is_none_or(|block| block.rows.len() == self.block_len()) {
             if !self.keep {
-                self.forget(now);
+                self.drop_decided(now);
             }
             let rows = self.spare.take().unwrap_or_else(|| self.new_rows());
             let block = Block { rows, decided: 0, refused: 0 };
@@ -378,8 +228,8 @@ impl FlowRecord {
         }
     }
 
-    /// Drops blocks whose messages are all decided, deadlines included, whenever the run may end.
-    fn forget(&mut self, now: Instant) {
+    /// Drops blocks whose messages and deadlines are all decided, whenever the run ends.
+    fn drop_decided(&mut self, now: Instant) {
         let longest = self.summary.deadlines.iter().map(|deadline| deadline.limit).max();
         while let Some(block) = self.blocks.front() {
             let missing = block.rows.len() - block.decided;
@@ -403,20 +253,20 @@ impl FlowRecord {
         }
     }
 
-    /// Room for a block, or for its beginning where it is small: many flows write little.
+    /// Allocates the rows of a block; a few at first if they are not kept, since many flows write little.
     fn new_rows(&self) -> Vec<MessageRow> {
-        Vec::with_capacity(if self.keep { self.block() } else { 4 })
+        Vec::with_capacity(if self.keep { self.block_len() } else { 4 })
     }
 
-    /// Rows in a block.
-    const fn block(&self) -> usize {
+    /// Rows per block.
+    const fn block_len(&self) -> usize {
         1 << self.block_bits
     }
 
-    /// The block of a row, and the place in it, by its distance from the first row.
+    /// Returns the block and the position in it of the row at `offset` from the first row.
     #[inline]
     const fn place(&self, offset: usize) -> (usize, usize) {
-        (offset >> self.block_bits, offset & (self.block() - 1))
+        (offset >> self.block_bits, offset & (self.block_len() - 1))
     }
 
     #[inline]
@@ -426,7 +276,16 @@ impl FlowRecord {
         self.blocks.get_mut(block)?.rows.get_mut(place)
     }
 
-    /// How long a message is that has not been forgotten, in bytes; at least 1.
+    /// Returns the row of a message that this run has written; `None` if the row has been dropped.
+    #[inline]
+    fn written_row(&mut self, id: u32) -> Option<&mut MessageRow> {
+        if id < self.first {
+            return None;
+        }
+        self.row(id).promised("the row of a written message")
+    }
+
+    /// Size of a message in bytes, at least 1; 1 if its row has been dropped.
     pub fn bytes_of(&self, id: u32) -> u32 {
         let row = id.checked_sub(self.first).and_then(|offset| {
             let (block, place) = self.place(offset as usize);
@@ -435,10 +294,10 @@ impl FlowRecord {
         row.map_or(1, |row| row.bytes.max(1))
     }
 
-    /// A copy of the message's last part was sent on `path`.
+    /// Records the transmission of a copy of the message's last part on `path`.
     #[inline]
-    pub fn copy_sent(&mut self, now: Instant, id: u32, path: PathId) {
-        if let Some(row) = self.row(id) {
+    pub fn on_copy_sent(&mut self, now: Instant, id: u32, path: PathId) {
+        if let Some(row) = self.written_row(id) {
             if row.copies_sent == 0 {
                 row.first_path = path.0;
                 let waited_ns = now.as_nanos() - row.sent_ns;
@@ -450,31 +309,30 @@ impl FlowRecord {
         }
     }
 
-    /// A copy of the message's last part arrived.
+    /// Records the arrival of a copy of the message's last part.
     #[inline]
-    pub fn copy_arrived(&mut self, id: u32, arrival: &Arrival) {
-        let patience = self.patience;
+    pub fn on_copy_arrived(&mut self, id: u32, arrival: &Arrival) {
+        let min_deadline = self.min_deadline;
         let Some(row) = self.row(id) else { return };
         row.copies_arrived = row.copies_arrived.saturating_add(1);
-        if row.delivered_ns == NOT_DELIVERED && arrival.at - row.sent() > patience {
-            self.arrived_late(id, arrival);
+        if row.delivered_ns == NOT_DELIVERED && arrival.at - row.sent() > min_deadline {
+            self.keep_late_arrival(id, arrival);
         }
     }
 
-    /// The sender has given up one of the message's copies before all of it was sent; the message is
-    /// refused when none is left.
-    pub fn refused(&mut self, id: u32) {
-        self.given_up(id, REFUSED);
+    /// Records that the sender refused a copy of the message. The message is refused when no copy is left.
+    pub fn on_refused(&mut self, id: u32) {
+        self.on_copy_dropped(id, REFUSED);
     }
 
-    /// As [`refused`](Self::refused), at `now`: a message that has waited was dropped when its deadline had
-    /// passed, one that was just written found the queue full.
-    pub fn dropped(&mut self, now: Instant, id: u32) {
+    /// Records that the sender dropped a copy of the message at `now`, before all of it was sent. A message that
+    /// had waited was dropped after its deadline; one just written was refused by a full queue.
+    pub fn on_dropped(&mut self, now: Instant, id: u32) {
         let waited = self.row(id).is_some_and(|row| now > row.sent());
-        self.given_up(id, if waited { EXPIRED } else { REFUSED });
+        self.on_copy_dropped(id, if waited { EXPIRED } else { REFUSED });
     }
 
-    fn given_up(&mut self, id: u32, mark: i64) {
+    fn on_copy_dropped(&mut self, id: u32, mark: i64) {
         let Some(offset) = id.checked_sub(self.first) else { return };
         let (block, place) = self.place(offset as usize);
         let Some(block) = self.blocks.get_mut(block) else { return };
@@ -489,9 +347,10 @@ impl FlowRecord {
         }
     }
 
-    /// The message has arrived. Returns when it was sent, unless it is unknown or has arrived before.
+    /// Records the delivery of a message. Returns the time of its writing, or `None` if its row has been dropped or
+    /// it was delivered before.
     #[inline]
-    pub fn delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
+    pub fn on_delivered(&mut self, now: Instant, message: Delivered) -> Option<Instant> {
         let Delivered { id, path, held, .. } = message;
         let offset = id.checked_sub(self.first)? as usize;
         let (block, place) = self.place(offset);
@@ -523,19 +382,19 @@ impl FlowRecord {
                 deadline.on_met(sent);
             }
         }
-        if delay > self.patience {
+        if delay > self.min_deadline {
             self.count_late(id, (now, held));
         }
-        if let Some(film) = &mut self.film {
-            film.arrived(now, id);
-            if film.has_unexplained() {
+        if let Some(video) = &mut self.video {
+            video.on_delivered(now, id);
+            if video.has_unexplained() {
                 self.explain_frames();
             }
         }
         Some(sent)
     }
 
-    /// The run ends before its time, at `end`: messages whose deadline lies beyond it are no trials.
+    /// Moves the end of the run forward to `end`: messages due after it are no trials.
     pub fn end_early(&mut self, end: Instant) {
         let rows = self.blocks.iter().flat_map(|block| &block.rows);
         for row in rows {
@@ -549,15 +408,15 @@ impl FlowRecord {
         self.end = self.end.min(end);
     }
 
-    /// The run has ended. `on_the_way` holds the numbers of messages of which a part is on a link or
-    /// waits to be sent, ascending.
-    pub fn finish(&mut self, on_the_way: &[u32]) {
+    /// Completes the statistics at the end of the run. `in_flight` are the numbers of the messages of which a part
+    /// is on a link or waits to be sent, ascending.
+    pub fn finish(&mut self, in_flight: &[u32]) {
         let end = self.end;
-        if let Some(film) = &mut self.film {
-            film.decide_rest(end);
+        if let Some(video) = &mut self.video {
+            video.decide_rest(end);
         }
         self.explain_frames();
-        self.summary.video = self.film.as_ref().map(|film| film.summary(end));
+        self.summary.video = self.video.as_ref().map(|video| video.summary(end));
         let mut number = self.first;
         let blocks = core::mem::take(&mut self.blocks);
         for block in &blocks {
@@ -568,7 +427,7 @@ impl FlowRecord {
                         && (self.reliable
                             || row.copies_arrived > 0
                             || row.copies_sent == 0
-                            || on_the_way.binary_search(&number).is_ok());
+                            || in_flight.binary_search(&number).is_ok());
                     if coming {
                         self.summary.in_flight += 1;
                         self.summary.arrivals.at(row.sent()).trials -= 1;
@@ -583,29 +442,29 @@ impl FlowRecord {
         self.blocks = blocks;
     }
 
-    /// The frames of a video, once the run has ended.
+    /// Frames of a video that are decided; all frames after [`finish`](Self::finish).
     pub fn frames(&self) -> &[Frame] {
-        self.film.as_ref().map_or(&[], |film| &film.frames)
+        self.video.as_ref().map_or(&[], |video| &video.frames)
     }
 
-    /// Takes the frames of a video out.
+    /// Takes the frames of a video.
     pub fn take_frames(&mut self) -> Vec<Frame> {
-        self.film.as_mut().map(|film| core::mem::take(&mut film.frames)).unwrap_or_default()
+        self.video.as_mut().map(|video| core::mem::take(&mut video.frames)).unwrap_or_default()
     }
 
-    /// The rows that are kept, by blocks, in order of their numbers.
+    /// Rows that are kept, in blocks, in order of message numbers.
     pub fn blocks(&self) -> impl Iterator<Item = &[MessageRow]> {
         self.blocks.iter().map(|block| block.rows.as_slice())
     }
 
-    /// Takes the first block out, so that memory shrinks while a table is written.
+    /// Takes the first block, so that memory shrinks while a table is written.
     pub fn take_block(&mut self) -> Option<Vec<MessageRow>> {
         let block = self.blocks.pop_front()?;
         self.first += block.rows.len() as u32;
         Some(block.rows)
     }
 
-    /// Number of the first message that is kept.
+    /// Number of the first message whose row is kept.
     pub const fn first_id(&self) -> u32 {
         self.first
     }

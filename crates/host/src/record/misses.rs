@@ -1,77 +1,77 @@
-//! Causes of misses: why a message or a video frame was not there by its deadline.
+//! Causes of misses: why a message or a video frame was not delivered by its deadline.
 //!
-//! Every miss has one cause. A message that never arrives is refused, expired, unsent, or lost by the copy that was
-//! lost last. A message that arrives late is late by propagation if its own transmission and propagation alone exceed
-//! the deadline; otherwise by the largest other part of its delay: the wait at the sender, a loss and its
-//! retransmission, the queue of the link, a halt of the link, or the wait for order. `docs/explain.md` is the user's
-//! side.
+//! Every miss has one cause. A message that is never delivered was refused, expired, unsent, or lost with its most
+//! recently lost copy. A message is late by propagation if its own transmission and propagation alone exceed the
+//! deadline. Otherwise it is late by the largest other part of its delay: the wait at the sender, a loss and its
+//! retransmission, the queue of the link, a halt of the link, or the wait for in-order delivery. User documentation:
+//! `docs/explain.md`.
 
 use alloc::collections::BTreeMap;
 
 use skybraid_link::Cause;
 use skybraid_units::{Duration, Instant};
 
-/// Why a message or a frame missed its deadline. Paths are those of the connection's own numbering.
+/// Cause by which a message or a frame missed its deadline. Paths are in the connection's own numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MissCause {
-    /// Lost on a path, and not made good.
+    /// Lost on a path and not recovered.
     Lost {
-        /// The path of the copy that was lost last.
+        /// Path of the most recently lost copy.
         path: u8,
-        /// The effect of the link; `None` where the links are out of sight.
+        /// Effect of the link; `None` if the links are unobserved.
         effect: Option<Cause>,
     },
-    /// Lost on a path, and its retransmission arrived too late.
+    /// Lost on a path; its retransmission arrived too late.
     Retransmission {
-        /// The path of the copy that was lost last.
+        /// Path of the most recently lost copy.
         path: u8,
-        /// The effect of the link; `None` where the links are out of sight.
+        /// Effect of the link; `None` if the links are unobserved.
         effect: Option<Cause>,
     },
-    /// Late by the backlog of a link.
+    /// Late by the queue of a link.
     Queue {
-        /// The path that carried it.
+        /// Path that carried it.
         path: u8,
     },
-    /// Late by a halt of a link: a handover, a reconfiguration, or a scripted one.
+    /// Late by a halt of a link: a handover, a reconfiguration, or a scripted halt.
     Halt {
-        /// The path that carried it.
+        /// Path that carried it.
         path: u8,
     },
     /// Late by its own transmission and propagation.
     Propagation {
-        /// The path that carried it.
+        /// Path that carried it.
         path: u8,
     },
-    /// On its way for too long; queue, halts and propagation are not known apart.
+    /// In flight for too long; queue, halts and propagation cannot be separated.
     Link {
-        /// The path that carried it.
+        /// Path that carried it.
         path: u8,
     },
-    /// Held by the receiver until something before it arrived, or dropped for order's sake.
+    /// Held by the receiver until an earlier message arrived, or dropped to keep the order.
     Order,
-    /// Late by its wait at the sender: for a window, for the scheduler, behind other data.
+    /// Late by its wait at the sender: for the window, for the scheduler, behind other data.
     Sender,
-    /// Refused at the sender, whose queue was full.
+    /// Refused by the sender, whose queue was full.
     Refused,
-    /// Dropped at the sender, where its deadline passed.
+    /// Dropped by the sender after its deadline.
     Expired,
     /// Not sent by the end of the run.
     Unsent,
-    /// Late or lost behind a proxy.
+    /// Late or lost after a proxy.
     Proxy,
-    /// A frame: all of it arrived, but a frame that it refers to is damaged.
+    /// Frame that arrived complete, but refers to a damaged frame.
     Reference,
-    /// A frame: shown undamaged, but too late.
+    /// Frame shown undamaged, but too late.
     Late,
-    /// A frame: packets that the camera dropped before they were written.
+    /// Frame with packets that the camera dropped before they were written.
     Skipped,
-    /// Nothing is known of it any more.
+    /// Message whose row has been dropped.
     Unknown,
 }
 
 impl MissCause {
-    /// The name in summaries.
+    /// Name in summaries.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lost { .. } => "lost",
@@ -93,7 +93,7 @@ impl MissCause {
         }
     }
 
-    /// The path that it names, if it names one.
+    /// Path of the miss, if the cause has one.
     pub const fn path(self) -> Option<u8> {
         match self {
             Self::Lost { path, .. }
@@ -106,7 +106,7 @@ impl MissCause {
         }
     }
 
-    /// The effect of the link that lost the packet, where one did.
+    /// Name of the link's effect that lost the packet, if one did.
     pub fn effect(self) -> Option<&'static str> {
         match self {
             Self::Lost { effect, .. } | Self::Retransmission { effect, .. } => {
@@ -117,7 +117,7 @@ impl MissCause {
     }
 }
 
-/// Misses by cause.
+/// Number of misses by cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissCounts(BTreeMap<MissCause, u64>);
 
@@ -134,28 +134,28 @@ impl MissCounts {
         }
     }
 
-    /// The causes that were counted, with their counts.
+    /// Causes with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (MissCause, u64)> + '_ {
         self.0.iter().map(|(cause, count)| (*cause, *count))
     }
 
-    /// All misses.
+    /// Number of all misses.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 }
 
-/// The misses of a flow's messages.
+/// Misses of a flow's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// Messages that never arrive, whatever their deadline.
+    /// Messages that are never delivered, whatever their deadline.
     pub lost: MissCounts,
     /// For each deadline of [`Summary`](super::Summary), the messages that missed it.
     pub by_deadline: alloc::vec::Vec<MissCounts>,
 }
 
 impl Misses {
-    /// No miss yet, of so many deadlines.
+    /// Creates the counts of `deadlines` deadlines, without a miss.
     pub fn of(deadlines: usize) -> Self {
         Self {
             lost: MissCounts::default(),
@@ -172,55 +172,55 @@ impl Misses {
     }
 }
 
-/// Time that a packet spent at links before its own transmission, over all links of its way.
+/// Time that a packet waited before its own transmission, summed over all links of its route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkWaits {
-    /// Behind other packets.
+    /// Wait behind other packets.
     pub queued: Duration,
-    /// While a link was halted.
+    /// Wait while a link was halted.
     pub halted: Duration,
 }
 
-/// The arrival of the packet that completes a message, as far as its delay goes.
+/// Arrival of a packet that completes a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When it arrived.
+    /// Time of arrival.
     pub at: Instant,
-    /// When it was sent.
+    /// Time of transmission.
     pub sent_at: Instant,
-    /// On which path.
+    /// Path that it took.
     pub path: u8,
-    /// Its waits at the links; `None` where the links are out of sight.
+    /// Waits at the links; `None` if the links are unobserved.
     pub waits: Option<LinkWaits>,
 }
 
-/// The history of a message that was late, from its writing on.
+/// History of a late message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct History {
     pub written: Instant,
-    /// From writing to the first transmission.
+    /// Time from writing to the first transmission.
     pub waited: Duration,
-    /// The path of the first transmission.
+    /// Path of the first transmission.
     pub first_path: u8,
-    /// The path and effect of the copy that was lost last, if one was.
+    /// Path and effect of the most recently lost copy, if one was lost.
     pub lost: Option<(u8, Option<Cause>)>,
-    /// The first copy that arrived after the shortest deadline; `None` where one arrived before it.
+    /// First copy that arrived after the shortest deadline; `None` if one arrived before it.
     pub arrival: Option<Arrival>,
-    /// When it was delivered, and how long it was held whole before that.
+    /// Time of delivery, and the time that it was held complete before that.
     pub delivered: Option<(Instant, Duration)>,
-    /// A proxy splits the connection.
+    /// Whether a proxy splits the connection.
     pub proxied: bool,
 }
 
 impl History {
-    /// Why the message missed `limit`, if it was late rather than lost.
+    /// Returns the cause by which the message, late rather than lost, missed `limit`.
     pub fn late_by(&self, limit: Duration) -> MissCause {
         let held = self.delivered.map_or(Duration::ZERO, |(_, held)| held);
         let Some(arrival) = self.arrival else { return self.late_behind_others(limit, held) };
-        let on_the_way = arrival.at - arrival.sent_at;
+        let in_flight = arrival.at - arrival.sent_at;
         let path = arrival.path;
         let waits = arrival.waits.unwrap_or_default();
-        let alone = on_the_way - waits.queued - waits.halted;
+        let alone = in_flight - waits.queued - waits.halted;
         if alone > limit {
             return match arrival.waits {
                 Some(_) => MissCause::Propagation { path },
@@ -228,11 +228,11 @@ impl History {
             };
         }
         let first_sent = self.written + self.waited;
-        let again = arrival.sent_at - first_sent;
-        // The last part was there; other parts of the message were not.
+        let resent_after = arrival.sent_at - first_sent;
+        // The wait, after the last part had arrived, for other parts of the message.
         let others = self.delivered.map_or(Duration::ZERO, |(at, held)| at - held - arrival.at);
         let mut parts = [
-            (again, self.sent_again()),
+            (resent_after, self.resend_cause()),
             (self.waited, MissCause::Sender),
             (waits.halted, MissCause::Halt { path }),
             (waits.queued, MissCause::Queue { path }),
@@ -241,7 +241,7 @@ impl History {
             (Duration::ZERO, MissCause::Propagation { path }),
         ];
         if arrival.waits.is_none() {
-            parts[6] = (on_the_way, MissCause::Link { path });
+            parts[6] = (in_flight, MissCause::Link { path });
         }
         let mut largest = parts[6];
         for part in parts {
@@ -252,7 +252,7 @@ impl History {
         largest.1
     }
 
-    /// The last part arrived in time, but the message was not delivered.
+    /// Returns the cause for a message whose last part arrived in time.
     fn late_behind_others(&self, limit: Duration, held: Duration) -> MissCause {
         match self.delivered {
             Some((at, _)) if at - self.written - held > limit => self.lost_or(MissCause::Order),
@@ -260,11 +260,11 @@ impl History {
         }
     }
 
-    /// Why the copy that arrived was sent later than the first one.
-    fn sent_again(&self) -> MissCause {
+    /// Returns the cause by which the copy that arrived was sent after the first copy.
+    fn resend_cause(&self) -> MissCause {
         let otherwise = match self.proxied {
             true => MissCause::Proxy,
-            // Nothing was lost: the first copy was still on its way.
+            // No copy was lost: the first was still in flight.
             false => MissCause::Link { path: self.first_path },
         };
         self.lost_or(otherwise)

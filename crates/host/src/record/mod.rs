@@ -1,33 +1,35 @@
-//! What is kept of a run: tables by rows or columns, and statistics gathered as they come.
+//! The record of a run: optional tables, and statistics that are updated as events happen.
 
-pub mod film;
 pub mod histogram;
 pub mod messages;
 pub mod misses;
 pub mod packets;
 pub mod samples;
+pub mod summary;
 pub mod timeline;
+pub mod video_stats;
 
-pub use film::{Film, VideoSummary};
 pub use histogram::Histogram;
-pub use messages::{Deadline, FlowRecord, Held, MessageRow, Summary};
+pub use messages::{FlowRecord, MessageRow};
 pub use misses::{Arrival, LinkWaits, MissCause, MissCounts, Misses};
 pub use packets::{DecisionRow, PacketKind, PacketRow};
 pub use samples::{LinkRow, LinkTotal, SubflowRow};
+pub use summary::{Deadline, Held, Summary};
 pub use timeline::{Tally, Timeline};
+pub use video_stats::{VideoStats, VideoSummary};
 
 use alloc::vec::Vec;
 
-/// What a run leaves behind.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The flows of the scenario, in its order; behind them, for each answered flow, its answers.
+    /// Records of the scenario's flows, in its order; then one record of answers for each answered flow.
     pub flows: Vec<FlowRecord>,
-    /// For each record in `flows` behind the scenario's own: the flow that it answers.
+    /// The answered flow of each record of answers in `flows`.
     pub answers: Vec<usize>,
     /// Samples of the links.
     pub links: Vec<LinkRow>,
-    /// What each link carried and lost over the whole run, in the order of [`LinkRow::link`].
+    /// Totals of each directed link, in the order of [`LinkRow::link`].
     pub link_totals: Vec<LinkTotal>,
     /// Samples of the subflows.
     pub subflows: Vec<SubflowRow>,
@@ -35,11 +37,11 @@ pub struct Outcome {
     pub decisions: Vec<DecisionRow>,
     /// Packets.
     pub packets: Vec<PacketRow>,
-    /// Packets times the links that they entered.
+    /// Number of times that a packet entered a link.
     pub packet_hops: u64,
 }
 
-/// Which tables are kept. The statistics of [`Summary`] always are.
+/// Tables to keep. The statistics of [`Summary`] are always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// A row per message.

@@ -1,4 +1,4 @@
-//! Packets and scheduling decisions, on request.
+//! Rows of packets and of scheduling decisions.
 
 use skybraid_link::Cause;
 use skybraid_transport::scheduler::Reason;
@@ -6,24 +6,24 @@ use skybraid_transport::segment::{DccpKind, Flags};
 use skybraid_transport::{Body, PathId, Segment};
 use skybraid_units::Instant;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
-    /// Carries payload.
+    /// Packet with payload.
     Data,
-    /// Acknowledges only.
+    /// Pure acknowledgement.
     Ack,
-    /// Opens a connection or subflow.
+    /// Packet of the handshake of a connection or subflow.
     Handshake,
-    /// A report or probe of the datagram protocol.
+    /// Report or probe of the datagram protocol.
     Report,
 }
 
 impl PacketKind {
-    /// Every kind, in the order of the tables.
+    /// All kinds, in the order of the tables.
     pub const ALL: [Self; 4] = [Self::Data, Self::Ack, Self::Handshake, Self::Report];
 
-    /// What `segment` is.
+    /// Returns the kind of `segment`.
     pub const fn of(segment: &Segment) -> Self {
         match &segment.body {
             Body::Datagram(datagram) if datagram.fragments > 0 => Self::Data,
@@ -40,7 +40,7 @@ impl PacketKind {
         }
     }
 
-    /// The name in tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -51,43 +51,42 @@ impl PacketKind {
     }
 }
 
-/// A packet on a link.
+/// A packet on a directed link.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketRow {
-    /// When it entered.
+    /// Time of admission to the link.
     pub entered: Instant,
-    /// When it arrived, or was lost.
+    /// Time of arrival or loss.
     pub left: Instant,
-    /// The directed link: see [`LinkSetup`](crate::LinkSetup).
+    /// Number of the [`DirectedLink`](crate::DirectedLink).
     pub link: u16,
-    /// The flow.
+    /// Number of the flow.
     pub flow: u16,
     /// Size of the IP packet.
     pub bytes: u32,
-    /// What it is.
+    /// Kind of the packet.
     pub kind: PacketKind,
-    /// Why it was lost, if it was.
+    /// Cause of its loss, if it was lost.
     pub cause: Option<Cause>,
 }
 
 /// A scheduling decision.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionRow {
-    /// When.
+    /// Time of the decision.
     pub at: Instant,
-    /// The flow.
+    /// Number of the flow.
     pub flow: u16,
-    /// The deciding side is the vehicle.
+    /// Whether the vehicle decided.
     pub vehicle: bool,
-    /// Number of the first message that ends in the unit.
+    /// Number of the first message that ends in the scheduled unit.
     pub message: u32,
-    /// Chosen paths by the connection's own numbering, bit n for path n; 0 for "wait".
+    /// Bit set of the chosen paths, in the connection's own numbering; 0 for "wait".
     pub paths: u64,
-    /// Why.
+    /// Reason of the decision.
     pub reason: Reason,
-    /// For "wait": the path that is worth waiting for by the connection's own numbering, if it is one
-    /// in particular.
+    /// For "wait": the path worth waiting for, in the connection's own numbering, if there is a particular one.
     pub waits_for: Option<PathId>,
-    /// For "wait": when the scheduler asked to be asked again at the latest, if it did.
+    /// For "wait": the time at which the scheduler must decide again at the latest, if it named one.
     pub until: Option<Instant>,
 }

@@ -1,17 +1,17 @@
-//! Samples of links and subflows, every 100 ms.
+//! Periodic samples of links and subflows.
 
 use skybraid_link::Cause;
 use skybraid_units::{Duration, Instant};
 
-/// From one sample to the next.
+/// Interval between samples.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A link at an instant, and what happened on it since the last sample.
+/// Sample of a directed link: its state, and its counts since the last sample.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkRow {
-    /// When.
+    /// Time of the sample.
     pub at: Instant,
-    /// The directed link: see [`LinkSetup`](crate::LinkSetup).
+    /// Number of the [`DirectedLink`](crate::DirectedLink).
     pub link: u16,
     /// Rate at that instant in bit/s.
     pub rate_bps: u64,
@@ -23,42 +23,42 @@ pub struct LinkRow {
     pub up: bool,
     /// Bytes in the queue.
     pub queue_bytes: u64,
-    /// Packets that arrived since the last sample.
+    /// Packets delivered since the last sample.
     pub delivered: u32,
-    /// Bytes that arrived since the last sample.
+    /// Bytes delivered since the last sample.
     pub delivered_bytes: u64,
     /// Packets lost since the last sample, in the order of [`Cause::ALL`].
     pub lost: [u32; Cause::ALL.len()],
 }
 
-/// What a link carried and lost over a whole run.
+/// Totals of a directed link over a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkTotal {
-    /// Packets that arrived.
+    /// Packets delivered.
     pub delivered: u64,
-    /// Bytes that arrived.
+    /// Bytes delivered.
     pub delivered_bytes: u64,
     /// Packets lost, in the order of [`Cause::ALL`].
     pub lost: [u64; Cause::ALL.len()],
 }
 
-/// A subflow at an instant, and what happened on it since the last sample.
+/// Sample of a subflow: its state, and its counts since the last sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SubflowRow {
-    /// When.
+    /// Time of the sample.
     pub at: Instant,
-    /// The flow.
+    /// Number of the flow.
     pub flow: u16,
-    /// Which end of a connection sends: 0 the vehicle, 1 the ground; of proxy number `n`, 2 + 2 `n` its
-    /// side towards the vehicle, 3 + 2 `n` that towards the ground.
+    /// Sending end: 0 for the vehicle, 1 for the ground; for proxy number `n`, 2 + 2 `n` for its side towards the
+    /// vehicle, 3 + 2 `n` for its side towards the ground.
     pub end: u8,
-    /// The path, as a position in [`Setup::paths`](crate::Setup::paths).
+    /// Path, as a position in [`Setup::paths`](crate::Setup::paths).
     pub path: u16,
-    /// Its number within the connection.
+    /// Number of the subflow within the connection.
     pub subflow: u8,
     /// Congestion window in bytes.
     pub window: u64,
-    /// Slow start threshold in bytes; the largest number for none.
+    /// Slow-start threshold in bytes; `u64::MAX` for none.
     pub threshold: u64,
     /// Smoothed round-trip time; `None` before the first sample.
     pub srtt: Option<Duration>,
@@ -66,18 +66,18 @@ pub struct SubflowRow {
     pub in_flight: u64,
     /// Bytes acknowledged since the last sample.
     pub acked_bytes: u64,
-    /// Segments sent again since the last sample.
+    /// Segments retransmitted since the last sample.
     pub retransmitted: u64,
-    /// Segments taken for lost since the last sample.
+    /// Segments marked as lost since the last sample.
     pub lost: u64,
     /// Reductions of the window after a loss since the last sample, timeouts included.
     pub reductions: u64,
-    /// Pacing rate in bit/s, where there is one.
+    /// Pacing rate in bit/s, if the sender paces.
     pub pacing_bps: Option<u64>,
 }
 
 impl SubflowRow {
-    /// The vehicle sends.
+    /// Whether the vehicle sends.
     pub const fn vehicle(&self) -> bool {
         self.end == 0
     }

@@ -1,4 +1,4 @@
-//! Counts over the time of a run, so that what comes in episodes is judged by episodes.
+//! Counts over the time of a run, from which intervals allow for events that come in episodes.
 
 use alloc::vec::Vec;
 
@@ -6,21 +6,21 @@ use skybraid_units::{Duration, Instant};
 
 use super::Histogram;
 
-/// The binary logarithm of the first bins' width in ns: 16.8 ms.
+/// Binary logarithm of the initial bin width in ns: 16.8 ms.
 const FIRST_SHIFT: u32 = 24;
 
-/// Counts that add up.
+/// A count that can be summed.
 pub trait Count: Clone + Default {
     /// Adds another count.
     fn merge(&mut self, other: &Self);
 }
 
-/// Messages (or frames) of a bin.
+/// Messages or frames of a bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Those whose fate is decided.
+    /// Messages or frames that are decided.
     pub trials: u32,
-    /// Of these, those that met the requirement.
+    /// Trials that met the requirement.
     pub met: u32,
 }
 
@@ -43,7 +43,7 @@ impl Count for Histogram {
     }
 }
 
-/// Counts in at most `BINS` bins of equal width, which doubles when a run outgrows them. `BINS` is even.
+/// Counts in at most `BINS` bins of equal width; the width doubles when the run outgrows them. `BINS` must be even.
 #[derive(Clone, Debug)]
 pub struct Timeline<T, const BINS: usize = 1024> {
     shift: u32,
@@ -57,7 +57,7 @@ impl<T, const BINS: usize> Default for Timeline<T, BINS> {
 }
 
 impl<T: Count, const BINS: usize> Timeline<T, BINS> {
-    /// The count of the bin at `at`; a time before the start counts as the start.
+    /// Returns the count of the bin at time `at`; a time before the start counts as the start.
     #[inline]
     pub fn at(&mut self, at: Instant) -> &mut T {
         let nanos = at.as_nanos().max(0) as u64;
@@ -77,7 +77,7 @@ impl<T: Count, const BINS: usize> Timeline<T, BINS> {
         Duration::from_nanos(1 << self.shift)
     }
 
-    /// The bins, from the start of the run on.
+    /// Bins from the start of the run on.
     pub fn bins(&self) -> &[T] {
         &self.bins
     }

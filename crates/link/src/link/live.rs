@@ -1,9 +1,9 @@
-//! What whoever watches a run may do to a link while packets are on it.
+//! Live control: changes to a link during a run.
 //!
-//! A packet whose fate is told keeps it: what is set holds for the packets that are admitted from
-//! then on, and a packet in the queue leaves at the rate under which it was admitted. A cut is the
-//! exception: it loses what has not left, which whoever holds the packets sees to by
-//! [`Link::last_departure`]. Handovers, reconfigurations and discontinuous reception go on.
+//! A change affects the packets that are admitted after it: a fate once returned does not change, and a queued packet
+//! departs at the rate at which it was admitted. The exception is a cut, which loses all packets that have not
+//! departed; the driver, which holds the packets, must drop them by [`Link::last_departure`]. Handovers,
+//! reconfigurations and discontinuous reception continue.
 
 use alloc::vec::Vec;
 use core::mem::replace;
@@ -16,66 +16,66 @@ use crate::loss::{LossProcess, LossSource};
 use crate::outage::{Outages, Schedule};
 use crate::rate::{RateCursor, RateSource};
 
-/// What is scripted, set aside while something else holds.
+/// Scripted state that live control has replaced.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scripted {
-    outages: Kept<Outages>,
-    rates: Kept<Schedule<RateCursor>>,
-    delays: Kept<Schedule<Delay>>,
-    losses: Kept<Schedule<Vec<LossProcess>>>,
+    outages: Saved<Outages>,
+    rates: Saved<Schedule<RateCursor>>,
+    delays: Saved<Schedule<Delay>>,
+    losses: Saved<Schedule<Vec<LossProcess>>>,
 }
 
-/// What packets met, and what the reader of [`Link::conditions`] saw.
+/// Replaced state: that of packets and that of [`Link::conditions`].
 #[derive(Clone, Debug)]
-struct Kept<T>(Option<(T, T)>);
+struct Saved<T>(Option<(T, T)>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Saved<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: Clone> Kept<T> {
-    /// Puts `new` in both places; what was there first is kept.
-    fn set(&mut self, packets: &mut T, reader: &mut T, new: T) {
-        let old = (replace(packets, new.clone()), replace(reader, new));
+impl<T: Clone> Saved<T> {
+    /// Replaces both states by `new` and saves the scripted ones.
+    fn replace_by(&mut self, packets: &mut T, view: &mut T, new: T) {
+        let old = (replace(packets, new.clone()), replace(view, new));
         self.0.get_or_insert(old);
     }
 
-    /// Puts back what was there first.
-    fn put_back(&mut self, packets: &mut T, reader: &mut T) {
-        if let Some(kept) = self.0.take() {
-            (*packets, *reader) = kept;
+    /// Restores the scripted states, if they were replaced.
+    fn restore(&mut self, packets: &mut T, view: &mut T) {
+        if let Some(saved) = self.0.take() {
+            (*packets, *view) = saved;
         }
     }
 }
 
 impl Link {
-    /// When the last packet admitted leaves or has left: its last bit then is on the way, or it is
-    /// dropped there. After [`Fate::Delivered`](super::Fate::Delivered) it is that packet's departure.
+    /// Departure of the last packet admitted, as sent or dropped. After [`Fate::Delivered`](super::Fate::Delivered),
+    /// it is the departure of that packet.
     pub const fn last_departure(&self) -> Instant {
         self.free
     }
 
-    /// The least propagation delay that a packet can meet, whatever is scripted. A normal, exponential
-    /// or mixed delay has no bound above what is added to it.
-    pub fn least_delay(&self) -> Duration {
-        self.delays.all().map(Delay::least).min().unwrap_or(Duration::ZERO)
+    /// Minimum propagation delay of any packet, now and after scripted changes. For a normal, exponential or mixed
+    /// distribution it is `plus` alone.
+    pub fn min_delay(&self) -> Duration {
+        self.delays.all().map(Delay::min).min().unwrap_or(Duration::ZERO)
     }
 
-    /// Takes the link down at `now`, until [`restore`](Self::restore). Packets that have not left by
-    /// then no longer count as queued.
+    /// Takes the link down at `now`, until [`restore`](Self::restore). Packets that have not departed by `now` are
+    /// removed from the queue.
     pub fn cut(&mut self, now: Instant) {
         let forever = Duration::from_nanos(Instant::FAR_FUTURE.as_nanos() - now.as_nanos());
         let outages = Outages::new(&[(now, forever)]);
-        self.view.scripted.outages.set(&mut self.outages, &mut self.view.outages, outages);
-        self.queue.lose_unsent(now);
+        self.view.scripted.outages.replace_by(&mut self.outages, &mut self.view.outages, outages);
+        self.queue.remove_queued(now);
         self.free = self.free.min(now.max(self.now));
     }
 
-    /// Ends a [`cut`](Self::cut); the scripted outages hold again.
+    /// Ends a [`cut`](Self::cut) and restores the scripted outages.
     pub fn restore(&mut self) {
-        self.view.scripted.outages.put_back(&mut self.outages, &mut self.view.outages);
+        self.view.scripted.outages.restore(&mut self.outages, &mut self.view.outages);
     }
 
     /// Whether the link is [`cut`](Self::cut).
@@ -83,46 +83,44 @@ impl Link {
         self.view.scripted.outages.0.is_some()
     }
 
-    /// Serialises at `rate` in place of what is scripted. A rate of zero takes every packet as one
-    /// that never leaves.
+    /// Replaces the scripted rate by a constant one. At a rate of zero every packet is lost, since it never departs.
     pub fn set_rate(&mut self, rate: Rate) {
         self.set_rate_source(&RateSource::Constant(rate), Seed::default());
     }
 
-    /// Serialises at `source`, whose series runs on the time of the run, in place of what is scripted.
-    /// Draws come from `seed`.
+    /// Replaces the scripted rate by `source`, whose series is in the time of the run. Draws come from `seed`.
     pub fn set_rate_source(&mut self, source: &RateSource, seed: Seed) {
         let new = Schedule::new(RateCursor::new(source, seed), Vec::new());
         let view = &mut *self.view;
-        view.scripted.rates.set(self.service.rates_mut(), view.service.rates_mut(), new);
-        // A link whose rate was zero for ever has promised never to send again.
+        view.scripted.rates.replace_by(self.service.rates_mut(), view.service.rates_mut(), new);
+        // A packet at a rate of zero occupies the link for ever; the new rate frees it.
         if self.free == Instant::FAR_FUTURE {
             self.free = self.now;
         }
     }
 
-    /// Delays by `source` in place of what is scripted. Draws come from `seed`.
+    /// Replaces the scripted delay by `source`. Draws come from `seed`.
     pub fn set_delay(&mut self, source: &DelaySource, seed: Seed) {
         let new = Schedule::new(Delay::new(source, seed, "live.delay"), Vec::new());
         let view = &mut *self.view;
-        view.scripted.delays.set(&mut self.delays, &mut view.delays, new);
+        view.scripted.delays.replace_by(&mut self.delays, &mut view.delays, new);
     }
 
-    /// Loses by `sources` in place of what is scripted; the first that hits names the cause. Draws
-    /// come from `seed`.
+    /// Replaces the scripted losses by `sources`; the first model that loses a packet sets the cause. Draws come from
+    /// `seed`.
     pub fn set_loss(&mut self, sources: &[LossSource], seed: Seed) {
         let process = |source| LossProcess::new(source, seed, "live.loss", "live.loss");
         let new = Schedule::new(sources.iter().map(process).collect(), Vec::new());
         let view = &mut *self.view;
-        view.scripted.losses.set(&mut self.losses, &mut view.losses, new);
+        view.scripted.losses.replace_by(&mut self.losses, &mut view.losses, new);
     }
 
-    /// Rate, delay, loss and outages are again as scripted.
+    /// Restores the scripted rate, delay, losses and outages.
     pub fn reset(&mut self) {
         self.restore();
         let view = &mut *self.view;
-        view.scripted.rates.put_back(self.service.rates_mut(), view.service.rates_mut());
-        view.scripted.delays.put_back(&mut self.delays, &mut view.delays);
-        view.scripted.losses.put_back(&mut self.losses, &mut view.losses);
+        view.scripted.rates.restore(self.service.rates_mut(), view.service.rates_mut());
+        view.scripted.delays.restore(&mut self.delays, &mut view.delays);
+        view.scripted.losses.restore(&mut self.losses, &mut view.losses);
     }
 }

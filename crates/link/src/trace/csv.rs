@@ -1,8 +1,7 @@
-//! Columns of numbers: separated by comma, semicolon, tab or spaces, with or without headings.
+//! Columns of numbers separated by comma, semicolon, tab or spaces, with or without headings.
 //!
-//! Blank lines and lines that begin with `#` are skipped. A field may be in double quotes, within which
-//! a separator does not count. Times need not begin at zero: the first becomes zero. Each value holds
-//! until the next time. A delay of `inf` is a gap without a path.
+//! Blank lines and lines that begin with `#` are skipped. A field may be in double quotes, which protect separators.
+//! Times are relative to the first. Each value holds until the next time. A delay of `inf` is a gap.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -12,11 +11,11 @@ use skybraid_units::{Duration, Instant};
 
 use crate::trace::{Quantity, Series, TraceError, TraceFile, scale_of};
 
-/// Reads one column as a series of `quantity`.
+/// Parses one column as a series of `quantity`.
 ///
 /// # Errors
-/// No samples, an unknown column or unit, a column that the headings name twice, a quote that is not
-/// closed, a field that is not a number, a value out of range (also NaN), or times that do not increase.
+/// There are no samples, a column or unit is unknown, a heading is repeated, a quote is not closed, a field is not a
+/// number, a value is out of range or NaN, or times do not increase.
 pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, TraceError> {
     let scale = quantity.scale(file.unit.as_deref())?;
     let time_scale =
@@ -41,7 +40,7 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
                 let (found, is_heading) = Columns::find(&fields, file)?;
                 let columns = columns.insert(found);
                 if is_heading {
-                    if let Some(twice) = twin(&fields) {
+                    if let Some(twice) = repeated(&fields) {
                         return Err(wrong(twice, "each column once"));
                     }
                     continue;
@@ -66,7 +65,7 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
         let at = match (columns.time, file.every) {
             (Some(column), None) => {
                 let time = number(column, false)?;
-                // The difference is taken first, since nanoseconds since 1970 exceed an f64.
+                // Subtract before scaling: nanoseconds since 1970 exceed the precision of an f64.
                 let since = time - *origin.get_or_insert(time);
                 Instant::from_nanos(libm::round(since * time_scale) as i64)
             }
@@ -91,7 +90,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Finds the columns from the first line, and whether that line is a heading.
+    /// Finds the columns in the first line. Also returns whether that line is a heading.
     fn find(fields: &[&str], file: &TraceFile) -> Result<(Self, bool), TraceError> {
         let is_heading = fields.iter().any(|field| field.parse::<f64>().is_err());
         let place = |key: &'static str, name: &str| {
@@ -137,8 +136,8 @@ impl Columns {
     }
 }
 
-/// The fields of a line; `None` if a quote is not closed. The separator is the first of comma,
-/// semicolon and tab that occurs, else spaces. None of them counts within quotes.
+/// Splits a line into fields; `None` if a quote is not closed. The separator is the first of comma, semicolon and tab
+/// that occurs outside quotes, else spaces.
 fn split(line: &str) -> Option<Vec<&str>> {
     if line.matches('"').count() % 2 == 1 {
         return None;
@@ -154,7 +153,7 @@ fn split(line: &str) -> Option<Vec<&str>> {
     })
 }
 
-/// What is between separators outside of quotes.
+/// Splits a line at separators outside quotes.
 fn pieces(line: &str, is_separator: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     line.split(move |found: char| {
@@ -167,15 +166,16 @@ fn clean(field: &str) -> &str {
     field.trim().trim_matches('"')
 }
 
-/// The first heading that another one repeats; columns without a heading do not count.
-fn twin<'a>(headings: &[&'a str]) -> Option<&'a str> {
+/// Returns the first repeated heading; empty headings do not count.
+fn repeated<'a>(headings: &[&'a str]) -> Option<&'a str> {
     let named = headings.iter().enumerate().filter(|(_, name)| !name.is_empty());
-    let repeated =
-        |(place, name): &(usize, &&str)| headings.iter().take(*place).any(|it| it == *name);
-    named.filter(repeated).map(|(_, name)| *name).next()
+    let is_repeated = |(place, name): &(usize, &&str)| {
+        headings.iter().take(*place).any(|earlier| earlier == *name)
+    };
+    named.filter(is_repeated).map(|(_, name)| *name).next()
 }
 
-/// A [`TraceFile`] that reads `column` in `unit`, for a text that has no name.
+/// Returns a [`TraceFile`] that reads `column` in `unit` from a text without a file.
 pub fn column(column: Option<&str>, unit: Option<&str>) -> TraceFile {
     TraceFile {
         trace: String::new(),

@@ -1,6 +1,6 @@
-//! Round-trip times as Hypatia writes them: `flow_id,time_ns,rtt_ns` of a TCP flow in ns-3, or
-//! `time_ns,rtt_ns` of the shortest path over the constellation (`networkx_rtt_A_to_B.txt`), where a round
-//! trip of zero means that there is no path.
+//! Round-trip times of Hypatia: `flow_id,time_ns,rtt_ns` of a TCP flow in ns-3, or `time_ns,rtt_ns` of the
+//! shortest path over the constellation (`networkx_rtt_A_to_B.txt`), in which a round-trip time of zero means
+//! no path.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -14,20 +14,20 @@ const OF_PATH: &str = "`time_ns,rtt_ns`, for example `100000000,25331740.5120000
 const EITHER: &str =
     "`flow_id,time_ns,rtt_ns` or `time_ns,rtt_ns`, for example `0,14692581,14000000`";
 
-/// A line: whose it is (zero for a path), when, and the round trip in ns, infinite without a path.
+/// A line: number of the flow (zero for a path), time in ns, and round-trip time in ns, infinite without a path.
 struct Row {
     flow: u64,
     time: i64,
     rtt: f64,
 }
 
-/// Reads the round-trip times in ns. In a file of flows, that of the first line counts and others are
-/// skipped. The first time becomes zero. Where several lines share a time the last of them counts. A gap
-/// without a path is a round trip of infinity.
+/// Parses the round-trip times in ns. In a file of flows, only the flow of the first line is read. Times are
+/// relative to the first. Of several lines with the same time, the last is used. A gap is a round-trip time of
+/// infinity.
 ///
 /// # Errors
-/// A line that is not three whole numbers, or a whole number and a round trip, if the first line is
-/// so; a time earlier than before; an empty text, or one without any path.
+/// A line does not have the columns of the first line, a time is before its predecessor, or the text is empty or has no
+/// path.
 pub fn read(text: &str, repeat: bool) -> Result<Series, TraceError> {
     let mut samples: Vec<(Instant, f64)> = Vec::new();
     let mut first: Option<(u64, i64, usize)> = None;
@@ -70,7 +70,7 @@ pub fn read(text: &str, repeat: bool) -> Result<Series, TraceError> {
     Series::from_samples(&samples, repeat)
 }
 
-/// The row on a line of so many columns.
+/// Parses a line of `columns` columns.
 fn row(line: &str, columns: usize) -> Option<Row> {
     let mut fields = line.split(',').map(str::trim);
     let flow = if columns == 2 { 0 } else { fields.next()?.parse().ok()? };
@@ -80,7 +80,7 @@ fn row(line: &str, columns: usize) -> Option<Row> {
         return None;
     }
     let rtt = if columns == 2 {
-        // Longer than any delay that is allowed.
+        // Twice the maximum delay of a trace.
         let rtt = rtt.parse::<f64>().ok().filter(|rtt| (0.0..1.8e16).contains(rtt))?;
         if rtt == 0.0 { f64::INFINITY } else { rtt }
     } else {
@@ -89,7 +89,7 @@ fn row(line: &str, columns: usize) -> Option<Row> {
     Some(Row { flow, time, rtt })
 }
 
-/// Reads the same file as one-way delays: half the round trip, infinite without a path.
+/// Parses the file as one-way delays: half the round-trip times, infinite without a path.
 ///
 /// # Errors
 /// As for [`read`].

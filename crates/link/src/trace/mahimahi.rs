@@ -1,17 +1,16 @@
-//! Mahimahi packet-delivery traces and the exact rules by which mahimahi replays them.
+//! Mahimahi packet-delivery traces, replayed by the rules of mahimahi.
 //!
-//! One whole number a line: a time in milliseconds at which 1504 bytes may leave (an MTU and the
-//! 4-byte header of a tunnel device, which therefore counts with every packet). The trace starts over
-//! after its last time. An opportunity that finds nothing to send is lost; a packet that does not fit
-//! continues in the next one, and several packets may share one. An opportunity is of no use to a
-//! packet that arrived in the same millisecond (`link_queue.cc`: opportunities up to the present are
-//! used up before a packet is enqueued).
+//! Each line is an integer: a time in milliseconds at which 1504 bytes may depart (an MTU and the 4-byte header
+//! of a tunnel device, which is therefore added to every packet). The trace starts over after its last time. An
+//! opportunity without a packet is unused; a packet that does not fit continues in the next opportunity, and
+//! several packets may share one. A packet cannot use an opportunity in the millisecond of its arrival
+//! (`link_queue.cc`: opportunities up to the present are used up before a packet is enqueued).
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Rate, Seed};
+use skybraid_units::{Duration, Instant, Promised, Rate, Seed};
 
 use crate::trace::replay::Place;
 use crate::trace::{Replay, TraceError};
@@ -19,12 +18,12 @@ use crate::trace::{Replay, TraceError};
 /// Bytes of one opportunity.
 pub const OPPORTUNITY: u64 = 1504;
 
-/// What a tunnel device adds to each packet, in bytes.
+/// Header of a tunnel device, in bytes.
 pub const TUNNEL_HEADER: u64 = 4;
 
 const NANOS_PER_MS: i64 = 1_000_000;
 
-/// Times of delivery opportunities, in whole milliseconds, which start over after the last.
+/// Times of delivery opportunities, in whole milliseconds, which start over after the last time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
     times_ms: Vec<i64>,
@@ -32,10 +31,10 @@ pub struct Opportunities {
 }
 
 impl Opportunities {
-    /// Opportunities at `times_ms`; several may share a time.
+    /// Creates opportunities at `times_ms`; several may share a time.
     ///
     /// # Errors
-    /// No time, a negative time, one before its predecessor, or a last time of zero.
+    /// There is no time, a time is negative or before its predecessor, or the last time is zero.
     pub fn new(times_ms: Vec<i64>) -> Result<Self, TraceError> {
         let mut previous = 0;
         for (index, time) in times_ms.iter().enumerate() {
@@ -61,33 +60,32 @@ impl Opportunities {
         Ok(Self { times_ms, period_ms: previous })
     }
 
-    /// The times in ms of one period.
+    /// Times in ms, within one period.
     pub fn times_ms(&self) -> &[i64] {
         &self.times_ms
     }
 
-    /// The period in ms.
+    /// Period in ms.
     pub const fn period_ms(&self) -> i64 {
         self.period_ms
     }
 
-    /// The mean rate if every opportunity is used.
+    /// Mean rate if every opportunity is used.
     pub fn mean_rate(&self) -> Rate {
         let bits = self.times_ms.len() as u64 * OPPORTUNITY * 8;
         Rate::from_bps(bits * 1000 / self.period_ms as u64)
     }
 }
 
-/// Opportunities that are looked at one by one.
+/// Number of opportunities that are searched linearly.
 const NEAR: usize = 8;
 
 const EXPECTED: &str = "a time in whole milliseconds, for example `12`";
 
-/// Reads a packet-delivery trace.
+/// Parses a packet-delivery trace.
 ///
 /// # Errors
-/// A line that is not a whole number, that is smaller than the one before, an empty text, or a last
-/// time of zero.
+/// A line is not an integer or is smaller than the one before, the text is empty, or the last time is zero.
 pub fn read(text: &str) -> Result<Opportunities, TraceError> {
     let mut times_ms = Vec::new();
     let mut previous = 0;
@@ -123,19 +121,19 @@ pub fn read(text: &str) -> Result<Opportunities, TraceError> {
     Opportunities::new(times_ms)
 }
 
-/// Walks opportunities in a run's time.
+/// Cursor over opportunities in the time of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct OpportunityCursor {
     data: Arc<Opportunities>,
     place: Place,
-    /// Where the trace starts over, in ms of its own time.
+    /// Time at which the trace starts over, in ms of the trace's time.
     period_ms: i64,
-    /// Opportunities up to there.
+    /// Number of opportunities per period.
     count: usize,
     index: usize,
     /// Start of the current period, in ms of the trace's time.
     base_ms: i64,
-    /// Bytes left in the current opportunity.
+    /// Unused bytes of the current opportunity.
     left: u64,
 }
 
@@ -148,37 +146,37 @@ impl OpportunityCursor {
         Self { data, place, period_ms, count, index: 0, base_ms: 0, left: OPPORTUNITY }
     }
 
-    /// The trace's time less the run's, in ms.
+    /// Time of the trace minus time of the run, in ms.
     const fn offset_ms(&self) -> i64 {
         self.place.offset / NANOS_PER_MS
     }
 
-    /// The time of the current opportunity, in ms of the trace's time.
+    /// Time of the current opportunity, in ms of the trace's time.
     fn time_ms(&self) -> i64 {
         let local = self.data.times_ms.get(self.index).copied().unwrap_or(self.period_ms);
         self.base_ms.saturating_add(local)
     }
 
-    /// The first opportunity with bytes left that is not before `from` and in a later millisecond
-    /// than `ready`.
+    /// Returns the first opportunity with unused bytes that is not before `from` and is in a later millisecond than
+    /// `ready`.
     pub fn next_usable(&mut self, from: Instant, ready: Instant) -> Instant {
         let first_whole = from.as_nanos().div_euclid(NANOS_PER_MS)
             + i64::from(from.as_nanos().rem_euclid(NANOS_PER_MS) != 0);
-        let mut least = first_whole.max(ready.as_nanos().div_euclid(NANOS_PER_MS) + 1);
+        let mut min_ms = first_whole.max(ready.as_nanos().div_euclid(NANOS_PER_MS) + 1);
         loop {
-            self.enter_block(least);
-            self.seek(least.saturating_add(self.offset_ms()));
+            self.enter_block(min_ms);
+            self.seek(min_ms.saturating_add(self.offset_ms()));
             let found = self.time_ms().saturating_sub(self.offset_ms());
             let end = self.place.until / NANOS_PER_MS;
             if found < end || self.place.until == i64::MAX {
                 return Instant::from_millis(found);
             }
             // The block ends before its next opportunity.
-            least = end;
+            min_ms = end;
         }
     }
 
-    /// Goes to the block of this time of the run.
+    /// Moves to the block that contains `ms` of the run's time.
     fn enter_block(&mut self, ms: i64) {
         if self.place.move_to(ms.saturating_mul(NANOS_PER_MS)) {
             self.base_ms = 0;
@@ -187,26 +185,27 @@ impl OpportunityCursor {
         }
     }
 
-    /// Goes to the first opportunity that is not before `least`, in ms of the trace's time.
-    fn seek(&mut self, least: i64) {
-        if self.time_ms() >= least {
+    /// Moves to the first opportunity that is not before `min_ms` of the trace's time.
+    fn seek(&mut self, min_ms: i64) {
+        if self.time_ms() >= min_ms {
             return;
         }
-        // The base is a whole number of periods; a division only where it changes.
-        if least > self.base_ms.saturating_add(self.period_ms) {
-            self.base_ms = (least - 1).div_euclid(self.period_ms).saturating_mul(self.period_ms);
+        // The base is a multiple of the period; it changes rarely, so most calls need no division.
+        if min_ms > self.base_ms.saturating_add(self.period_ms) {
+            self.base_ms = (min_ms - 1).div_euclid(self.period_ms).saturating_mul(self.period_ms);
             self.index = 0;
         }
-        let local = least - self.base_ms;
-        let later = self.data.times_ms.get(self.index..self.count).unwrap_or_default();
-        // Most packets find theirs among the next few; far jumps are halved.
+        let local = min_ms - self.base_ms;
+        let later = self.data.times_ms.get(self.index..self.count);
+        let later = later.promised("an opportunity of the period").unwrap_or_default();
+        // Most packets use one of the next few opportunities; far jumps use a binary search.
         let near = later.iter().take(NEAR).position(|time| *time >= local);
         self.index += near.unwrap_or_else(|| later.partition_point(|time| *time < local));
         self.left = OPPORTUNITY;
         self.start_over();
     }
 
-    /// Goes on in the next period after the last opportunity of one.
+    /// Moves to the next period after the last opportunity of a period.
     const fn start_over(&mut self) {
         if self.index >= self.count {
             self.index = 0;
@@ -214,7 +213,7 @@ impl OpportunityCursor {
         }
     }
 
-    /// Uses up to `bytes` of the current opportunity and tells how many.
+    /// Uses up to `bytes` bytes of the current opportunity and returns their number.
     pub fn take(&mut self, bytes: u64) -> u64 {
         let taken = bytes.min(self.left);
         self.left -= taken;
@@ -226,12 +225,13 @@ impl OpportunityCursor {
         taken
     }
 
-    /// How many opportunities of the trace lie before `ms` of its time.
+    /// Number of opportunities before `ms` of the trace's time.
     fn count_before(&self, ms: i64) -> i64 {
         let before = |local: i64| {
-            // The last opportunity ends the period.
+            // The last opportunity is at the end of the period.
             let all = local > self.period_ms;
-            let times = self.data.times_ms.get(..self.count).unwrap_or_default();
+            let times = self.data.times_ms.get(..self.count);
+            let times = times.promised("the opportunities of a period").unwrap_or_default();
             (if all { times.len() } else { times.partition_point(|time| *time < local) }) as i64
         };
         let round = ms.max(0) / self.period_ms;
@@ -244,8 +244,8 @@ impl OpportunityCursor {
         count
     }
 
-    /// The rate of the opportunities in the window that holds `at`, where windows of this length
-    /// follow one another from the start of the run.
+    /// Returns the rate of the opportunities in the window that contains `at`, of consecutive windows of this length
+    /// from the start of the run.
     pub fn mean_rate(&mut self, at: Instant, window: Duration) -> Rate {
         let length_ms = (window.as_nanos() / NANOS_PER_MS).max(1);
         let at_ms = at.as_nanos() / NANOS_PER_MS;
@@ -261,13 +261,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_opportunity_a_millisecond_is_12_megabits() {
+    fn the_mean_rate_counts_1504_bytes_per_opportunity() {
         assert_eq!(read("1\n").unwrap().mean_rate(), Rate::from_bps(12_032_000));
         assert_eq!(read("5\n10\n10\n").unwrap().mean_rate(), Rate::from_bps(3_609_600));
     }
 
     #[test]
-    fn a_bad_line_is_named_with_what_was_expected() {
+    fn an_error_names_the_line_and_what_was_expected() {
         let text = |bad| read(bad).unwrap_err().to_string();
         assert_eq!(text("5\n4\n"), "line 2: found `4`, expected a time not before the one above");
         assert_eq!(

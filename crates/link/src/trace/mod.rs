@@ -1,7 +1,7 @@
-//! Measured series: what they look like in memory, and pure readers of the formats they come in.
+//! Trace files: parsers of their formats, and the data in memory.
 //!
-//! Nothing here opens a file. A configuration names its files in [`TraceSource`]s; whoever may do
-//! input hands the text to [`TraceSource::load`].
+//! This module opens no files. A configuration names its files in [`TraceSource`]s; the caller reads each file
+//! and passes its text to [`TraceSource::load`].
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant, Rate};
+use skybraid_units::{Duration, Instant, Promised, Rate};
 
 pub mod csv;
 pub mod hypatia;
@@ -24,60 +24,60 @@ pub use replay::{Course, Replay, Sampling, Start};
 pub use series::Series;
 pub(crate) use series::SeriesCursor;
 
-/// Why a text is not a trace. A line counts from one.
+/// Error in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// Nothing to replay.
+    /// No samples.
     #[error("the trace holds no samples; expected {expected}")]
     Empty {
-        /// What a line should look like.
+        /// Expected form of a line.
         expected: &'static str,
     },
-    /// A line does not fit.
+    /// Invalid line.
     #[error("line {line}: found `{found}`, expected {expected}")]
     Line {
-        /// The line, from one.
+        /// Number of the line, from one.
         line: usize,
-        /// What stands there.
+        /// Text that was found.
         found: String,
-        /// What should stand there.
+        /// Text that was expected.
         expected: String,
     },
-    /// A sample of a series that was built in memory does not fit.
+    /// Invalid sample of a series built in memory.
     #[error("sample {sample}: found {found}, expected {expected}")]
     Sample {
-        /// The sample, from one.
+        /// Number of the sample, from one.
         sample: usize,
-        /// What it holds.
+        /// Value that was found.
         found: String,
-        /// What it should hold.
+        /// Value that was expected.
         expected: &'static str,
     },
-    /// The request itself is at fault: a missing or unknown unit, a format that has no such quantity.
+    /// Invalid key: a missing or unknown unit, or a format without the requested quantity.
     #[error("`{key}`: found `{found}`, expected {expected}")]
     Option {
-        /// The key beside `trace`.
+        /// Key next to `trace`.
         key: &'static str,
-        /// What it holds.
+        /// Value that was found.
         found: String,
-        /// What it should hold.
+        /// Value that was expected.
         expected: String,
     },
 }
 
-/// What the values of a series mean; decides their units and range.
+/// Quantity of a series, which determines its units and range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A data rate, held in bit/s.
+    /// Data rate in bit/s.
     Rate,
-    /// A one-way delay, held in ns.
+    /// One-way delay in ns.
     Delay,
-    /// A loss probability, held as a ratio.
+    /// Loss probability as a ratio.
     Loss,
 }
 
 impl Quantity {
-    /// Accepted units and their size in the base unit.
+    /// Accepted units with their size in the base unit.
     const fn units(self) -> &'static [(&'static str, f64)] {
         match self {
             Self::Rate => Rate::UNITS,
@@ -86,22 +86,22 @@ impl Quantity {
         }
     }
 
-    /// The size of `unit` in the base unit of this quantity.
+    /// Returns the size of `unit` in the base unit of this quantity.
     ///
     /// # Errors
-    /// The unit is missing or not one of this quantity's.
+    /// The unit is missing, or is not a unit of this quantity.
     pub fn scale(self, unit: Option<&str>) -> Result<f64, TraceError> {
         scale_of("unit", self.units(), unit)
     }
 
-    /// Whether `value`, in the base unit, makes sense.
+    /// Whether `value`, in the base unit, is in range.
     fn allows(self, value: f64) -> bool {
-        let most = match self {
+        let max = match self {
             Self::Rate => 1e15,
             Self::Delay => 9e15,
             Self::Loss => 1.0,
         };
-        (0.0..=most).contains(&value)
+        (0.0..=max).contains(&value)
     }
 
     const fn range(self) -> &'static str {
@@ -129,53 +129,52 @@ fn scale_of(
     })
 }
 
-/// The format of a trace file.
+/// Format of a trace file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TraceFormat {
     /// Columns separated by comma, semicolon, tab or spaces.
     #[default]
     Csv,
-    /// `flow_id,time_ns,rtt_ns` or `time_ns,rtt_ns`; the one-way delay is half the round trip.
+    /// `flow_id,time_ns,rtt_ns` or `time_ns,rtt_ns`; the one-way delay is half the round-trip time.
     Hypatia,
-    /// Output of Linux `ping`; the one-way delay is half the round trip.
+    /// Output of Linux `ping`; the one-way delay is half the round-trip time.
     Ping,
 }
 
-/// A file that a configuration names, and how to read it.
+/// A trace file in a configuration, with its format and sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceFile {
     /// Path of the file, relative to the configuration.
     pub trace: String,
-    /// Format; CSV unless said.
+    /// Format. Default: CSV.
     pub format: Option<TraceFormat>,
-    /// Column of the values: its heading or its number from one. The second unless said (the first
-    /// where `every` is given).
+    /// Column of the values: its heading, or its number from one. Default: the second column; the first if `every` is
+    /// set.
     pub column: Option<String>,
     /// Unit of the values.
     pub unit: Option<String>,
-    /// Column of the times: its heading or its number from one. The first unless said.
+    /// Column of the times: its heading, or its number from one. Default: the first column.
     pub time: Option<String>,
-    /// Unit of the times; seconds unless said.
+    /// Unit of the times. Default: seconds.
     pub time_unit: Option<String>,
-    /// Spacing of the lines, for a file without times (for `ping`: between probes).
+    /// Time between lines, for a file without times; for `ping`, between probes.
     pub every: Option<Duration>,
-    /// Whether the trace starts over at its end. A scenario refuses a trace that is shorter than the run
-    /// and does not say `repeat = true`.
+    /// Whether the trace starts over at its end. A scenario rejects a trace that is shorter than the run, unless
+    /// `repeat = true`.
     pub repeat: Option<bool>,
-    /// How runs sample it.
+    /// Sampling by runs.
     pub sampling: Box<Sampling>,
 }
 
 impl TraceFile {
-    /// Whether both read the same data from the same file, however runs sample it.
+    /// Whether both read the same data from the same file, regardless of sampling.
     pub fn reads_as(&self, other: &Self) -> bool {
         let plain = |file: &Self| Self { sampling: Box::default(), ..file.clone() };
         plain(self) == plain(other)
     }
 
-    /// The name of the clock on which the file was measured: the shared one, else the file's, without
-    /// what does not change where it is.
+    /// Name of the clock of the measurement: that of `together`, else the normalised path of the file.
     pub fn clock(&self) -> String {
         if let Some(shared) = &self.sampling.together {
             return shared.clone();
@@ -191,13 +190,13 @@ impl TraceFile {
     }
 }
 
-/// A measured input of a configuration: the file it names and, once somebody has read it, the data.
+/// A trace in a configuration: the file and, once loaded, its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSource {
-    /// The file and how to read it.
+    /// File, with its format and sampling.
     pub file: TraceFile,
     kind: TraceKind,
-    /// How much of the data counts, if not all.
+    /// Length to which the data is limited, if it is.
     length: Option<Duration>,
 }
 
@@ -208,32 +207,32 @@ enum TraceKind {
 }
 
 impl TraceSource {
-    /// A series of `quantity` that is still to be read from `file`.
+    /// Creates a series of `quantity` in `file`, not yet loaded.
     pub const fn series(file: TraceFile, quantity: Quantity) -> Self {
         Self { file, kind: TraceKind::Series(quantity, None), length: None }
     }
 
-    /// Delivery opportunities that are still to be read from the file at `path`.
+    /// Creates delivery opportunities in the file at `path`, not yet loaded.
     pub fn opportunities(path: String, sampling: Sampling) -> Self {
         let sampling = Box::new(sampling);
         let file = TraceFile { trace: path, sampling, ..TraceFile::default() };
         Self { file, kind: TraceKind::Opportunities(None), length: None }
     }
 
-    /// Whether the data is there.
+    /// Whether the data is loaded.
     pub const fn is_loaded(&self) -> bool {
         matches!(self.kind, TraceKind::Series(_, Some(_)) | TraceKind::Opportunities(Some(_)))
     }
 
-    /// Whether the file holds delivery opportunities (mahimahi).
+    /// Whether the file contains delivery opportunities (mahimahi).
     pub const fn holds_opportunities(&self) -> bool {
         matches!(self.kind, TraceKind::Opportunities(_))
     }
 
-    /// Reads the file's text.
+    /// Parses the file's text.
     ///
     /// # Errors
-    /// The text does not follow the format; says line, found and expected.
+    /// The text does not follow the format; see [`TraceError`].
     pub fn load(&mut self, text: &str) -> Result<(), TraceError> {
         match &mut self.kind {
             TraceKind::Series(quantity, data) => {
@@ -244,7 +243,7 @@ impl TraceSource {
         Ok(())
     }
 
-    /// Shares the data of `other` if it is what this file would give.
+    /// Shares the data of `other` if it is the same file, read in the same way. Returns whether it does.
     pub fn share(&mut self, other: &Self) -> bool {
         let same = match (&self.kind, &other.kind) {
             (TraceKind::Series(one, _), TraceKind::Series(other, _)) => one == other,
@@ -258,24 +257,54 @@ impl TraceSource {
         same
     }
 
-    /// How long the measurement is, once read.
+    /// Length of the measurement, once loaded.
     pub fn length(&self) -> Option<Duration> {
         let whole = match &self.kind {
-            TraceKind::Series(_, data) => data.as_ref().map(|it| it.end() - Instant::ZERO),
+            TraceKind::Series(_, data) => data.as_ref().map(|series| series.end() - Instant::ZERO),
             TraceKind::Opportunities(data) => {
-                data.as_ref().map(|it| Duration::from_millis(it.period_ms()))
+                let period = |data: &Arc<Opportunities>| Duration::from_millis(data.period_ms());
+                data.as_ref().map(period)
             }
         };
         self.length.or(whole)
     }
 
-    /// Lets no more than `length` of the measurement count, as measurements on one clock need it to
-    /// start over together.
+    /// Limits the measurement to `length`, so that measurements on one clock start over together.
     pub const fn set_length(&mut self, length: Duration) {
         self.length = Some(length);
     }
 
-    /// The series, once read, as runs replay it.
+    /// Returns the measurement in steps of `step` from `start` on, wrapped around its end, as values that
+    /// increase as the link gets worse: delays in ns, losses, and negated capacities. Empty if the trace is not
+    /// loaded or `step` is not positive.
+    pub fn badness(&self, start: Duration, step: Duration) -> impl Iterator<Item = f64> + '_ {
+        let period = self.length().map_or(0, Duration::as_nanos).max(1);
+        let step = step.as_nanos().max(0);
+        let is_empty = !self.is_loaded() || step == 0;
+        let ends = (1_i64..)
+            .map(move |number| start.as_nanos().saturating_add(number.saturating_mul(step)));
+        ends.take_while(move |_| !is_empty).map(move |end| match &self.kind {
+            TraceKind::Series(quantity, Some(series)) => {
+                let sign = if *quantity == Quantity::Rate { -1.0 } else { 1.0 };
+                let last = Instant::from_nanos((end - 1).rem_euclid(period));
+                let begun = series.times().partition_point(|time| *time <= last);
+                let value = series.values().get(begun.saturating_sub(1));
+                value.promised("a value per time").map_or(0.0, |value| sign * value)
+            }
+            TraceKind::Opportunities(Some(opportunities)) => {
+                let each = opportunities.times_ms().len() as i64;
+                let before = |ns: i64| {
+                    let ms = ns.rem_euclid(period) / Duration::from_millis(1).as_nanos();
+                    let begun = opportunities.times_ms().partition_point(|time| *time < ms) as i64;
+                    each * ns.div_euclid(period) + begun
+                };
+                (before(end - step) - before(end)) as f64
+            }
+            TraceKind::Series(_, None) | TraceKind::Opportunities(None) => 0.0,
+        })
+    }
+
+    /// Replay of the series, once loaded.
     pub fn loaded_series(&self) -> Option<Replay<Series>> {
         match &self.kind {
             TraceKind::Series(_, data) => self.replay(data.clone()?),
@@ -283,7 +312,7 @@ impl TraceSource {
         }
     }
 
-    /// The delivery opportunities, once read, as runs replay them.
+    /// Replay of the delivery opportunities, once loaded.
     pub fn loaded_opportunities(&self) -> Option<Replay<Opportunities>> {
         match &self.kind {
             TraceKind::Opportunities(data) => self.replay(data.clone()?),
@@ -297,7 +326,7 @@ impl TraceSource {
     }
 }
 
-/// Reads `text` as a series of `quantity` in the format that `file` names.
+/// Parses `text` as a series of `quantity` in the format of `file`.
 ///
 /// # Errors
 /// The text does not follow the format, or the format has no such quantity.
@@ -320,8 +349,8 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
     }
 }
 
-/// Defines the serde form of a value that may come from a trace: a struct of optional keys, which
-/// has the keys beside `trace` besides its own.
+/// Defines the serde form of a value that may come from a trace: a struct of optional keys, the given ones and those
+/// of a trace.
 macro_rules! trace_table {
     ($name:ident { $($field:ident: $type:ty),* $(,)? }) => {
         #[derive(Default, serde::Deserialize, serde::Serialize)]
@@ -353,7 +382,7 @@ macro_rules! trace_table {
         }
 
         impl $name {
-            /// How runs sample the file.
+            /// Sampling by runs.
             fn sampling(&self) -> crate::trace::Sampling {
                 crate::trace::Sampling {
                     start: self.start,
@@ -362,7 +391,7 @@ macro_rules! trace_table {
                 }
             }
 
-            /// The file that the table names, if any; refuses its options without it.
+            /// Returns the file of the table, if there is one. Keys of a trace without `trace` are an error.
             fn trace_file(&self) -> Result<Option<crate::trace::TraceFile>, alloc::string::String> {
                 let file = crate::trace::TraceFile {
                     trace: self.trace.clone().unwrap_or_default(),

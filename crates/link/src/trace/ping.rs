@@ -1,14 +1,13 @@
 //! Output of Linux `ping`, with `-D` stamps (`[1683995463.546]`), with stamps of date and time
 //! (`[2023-05-13 12:31:03.658655]`), or without any.
 //!
-//! With stamps, which are those of the replies, a probe was sent one round trip earlier; without, probes
-//! are evenly spaced. A sequence number without a reply is a lost probe, and so are those by which the
-//! summary's "packets transmitted" exceeds the last one seen. A lost probe was sent between its
-//! neighbours, at an even spacing. Repeated replies (`DUP!`) are skipped. Sequence numbers have 16 bits and
-//! start over after 65535.
+//! A stamp is the time of the reply, so the probe was sent one round-trip time earlier; without stamps, probes
+//! are evenly spaced. A sequence number without a reply is a lost probe, as are the probes by which the
+//! summary's "packets transmitted" exceeds the last sequence number. Lost probes are evenly spaced between
+//! their neighbours. Duplicate replies (`DUP!`) are skipped. Sequence numbers have 16 bits and wrap around
+//! after 65535.
 //!
-//! A log is one measurement: its round trips and its losses have the same times, which begin with the
-//! first probe sent, answered or not, and the same end.
+//! Round-trip times and losses share their times, which begin with the first probe, lost or not, and their end.
 
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
@@ -19,14 +18,12 @@ use skybraid_units::{Duration, Instant};
 
 use crate::trace::{Series, TraceError};
 
-/// What a ping log says.
+/// Measurements of a ping log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PingLog {
-    /// Round-trip times in ns, each from the sending of its probe on; infinity, a gap without a path,
-    /// from that of a lost one on.
+    /// Round-trip time in ns of each probe, from its transmission on; infinity, a gap, for a lost probe.
     pub rtt: Series,
-    /// 1 from the sending of a lost probe on, 0 from that of an answered one on; of the same times as
-    /// the round trips.
+    /// Loss of each probe, from its transmission on: 1 for a lost probe, 0 for an answered one.
     pub loss: Series,
     /// Probes sent.
     pub sent: u64,
@@ -35,10 +32,10 @@ pub struct PingLog {
 }
 
 impl PingLog {
-    /// Half the round-trip times, in ns; infinity from the sending of a lost probe on.
+    /// Returns half the round-trip times, in ns; infinity for a lost probe.
     ///
     /// # Errors
-    /// None; the result is that of [`Series::new`].
+    /// None; the type is that of [`Series::new`].
     pub fn one_way_delay(&self) -> Result<Series, TraceError> {
         let halves = self.rtt.values().iter().map(|value| value / 2.0).collect();
         Series::new(self.rtt.times().to_vec(), halves, self.rtt.end(), self.rtt.repeats())
@@ -51,15 +48,14 @@ struct Reply {
     line: usize,
     sequence: u64,
     rtt_ns: f64,
-    /// Seconds on the log's own clock.
+    /// Time of the reply in seconds, on the log's clock.
     stamp_s: Option<f64>,
 }
 
-/// Reads a ping log. `every` is the spacing of the probes, 1 s unless said; it counts where the log has
-/// no stamps.
+/// Parses a ping log. `every` is the spacing of the probes in a log without stamps. Default: 1 s.
 ///
 /// # Errors
-/// A reply without sequence number or time, a stamp that is no time, or no reply at all.
+/// A reply has no sequence number or time, a stamp is invalid, or there is no reply.
 pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog, TraceError> {
     let mut replies: BTreeMap<u64, Reply> = BTreeMap::new();
     let mut transmitted = 0;
@@ -67,7 +63,7 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
     for (index, line) in text.lines().enumerate() {
         if let Some((before, _)) = line.split_once(" packets transmitted") {
             let count = before.rsplit(char::is_whitespace).next().unwrap_or_default();
-            transmitted = count.parse::<u64>().unwrap_or(0).min(MOST_PROBES);
+            transmitted = count.parse::<u64>().unwrap_or(0).min(MAX_PROBES);
         }
         if line.contains(" bytes from ") {
             let mut reply = read_reply(line.trim(), index + 1)?;
@@ -81,7 +77,7 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
     };
     let first = (*first).min(1);
     let sent = transmitted.max(last + 1 - first);
-    if sent > MOST_PROBES {
+    if sent > MAX_PROBES {
         let line = replies.values().next_back().map_or(1, |reply| reply.line);
         return Err(TraceError::Line {
             line,
@@ -107,8 +103,7 @@ pub fn read(text: &str, every: Option<Duration>, repeat: bool) -> Result<PingLog
     })
 }
 
-/// A sequence number of 16 bits as one that goes on after 65535, for a reply that comes after that of
-/// `newest` or not long before it.
+/// Returns the full sequence number of a 16-bit `sequence` near `newest`.
 const fn unwrapped(sequence: u64, newest: u64) -> u64 {
     const ROUND: u64 = 1 << 16;
     if sequence >= ROUND {
@@ -118,10 +113,10 @@ const fn unwrapped(sequence: u64, newest: u64) -> u64 {
     sequence + rounds * ROUND
 }
 
-/// Keeps a corrupted sequence number from filling memory.
-const MOST_PROBES: u64 = 10_000_000;
+/// Maximum number of probes, which bounds the memory that a corrupt sequence number can take.
+const MAX_PROBES: u64 = 10_000_000;
 
-/// A value of each probe, from the first one's sending on.
+/// Returns the series of a value of each probe, in time since the first probe.
 fn series(
     probes: &[(Instant, Option<f64>)],
     value: fn(Option<f64>) -> f64,
@@ -135,11 +130,11 @@ fn series(
     Series::from_samples(&samples, repeat)
 }
 
-/// When each probe was sent.
+/// Transmission times of the probes.
 enum Clock {
-    /// Evenly spaced, this many seconds apart.
+    /// Evenly spaced by this many seconds.
     Even(f64),
-    /// By the replies' stamps, in seconds since this one; this many seconds apart on average.
+    /// By the stamps of the replies, in seconds since `origin_s`; `spacing_s` apart on average.
     Stamped { origin_s: f64, spacing_s: f64 },
 }
 
@@ -210,7 +205,7 @@ fn read_reply(line: &str, number: usize) -> Result<Reply, TraceError> {
     Ok(Reply { line: number, sequence: sequence as u64, rtt_ns: rtt_ms * 1e6, stamp_s })
 }
 
-/// Seconds of a stamp: those since 1970, or a date and time of day.
+/// Parses a stamp into seconds: since 1970, or a date and a time of day.
 fn read_stamp(stamp: &str) -> Option<f64> {
     if let Ok(seconds) = stamp.trim().parse::<f64>() {
         return seconds.is_finite().then_some(seconds);

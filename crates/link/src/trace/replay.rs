@@ -1,8 +1,7 @@
-//! Where in a measurement a run is: at a stated place, at one drawn from the run's seed, or in blocks
-//! drawn from it.
+//! Position of a run in a measurement: fixed, drawn from the run's seed, or drawn for each of several blocks.
 //!
-//! Place and blocks depend on the seed and the measurement's clock alone: measurements that share a clock
-//! are always replayed together.
+//! Draws depend on the seed and the measurement's clock alone, so measurements that share a clock are replayed
+//! together.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,18 +13,18 @@ use skybraid_units::{Duration, Seed};
 
 use crate::trace::{Opportunities, Series};
 
-/// Places are drawn in whole milliseconds, so that opportunities and series agree.
+/// Positions are drawn in whole milliseconds, so that opportunities and series agree.
 const NANOS_PER_MS: i64 = 1_000_000;
 
 /// Minimum length of a block.
 const MIN_BLOCK: Duration = Duration::from_secs(1);
 
-/// The place of a measurement at which a run begins, as a configuration gives it: `"random"`, or a time.
+/// Position in a measurement at which a run begins, in a configuration: `"random"` or a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At this time of the measurement.
+    /// This time of the measurement.
     At(Duration),
-    /// At a time drawn from the run's seed; the measurement is wrapped around its end.
+    /// A time drawn from the run's seed; the measurement is wrapped around its end.
     Random,
 }
 
@@ -60,22 +59,22 @@ impl Serialize for Start {
     }
 }
 
-/// How a run samples a measurement: the keys next to `trace` or `opportunities`.
+/// Sampling of a measurement by runs: the keys next to `trace` or `opportunities`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sampling {
-    /// Where the run begins in it; at its beginning unless said.
+    /// Position at which the run begins. Default: the beginning.
     pub start: Option<Start>,
-    /// The name of the clock that it shares with other measurements; the file's unless said.
+    /// Name of the clock that the measurement shares with others. Default: that of the file.
     pub together: Option<String>,
-    /// Length of the blocks that the run is composed of, each drawn from the whole measurement.
+    /// Length of the blocks of which the run is composed, each drawn from the whole measurement.
     pub resample: Option<Duration>,
 }
 
 impl Sampling {
-    /// Checks the keys against a measurement of this `length`.
+    /// Checks the keys for a measurement of this `length`.
     ///
     /// # Errors
-    /// The key at fault, what was found and what was expected.
+    /// Key at fault, with what was found and what was expected.
     pub fn check(&self, length: Duration) -> Result<(), (&'static str, String, String)> {
         let wrong =
             |key, found: Duration, expected: String| Err((key, found.to_string(), expected));
@@ -99,7 +98,7 @@ impl Sampling {
         }
     }
 
-    /// The course of a run through a measurement whose clock has this name.
+    /// Returns the course of a run through a measurement on this clock.
     pub(crate) fn course(&self, clock: &str) -> Course {
         match (self.start, self.resample) {
             (_, Some(length)) => Course::Blocks { clock: clock.into(), length },
@@ -115,28 +114,28 @@ impl Sampling {
 pub enum Course {
     /// From this time of the measurement on.
     From(Duration),
-    /// From a time on that is drawn for the clock of this name.
+    /// From a random time on.
     Random {
-        /// The clock.
+        /// Name of the clock, from which the time is drawn.
         clock: Arc<str>,
     },
-    /// In blocks, each from a time on that is drawn for the clock of this name.
+    /// In blocks, each from a random time on.
     Blocks {
-        /// The clock.
+        /// Name of the clock, from which the times are drawn.
         clock: Arc<str>,
         /// Length of a block.
         length: Duration,
     },
 }
 
-/// A measurement as runs replay it.
+/// A measurement with the course of runs through it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay<T> {
-    /// The measurement, shared by all who replay it.
+    /// Measurement, shared by all replays.
     pub data: Arc<T>,
-    /// How much of it counts: where it starts over, and below which places are drawn.
+    /// Length after which the measurement starts over, the upper bound of drawn positions.
     pub length: Duration,
-    /// A run's course through it.
+    /// Course of a run through the measurement.
     pub course: Course,
 }
 
@@ -164,12 +163,12 @@ impl From<Arc<Opportunities>> for Replay<Opportunities> {
     }
 }
 
-/// Turns a run's time into a measurement's: by adding an offset that may change from block to block.
+/// Conversion of a run's time into a measurement's time, by an offset that may change from block to block.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// The measurement's time less the run's, in ns.
+    /// Time of the measurement minus time of the run, in ns.
     pub offset: i64,
-    /// When the block ends, in ns of the run's time.
+    /// End of the block, in ns of the run's time.
     pub until: i64,
     blocks: Option<Blocks>,
 }
@@ -178,7 +177,7 @@ pub(crate) struct Place {
 struct Blocks {
     seed: Seed,
     clock: Arc<str>,
-    /// Length of a block, in ns; above zero.
+    /// Length of a block in ns; above zero.
     length: i64,
     /// Length of the measurement.
     whole: Duration,
@@ -202,7 +201,7 @@ impl Place {
         place
     }
 
-    /// Moves to the block that holds `at`, in ns of the run's time. Returns whether it is another one.
+    /// Moves to the block that contains `at`, in ns of the run's time. Returns whether the block changed.
     pub fn move_to(&mut self, at: i64) -> bool {
         let Some(blocks) = self.blocks.as_ref().filter(|_| at >= self.until) else { return false };
         let number = at / blocks.length;
@@ -214,7 +213,7 @@ impl Place {
     }
 }
 
-/// A time from zero to below `length`, in ns, in whole milliseconds.
+/// Draws a time from zero to below `length`, in ns, a multiple of a millisecond.
 fn draw(seed: Seed, stream: &str, length: Duration) -> i64 {
     let bound = (length.as_nanos() / NANOS_PER_MS).max(1);
     seed.stream(stream).below(bound as u64) as i64 * NANOS_PER_MS

@@ -1,11 +1,11 @@
-//! Series in memory, and the cursor that walks one in a run's time.
+//! Time series, and the cursor that reads one in the time of a run.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant, Seed};
+use skybraid_units::{Duration, Instant, Promised, Seed};
 
 use crate::trace::replay::Place;
 use crate::trace::{Replay, TraceError};
@@ -20,12 +20,12 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series of `values` (bit/s, ns or ratio) from `times` on. It lasts until `end`; then it
-    /// starts over if `repeat`, else the last value stays. A delay of infinity is a gap without a path.
+    /// Creates a series of `values` (bit/s, ns or ratio), each from its time on. After `end` it starts over if
+    /// `repeat` is set; otherwise the last value stays. A delay of infinity is a gap.
     ///
     /// # Errors
-    /// No sample, as many times as values not given, a first time other than zero, times that do not
-    /// increase, values that are negative or not numbers, or an end not later than the last time.
+    /// There is no sample, the numbers of times and values differ, the first time is not zero, times do not increase, a
+    /// value is negative or NaN, or `end` is not after the last time.
     pub fn new(
         times: Vec<Instant>,
         values: Vec<f64>,
@@ -63,8 +63,7 @@ impl Series {
         Ok(Self { times, values, end, repeat })
     }
 
-    /// A series of samples, each the value from its instant on. The last one lasts as long as the
-    /// one before it.
+    /// Creates a series from samples (time, value). The last sample lasts as long as the one before it.
     ///
     /// # Errors
     /// As for [`Series::new`].
@@ -78,17 +77,17 @@ impl Series {
         Self::new(times, samples.iter().map(|(_, value)| *value).collect(), end, repeat)
     }
 
-    /// When each value starts to hold; strictly increasing, the first is zero.
+    /// Start of each value; strictly increasing from zero.
     pub fn times(&self) -> &[Instant] {
         &self.times
     }
 
-    /// The values, in bit/s, ns or as ratio.
+    /// Values in bit/s, ns or as ratio.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
-    /// When the series is over.
+    /// End of the series.
     pub const fn end(&self) -> Instant {
         self.end
     }
@@ -99,17 +98,17 @@ impl Series {
     }
 }
 
-/// Walks a [`Series`] in a run's time. Instants asked for must not decrease.
+/// Cursor over a [`Series`] in the time of a run. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesCursor {
     series: Arc<Series>,
     place: Place,
-    /// Where the series starts over, in ns of its own time; `None` if its last value stays.
+    /// Time at which the series starts over, in ns of the series' time; `None` if its last value stays.
     period: Option<i64>,
     index: usize,
     /// Start of the current repetition, in ns of the series' time.
     base: i64,
-    /// In ns of the run's time.
+    /// End of the current value, in ns of the run's time.
     until: i64,
     value: f64,
 }
@@ -119,7 +118,7 @@ impl SeriesCursor {
         let series = Arc::clone(&replay.data);
         let period = replay.length.as_nanos().max(1);
         let mut cursor = Self {
-            value: series.values.first().copied().unwrap_or_default(),
+            value: series.values.first().copied().promised("a first value").unwrap_or_default(),
             period: (series.repeat || replay.is_random()).then_some(period),
             place: Place::new(replay, seed),
             series,
@@ -131,12 +130,12 @@ impl SeriesCursor {
         cursor
     }
 
-    /// The least of all values.
-    pub fn least(&self) -> f64 {
+    /// Minimum of all values.
+    pub fn min(&self) -> f64 {
         self.series.values.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The value at `at` and the instant until which it holds.
+    /// Returns the value at `at`, with the instant until which it holds.
     pub fn at(&mut self, at: Instant) -> (f64, Instant) {
         if at.as_nanos() >= self.until {
             self.advance(at.as_nanos());
@@ -157,19 +156,20 @@ impl SeriesCursor {
             self.index = 0;
         }
         let local = Instant::from_nanos(at.saturating_sub(self.base));
-        let later = self.series.times.get(self.index..).unwrap_or_default();
-        // Most steps go to the next sample; far jumps are halved.
+        let later = self.series.times.get(self.index..).promised("a sample").unwrap_or_default();
+        // Most queries are in the next sample; far jumps use a binary search.
         let skipped = match later {
             [_, next, ..] if *next > local => 0,
             [_, _, after, ..] if *after > local => 1,
             _ => later.partition_point(|time| *time <= local).saturating_sub(1),
         };
         self.index += skipped;
-        self.value = self.series.values.get(self.index).copied().unwrap_or(self.value);
+        let value = self.series.values.get(self.index).copied().promised("a value per time");
+        self.value = value.unwrap_or(self.value);
         self.until = self.end_of_step().min(self.place.until);
     }
 
-    /// When the value ends to hold, in ns of the run's time.
+    /// End of the current value in the series, in ns of the run's time.
     fn end_of_step(&self) -> i64 {
         let next = self.series.times.get(self.index + 1).map(|next| next.as_nanos());
         let end = match (next, self.period) {
@@ -187,7 +187,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_series_that_repeats_gives_the_same_again() {
+    fn a_repeating_series_starts_over_at_its_end() {
         let ms = Instant::from_millis;
         let series =
             Series::new(vec![ms(0), ms(10), ms(30)], vec![1.0, 2.0, 3.0], ms(40), true).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn series_that_make_no_sense_are_refused() {
+    fn invalid_series_are_rejected() {
         let ms = Instant::from_millis;
         assert!(Series::from_samples(&[], true).is_err());
         assert!(Series::from_samples(&[(ms(1), 1.0)], true).is_err());

@@ -1,7 +1,7 @@
-//! Algorithms written in Python: a class makes schedulers or congestion controls for a run.
+//! Algorithms written in Python: a class creates schedulers or congestion controls for a run.
 //!
-//! Python is attached to only while a method of theirs is called. The first error ends the run and is
-//! raised as it is; until the run has stopped, the algorithm answers something harmless.
+//! The interpreter is attached only while one of their methods is called. The first error ends the run and is
+//! raised unchanged; until the run has stopped, the algorithm returns harmless values.
 
 pub mod congestion;
 pub mod scheduler;
@@ -20,48 +20,48 @@ use skybraid_transport::registry::{CUSTOM, Custom, Value};
 
 use crate::error::bad_input;
 
-/// The classes that may be named in a scenario, by name.
+/// Registered classes by name.
 pub type Classes = BTreeMap<String, Py<PyAny>>;
 
-/// The first error that an algorithm of a run raised.
+/// First error raised by an algorithm of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Fault(Arc<Mutex<Option<PyErr>>>);
 
 impl Fault {
-    /// Keeps the error of `algorithm` unless there is one already.
-    pub fn note(&self, py: Python<'_>, algorithm: &str, error: PyErr) {
+    /// Records the error of `algorithm` unless there is one already.
+    pub fn record(&self, py: Python<'_>, algorithm: &str, error: PyErr) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_none() {
-            // A note is a courtesy; the error is raised without it just the same.
+            // The note is optional: the error is raised without it just the same.
             let words = format!("raised by {algorithm} during a run");
             let _ = error.value(py).call_method1("add_note", (words,));
             *kept = Some(error);
         }
     }
 
-    /// An algorithm has raised an error.
-    pub fn is_noted(&self) -> bool {
+    /// Returns whether an algorithm has raised an error.
+    pub fn is_set(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The error.
+    /// Takes the error.
     pub fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// What makes instances: a class with the parameters of one scenario.
+/// Factory of instances: a class with the parameters of one scenario.
 #[derive(Debug)]
-pub struct Maker {
-    /// The name in the scenario.
+pub struct ClassFactory {
+    /// Name in the scenario.
     name: String,
     class: Py<PyAny>,
     parameters: Vec<(String, Value)>,
     fault: Fault,
 }
 
-impl Maker {
-    /// An instance; `None` after an error, which is noted.
+impl ClassFactory {
+    /// Creates an instance; `None` after an error, which is recorded.
     fn make<'py>(
         &self,
         py: Python<'py>,
@@ -69,7 +69,7 @@ impl Maker {
     ) -> Option<Bound<'py, PyAny>> {
         let made = keywords(py, &self.parameters)
             .and_then(|keywords| self.class.bind(py).call(arguments, Some(&keywords)));
-        made.map_err(|error| self.fault.note(py, &self.name, error)).ok()
+        made.map_err(|error| self.fault.record(py, &self.name, error)).ok()
     }
 }
 
@@ -86,11 +86,11 @@ fn keywords<'py>(py: Python<'py>, parameters: &[(String, Value)]) -> PyResult<Bo
     Ok(keywords)
 }
 
-/// Brings the algorithms that a scenario names along.
+/// Supplies the algorithms that a scenario names.
 ///
 /// # Errors
-/// One is not registered, or does not take its parameters.
-pub fn bring(
+/// An algorithm is not registered, or does not accept its parameters.
+pub fn supply(
     py: Python<'_>,
     setup: &mut Setup,
     file: &str,
@@ -103,12 +103,12 @@ pub fn bring(
         if let Some(custom) = flow.transport.scheduler.custom_mut() {
             let maker = maker(py, custom, schedulers, 0, fault)
                 .map_err(|problem| refusal(file, key("scheduler"), problem))?;
-            custom.bring(Arc::new(scheduler::Factory(maker)));
+            custom.set_factory(Arc::new(scheduler::Factory(maker)));
         }
         if let Some(custom) = flow.transport.congestion.custom_mut() {
             let maker = maker(py, custom, controls, 1, fault)
                 .map_err(|problem| refusal(file, key("congestion"), problem))?;
-            custom.bring(Arc::new(congestion::Factory(maker)));
+            custom.set_factory(Arc::new(congestion::Factory(maker)));
         }
     }
     Ok(())
@@ -118,14 +118,14 @@ fn refusal(file: &str, key: String, problem: String) -> PyErr {
     bad_input(ScenarioError::Invalid { file: file.into(), line: None, key, problem })
 }
 
-/// What makes instances of `custom`, whose class takes so many positional arguments; or what is wrong.
+/// Returns the factory for `custom`, whose class takes `positional` positional arguments, or the problem.
 fn maker<F: ?Sized>(
     py: Python<'_>,
     custom: &Custom<F>,
     classes: &Classes,
     positional: usize,
     fault: &Fault,
-) -> Result<Maker, String> {
+) -> Result<ClassFactory, String> {
     let name = custom.name();
     let class = name.strip_prefix(CUSTOM).and_then(|bare| classes.get(bare));
     let Some(class) = class else {
@@ -144,7 +144,7 @@ fn maker<F: ?Sized>(
         signature.call_method("bind", arguments, Some(&keywords)).map(drop)
     };
     takes().map_err(|error| format!("{name}: {}", error.value(py)))?;
-    Ok(Maker {
+    Ok(ClassFactory {
         name: name.into(),
         class: class.clone_ref(py),
         parameters: custom.parameters().to_vec(),
@@ -152,7 +152,7 @@ fn maker<F: ?Sized>(
     })
 }
 
-/// A value as an error shows it: what it is, and its type.
+/// Returns the representation of a value and its type, for errors.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "something".to_string(), |repr| repr.to_string());
     let kind = value.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
@@ -163,7 +163,7 @@ fn wrong_type(what: &str, found: &Bound<'_, PyAny>, expected: &str) -> PyErr {
     PyTypeError::new_err(format!("{what}: found {}, expected {expected}", shown(found)))
 }
 
-/// An attribute that an instance may leave out.
+/// Returns an optional attribute of an instance.
 fn flag(object: &Bound<'_, PyAny>, name: &str, otherwise: bool) -> PyResult<bool> {
     match object.getattr_opt(name)? {
         None => Ok(otherwise),

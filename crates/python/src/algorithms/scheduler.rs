@@ -1,4 +1,4 @@
-//! A scheduler written in Python.
+//! Schedulers written in Python.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -6,23 +6,24 @@ use skybraid_transport::scheduler::{self, Choice, Reason, Scheduler, Unit, wait_
 use skybraid_transport::{PathSet, PathView};
 use skybraid_units::{Duration, Instant};
 
-use super::{Fault, Maker, flag, views, wrong_type};
+use super::{ClassFactory, Fault, flag, views, wrong_type};
 
-/// Makes schedulers of a Python class.
+/// Factory of schedulers of a Python class.
 #[derive(Debug)]
-pub struct Factory(pub Maker);
+pub struct Factory(pub ClassFactory);
 
 impl scheduler::Factory for Factory {
     fn build(&self) -> Box<dyn Scheduler> {
         let Factory(maker) = self;
         Python::attach(|py| {
             let object = maker.make(py, ());
-            let needs_rtt = object.as_ref().map_or(Ok(false), |it| flag(it, "needs_rtt", true));
-            Box::new(Own {
+            let needs_rtt =
+                object.as_ref().map_or(Ok(false), |object| flag(object, "needs_rtt", true));
+            Box::new(PythonScheduler {
                 name: maker.name.clone(),
                 object: object.map(Bound::unbind),
                 needs_rtt: needs_rtt.unwrap_or_else(|error| {
-                    maker.fault.note(py, &maker.name, error);
+                    maker.fault.record(py, &maker.name, error);
                     false
                 }),
                 fault: maker.fault.clone(),
@@ -32,22 +33,22 @@ impl scheduler::Factory for Factory {
 }
 
 #[derive(Debug)]
-struct Own {
+struct PythonScheduler {
     name: String,
-    /// `None` if it could not be made.
+    /// `None` if the instance could not be created.
     object: Option<Py<PyAny>>,
     needs_rtt: bool,
     fault: Fault,
 }
 
-impl Scheduler for Own {
+impl Scheduler for PythonScheduler {
     fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        let Some(object) = self.object.as_ref().filter(|_| !self.fault.is_noted()) else {
+        let Some(object) = self.object.as_ref().filter(|_| !self.fault.is_set()) else {
             return Choice::wait(Reason::Own);
         };
         Python::attach(|py| {
             ask(object.bind(py), now, unit, paths).unwrap_or_else(|error| {
-                self.fault.note(py, &self.name, error);
+                self.fault.record(py, &self.name, error);
                 Choice::wait(Reason::Own)
             })
         })
@@ -58,8 +59,8 @@ impl Scheduler for Own {
     }
 }
 
-/// Asks a scheduler as a run does, for the checks of an algorithm: paths, and of a wait its path and
-/// its end in s.
+/// Queries a scheduler as a run does, for checks of an algorithm. Returns the chosen paths, or for a wait its
+/// path and its end in s.
 #[pyfunction]
 pub fn ask_scheduler(
     object: &Bound<'_, PyAny>,
@@ -114,7 +115,7 @@ fn known(id: i64, paths: &[PathView]) -> PyResult<&PathView> {
     })
 }
 
-/// "Wait" for the reason that can be seen, or else for one of the algorithm's own.
+/// Returns a wait for the visible reason, or else for a reason of the algorithm.
 fn without_room(paths: &[PathView]) -> Choice {
     if paths.iter().any(|path| path.usable && path.has_room) {
         Choice::wait(Reason::Own)
@@ -128,7 +129,7 @@ fn waiting(now: Instant, wait: &views::Wait, paths: &[PathView]) -> PyResult<Cho
     let until = match wait.until_s {
         None => None,
         Some(until_s) if until_s > now.as_secs_f64() => {
-            // Less than a nanosecond ahead is still ahead: waiting must end later than it began.
+            // The end of a wait must be later than its start, also if it is less than a nanosecond ahead.
             Some(Instant::from_secs_f64(until_s).max(now + Duration::from_nanos(1)))
         }
         Some(until_s) => {

@@ -1,4 +1,4 @@
-//! What algorithms written in Python are shown; the fields of the Rust types by their names, with units.
+//! Views for algorithms written in Python: the fields of the Rust types by name, with units.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
-/// See [`scheduler::Unit`].
+/// Unit of data to schedule; see [`scheduler::Unit`].
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Unit(pub scheduler::Unit);
 
@@ -95,7 +95,7 @@ fn numbers(paths: PathSet) -> BTreeSet<u8> {
     paths.iter().map(|path| path.0).collect()
 }
 
-/// See [`skybraid_transport::PathView`].
+/// State of a path for schedulers; see [`skybraid_transport::PathView`].
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct PathView(pub skybraid_transport::PathView);
 
@@ -230,7 +230,7 @@ impl PathView {
     }
 }
 
-/// The answer of a scheduler that sends nothing yet.
+/// Decision of a scheduler to send nothing yet.
 #[pyclass(module = "skybraid._core", frozen, get_all)]
 pub struct Wait {
     pub path: Option<i64>,
@@ -246,7 +246,7 @@ impl Wait {
     }
 }
 
-/// See [`congestion::PathBasics`].
+/// Constants of a path for congestion controls; see [`congestion::PathBasics`].
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct PathBasics(pub congestion::PathBasics);
 
@@ -299,7 +299,7 @@ impl PathBasics {
     }
 }
 
-/// See [`congestion::Acked`].
+/// Acknowledgement; see [`congestion::Acked`].
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Acked(pub congestion::Acked);
 
@@ -403,7 +403,7 @@ impl Acked {
     }
 }
 
-/// See [`congestion::RateSample`].
+/// Delivery rate sample; see [`congestion::RateSample`].
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct RateSample(pub congestion::RateSample);
 
@@ -463,7 +463,7 @@ impl RateSample {
     }
 }
 
-/// See [`congestion::Lost`].
+/// Loss event; see [`congestion::Lost`].
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Lost(pub congestion::Lost);
 
@@ -487,7 +487,7 @@ impl Lost {
     }
 }
 
-/// See [`congestion::Sibling`].
+/// State of a sibling control; see [`congestion::Sibling`].
 #[pyclass(module = "skybraid._core", frozen, from_py_object)]
 #[derive(Clone)]
 pub struct Sibling(pub congestion::Sibling);
@@ -508,7 +508,7 @@ impl Sibling {
         segment_bytes: u64,
     ) -> Self {
         Self(congestion::Sibling {
-            counts,
+            active: counts,
             window: Bytes::new(window_bytes),
             acked_since_loss: Bytes::new(acked_since_loss_bytes),
             acked_between_losses: Bytes::new(acked_between_losses_bytes),
@@ -519,7 +519,7 @@ impl Sibling {
 
     #[getter]
     fn counts(&self) -> bool {
-        self.0.counts
+        self.0.active
     }
 
     #[getter]
@@ -548,7 +548,7 @@ impl Sibling {
     }
 }
 
-/// See [`congestion::Siblings`].
+/// All controls of a connection; see [`congestion::Siblings`].
 #[pyclass(module = "skybraid._core", frozen)]
 pub struct Siblings {
     all: Vec<congestion::Sibling>,

@@ -2,7 +2,7 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `{"do":"status"}` | tells how each path stands |
+//! | `{"do":"status"}` | says how each path stands |
 //! | `{"do":"watch"}` | tells it every 500 ms until the client leaves |
 //! | `{"do":"cut","path":"lte"}` | takes a path down |
 //! | `{"do":"restore","path":"lte"}` | ends the cut |
@@ -13,7 +13,7 @@
 //! An answer is `{"ok":true,…}`, or `{"ok":false,"error":"…"}` that says what was found and what was
 //! expected. A wrong request does not end the connection. Whoever does not read is dropped.
 
-mod request;
+pub(crate) mod request;
 mod server;
 
 pub use request::{Request, status};

@@ -11,9 +11,9 @@ use crate::forward::{Command, DirectionStatus, Snapshot};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// Tell how each path stands.
+    /// Report the state of each path.
     Status {},
-    /// Tell it again and again.
+    /// Report it again and again.
     Watch {},
     /// Take a path down.
     Cut {
@@ -74,7 +74,7 @@ impl Request {
         }
     }
 
-    /// The path and what is to be done to it, if that is what is asked for.
+    /// The path and what must be done to it, if that is what is asked for.
     pub fn command(&self) -> Option<(&str, Command)> {
         match self {
             Self::Status {} | Self::Watch {} | Self::Stop {} => None,

@@ -53,7 +53,7 @@ impl Access {
 }
 
 impl Server {
-    /// Listens at `path`, for the user alone. `facts` are told with every status. `stop` is called when a
+    /// Listens at `path`, for the user alone. `facts` are part of every status. `stop` is called when a
     /// client asks for the run's end. A socket that is there already is replaced if nobody answers at it.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use skybraid_units::{Duration, Instant};
 /// Size of a chunk.
 const CHUNK: usize = 256 << 10;
 /// Chunks that may wait for the disk: 32 MiB.
-const MOST_WAITING: usize = 128;
+const MAX_WAITING: usize = 128;
 /// What is before each frame in a chunk: time, length, port.
 const HEADER: usize = 16;
 /// The forwarder notes frames up to so much out of order, since it reads late what came early.
@@ -46,7 +46,7 @@ impl Capture {
         let files: io::Result<Vec<_>> =
             ends.map(|(lane, host)| Ending::create(folder, &format!("{lane}-{host}"))).collect();
         let files = files?;
-        let (full, chunks) = sync_channel(MOST_WAITING);
+        let (full, chunks) = sync_channel(MAX_WAITING);
         let (emptied, empty) = channel();
         let writer = std::thread::Builder::new().name("capture".into());
         let writer =
@@ -67,7 +67,7 @@ impl Capture {
         self.frames_in_chunk += 1;
     }
 
-    /// Hands over what was noted.
+    /// Passes on what was noted.
     pub fn flush(&mut self) {
         if self.chunk.is_empty() {
             return;

@@ -7,8 +7,8 @@ use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_link::{Cause, Conditions, DelaySource, Direction, Distribution, Fate, LossSource};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Seed};
 
-use super::books::Books;
 use super::capture::Capture;
+use super::counters::LinkCounters;
 use super::frame::{ETHERNET, shaped};
 use super::frames::Frames;
 use super::lateness::Lateness;
@@ -21,11 +21,11 @@ use crate::clock::Clock;
 
 /// A frame may be handed to the kernel so much before it is due, at most, to make up for the time that
 /// the kernel takes.
-const MOST_EARLY: Duration = Duration::from_micros(20);
+const MAX_EARLY: Duration = Duration::from_micros(20);
 /// Frames wait in the kernel so long at most.
-const MOST_UNREAD: Duration = Duration::from_millis(1);
+const MAX_UNREAD: Duration = Duration::from_millis(1);
 /// A link that could deliver sooner wakes the forwarder with each frame.
-const LEAST_UNREAD: Duration = Duration::from_micros(100);
+const MIN_UNREAD: Duration = Duration::from_micros(100);
 /// So long after the last frame, each frame wakes the forwarder again.
 const QUIET_AFTER: Duration = Duration::from_millis(2);
 /// How often a frame is offered to an interface that has no room, and the wait between.
@@ -36,7 +36,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_micros(50);
 struct Way {
     stages: std::ops::Range<usize>,
     /// No packet passes faster.
-    least_delay: Duration,
+    min_delay: Duration,
     /// Frames to be sent now; those that were not shaped are marked.
     leaving: Vec<(Waiting, bool)>,
     down_since: Option<Instant>,
@@ -52,7 +52,7 @@ struct Incoming {
     frame: Received,
 }
 
-/// See the module.
+/// The links of an emulation in real time.
 pub(super) struct Engine {
     clock: Clock,
     end: Instant,
@@ -67,10 +67,10 @@ pub(super) struct Engine {
     sender: Sender,
     incoming: Vec<Incoming>,
     pacer: Pacer,
-    books: Books,
+    counters: LinkCounters,
     capture: Option<Capture>,
     lateness: Lateness,
-    /// How long the kernel takes to hand over one frame.
+    /// How long the kernel takes to pass on one frame.
     handing_over: Duration,
     next_sample: Instant,
     last_read: Instant,
@@ -116,7 +116,7 @@ impl Engine {
                 ways.push(Way {
                     watchers: watchers.extract_if(.., mine).collect(),
                     stages: range,
-                    least_delay: Duration::ZERO,
+                    min_delay: Duration::ZERO,
                     leaving: Vec::with_capacity(4 * BATCH),
                     down_since: None,
                 });
@@ -128,7 +128,7 @@ impl Engine {
         let now = clock.now();
         let mut engine = Self {
             pacer: Pacer::new(clock, options.precise, watched),
-            books: Books::new(options.record, ways.len()),
+            counters: LinkCounters::new(options.record, ways.len()),
             capture,
             clock,
             end: options.end,
@@ -149,7 +149,7 @@ impl Engine {
             last_frame: now,
             read_from: now,
         };
-        engine.learn_least_delays();
+        engine.learn_min_delays();
         engine
     }
 
@@ -225,7 +225,7 @@ impl Engine {
     fn enter(&mut self, it: &Incoming) {
         let Some(way) = self.ways.get_mut(it.way) else { return };
         let Received { slot, length, cut_off, .. } = it.frame;
-        let Some(account) = self.books.account(it.way) else { return };
+        let Some(account) = self.counters.account(it.way) else { return };
         account.received += 1;
         if let Some(capture) = &mut self.capture {
             capture.note(it.way, it.at, self.frames.bytes(slot, length));
@@ -262,7 +262,7 @@ impl Engine {
                 stage.push(packet);
             }
             Fate::Lost { at, cause } => {
-                self.books.lost(stage.way, &packet, at, cause);
+                self.counters.lost(stage.way, &packet, at, cause);
                 self.frames.give_back(packet.slot);
             }
         }
@@ -277,7 +277,7 @@ impl Engine {
     /// that are due soon after go along, which spares system calls where frames are dense.
     fn release(&mut self) {
         let now = self.clock.now();
-        let (due, along) = (now + self.early(), now + MOST_EARLY);
+        let (due, along) = (now + self.early(), now + MAX_EARLY);
         for index in 0..self.stages.len() {
             if self.stages.get(index).is_none_or(|stage| stage.due() > due) {
                 continue;
@@ -302,7 +302,7 @@ impl Engine {
 
     /// How long before it is due a frame is handed to the kernel.
     fn early(&self) -> Duration {
-        self.handing_over.min(MOST_EARLY)
+        self.handing_over.min(MAX_EARLY)
     }
 
     /// Sends what leaves in a direction.
@@ -330,9 +330,9 @@ impl Engine {
                     attempts = 0;
                     let Some((frame, shaped)) = rest.split_off_first() else { break };
                     self.frames.give_back(frame.slot);
-                    match (connected, self.books.account(index)) {
+                    match (connected, self.counters.account(index)) {
                         (false, _) if *shaped => {
-                            self.books.lost(index, frame, now, Cause::Outage);
+                            self.counters.lost(index, frame, now, Cause::Outage);
                         }
                         (false, Some(account)) => account.unshaped += 1,
                         (true, Some(account)) => account.unsendable += 1,
@@ -355,8 +355,8 @@ impl Engine {
                 self.frames.give_back(frame.slot);
                 if *shaped {
                     self.lateness.add(now - frame.due);
-                    self.books.delivered(index, frame);
-                } else if let Some(account) = self.books.account(index) {
+                    self.counters.delivered(index, frame);
+                } else if let Some(account) = self.counters.account(index) {
                     account.unshaped += 1;
                 }
             }
@@ -370,10 +370,10 @@ impl Engine {
         let due = self.stages.iter().map(Stage::due).min().unwrap_or(Instant::FAR_FUTURE);
         let exact = if due == Instant::FAR_FUTURE { due } else { due - self.early() };
         let busy = now - self.last_frame < QUIET_AFTER;
-        let mut unread = MOST_UNREAD;
+        let mut unread = MAX_UNREAD;
         for (index, way) in self.ways.iter().enumerate() {
             let may_wait = if busy { self.may_wait(way, now) } else { Duration::ZERO };
-            let lazy = may_wait >= LEAST_UNREAD;
+            let lazy = may_wait >= MIN_UNREAD;
             self.pacer.wake_by(index, !lazy);
             unread = unread.min(if lazy { may_wait } else { Duration::ZERO });
         }
@@ -391,7 +391,7 @@ impl Engine {
     /// How long a frame that comes in this direction may stay unread, so that it can still leave in
     /// time.
     fn may_wait(&self, way: &Way, now: Instant) -> Duration {
-        let mut wait = way.least_delay / 2;
+        let mut wait = way.min_delay / 2;
         let only = self.stages.get(way.stages.start).filter(|_| way.stages.len() == 1);
         if let Some(stage) = only
             && stage.link.keeps_order()
@@ -400,14 +400,14 @@ impl Engine {
             // It cannot overtake those before it.
             wait = wait.max(last.due - now);
         }
-        wait.min(MOST_UNREAD)
+        wait.min(MAX_UNREAD)
     }
 
-    fn learn_least_delays(&mut self) {
+    fn learn_min_delays(&mut self) {
         for way in &mut self.ways {
             let stages = self.stages.get(way.stages.clone()).unwrap_or_default();
-            let sum = |sum: Duration, stage: &Stage| sum + stage.link.least_delay();
-            way.least_delay = stages.iter().fold(Duration::ZERO, sum);
+            let sum = |sum: Duration, stage: &Stage| sum + stage.link.min_delay();
+            way.min_delay = stages.iter().fold(Duration::ZERO, sum);
         }
     }
 
@@ -417,7 +417,7 @@ impl Engine {
         self.next_sample += SAMPLE_INTERVAL;
         for (index, port) in self.ports.iter().enumerate() {
             let drops = port.take_drops();
-            if let Some(account) = self.books.account(index) {
+            if let Some(account) = self.counters.account(index) {
                 account.unread += drops;
             }
         }
@@ -427,7 +427,7 @@ impl Engine {
                 way.down_since = if state.up { None } else { way.down_since.or(Some(at)) };
             }
             if at <= self.end {
-                self.books.sample(way, at, state, queue);
+                self.counters.sample(way, at, state, queue);
             }
         }
         if let Some(capture) = &mut self.capture {
@@ -467,7 +467,7 @@ impl Engine {
         let mut directions = Vec::with_capacity(self.ways.len());
         for way in 0..self.ways.len() {
             let (state, queue) = self.state(way, now);
-            let account = self.books.account_of(way);
+            let account = self.counters.account_of(way);
             directions.push(DirectionStatus {
                 rate: state.rate,
                 delay: state.delay,
@@ -475,12 +475,12 @@ impl Engine {
                 up: state.up,
                 down_since: self.ways.get(way).and_then(|way| way.down_since),
                 queue,
-                delivered_rate: self.books.recent_rate(way),
+                delivered_rate: self.counters.recent_rate(way),
                 delivered: account.delivered,
                 lost: account.lost,
             });
         }
-        let (lost, p99) = (self.books.lost_by_emulator(), self.lateness.quantile(0.99));
+        let (lost, p99) = (self.counters.lost_by_emulator(), self.lateness.quantile(0.99));
         self.desk.publish(urgent, |snapshot, names| {
             snapshot.at = now;
             snapshot.lost_by_emulator = lost;
@@ -509,7 +509,7 @@ impl Engine {
             for side in 0..2 {
                 self.obey(now, 2 * order.path + side, side, order.command);
             }
-            self.learn_least_delays();
+            self.learn_min_delays();
             self.publish(now, true);
             // Whoever ordered may have given up waiting.
             order.done.try_send(()).ok();
@@ -525,11 +525,11 @@ impl Engine {
                 Command::Cut => {
                     link.cut(now);
                     way.down_since = way.down_since.or(Some(now));
-                    let (books, frames) = (&mut self.books, &mut self.frames);
+                    let (counters, frames) = (&mut self.counters, &mut self.frames);
                     stage.waiting.retain(|packet| {
                         let gone = packet.departs <= now;
                         if !gone {
-                            books.lost(index, packet, now, Cause::Outage);
+                            counters.lost(index, packet, now, Cause::Outage);
                             frames.give_back(packet.slot);
                         }
                         gone
@@ -562,12 +562,12 @@ impl Engine {
     fn close(mut self) -> Forwarded {
         for (index, port) in self.ports.iter().enumerate() {
             let drops = port.take_drops();
-            if let Some(account) = self.books.account(index) {
+            if let Some(account) = self.counters.account(index) {
                 account.unread += drops;
             }
         }
         for stage in &self.stages {
-            if let Some(account) = self.books.account(stage.way) {
+            if let Some(account) = self.counters.account(stage.way) {
                 account.on_the_way += stage.waiting.len() as u64;
             }
         }
@@ -576,7 +576,7 @@ impl Engine {
         if let Some(capture) = self.capture {
             (report.uncaptured, report.capture_error) = capture.finish();
         }
-        self.books.close(&mut report);
+        self.counters.close(&mut report);
         report
     }
 }

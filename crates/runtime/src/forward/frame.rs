@@ -6,7 +6,7 @@ pub(super) const ETHERNET: usize = 14;
 /// The frame's IP packet; `None` for what a link does not shape: frames that carry no IP, and what
 /// IPv6 says to the neighbours of a cable: neighbour discovery (ICMPv6 types 133 to 137, RFC 4861 §4)
 /// and multicast listeners (130 to 132 and 143 behind a hop-by-hop header, RFC 3810 §5).
-pub(super) fn shaped(frame: &[u8]) -> Option<&[u8]> {
+pub(crate) fn shaped(frame: &[u8]) -> Option<&[u8]> {
     let packet = frame.get(ETHERNET..)?;
     match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => Some(packet),

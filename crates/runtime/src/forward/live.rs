@@ -13,7 +13,7 @@ use skybraid_units::{Bytes, Duration, Instant, Probability, Rate};
 /// How long a command may take until it holds.
 const PATIENCE: StdDuration = StdDuration::from_secs(1);
 
-/// What is to be done to a path.
+/// What must be done to a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command {
     /// Take it down: what is in its queues is lost.
@@ -180,7 +180,7 @@ impl Desk {
         self.shared.stop.load(Ordering::Acquire)
     }
 
-    /// Tells how many packets are on the links.
+    /// Says how many packets are on the links.
     pub fn tell_on_the_way(&self, packets: usize) {
         self.shared.on_the_way.store(packets, Ordering::Release);
     }

@@ -5,10 +5,10 @@
 //! when the link says that its last bit is at the other end. What the machine adds to that is
 //! measured and told in [`Forwarded::lateness`].
 
-mod books;
 mod capture;
+mod counters;
 mod engine;
-mod frame;
+pub(crate) mod frame;
 mod frames;
 mod lateness;
 mod live;

@@ -1,4 +1,4 @@
-//! Sleeping until something is to be done, and being there in time.
+//! Sleeping until something must be done, and being there in time.
 //!
 //! A sleeping thread wakes late: on an idle machine by some 50 µs, mostly the way out of the
 //! processor's sleep. The pacer learns by how much, sets its alarm that much earlier, and spins what
@@ -15,15 +15,15 @@ use skybraid_units::{Duration, Instant};
 use crate::clock::Clock;
 
 /// The alarm is never set earlier than this.
-const MOST_LEAD: Duration = Duration::from_micros(250);
+const MAX_LEAD: Duration = Duration::from_micros(250);
 /// What a precise pacer at least spins before each packet.
 const PRECISE_LEAD: Duration = Duration::from_micros(120);
 /// Share of the time that may be spent spinning: one part in so many.
 const BUDGET_PARTS: i64 = 64;
 /// Most time to spin that is saved up.
-const MOST_SAVED: Duration = Duration::from_millis(4);
+const MAX_SAVED: Duration = Duration::from_millis(4);
 
-/// See the module.
+/// Timer and spinning that wake the engine in time.
 pub(super) struct Pacer {
     clock: Clock,
     precise: bool,
@@ -43,7 +43,7 @@ impl Pacer {
             clock,
             precise,
             lead: Duration::from_micros(60),
-            saved: MOST_SAVED,
+            saved: MAX_SAVED,
             saved_at: clock.now(),
             polled: watched.map(entry).collect(),
         }
@@ -92,7 +92,7 @@ impl Pacer {
     /// Adds to what may be spent spinning.
     fn save(&mut self, now: Instant) {
         let earned = Duration::from_nanos((now - self.saved_at).as_nanos() / BUDGET_PARTS);
-        self.saved = (self.saved + earned).min(MOST_SAVED);
+        self.saved = (self.saved + earned).min(MAX_SAVED);
         self.saved_at = now;
     }
 
@@ -100,10 +100,10 @@ impl Pacer {
     /// time to spin, a low one when there is not.
     fn learn(&mut self, late: Duration) {
         let step = (self.lead.as_nanos() / 32).max(500);
-        let quantile = if self.precise || self.saved > MOST_SAVED / 2 { 95 } else { 25 };
+        let quantile = if self.precise || self.saved > MAX_SAVED / 2 { 95 } else { 25 };
         let change = if late > self.lead { step * quantile } else { step * (quantile - 100) } / 100;
         let least = if self.precise { PRECISE_LEAD } else { Duration::ZERO };
-        self.lead = (self.lead + Duration::from_nanos(change)).max(least).min(MOST_LEAD);
+        self.lead = (self.lead + Duration::from_nanos(change)).max(least).min(MAX_LEAD);
     }
 
     /// Sleeps; true if a descriptor woke it.

@@ -179,7 +179,7 @@ struct Arrays {
     controls: Box<[Control]>,
 }
 
-// SAFETY: the pointers lead into memory that the struct owns, or are set anew before each call.
+// SAFETY: the pointers lead into memory that the struct owns, or are set again before each call.
 unsafe impl Send for Arrays {}
 
 impl Arrays {

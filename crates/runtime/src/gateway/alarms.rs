@@ -1,4 +1,4 @@
-//! What somebody has to mend, said once.
+//! What somebody has to fix, said once.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::SyncSender;

@@ -5,10 +5,11 @@ use std::sync::mpsc::SyncSender;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use skybraid_gateway::{Event, Gateway, GatewayConfig, PrivateKey, Random};
+use skybraid_gateway::{Event, Gateway, GatewayConfig, Random, Secrets};
 use skybraid_units::{Duration, Instant};
 
 use super::alarms::Alarms;
+use super::arrival::TICK;
 use super::interfaces::Interfaces;
 use super::local::Local;
 use super::names::Whose;
@@ -21,10 +22,12 @@ use crate::clock::Clock;
 
 /// How often the state is published.
 const PUBLISH: Duration = Duration::from_millis(200);
-/// Datagrams that leave before the local side is served.
-const MOST_IN_A_ROW: usize = 256;
+/// Datagrams that leave before sources are looked at again.
+const MAX_IN_A_ROW: usize = 256;
+/// Batches that are taken from a source before others are looked at.
+const MAX_BATCHES: usize = 16;
 
-/// See the module.
+/// The daemon of one gateway.
 pub struct Engine {
     clock: Clock,
     gateway: Gateway,
@@ -36,6 +39,8 @@ pub struct Engine {
     notify: Notify,
     shared: Arc<Shared>,
     publish: Instant,
+    /// More is to leave than did so in one go.
+    more: bool,
     /// Room for a datagram that leaves, and for what goes to a local application.
     out: Vec<u8>,
     whole: Vec<u8>,
@@ -45,7 +50,7 @@ impl Engine {
     /// Opens all there is.
     pub fn new(
         config: &GatewayConfig,
-        private: PrivateKey,
+        secrets: Secrets,
         shared: Arc<Shared>,
         events: SyncSender<Event>,
     ) -> Result<Self, GatewayError> {
@@ -66,7 +71,7 @@ impl Engine {
         random.check().map_err(system("the kernel has no random numbers"))?;
         let local = Local::open(now, config, &mut tools)?;
         let paths = Paths::new(now, config)?;
-        let gateway = Gateway::new(now, config, private, Box::new(random));
+        let gateway = Gateway::new(now, config, secrets, Box::new(random));
         Ok(Self {
             clock,
             gateway,
@@ -78,6 +83,7 @@ impl Engine {
             notify: Notify::from_environment(),
             shared,
             publish: now,
+            more: false,
             out: Vec::new(),
             whole: Vec::new(),
         })
@@ -88,20 +94,29 @@ impl Engine {
         let mut ready = Vec::new();
         self.notify.ready(self.clock.now());
         loop {
-            let now = self.clock.now();
-            self.keep_time(now);
+            let due = self.keep_time();
             if self.shared.ended() || self.is_told_to_end(&ready) {
                 break;
             }
-            let due = self.due();
             let waited = self.tools.poller.wait(self.clock.now(), due, &mut ready);
             waited.map_err(|error| GatewayError::System { what: "cannot wait", error })?;
+            let mut room = MAX_IN_A_ROW;
             for ready in &ready {
-                let now = self.clock.now();
-                self.tools.alarms.at(now);
-                self.serve(now, *ready);
-                self.pump(now);
+                // When as much has left as may in one go, what comes is still read: it waits where shares are
+                // fair, and not in a socket behind what somebody else writes.
+                for _ in 0..MAX_BATCHES {
+                    let now = self.clock.now();
+                    self.tools.alarms.at(now);
+                    let again = self.serve(now, *ready);
+                    if room > 0 {
+                        room -= self.pump(self.clock.now(), room);
+                    }
+                    if !again {
+                        break;
+                    }
+                }
             }
+            self.more = room == 0;
         }
         self.notify.stopping();
         self.publish(self.clock.now());
@@ -112,11 +127,16 @@ impl Engine {
     fn due(&self) -> Instant {
         let gateway = self.gateway.next_wakeup();
         let edges = self.paths.due().min(self.local.due());
-        gateway.min(edges).min(self.publish).min(self.notify.due())
+        let due = gateway.min(edges).min(self.publish).min(self.notify.due());
+        if self.local.has_streams() { due.min(self.clock.now() + TICK) } else { due }
     }
 
-    /// Does what is due.
-    fn keep_time(&mut self, now: Instant) {
+    /// Does what is due, and sends what could not leave before. Returns when something is due next.
+    fn keep_time(&mut self) -> Instant {
+        let (now, due) = (self.clock.now(), self.due());
+        if now < due && !self.more {
+            return due;
+        }
         self.tools.alarms.at(now);
         if now >= self.gateway.next_wakeup() {
             self.gateway.wake(now);
@@ -132,7 +152,8 @@ impl Engine {
             self.publish(now);
         }
         self.notify.alive(now);
-        self.pump(now);
+        self.more = self.pump(now, MAX_IN_A_ROW) == MAX_IN_A_ROW;
+        if self.more { now } else { self.due() }
     }
 
     fn is_told_to_end(&mut self, ready: &[Ready]) -> bool {
@@ -140,17 +161,17 @@ impl Engine {
             && self.signals.read_signal().is_ok_and(|signal| signal.is_some())
     }
 
-    /// Takes what a source has.
-    fn serve(&mut self, now: Instant, ready: Ready) {
+    /// Takes a batch of what a source has. True if there may be more.
+    fn serve(&mut self, now: Instant, ready: Ready) -> bool {
         let Self { gateway, paths, local, tools, interfaces, .. } = self;
         match ready.source {
             Source::Timer | Source::Signal => {}
             Source::Socket(_) | Source::Listener(_) | Source::Stream(_) => {
-                paths.ready(now, ready, tools, gateway);
+                return paths.ready(now, ready, tools, gateway);
             }
             Source::Mavlink(_) | Source::Client(..) | Source::Port(_) | Source::Tun => {
-                local.ready(now, ready, tools, &mut |channel, bytes| {
-                    gateway.write(now, channel, bytes);
+                return local.ready(now, ready, tools, &mut |channel, origin, bytes| {
+                    gateway.write_from(now, channel, origin, bytes);
                 });
             }
             Source::Interfaces => {
@@ -167,40 +188,39 @@ impl Engine {
                 }
             }
         }
+        false
     }
 
-    /// Sends all that is to leave, hands over all that has arrived.
-    fn pump(&mut self, now: Instant) {
+    /// Flushes outgoing datagrams, so many at most, and delivers received messages. Returns how many left.
+    fn pump(&mut self, now: Instant, max: usize) -> usize {
         let Self { gateway, paths, local, tools, out, whole, .. } = self;
-        loop {
-            let mut sent = 0;
-            while let Some(outgoing) = gateway.poll_send(now, out) {
-                paths.send(now, &outgoing, out, tools, gateway);
-                sent += 1;
-                if sent >= MOST_IN_A_ROW {
-                    break;
-                }
-            }
-            paths.flush();
-            let mut delivered = false;
-            while let Some(channel) = gateway.poll_local(whole) {
-                local.deliver(now, channel, whole);
-                delivered = true;
-            }
-            if delivered {
-                local.flush(now, tools);
-            }
-            if sent < MOST_IN_A_ROW {
-                break;
-            }
+        let mut sent = 0;
+        while sent < max
+            && let Some(outgoing) = gateway.poll_send(now, out)
+        {
+            paths.send(now, &outgoing, out, tools, gateway);
+            sent += 1;
+        }
+        paths.flush();
+        let mut delivered = false;
+        while let Some((channel, expires)) = gateway.poll_local_until(whole) {
+            local.deliver(now, channel, expires, whole, tools);
+            delivered = true;
+        }
+        if delivered {
+            local.flush(tools.poller.now(), tools);
         }
         while let Some(event) = gateway.poll_event() {
             tools.alarms.pass(event);
         }
+        sent
     }
 
     fn publish(&mut self, now: Instant) {
         self.publish = now + PUBLISH;
+        if let Some(unfragmented) = self.gateway.unfragmented() {
+            self.local.follow_mtu(unfragmented);
+        }
         let edges = Edges { paths: self.paths.edges(), local: self.local.edges() };
         self.shared.publish(self.gateway.snapshot(now), edges);
     }

@@ -2,19 +2,23 @@
 //! one thread, and limits on all that a client may use up.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use skybraid_units::{Duration, Instant};
 
+use super::accept::{PAUSE, accept_all};
+use super::host::Hosts;
 use crate::clock::Clock;
 
 /// More clients at once push out the one that has waited longest.
-const MOST_CLIENTS: usize = 32;
+const MAX_CLIENTS: usize = 32;
+/// … and more of one address its own.
+const MAX_CLIENTS_OF_ONE: usize = 12;
 /// The longest request, its headers included.
 const LONGEST_REQUEST: usize = 8 << 10;
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 /// A client that neither sends nor takes anything for so long is dropped …
 const PATIENCE: Duration = Duration::from_secs(5);
 /// … and every one after so long.
@@ -24,7 +28,7 @@ const LOOK_EVERY_MS: u16 = 100;
 
 /// What a client gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// The status code.
     pub status: u16,
     /// The media type of the body.
@@ -69,17 +73,28 @@ const fn reason(status: u16) -> &'static str {
         400 => "Bad Request",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
         _ => "Service Unavailable",
     }
 }
 
-/// What is to be answered to what has been read so far; nothing while more must come.
-fn answer_to(read: &[u8], answer: &dyn Fn(&str) -> Answer) -> Option<Answer> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+/// Returns the answer to what has been read so far; `None` while more must come.
+pub(crate) fn answer_to(
+    read: &[u8],
+    is_allowed: &dyn Fn(&str) -> bool,
+    answer: &dyn Fn(&str) -> Answer,
+) -> Option<Answer> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(read) {
         Ok(httparse::Status::Complete(_)) => {
+            // A browser always says which host it means; what says nothing is no browser.
+            let is_host = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("host");
+            let mut named = request.headers.iter().filter(is_host);
+            if !named.all(|it| std::str::from_utf8(it.value).is_ok_and(is_allowed)) {
+                return Some(Answer::refused(421));
+            }
             let target = request.path.unwrap_or_default();
             let path = target.split('?').next().unwrap_or_default();
             Some(if request.method == Some("GET") { answer(path) } else { Answer::refused(405) })
@@ -95,6 +110,9 @@ fn answer_to(read: &[u8], answer: &dyn Fn(&str) -> Answer) -> Option<Answer> {
 /// A client and how far it has come.
 struct Client {
     stream: TcpStream,
+    /// Its address, and the one that it came to.
+    from: IpAddr,
+    local: IpAddr,
     read: Vec<u8>,
     /// What it is answered, and how much of that has left.
     answer: Option<(Vec<u8>, usize)>,
@@ -104,7 +122,12 @@ struct Client {
 
 impl Client {
     /// Does what can be done without waiting; whether the client stays.
-    fn go_on(&mut self, now: Instant, answer: &dyn Fn(&str) -> Answer) -> io::Result<bool> {
+    fn go_on(
+        &mut self,
+        now: Instant,
+        hosts: &Hosts,
+        answer: &dyn Fn(&str) -> Answer,
+    ) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         loop {
             if let Some((bytes, sent)) = &mut self.answer {
@@ -129,7 +152,9 @@ impl Client {
             self.moved = now;
             let room = LONGEST_REQUEST.saturating_sub(self.read.len());
             self.read.extend(buffer.iter().take(got.min(room)));
-            self.answer = answer_to(&self.read, answer).map(|answer| (answer.to_bytes(), 0));
+            let is_allowed = |host: &str| hosts.allow(host, self.local);
+            self.answer =
+                answer_to(&self.read, &is_allowed, answer).map(|answer| (answer.to_bytes(), 0));
         }
     }
 
@@ -138,23 +163,27 @@ impl Client {
     }
 }
 
-/// Serves until `ended` says so. `answer` makes the answer to a path.
+/// Serves until `ended` says so, under the names of `hosts` alone. `answer` makes the answer to a path.
 ///
 /// # Errors
 /// The system refuses to wait for the sockets.
 pub(super) fn serve(
     listener: &TcpListener,
+    hosts: &Hosts,
     ended: &dyn Fn() -> bool,
     answer: &dyn Fn(&str) -> Answer,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let clock = Clock::starting_now();
     let mut clients: Vec<Client> = Vec::new();
+    let mut accept_at = clock.now();
     while !ended() {
         let wanted = |client: &Client| {
             if client.waits_to_write() { PollFlags::POLLOUT } else { PollFlags::POLLIN }
         };
-        let mut polled = vec![PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        let pauses = clock.now() < accept_at;
+        let accepts = if pauses { PollFlags::empty() } else { PollFlags::POLLIN };
+        let mut polled = vec![PollFd::new(listener.as_fd(), accepts)];
         polled.extend(clients.iter().map(|it| PollFd::new(it.stream.as_fd(), wanted(it))));
         match poll(&mut polled, PollTimeout::from(LOOK_EVERY_MS)) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
@@ -166,7 +195,7 @@ pub(super) fn serve(
         let mut of_clients = ready.iter().skip(1).copied();
         clients.retain_mut(|client| {
             let stays = match of_clients.next() {
-                Some(true) => match client.go_on(now, answer) {
+                Some(true) => match client.go_on(now, hosts, answer) {
                     Ok(stays) => stays,
                     Err(error) => error.kind() == ErrorKind::WouldBlock,
                 },
@@ -175,15 +204,24 @@ pub(super) fn serve(
             stays && now.since(client.moved) < PATIENCE && now.since(client.since) < LONGEST_STAY
         });
         if ready.first() == Some(&true) {
-            while let Ok((stream, _)) = listener.accept() {
+            let accepted = accept_all(listener, &mut |stream, from| {
+                let Ok(local) = stream.local_addr() else { return };
                 if stream.set_nonblocking(true).is_err() {
-                    continue;
+                    return;
                 }
-                if clients.len() >= MOST_CLIENTS {
+                let (from, local) = (from.ip(), local.ip());
+                let of_one = clients.iter().filter(|client| client.from == from).count();
+                let oldest = clients.iter().position(|client| client.from == from);
+                if let Some(oldest) = oldest.filter(|_| of_one >= MAX_CLIENTS_OF_ONE) {
+                    clients.remove(oldest);
+                } else if clients.len() >= MAX_CLIENTS {
                     clients.remove(0);
                 }
                 let (read, answer) = (Vec::new(), None);
-                clients.push(Client { stream, read, answer, since: now, moved: now });
+                clients.push(Client { stream, from, local, read, answer, since: now, moved: now });
+            });
+            if !accepted {
+                accept_at = now + PAUSE;
             }
         }
     }
@@ -242,11 +280,14 @@ pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
     let bytes = get().map_err(silent)?;
     let foreign =
         |found: &str| AskError::Foreign { address: address.to_string(), found: found.to_string() };
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(&bytes) {
         Ok(httparse::Status::Complete(head)) if response.code == Some(200) => {
             Ok(bytes.get(head..).unwrap_or_default().to_vec())
+        }
+        Ok(httparse::Status::Complete(_)) if response.code == Some(421) => {
+            Err(foreign("it does not answer under this name; name it in `[status] hosts`"))
         }
         Ok(httparse::Status::Complete(_)) => {
             Err(foreign(&format!("status {}", response.code.unwrap_or_default())))

@@ -1,4 +1,4 @@
-//! The machine's network interfaces and their addresses, as the kernel tells of them and of every change.
+//! The machine's network interfaces and their addresses, as the kernel reports them, and every change of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,10 +33,10 @@ pub struct Interface {
     pub addresses: BTreeSet<IpAddr>,
 }
 
-/// See the module.
+/// Network interfaces and their addresses.
 pub struct Interfaces {
     socket: Socket,
-    table: BTreeMap<u32, Interface>,
+    table: Table,
     room: Vec<u8>,
 }
 
@@ -44,20 +44,20 @@ impl Interfaces {
     /// Asks for all there is, and for every change from now on, in the namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
         let mut interfaces =
-            Self { socket: listen()?, table: BTreeMap::new(), room: vec![0; ROOM] };
-        interfaces.ask_anew()?;
+            Self { socket: listen()?, table: Table::default(), room: vec![0; ROOM] };
+        interfaces.ask_again()?;
         Ok(interfaces)
     }
 
     /// The interface of that name, with its number.
     pub fn by_name(&self, name: &str) -> Option<(u32, &Interface)> {
-        let found = self.table.iter().find(|(_, interface)| interface.name == name);
+        let found = self.table.0.iter().find(|(_, interface)| interface.name == name);
         found.map(|(index, interface)| (*index, interface))
     }
 
     /// The interface that has an address, with its number.
     pub fn by_address(&self, address: IpAddr) -> Option<(u32, &Interface)> {
-        let found = self.table.iter().find(|(_, it)| it.addresses.contains(&address));
+        let found = self.table.0.iter().find(|(_, it)| it.addresses.contains(&address));
         found.map(|(index, interface)| (*index, interface))
     }
 
@@ -70,17 +70,17 @@ impl Interfaces {
                 Ok(false) => return news,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // Some have been lost.
-                Err(_) => return self.ask_anew().is_ok() || news,
+                Err(_) => return self.ask_again().is_ok() || news,
             }
         }
     }
 
     /// Begins with an empty table.
-    fn ask_anew(&mut self) -> io::Result<()> {
+    fn ask_again(&mut self) -> io::Result<()> {
         let mut answers = Socket::new(NETLINK_ROUTE)?;
         answers.bind_auto()?;
         answers.connect(&SocketAddr::new(0, 0))?;
-        self.table.clear();
+        self.table.0.clear();
         for question in [
             RouteNetlinkMessage::GetLink(LinkMessage::default()),
             RouteNetlinkMessage::GetAddress(AddressMessage::default()),
@@ -93,7 +93,7 @@ impl Interfaces {
             answers.send(&bytes, 0)?;
             loop {
                 let (datagram, _) = answers.recv_from_full()?;
-                if self.learn(&datagram) {
+                if self.table.learn(&datagram) {
                     break;
                 }
             }
@@ -107,7 +107,7 @@ impl Interfaces {
         let taken = self.socket.recv(&mut room.as_mut_slice(), libc::MSG_DONTWAIT);
         let result = match taken {
             Ok(length) => {
-                self.learn(room.get(..length).unwrap_or_default());
+                self.table.learn(room.get(..length).unwrap_or_default());
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -116,9 +116,15 @@ impl Interfaces {
         self.room = room;
         result
     }
+}
 
+/// Interfaces by number, as netlink messages report them.
+#[derive(Debug, Default)]
+pub(crate) struct Table(BTreeMap<u32, Interface>);
+
+impl Table {
     /// Reads a batch of messages; true if it ends an answer.
-    fn learn(&mut self, datagram: &[u8]) -> bool {
+    pub(crate) fn learn(&mut self, datagram: &[u8]) -> bool {
         let mut rest = datagram;
         while let Ok(header) = NetlinkBuffer::new_checked(rest) {
             let length = header.length() as usize;
@@ -135,7 +141,7 @@ impl Interfaces {
     fn apply(&mut self, message: &RouteNetlinkMessage) {
         match message {
             RouteNetlinkMessage::NewLink(link) => {
-                let interface = self.table.entry(link.header.index).or_default();
+                let interface = self.0.entry(link.header.index).or_default();
                 let flags = link.header.flags;
                 interface.up = flags.contains(LinkFlags::Up | LinkFlags::Running);
                 for attribute in &link.attributes {
@@ -145,14 +151,14 @@ impl Interfaces {
                 }
             }
             RouteNetlinkMessage::DelLink(link) => {
-                self.table.remove(&link.header.index);
+                self.0.remove(&link.header.index);
             }
             RouteNetlinkMessage::NewAddress(address) => {
-                let interface = self.table.entry(address.header.index).or_default();
+                let interface = self.0.entry(address.header.index).or_default();
                 interface.addresses.extend(local_address(address));
             }
             RouteNetlinkMessage::DelAddress(address) => {
-                let interface = self.table.get_mut(&address.header.index);
+                let interface = self.0.get_mut(&address.header.index);
                 if let (Some(interface), Some(gone)) = (interface, local_address(address)) {
                     interface.addresses.remove(&gone);
                 }
@@ -235,9 +241,9 @@ mod tests {
         seen(&mut interfaces, &|it| {
             it.by_name("lte").is_some_and(|(now, lte)| now == again && lte.up)
         });
-        // What has been lost is asked for anew.
-        interfaces.table.clear();
-        here.run(|| interfaces.ask_anew()).unwrap().unwrap();
+        // What has been lost is asked for again.
+        interfaces.table.0.clear();
+        here.run(|| interfaces.ask_again()).unwrap().unwrap();
         assert_eq!(interfaces.by_name("lte").map(|(now, _)| now), Some(again));
     }
 }

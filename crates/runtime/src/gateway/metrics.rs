@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use skybraid_gateway::event::PathState;
+use skybraid_gateway::health::MtuState;
 use skybraid_gateway::snapshot::Snapshot;
 
 use super::Edges;
@@ -75,6 +76,7 @@ pub(super) fn text(
     let mut text = Text::default();
     if let Some(state) = state {
         whole(&mut text, version, state);
+        tun(&mut text, state);
         paths(&mut text, state);
         classes(&mut text, state);
     }
@@ -96,9 +98,16 @@ fn whole(text: &mut Text, version: &str, state: &Snapshot) {
     let up = Some(f64::from(u8::from(state.session)));
     one("gauge", "skybraid_uptime_seconds", "Since the start.", Some(state.uptime_ms / 1e3));
     one("gauge", "skybraid_session_up", "A session with the other end stands.", up);
+    let help = "Until the session ends unless its keys are changed.";
+    one("gauge", "skybraid_session_left_seconds", help, seconds(state.session_left_ms));
+    let overdue = Some(f64::from(u8::from(state.session_overdue)));
+    let help = "The session's keys should have been changed for a while.";
+    one("gauge", "skybraid_session_overdue", help, overdue);
     let help = "Sessions, changes of keys included.";
     one("counter", "skybraid_sessions_total", help, count(state.sessions));
-    let help = "How often the other end has been started anew.";
+    let help = "Broken invariants of this program: anything but 0 is a bug.";
+    one("counter", "skybraid_bugs_total", help, count(state.bugs));
+    let help = "How often the other end has been restarted.";
     one("counter", "skybraid_peer_restarts_total", help, count(state.peer_restarts));
     let help = "Since when nothing has been heard from the other end.";
     one("gauge", "skybraid_peer_silent_seconds", help, seconds(state.silent_ms));
@@ -114,10 +123,19 @@ fn whole(text: &mut Text, version: &str, state: &Snapshot) {
         ("stranger", refused.strangers),
         ("cookie", refused.cookies),
         ("unreadable", refused.unreadable),
+        ("signature", refused.signatures),
     ];
     let reasons = reasons.map(|(reason, number)| (vec![("reason", reason)], count(number)));
     let help = "Datagrams from outside that were refused.";
     text.family("counter", "skybraid_refused_datagrams_total", help, reasons);
+}
+
+fn tun(text: &mut Text, state: &Snapshot) {
+    let Some(tun) = &state.tun else { return };
+    let ways = [("outgoing", tun.refused_outgoing), ("incoming", tun.refused_incoming)];
+    let ways = ways.map(|(way, number)| (vec![("direction", way)], count(number)));
+    let help = "IP packets of the TUN interface whose inner addresses are not allowed.";
+    text.family("counter", "skybraid_tun_refused_packets_total", help, ways);
 }
 
 fn paths(text: &mut Text, state: &Snapshot) {
@@ -163,8 +181,14 @@ fn paths(text: &mut Text, state: &Snapshot) {
         path => seconds(path.min_rtt_ms));
     each_path!("gauge", "skybraid_path_jitter_seconds", "Jitter of what arrives (RFC 3550).",
         path => Some(path.jitter_ms / 1e3));
-    each_path!("gauge", "skybraid_path_mtu_bytes", "Largest IP packet that goes through.",
-        path => count(u64::from(path.mtu)));
+    both_ways!("gauge", "skybraid_path_mtu_bytes", "Largest IP packet that goes through.",
+        path => count(u64::from(path.mtu)), path.incoming_mtu.map(f64::from));
+    both_ways!("gauge", "skybraid_path_mtu_error",
+        "1 where IP packets of 1280 bytes do not go through.",
+        path => count((path.mtu_state == MtuState::Error).into()),
+        count(path.peer_mtu_error.into()));
+    each_path!("counter", "skybraid_path_black_holes_total",
+        "How often packets that had gone through no longer did.", path => count(path.black_holes));
     each_path!("gauge", "skybraid_path_data_left_bytes", "What is left of its data.",
         path => path.data_left.and_then(count));
     each_path!("counter", "skybraid_path_control_first_total",
@@ -185,16 +209,16 @@ fn classes(text: &mut Text, state: &Snapshot) {
     each_class!("counter", "skybraid_class_written_bytes_total", "Their bytes.",
         class => count(class.written_bytes));
     each_class!("counter", "skybraid_class_refused_messages_total",
-        "Messages for which there was no room or time at the sender.",
+        "Messages for which there was no room at the sender, or no session.",
         class => count(class.refused));
     each_class!("counter", "skybraid_class_delivered_messages_total",
         "Messages handed over to local applications.", class => count(class.delivered));
     each_class!("counter", "skybraid_class_delivered_bytes_total", "Their bytes.",
         class => count(class.delivered_bytes));
     each_class!("counter", "skybraid_class_late_messages_total",
-        "Messages that arrived too late and were dropped.", class => count(class.late));
+        "Messages older than the deadline, dropped wherever they had waited.", class => count(class.late));
     each_class!("counter", "skybraid_class_superseded_messages_total",
-        "Messages that arrived behind their successor and were dropped.",
+        "Messages dropped for a newer one of their kind.",
         class => count(class.superseded));
     each_class!("counter", "skybraid_class_duplicate_messages_total", "Second copies.",
         class => count(class.duplicates));
@@ -248,6 +272,9 @@ fn local(text: &mut Text, edges: &Edges) {
     let dropped = each().map(|(labels, edge)| (labels, count(edge.dropped)));
     let help = "Messages that a local end was too slow to take.";
     text.family("counter", "skybraid_local_dropped_messages_total", help, dropped);
+    let late = each().map(|(labels, edge)| (labels, count(edge.late)));
+    let help = "Messages that became too old while they waited for a local end.";
+    text.family("counter", "skybraid_local_late_messages_total", help, late);
 }
 
 #[cfg(test)]
@@ -279,6 +306,8 @@ mod tests {
             "skybraid_gateway_info{name=\"kite \\\"7\\\"\\\\\\n\",side=\"ground\",version=\"1.2.3\"} 1",
             "skybraid_path_open{path=\"dish\"} 1",
             "skybraid_log_lost_lines_total 4",
+            "skybraid_session_left_seconds 540",
+            "skybraid_session_overdue 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -1,19 +1,23 @@
 //! The gateway on a real machine: sockets, devices, timers, signals.
 //!
 //! [`run`] puts a [`skybraid_gateway::Gateway`] between the networks and the local applications and
-//! stays until it is told to end. All of it is one thread, which never waits for anything but the next
-//! datagram, byte or due time; names are resolved on a thread of their own.
+//! stays until it is asked to end. All of it is one thread, which never waits for anything but the next
+//! datagram, byte or due time; names are resolved on threads of their own.
 
+mod accept;
 mod alarms;
+mod arrival;
 mod capabilities;
 mod engine;
-mod http;
-mod interfaces;
-mod local;
+mod host;
+pub(crate) mod http;
+pub(crate) mod interfaces;
+pub(crate) mod local;
+mod lockdown;
 mod log;
 mod metrics;
 mod names;
-mod network;
+pub(crate) mod network;
 mod notify;
 mod page;
 mod poller;
@@ -28,10 +32,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use skybraid_gateway::{Event, GatewayConfig, PrivateKey, Snapshot};
+use skybraid_gateway::{Event, GatewayConfig, Secrets, Snapshot};
 
 pub use capabilities::capabilities;
 pub use http::{AskError, ask};
+pub use lockdown::{Lockdown, lock_down};
 pub use watch::Watchers;
 
 /// Why a gateway cannot start or go on.
@@ -60,6 +65,7 @@ pub enum GatewayError {
 pub struct Shared {
     snapshot: Mutex<Option<Snapshot>>,
     edges: Mutex<Edges>,
+    lockdown: Mutex<Option<Lockdown>>,
     ended: AtomicBool,
 }
 
@@ -72,6 +78,16 @@ impl Shared {
     /// What sockets and devices have counted, some 200 ms ago.
     pub fn edges(&self) -> Edges {
         self.edges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is in force of the process's lockdown; `None` where it was not asked for.
+    pub fn lockdown(&self) -> Option<Lockdown> {
+        self.lockdown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the lockdown, for those who watch.
+    pub fn set_lockdown(&self, lockdown: Lockdown) {
+        *self.lockdown.lock().unwrap_or_else(PoisonError::into_inner) = Some(lockdown);
     }
 
     /// Ends the gateway within 200 ms, as SIGTERM does.
@@ -125,6 +141,8 @@ pub struct LocalEdge {
     pub foreign_bytes: u64,
     /// Frames and datagrams that it was too slow to take.
     pub dropped: u64,
+    /// Frames that became too old while they waited for it.
+    pub late: u64,
 }
 
 /// Carries traffic until SIGTERM, SIGINT or [`Shared::end`].
@@ -137,13 +155,13 @@ pub struct LocalEdge {
 /// like. Networks that are not there, and devices, are waited for.
 pub fn run(
     config: &GatewayConfig,
-    private: PrivateKey,
+    secrets: impl Into<Secrets>,
     shared: Arc<Shared>,
     events: SyncSender<Event>,
 ) -> Result<(), GatewayError> {
     let ended = Arc::clone(&shared);
-    let result =
-        engine::Engine::new(config, private, shared, events).and_then(|mut engine| engine.run());
+    let result = engine::Engine::new(config, secrets.into(), shared, events)
+        .and_then(|mut engine| engine.run());
     ended.end();
     result
 }

@@ -51,7 +51,7 @@ impl Notify {
         self.say("STOPPING=1");
     }
 
-    /// When [`alive`](Self::alive) is to be called next.
+    /// When [`alive`](Self::alive) must be called next.
     pub const fn due(&self) -> Instant {
         self.due
     }

@@ -11,8 +11,8 @@ use skybraid_units::Instant;
 
 use crate::clock::Clock;
 
-/// Sources that are told of in one wake-up.
-const MOST_READY: usize = 64;
+/// Maximum sources reported by one wake-up.
+const MAX_READY: usize = 256;
 
 /// Who has a descriptor. The order is that in which ready ones are served: what brings control first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,14 +88,16 @@ pub struct Ready {
     pub readable: bool,
 }
 
-/// See the module.
+/// An epoll instance with one timer.
 pub struct Poller {
     epoll: Epoll,
     timer: TimerFd,
     clock: Clock,
     /// When the timer goes off.
     armed: Instant,
-    events: [EpollEvent; MOST_READY],
+    events: [EpollEvent; MAX_READY],
+    /// When the last wait but one began, and when the last one did.
+    began: [Instant; 2],
 }
 
 impl Poller {
@@ -104,8 +106,9 @@ impl Poller {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
-        let events = [EpollEvent::empty(); MOST_READY];
-        let poller = Self { epoll, timer, clock, armed: Instant::FAR_FUTURE, events };
+        let events = [EpollEvent::empty(); MAX_READY];
+        let began = [clock.now(); 2];
+        let poller = Self { epoll, timer, clock, armed: Instant::FAR_FUTURE, events, began };
         poller.watch(&poller.timer, Source::Timer)?;
         Ok(poller)
     }
@@ -113,6 +116,17 @@ impl Poller {
     /// The time.
     pub fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// The clock.
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// When the last wait but one began: a descriptor that is ready now and was not at its end has had
+    /// nothing to read then.
+    pub const fn floor(&self) -> Instant {
+        self.began[0]
     }
 
     /// Watches a descriptor for something to read. It is forgotten when it is closed.
@@ -127,12 +141,24 @@ impl Poller {
         Ok(self.epoll.modify(fd, &mut event)?)
     }
 
+    /// Watches a descriptor that is watched already no longer, until [`resume`](Self::resume).
+    pub fn pause(&self, fd: &impl AsFd, source: Source) -> io::Result<()> {
+        let mut event = EpollEvent::new(EpollFlags::empty(), source.token());
+        Ok(self.epoll.modify(fd, &mut event)?)
+    }
+
+    /// Watches a paused descriptor for something to read again.
+    pub fn resume(&self, fd: &impl AsFd, source: Source) -> io::Result<()> {
+        self.watch_room(fd, source, false)
+    }
+
     /// Waits until something is ready or `due` has come, and gives what is ready in the order of
     /// [`Source`]s. `now` was read just before.
     pub fn wait(&mut self, now: Instant, due: Instant, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
+        self.began = [self.began[1], now];
         let timeout = if due <= now { EpollTimeout::ZERO } else { EpollTimeout::NONE };
-        // A timer that goes off too early costs a look; setting it anew each time costs more.
+        // A timer that goes off too early costs a look; setting it again each time costs more.
         if due > now && due < self.armed {
             let at = TimeSpec::from(std::time::Duration::from_nanos(
                 self.clock.as_monotonic_ns(due).max(1) as u64,

@@ -1,8 +1,9 @@
 //! A state for tests: a ground station with two paths, a dish and LTE.
 
 use skybraid_gateway::event::PathState;
+use skybraid_gateway::health::MtuState;
 use skybraid_gateway::snapshot::{
-    ChannelSnapshot, ClassSnapshot, PathSnapshot, RefusedSnapshot, Snapshot,
+    ChannelSnapshot, ClassSnapshot, PathSnapshot, RefusedSnapshot, Snapshot, TunSnapshot,
 };
 use skybraid_gateway::{Class, Side};
 
@@ -27,6 +28,10 @@ fn path(name: &str, rtt_ms: f64) -> PathSnapshot {
         incoming_datagrams: 20,
         control_won: 7,
         mtu: 1500,
+        mtu_state: MtuState::SearchComplete,
+        incoming_mtu: Some(1500),
+        peer_mtu_error: false,
+        black_holes: 0,
         data_left: None,
         given_up: 1,
     }
@@ -64,12 +69,20 @@ pub(super) fn snapshot() -> Snapshot {
         side: Side::Ground,
         uptime_ms: 61_500.0,
         session: true,
+        peer: None,
+        session_left_ms: Some(540_000.0),
+        session_overdue: false,
+        session_expired: false,
         sessions: 2,
         peer_restarts: 1,
         silent_ms: Some(12.0),
         paths: vec![path("dish", 80.0), path("lte", 60.0)],
         classes,
         channels: vec![channel("mavlink"), channel("video")],
+        bugs: 0,
+        tun: Some(TunSnapshot { peer: None, refused_outgoing: 4, refused_incoming: 9 }),
+        control_limit: None,
+        sources: Vec::new(),
         refused: RefusedSnapshot { forged: 3, ..RefusedSnapshot::default() },
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::alarms::Alarms;
+use super::local::HEAD;
 use super::names::Names;
 use super::poller::{Poller, Source};
 use crate::batch::{Inbox, SLOT};
@@ -13,11 +14,11 @@ pub struct Tools {
     pub poller: Poller,
     /// The resolver.
     pub names: Names,
-    /// What somebody has to mend.
+    /// What somebody has to fix.
     pub alarms: Alarms,
     /// Room for datagrams.
     pub inbox: Inbox,
-    /// Room for bytes of streams.
+    /// Room for bytes of streams, and for the largest packet of a TUN interface with what is in front of it.
     pub scratch: Vec<u8>,
 }
 
@@ -26,6 +27,6 @@ impl Tools {
     pub fn new(poller: Poller, alarms: Alarms) -> io::Result<Self> {
         let names = Names::start()?;
         poller.watch(&names, Source::Names)?;
-        Ok(Self { poller, names, alarms, inbox: Inbox::new(), scratch: vec![0; SLOT] })
+        Ok(Self { poller, names, alarms, inbox: Inbox::new(), scratch: vec![0; SLOT + HEAD] })
     }
 }

@@ -2,7 +2,9 @@
 
 use skybraid_gateway::Side;
 use skybraid_gateway::event::PathState;
+use skybraid_gateway::health::MtuState;
 use skybraid_gateway::snapshot::{PathSnapshot, Snapshot};
+use skybraid_units::invariant;
 
 use super::Edges;
 
@@ -63,6 +65,10 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
         Some(ms) => format!("Nothing has been heard from {peer} for {}.", span(ms)),
         None => format!("Nothing has been heard from {peer} yet."),
     };
+    if state.session_expired {
+        let text = format!("The session with {peer} has ended: no handshake gets through.");
+        return say(Level::Bad, text);
+    }
     if !state.session || !state.paths.iter().any(|path| lives(path.incoming)) {
         return say(Level::Bad, silence);
     }
@@ -82,7 +88,7 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
     say(level, text)
 }
 
-/// What is wrong at the moment and somebody may have to mend.
+/// What is wrong at the moment and somebody may have to fix.
 pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
     let mut alarms = Vec::new();
     for edge in edges.paths.iter().filter(|edge| !edge.open) {
@@ -91,6 +97,24 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
         alarms.push(format!("{}: cannot be used here: {why}", edge.name));
     }
     let Some(state) = state else { return alarms };
+    if state.bugs > 0 {
+        let place =
+            invariant::first_bug().map_or_else(String::new, |at| format!(", first at {at}"));
+        alarms.push(format!(
+            "{} broken invariants in this program{place}: please report",
+            state.bugs
+        ));
+    }
+    if state.session_overdue {
+        let left = state.session_left_ms.map_or_else(String::new, span);
+        alarms
+            .push(format!("no handshake gets through to change keys: the session ends in {left}"));
+    }
+    if state.session_expired {
+        let text = "the session has ended, since its keys could not be changed: nothing is sent or \
+                    accepted until a handshake gets through";
+        alarms.push(text.to_string());
+    }
     for path in state.paths.iter().filter(|_| state.session) {
         let ways = [(path.outgoing, "to the other end"), (path.incoming, "from the other end")];
         let dead: Vec<&str> =
@@ -99,6 +123,17 @@ pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
             [] => {}
             [way] => alarms.push(format!("{}: nothing gets through {way}", path.name)),
             _ => alarms.push(format!("{}: nothing gets through", path.name)),
+        }
+    }
+    for path in state.paths.iter().filter(|path| state.session && path_lives(path)) {
+        let small = |mtu: u32| format!("larger packets than {mtu} B do not get through");
+        if path.mtu_state == MtuState::Error {
+            alarms.push(format!("{}: {} to the other end", path.name, small(path.mtu)));
+        }
+        if path.peer_mtu_error
+            && let Some(mtu) = path.incoming_mtu
+        {
+            alarms.push(format!("{}: {} from the other end", path.name, small(mtu)));
         }
     }
     for path in &state.paths {
@@ -135,6 +170,9 @@ mod tests {
         state.silent_ms = Some(3210.0);
         assert_eq!(text(&state).text, "Nothing has been heard from the aircraft for 3.2 s.");
         assert_eq!(text(&state).level, Level::Bad);
+        state.session_expired = true;
+        let ended = "The session with the aircraft has ended: no handshake gets through.";
+        assert_eq!((text(&state).text.as_str(), text(&state).level), (ended, Level::Bad));
         assert_eq!(judge(None, &[]).text, "Starting.");
     }
 
@@ -145,12 +183,20 @@ mod tests {
         state.paths[0].incoming = PathState::Down;
         state.paths[1].data_left = Some(0);
         state.channels[1].shared = false;
+        state.paths[1].mtu = 640;
+        state.paths[1].mtu_state = MtuState::Error;
+        state.paths[1].incoming_mtu = Some(576);
+        state.paths[1].peer_mtu_error = true;
+        state.session_overdue = true;
         let edge = super::super::PathEdge { name: "lte".into(), ..Default::default() };
         assert_eq!(
             alarms(Some(&state), &Edges { paths: vec![edge], local: Vec::new() }),
             [
                 "lte: cannot be used here: the interface, the address or the name is not there",
+                "no handshake gets through to change keys: the session ends in 9 min",
                 "dish: nothing gets through from the other end",
+                "lte: larger packets than 640 B do not get through to the other end",
+                "lte: larger packets than 576 B do not get through from the other end",
                 "lte: its data are used up; it carries only what no other path can",
                 "video: the other end's file has no channel of this name",
             ]

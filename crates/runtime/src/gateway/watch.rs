@@ -14,17 +14,18 @@ use skybraid_gateway::snapshot::Snapshot;
 use skybraid_gateway::{Event, GatewayConfig, Side};
 use skybraid_units::{Duration, Instant};
 
+use super::host::Hosts;
 use super::http;
 use super::verdict::{self, Verdict};
-use super::{Edges, Shared, log, metrics, page};
+use super::{Edges, Lockdown, Shared, log, metrics, page};
 use crate::clock::Clock;
 
 /// Events that are kept for the page.
-const MOST_EVENTS: usize = 200;
+const MAX_EVENTS: usize = 200;
 /// Events that may wait for a thread.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 /// What the page draws: two minutes, twice a second.
-const MOST_MOMENTS: usize = 240;
+const MAX_MOMENTS: usize = 240;
 const MOMENT_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 /// How long it takes to try again where the page's port is taken.
@@ -76,7 +77,7 @@ struct Moment {
     control_ms: Option<f64>,
 }
 
-/// The whole of `/status.json`: the state, and what is to be said of it.
+/// The whole of `/status.json`: the state, and what must be said of it.
 #[derive(serde::Serialize)]
 pub(super) struct Status {
     #[serde(flatten)]
@@ -87,6 +88,7 @@ pub(super) struct Status {
     alarms: Vec<String>,
     edges: Edges,
     log: Option<LogState>,
+    lockdown: Option<Lockdown>,
 }
 
 /// What is known of the gateway.
@@ -150,7 +152,7 @@ impl Books {
     fn tell(&self, event: Event) -> Told {
         let told = Told { t_ms: event.at.as_nanos() as f64 * 1e-6, unix: unix_s(), event };
         let mut events = locked(&self.events);
-        if events.len() >= MOST_EVENTS {
+        if events.len() >= MAX_EVENTS {
             events.pop_front();
         }
         events.push_back(told.clone());
@@ -177,7 +179,7 @@ impl Books {
         }
     }
 
-    /// Lines could be written. What is to be said of it, if that is news.
+    /// Lines could be written. What must be said of it, if that is news.
     pub fn log_works(&self) -> Option<Told> {
         let lost = {
             let mut log = locked(&self.log);
@@ -197,7 +199,7 @@ impl Books {
             control_ms: control.and_then(|class| class.delay_p50_ms),
         };
         let mut history = locked(&self.history);
-        if history.len() >= MOST_MOMENTS {
+        if history.len() >= MAX_MOMENTS {
             history.pop_front();
         }
         history.push_back(moment);
@@ -216,7 +218,16 @@ impl Books {
             Some(state) => State::Known(Box::new(state)),
             None => State::Starting { session: false, paths: [], classes: [] },
         };
-        Status { state, about: self.about.clone(), unix: unix_s(), verdict, alarms, edges, log }
+        Status {
+            state,
+            about: self.about.clone(),
+            unix: unix_s(),
+            verdict,
+            alarms,
+            edges,
+            log,
+            lockdown: self.shared.lockdown(),
+        }
     }
 
     pub fn events_json(&self) -> String {
@@ -252,16 +263,16 @@ impl Watchers {
         shared: Arc<Shared>,
     ) -> std::io::Result<(SyncSender<Event>, Self)> {
         let books = Arc::new(Books::new(config, shared.clone()));
-        let (sender, events) = sync_channel(MOST_WAITING);
+        let (sender, events) = sync_channel(MAX_WAITING);
         let mut threads = Vec::new();
         let mut start = |name: &str, work: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_string()).spawn(work).map(|it| threads.push(it))
         };
         let to_log = match (log, &config.log) {
             (Some(name), Some(config)) => {
-                let (to_log, told) = sync_channel(MOST_WAITING);
-                let (books, every) = (books.clone(), config.every);
-                start("log", Box::new(move || log::keep(&books, name, every, &told)))?;
+                let (to_log, told) = sync_channel(MAX_WAITING);
+                let (books, config) = (books.clone(), config.clone());
+                start("log", Box::new(move || log::keep(&books, name, &config, &told)))?;
                 Some(to_log)
             }
             _ => None,
@@ -269,7 +280,8 @@ impl Watchers {
         let listen = config.status.listen.clone();
         if !listen.is_empty() {
             let books = books.clone();
-            start("page", Box::new(move || serve(&books, &listen)))?;
+            let hosts = Hosts::new(&config.status.hosts);
+            start("page", Box::new(move || serve(&books, &listen, &hosts)))?;
         }
         start("events", Box::new(move || distribute(&books, &events, to_log.as_ref())))?;
         Ok((sender, Self { shared, threads }))
@@ -311,14 +323,15 @@ fn distribute(books: &Books, events: &Receiver<Event>, to_log: Option<&SyncSende
 }
 
 /// Serves the page, as soon as its port is free.
-fn serve(books: &Books, listen: &str) {
+fn serve(books: &Books, listen: &str, hosts: &Hosts) {
     let ended = || books.shared.ended();
     let clock = Clock::starting_now();
     while !ended() {
         match TcpListener::bind(listen) {
             Ok(listener) => {
                 *locked(&books.page) = None;
-                let served = http::serve(&listener, &ended, &|path| page::answer(books, path));
+                let served =
+                    http::serve(&listener, hosts, &ended, &|path| page::answer(books, path));
                 if let Err(error) = served {
                     books.alarm(format!("the page on {listen} has ended: {error}"));
                 }
@@ -429,6 +442,9 @@ mod tests {
             ("POST /status.json HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi", "405"),
             ("HEAD / HTTP/1.1\r\n\r\n", "405"),
             ("nonsense\r\n\r\n", "400"),
+            ("GET /status.json HTTP/1.1\r\nHost: rebound.example:9418\r\n\r\n", "421"),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nhost: rebound.example\r\n\r\n", "421"),
+            ("GET / HTTP/1.1\r\nHost: localhost:9418\r\n\r\n", "200"),
         ] {
             let answer = raw(&address, request.as_bytes());
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}\n{answer}");
@@ -464,7 +480,7 @@ mod tests {
         let books = Arc::new(Books::new(&config(&address, ""), shared.clone()));
         let serving = {
             let (books, address) = (books.clone(), address.clone());
-            thread::spawn(move || serve(&books, &address))
+            thread::spawn(move || serve(&books, &address, &Hosts::default()))
         };
         let alarm = until(|| books.status().alarms.first().cloned());
         assert!(alarm.starts_with(&format!("there is no page on {address}: ")), "{alarm}");
@@ -534,11 +550,11 @@ mod tests {
         shared.publish(sample::snapshot(), Edges::default());
         let text = "[log]\nfile = '/proc/flight.jsonl'\nevery = '100ms'\n";
         let books = Arc::new(Books::new(&config("", text), shared));
-        let (to_log, told) = sync_channel(MOST_WAITING);
+        let (to_log, told) = sync_channel(MAX_WAITING);
         let keeping = {
             let books = books.clone();
-            let every = Duration::from_millis(100);
-            thread::spawn(move || log::keep(&books, "/proc/flight.jsonl".into(), every, &told))
+            let config = config("", text).log.unwrap();
+            thread::spawn(move || log::keep(&books, "/proc/flight.jsonl".into(), &config, &told))
         };
         let alarm = until(|| books.status().alarms.first().cloned());
         assert!(

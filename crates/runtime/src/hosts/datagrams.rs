@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::batch::{BATCH, Inbox, SLOT, set_int, widen};
 
 /// System calls in a row for one socket, so that a flood on one path does not starve the rest.
-const MOST_BATCHES: usize = 16;
+const MAX_BATCHES: usize = 16;
 
 /// What became of a segment that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Sent {
 /// What [`PathSockets::receive`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Segments handed over.
+    /// Segments passed on.
     pub segments: u64,
     /// Datagrams that were none of the format.
     pub unreadable: u64,
@@ -133,7 +133,7 @@ impl PathSockets {
         socket.send(&self.outbox)
     }
 
-    /// Takes the datagrams that have arrived, by path, and hands over what is in them: path,
+    /// Takes the datagrams that have arrived, by path, and passes on what is in them: path,
     /// connection, segment and payload (filler, perhaps shorter than the segment says). `now` is the
     /// time against which times are read. Of a path with very many some are left for the next call.
     ///
@@ -148,7 +148,7 @@ impl PathSockets {
         let mut received = Received::default();
         for (index, socket) in self.sockets.iter().enumerate() {
             let path = PathId(u8::try_from(index).unwrap_or(u8::MAX));
-            for _ in 0..MOST_BATCHES {
+            for _ in 0..MAX_BATCHES {
                 let taken = match self.inbox.take(&socket.socket) {
                     Ok(taken) => taken,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -163,7 +163,8 @@ impl PathSockets {
                         ));
                     }
                 };
-                for (bytes, _) in self.inbox.datagrams(taken) {
+                for datagram in self.inbox.datagrams(taken) {
+                    let bytes = datagram.bytes;
                     let Ok(Decoded { header, segment, payload }) = decode(bytes, now) else {
                         received.unreadable += 1;
                         continue;
@@ -336,7 +337,7 @@ mod tests {
     fn a_peer_that_is_not_there_yet_is_no_error() {
         let ([mut vehicle, ground], number) = (sides(1, false), 3);
         drop(ground);
-        // Loopback answers the first with "port unreachable", which the next call is told.
+        // Loopback answers the first with "port unreachable", which the next call returns.
         let sent = [0; 4].map(|_| vehicle.send(PathId(0), 1, &segment(number, 100)).unwrap());
         assert_eq!(sent[0], Sent::Left);
         assert!(sent.contains(&Sent::Unreachable), "{sent:?}");

@@ -1,5 +1,5 @@
 //! The hosts of a run in real time: one thread holds the sockets of both, so that one record with one
-//! clock tells when each message was written and when it arrived.
+//! clock says when each message was written and when it arrived.
 
 pub mod datagrams;
 pub mod kernel;
@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use skybraid_host::record::Outcome;
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
-use skybraid_host::{Carrier, FlowSetup, Hosts, OnTheWay, Setup};
+use skybraid_host::{Carrier, FlowSetup, Hosts, InFlight, Setup};
 use skybraid_transport::{Segment, Stack};
 use skybraid_units::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use crate::testbed::Namespace;
 use kernel::{Ends, KernelFlow, MakeSocket, stream_socket};
 use sockets::Sockets;
 
-pub use ports::{MOST_FLOWS, flow_of};
+pub use ports::{MAX_FLOWS, flow_of};
 
 /// Packets that are on their way when a run ends are waited for so long; they are neither delivered
 /// nor lost.
@@ -42,7 +42,7 @@ pub enum HostError {
         problem: String,
     },
     /// There are more flows than ports.
-    #[error("found {0} flows, expected at most {MOST_FLOWS} in the emulator")]
+    #[error("found {0} flows, expected at most {MAX_FLOWS} in the emulator")]
     TooMany(usize),
     /// A socket cannot be made or has failed.
     #[error("{0}")]
@@ -148,7 +148,7 @@ impl<'a> Load<'a> {
     /// # Errors
     /// See [`HostError`].
     pub fn open(setup: &'a Setup, place: &Place<'_>, clock: Clock) -> Result<Self, HostError> {
-        if setup.flows.len() > MOST_FLOWS {
+        if setup.flows.len() > MAX_FLOWS {
             return Err(HostError::TooMany(setup.flows.len()));
         }
         let numbered = setup.flows.iter().enumerate();
@@ -172,8 +172,8 @@ impl<'a> Load<'a> {
         Ok(Self { setup, clock, hosts, sockets, kernel })
     }
 
-    /// Carries the flows from the clock's zero to the end of the run. `watch` is told the time every
-    /// 100 ms and answers whether to go on; `pending` tells how many packets are on their way.
+    /// Carries the flows from the clock's zero to the end of the run. `watch` receives the time every
+    /// 100 ms and answers whether to go on; `pending` says how many packets are on their way.
     ///
     /// # Errors
     /// A socket has failed. A connection that fails ends its flow alone.
@@ -199,7 +199,7 @@ impl<'a> Load<'a> {
                 if !begun {
                     begun = true;
                     for side in 0..self.hosts.sides() {
-                        self.hosts.settle(now, side, &mut self.sockets);
+                        self.hosts.flush(now, side, &mut self.sockets);
                     }
                 }
                 while let Some(change) = changes.next_if(|change| change.at <= now) {
@@ -279,7 +279,7 @@ impl<'a> Load<'a> {
             self.sockets.receive(now, side, |path, segment| {
                 hosts.receive(now, side, path, segment, None);
             })?;
-            self.hosts.settle(now, side, &mut self.sockets);
+            self.hosts.flush(now, side, &mut self.sockets);
         }
         for flow in flows {
             if let Some((_, flow)) = self.kernel.get_mut(flow) {
@@ -361,7 +361,7 @@ impl<'a> Load<'a> {
             carried.stack = format!("kernel {protocol} {control}");
             carried.connection = Some(finished);
         }
-        let on_the_way = on_the_way.iter().map(|(record, segment)| OnTheWay {
+        let on_the_way = on_the_way.iter().map(|(record, segment)| InFlight {
             record: *record,
             segment,
             arrival: None,
@@ -376,7 +376,7 @@ enum Owner {
     Flow(usize),
 }
 
-/// Lets a flow of the kernel do what it can. Its error ends it and is told at the end.
+/// Lets a flow of the kernel do what it can. Its error ends it and is reported at the end.
 fn step(flow: &mut KernelFlow, now: Instant, outcome: &mut Outcome) {
     let _ = flow.step(now, outcome);
 }

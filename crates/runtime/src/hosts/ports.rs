@@ -9,7 +9,7 @@ const VEHICLE: u16 = 40_000;
 /// A flow has so many of each: one for every path that it may use.
 const PER_FLOW: u16 = 64;
 /// There is room for so many flows.
-pub const MOST_FLOWS: usize = 340;
+pub const MAX_FLOWS: usize = 340;
 
 /// The port of path number `path` of flow number `flow` at the ground.
 pub const fn ground(flow: usize, path: usize) -> u16 {
@@ -26,7 +26,7 @@ pub const fn vehicle(flow: usize, path: usize) -> u16 {
 pub fn flow_of(packet: &[u8]) -> Option<(u16, PacketKind)> {
     let (protocol, transport) = transport_of(packet)?;
     let port = |at: usize| Some(u16::from_be_bytes([*transport.get(at)?, *transport.get(at + 1)?]));
-    let last = GROUND + PER_FLOW * MOST_FLOWS as u16;
+    let last = GROUND + PER_FLOW * MAX_FLOWS as u16;
     let ours = |port: &u16| (GROUND..last).contains(port);
     let port = [port(0)?, port(2)?].into_iter().find(ours)?;
     let payload = match protocol {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_ports_of_the_last_flow_are_still_ports() {
-        assert!(ground(MOST_FLOWS - 1, 63) < VEHICLE);
-        assert!(u32::from(VEHICLE) + u32::from(PER_FLOW) * MOST_FLOWS as u32 <= 65_536);
+        assert!(ground(MAX_FLOWS - 1, 63) < VEHICLE);
+        assert!(u32::from(VEHICLE) + u32::from(PER_FLOW) * MAX_FLOWS as u32 <= 65_536);
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use skybraid_host::{Carrier, Hosts, Leaving, Setup};
+use skybraid_host::{Carrier, Hosts, Outgoing, Setup};
 use skybraid_link::Cause;
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::Instant;
@@ -99,9 +99,9 @@ impl Sockets {
 impl Carrier for Sockets {
     /// A segment is lost where its socket's buffer is full, as in a full queue of the host, or where there
     /// is no way to the peer.
-    fn carry(&mut self, _now: Instant, leaving: &Leaving<'_>) -> Option<Cause> {
-        let side = self.sides.get_mut(leaving.side)?;
-        let transmit = leaving.transmit;
+    fn carry(&mut self, _now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
+        let side = self.sides.get_mut(outgoing.side)?;
+        let transmit = outgoing.transmit;
         let sent = side.sockets.send(transmit.path, side.connection, &transmit.segment);
         match sent {
             Ok(Sent::Left) => None,

@@ -52,7 +52,7 @@ pub(super) enum Progress {
     Over,
 }
 
-/// See the module.
+/// A split TCP connection.
 pub(super) struct Connection {
     pub client: SocketAddr,
     pub server: SocketAddr,

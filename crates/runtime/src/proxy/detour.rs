@@ -11,7 +11,7 @@ const TABLE: u32 = 200;
 const PRIORITY: u32 = 200;
 const TCP: u8 = 6;
 
-/// See the module.
+/// Rules and routes that divert TCP to a proxy.
 pub(super) struct Detour {
     routes: Vec<Route>,
     rules: Vec<Rule>,

@@ -11,7 +11,7 @@ pub(super) const BUFFER: usize = 64 << 10;
 /// So often a direction is read and written before the next one has its turn.
 const ROUNDS: usize = 8;
 
-/// See the module.
+/// Bytes in one direction of a split connection.
 pub(super) struct Flow {
     buffer: Box<[u8]>,
     /// Read and not yet written.
@@ -23,13 +23,13 @@ pub(super) struct Flow {
     /// Bytes written.
     pub passed: u64,
     /// The most bytes held.
-    pub most_held: usize,
+    pub max_held: usize,
 }
 
 impl Flow {
     pub fn new() -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { buffer, held: 0..0, ended: false, shut: false, passed: 0, most_held: 0 }
+        Self { buffer, held: 0..0, ended: false, shut: false, passed: 0, max_held: 0 }
     }
 
     /// The FIN was passed on, so that nothing more comes.
@@ -49,7 +49,7 @@ impl Flow {
         let Some(count) = unless_it_blocks(from.read(room))? else { return Ok(false) };
         self.ended = count == 0;
         self.held.end += count;
-        self.most_held = self.most_held.max(self.held.len());
+        self.max_held = self.max_held.max(self.held.len());
         Ok(count > 0)
     }
 

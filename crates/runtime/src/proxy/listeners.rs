@@ -22,12 +22,12 @@ const BACKLOG: i32 = 4096;
 
 /// What one listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Door {
+pub(crate) struct Door {
     pub ipv6: bool,
     pub port: u16,
 }
 
-/// See the module.
+/// Listening sockets of a proxy.
 #[derive(Default)]
 pub(super) struct Listeners {
     open: BTreeMap<Door, Arc<Socket>>,

@@ -18,7 +18,7 @@ mod connection;
 mod detour;
 mod flow;
 mod listeners;
-mod syn;
+pub(crate) mod syn;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ pub struct Statistics {
     pub to_client: u64,
     /// The most bytes of one direction of a connection that the proxy itself held; those in the
     /// kernel's socket buffers come on top.
-    pub most_held: u64,
+    pub max_held: u64,
     /// SYNs with options of MPTCP, repeated ones included; their connections are plain TCP.
     pub multipath: u64,
     /// SYNs for which no listener could be made. They were answered by a reset.

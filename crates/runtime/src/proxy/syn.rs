@@ -14,7 +14,7 @@ const MPTCP: u8 = 30;
 
 /// The first packet of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Syn {
+pub(crate) struct Syn {
     /// Where it knocks.
     pub door: Door,
     /// Whether it has an option of MPTCP (`MP_CAPABLE` or `MP_JOIN`).

@@ -228,8 +228,8 @@ impl Shared {
         let before = [connection.to_server.passed, connection.to_client.passed];
         let result = connection.advance();
         let count = &mut table.statistics;
-        let held = connection.to_server.most_held.max(connection.to_client.most_held);
-        count.most_held = count.most_held.max(held as u64);
+        let held = connection.to_server.max_held.max(connection.to_client.max_held);
+        count.max_held = count.max_held.max(held as u64);
         count.to_server += connection.to_server.passed - before[0];
         count.to_client += connection.to_client.passed - before[1];
         let established = connection.established;

@@ -32,7 +32,7 @@ pub struct Capability {
     pub needed: bool,
     /// What was found, in a few words.
     pub found: String,
-    /// What mends its absence, in a line.
+    /// What fixes its absence, in a line.
     pub remedy: Option<String>,
 }
 
@@ -120,7 +120,7 @@ fn setting(key: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The result of a trial that had no ground to stand on; no error has this number.
+/// The result of a trial without a ground to try it on; no error has this number.
 const NOT_TRIED: i32 = -1;
 
 /// Runs `work`, which may make system calls only, in a child and gives its results.
@@ -163,7 +163,7 @@ fn read(pipe: OwnedFd) -> io::Result<Vec<u8>> {
 /// Only for the child of a fork; it makes nothing but system calls.
 unsafe fn probe(maps: Option<&IdMaps>, veth: &[u8]) -> [i32; 5] {
     let mut results = [NOT_TRIED; 5];
-    // SAFETY: pointers point to memory that outlives the calls, with the sizes that are told.
+    // SAFETY: pointers point to memory that outlives the calls, with the sizes that are passed.
     unsafe {
         results[0] = enter(maps);
         if results[0] != 0 {

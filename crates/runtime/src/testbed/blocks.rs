@@ -18,7 +18,7 @@ const DEEPEST: usize = 5;
 const SLOT_BITS: u8 = 2;
 const SLOTS: u32 = 1 << SLOT_BITS;
 /// What is left for paths at the deepest.
-pub(super) const MOST_NESTED_PATHS: usize = 16;
+pub(super) const MAX_NESTED_PATHS: usize = 16;
 
 /// The addresses `first/prefix`: of a testbed, or of all those in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Block {
         let slot = (self.first >> (32 - self.prefix)) % SLOTS;
         let end = (0..=12).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);
         let short = path.get(..end).unwrap_or(path);
-        format!("{short}-{}", slot as usize * MOST_NESTED_PATHS + number)
+        format!("{short}-{}", slot as usize * MAX_NESTED_PATHS + number)
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
         let mut own = vec![0x0a00_0001];
         for _ in 0..DEEPEST {
             let block = Block::free(&own).unwrap();
-            let last = block.host(MOST_NESTED_PATHS - 1, 2).v4.into();
+            let last = block.host(MAX_NESTED_PATHS - 1, 2).v4.into();
             assert!(block.contains(last) && !block.of_vehicle().contains(last));
             own = vec![end(block, 0, 1)];
         }

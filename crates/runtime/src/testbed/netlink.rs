@@ -50,7 +50,7 @@ pub struct Network {
     pub prefix: u8,
 }
 
-/// One end of a veth pair that is to be made.
+/// One end of a veth pair that must be made.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
     /// Where the end lies.

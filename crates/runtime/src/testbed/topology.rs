@@ -11,11 +11,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::blocks::{Block, MOST_NESTED_PATHS};
+use super::blocks::{Block, MAX_NESTED_PATHS};
 use super::{End, Layout, Network, NodePlan, Route, RoutePlan, Rule, Testbed, Wire};
 
 /// Addresses leave room for so many paths.
-const MOST_PATHS: usize = 100;
+const MAX_PATHS: usize = 100;
 
 /// Smaller interfaces have no IPv6 (RFC 8200 §5).
 const SMALLEST_IPV6_MTU: u32 = 1280;
@@ -143,9 +143,9 @@ impl Plan {
     /// proxies or a server.
     pub fn nested_here(mut self) -> io::Result<Self> {
         let refuse = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        if self.paths.len() > MOST_NESTED_PATHS {
+        if self.paths.len() > MAX_NESTED_PATHS {
             return refuse(&format!(
-                "a testbed within another has {MOST_NESTED_PATHS} paths at most"
+                "a testbed within another has {MAX_NESTED_PATHS} paths at most"
             ));
         }
         if self.server.is_some() || self.paths.iter().any(PathPlan::has_proxies) {
@@ -161,11 +161,10 @@ impl Plan {
     /// There is no path, there are more than 100, or two have one name.
     pub fn layout(&self) -> io::Result<Layout> {
         let names: BTreeSet<_> = self.paths.iter().map(|path| &path.name).collect();
-        if self.paths.is_empty() || self.paths.len() > MOST_PATHS || names.len() < self.paths.len()
-        {
+        if self.paths.is_empty() || self.paths.len() > MAX_PATHS || names.len() < self.paths.len() {
             let found: Vec<_> = self.paths.iter().map(|path| path.name.as_str()).collect();
             let text = format!(
-                "a testbed has 1 … {MOST_PATHS} paths of different names, not {} [{}]",
+                "a testbed has 1 … {MAX_PATHS} paths of different names, not {} [{}]",
                 found.len(),
                 found.join(", ")
             );

@@ -58,7 +58,7 @@ impl Bridge {
 
     #[allow(dead_code, reason = "not every test asks")]
     /// Ends it and gives the longest frame that it has seen, in bytes.
-    pub fn longest_frame(mut self) -> usize {
+    pub fn max_frame(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
     }
@@ -83,11 +83,11 @@ fn carry(sockets: &[Socket], stop: &AtomicBool) -> usize {
             revents: 0,
         };
         let mut fds: Vec<_> = sockets.iter().map(poll).collect();
-        // SAFETY: the array outlives the call and has the length that is told.
+        // SAFETY: the array outlives the call and has the length that is passed.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, 10) };
         for (number, _) in fds.iter().enumerate().filter(|(_, fd)| fd.revents != 0) {
             let (from, to) = (&sockets[number], &sockets[number ^ 1]);
-            // SAFETY: the buffer outlives the call and has the length that is told.
+            // SAFETY: the buffer outlives the call and has the length that is passed.
             let length = unsafe {
                 libc::recv(from.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0)
             };

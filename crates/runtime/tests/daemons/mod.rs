@@ -25,7 +25,7 @@ fn private(side: &str) -> PrivateKey {
 }
 
 impl Daemon {
-    /// Starts one of these `lines` of a file beside its side and keys; in `place`, if one is given.
+    /// Starts one of these `lines` of a file next to its side and keys; in `place`, if one is given.
     pub fn start(side: &'static str, lines: &str, place: Option<&Namespace>) -> Self {
         let peer = if side == "aircraft" { "ground" } else { "aircraft" };
         let peer = private(peer).public();
@@ -121,7 +121,7 @@ pub fn frame(system: u8, message: u32, sequence: u8, number: u32) -> Vec<u8> {
     frame
 }
 
-/// COMMAND_LONG, which is control and of which each counts.
+/// COMMAND_LONG, which is control and each of which counts.
 pub const COMMAND: u32 = 76;
 /// ATTITUDE, which is telemetry.
 pub const ATTITUDE: u32 = 30;

@@ -1,55 +1,59 @@
-//! Addresses as a gateway's file writes them.
+//! Addresses in a gateway's file.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What is expected where something listens.
+/// Expected value of a listening address.
 pub(super) const LISTEN: &str =
     "expected an address and a port, for example `0.0.0.0:9417` or `[::]:9417`";
-/// What is expected where something is connected to.
+/// Expected value of a remote address.
 pub(super) const REMOTE: &str = "expected a host and a port, for example `ground.example.org:9417`, \
                                  `192.0.2.1:9417` or `[2001:db8::1]:9417`";
 
-/// An address and a port above zero.
+/// Parses an address and a port above zero.
 pub(super) fn listen(text: &str) -> Option<SocketAddr> {
     text.parse().ok().filter(|address: &SocketAddr| address.port() > 0)
 }
 
-/// A host's name or address, and a port above zero.
+/// Parses a host name or address, and a port above zero.
 pub(super) fn remote(text: &str) -> Option<Host<'_>> {
     if let Some(address) = listen(text) {
         return Some(Host::Address(address.ip()));
     }
     let (name, port) = text.rsplit_once(':')?;
+    let has_port = port.bytes().all(|letter| letter.is_ascii_digit())
+        && port.parse::<u16>().is_ok_and(|port| port > 0);
+    (is_host(name) && has_port).then_some(Host::Name(name))
+}
+
+/// Returns whether a text is a host name (RFC 1123 §2.1) and not an address.
+pub(super) fn is_host(name: &str) -> bool {
     let label = |label: &str| {
         let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
         (1..=63).contains(&label.len()) && label.chars().all(fits)
     };
     let numbers = name.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
-    let is_name = !numbers && name.len() <= 253 && name.trim_end_matches('.').split('.').all(label);
-    let has_port = port.bytes().all(|letter| letter.is_ascii_digit())
-        && port.parse::<u16>().is_ok_and(|port| port > 0);
-    (is_name && has_port).then_some(Host::Name(name))
+    !numbers && name.len() <= 253 && name.trim_end_matches('.').split('.').all(label)
 }
 
-/// Where a host is.
+/// A host by address or name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Host<'a> {
     Address(IpAddr),
     Name(&'a str),
 }
 
-/// Whether the kernel takes it as the name of an interface.
+/// Returns whether the kernel accepts a text as the name of an interface.
 pub(super) fn is_interface(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '/' | ':' | '%');
     (1..=15).contains(&name.len()) && name.chars().all(fits) && name != "." && name != ".."
 }
 
-/// An address and the length of its prefix.
+/// Parses an address and its prefix length.
 pub(super) fn with_prefix(text: &str) -> Option<(IpAddr, u8)> {
     let (address, prefix) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let prefix = prefix.parse().ok().filter(|prefix| (1..=most).contains(prefix))?;
+    let max = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = prefix.parse().ok().filter(|prefix| (1..=max).contains(prefix))?;
     Some((address, prefix))
 }
 

@@ -1,39 +1,104 @@
-//! Files of private keys, which nobody else may read.
+//! Key files, which only their owner may read.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path as FilePath;
+use std::str::FromStr;
 
-use skybraid_gateway::PrivateKey;
+use skybraid_gateway::{PresharedKey, PrivateKey, SigningKey};
+use zeroize::Zeroizing;
 
 use crate::ScenarioError;
 
-/// More than any key file has, line end included.
-const LONGEST: u64 = 256;
+/// Maximum number of bytes read from a key file, line end included.
+const MAX_BYTES: u64 = 256;
 
-/// Reads the private key in `file`, which `key` of a gateway's file names (empty for none), for the user of
-/// this number.
+/// Reads the private key in `file` for the user of this number. `key` is the key of a gateway's file that names
+/// it, or empty.
 ///
 /// # Errors
-/// There is no such file, it is somebody else's, others may read or change it, or it holds no key. What
-/// it holds is never part of an error.
+/// The file is missing, belongs to another user, may be read or changed by others, or holds no key. Errors never
+/// contain the contents.
 pub fn read(file: &FilePath, key: &str, user: u32) -> Result<PrivateKey, ScenarioError> {
-    let shown = file.display().to_string();
-    let unreadable = |problem: String| ScenarioError::Unreadable {
-        file: shown.clone(),
-        key: key.to_string(),
-        problem,
-    };
+    of_base64(file, key, user, "keygen")
+}
+
+/// Reads the pre-shared key of both ends.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn preshared(
+    file: &FilePath,
+    key: &str,
+    user: u32,
+) -> Result<PresharedKey, ScenarioError> {
+    of_base64(file, key, user, "genpsk")
+}
+
+/// Reads a key in Base64 as written by `skybraid-node COMMAND`.
+fn of_base64<T: FromStr>(
+    file: &FilePath,
+    key: &str,
+    user: u32,
+    command: &str,
+) -> Result<T, ScenarioError> {
+    let shown = file.display();
+    let bytes =
+        contents(file, key, user, &format!("; `skybraid-node {command} {shown}` makes one"))?;
+    text_of(&bytes).parse().map_err(|_| {
+        let found = text_of(&bytes).trim().chars().count();
+        let problem = format!(
+            "found {found} characters that are no key, expected 44 of Base64, as `skybraid-node {command}` \
+             writes them",
+        );
+        unreadable(file, key, problem)
+    })
+}
+
+/// Reads the key of signed MAVLink frames: 32 raw bytes, hexadecimal digits or Base64.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn signing(file: &FilePath, key: &str, user: u32) -> Result<SigningKey, ScenarioError> {
+    let bytes = contents(file, key, user, ", expected the key of signed MAVLink frames")?;
+    let parsed = text_of(&bytes).parse().ok();
+    let raw = || <[u8; 32]>::try_from(bytes.as_slice()).ok().map(SigningKey);
+    parsed.or_else(raw).ok_or_else(|| {
+        let problem = format!(
+            "found {} bytes that are no key, expected 64 hexadecimal digits, 44 characters of Base64 or \
+             32 bytes as they are",
+            bytes.len(),
+        );
+        unreadable(file, key, problem)
+    })
+}
+
+fn text_of(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+fn unreadable(file: &FilePath, key: &str, problem: String) -> ScenarioError {
+    ScenarioError::Unreadable { file: file.display().to_string(), key: key.to_string(), problem }
+}
+
+/// Returns the contents of a file that only its owner may read. `advice` completes the error if the file is
+/// missing.
+fn contents(
+    file: &FilePath,
+    key: &str,
+    user: u32,
+    advice: &str,
+) -> Result<Zeroizing<Vec<u8>>, ScenarioError> {
+    let shown = file.display();
+    let unreadable = |problem: String| unreadable(file, key, problem);
     let failed = |error: std::io::Error| {
         unreadable(match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("there is no such file; `skybraid-node keygen {shown}` makes one")
-            }
+            std::io::ErrorKind::NotFound => format!("there is no such file{advice}"),
             _ => format!("cannot be read: {error}"),
         })
     };
-    // A pipe might never end.
+    // A pipe may never end.
     if !fs::metadata(file).map_err(failed)?.is_file() {
         return Err(unreadable("found something else, expected a file".to_string()));
     }
@@ -52,13 +117,8 @@ pub fn read(file: &FilePath, key: &str, user: u32) -> Result<PrivateKey, Scenari
              `chmod 600 {shown}` mends that, and whoever read it meanwhile has the key"
         )));
     }
-    let mut text = String::new();
-    opened.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
-    text.parse().map_err(|_| {
-        unreadable(format!(
-            "found {} characters that are no key, expected 44 of Base64, as `skybraid-node keygen` \
-             writes them",
-            text.trim().chars().count(),
-        ))
-    })
+    // The capacity suffices, so that no reallocation leaves a copy of the key in memory.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES as usize));
+    opened.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
 }

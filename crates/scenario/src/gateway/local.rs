@@ -1,20 +1,21 @@
-//! What must be right on a gateway's local side: MAVLink, UDP ports, the TUN interface, and which class
-//! their messages are of.
+//! Checks of a gateway's local side: MAVLink, UDP ports, the TUN interface, and the classification of
+//! messages.
 
 use std::net::SocketAddr;
 
 use skybraid_gateway::Side;
 use skybraid_gateway::config::{MAVLINK, MavlinkConfig, MessageName};
+use skybraid_gateway::inner::Prefix;
 use skybraid_transport::mutran::mavlink;
 
 use super::address::{self, LISTEN, REMOTE};
-use super::checks::{Check, Checked, MOST_CHANNELS};
+use super::checks::{Check, Checked, MAX_CHANNELS};
 use crate::key::KeyPath;
 use crate::wording;
 
-/// Message numbers of MAVLink 2 have 24 bits.
-const MOST_MESSAGE: u32 = 0x00ff_ffff;
-/// Speeds that Linux has names for, and so every serial driver knows.
+/// Maximum message number of MAVLink 2, of 24 bits.
+const MAX_MESSAGE: u32 = 0x00ff_ffff;
+/// Baud rates that Linux names, which all serial drivers support.
 const BAUDS: [u32; 21] = [
     1200, 2400, 4800, 9600, 19200, 38400, 57600, 115_200, 230_400, 460_800, 500_000, 576_000,
     921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_500_000,
@@ -24,8 +25,8 @@ const BAUDS: [u32; 21] = [
 /// Checks the local side.
 pub(super) fn all(check: Check<'_>) -> Checked {
     let channels = check.config.channels().len().max(check.config.mavlink.len());
-    if channels > MOST_CHANNELS {
-        let problem = format!("found {channels} channels, expected at most {MOST_CHANNELS}");
+    if channels > MAX_CHANNELS {
+        let problem = format!("found {channels} channels, expected at most {MAX_CHANNELS}");
         return check.wrong(&KeyPath::dotted("udp"), problem);
     }
     for (index, config) in check.config.mavlink.iter().enumerate() {
@@ -33,12 +34,12 @@ pub(super) fn all(check: Check<'_>) -> Checked {
     }
     check.ports()?;
     check.tun()?;
-    check.nothing_listens_twice()?;
+    check.distinct_ports()?;
     check.messages()?;
     check.rules()
 }
 
-/// The kinds of a place for MAVLink, with what is given for each.
+/// Returns the kinds of MAVLink endpoints, with the configured value of each.
 fn kinds(config: &MavlinkConfig) -> [(&'static str, Option<&String>); 5] {
     [
         ("serial", config.serial.as_ref()),
@@ -51,7 +52,8 @@ fn kinds(config: &MavlinkConfig) -> [(&'static str, Option<&String>); 5] {
 
 impl Check<'_> {
     fn mavlink(self, key: &KeyPath, config: &MavlinkConfig) -> Checked {
-        let given = kinds(config).into_iter().filter_map(|(kind, it)| it.map(|it| (kind, it)));
+        let given =
+            kinds(config).into_iter().filter_map(|(kind, value)| value.map(|value| (kind, value)));
         let given: Vec<(&str, &String)> = given.collect();
         let [(kind, value)] = given.as_slice() else {
             let names: Vec<String> = given.iter().map(|(kind, _)| format!("`{kind}`")).collect();
@@ -68,12 +70,12 @@ impl Check<'_> {
         match *kind {
             "serial" => {
                 let problem = "expected a serial device, for example `/dev/ttyAMA0`";
-                self.hold(value.starts_with('/'), &place, problem)?;
+                self.ensure(value.starts_with('/'), &place, problem)?;
             }
             "udp_listen" | "tcp_listen" => {
-                self.hold(address::listen(value).is_some(), &place, LISTEN)?;
+                self.ensure(address::listen(value).is_some(), &place, LISTEN)?;
             }
-            _ => self.hold(address::remote(value).is_some(), &place, REMOTE)?,
+            _ => self.ensure(address::remote(value).is_some(), &place, REMOTE)?,
         }
         let Some(baud) = config.baud else { return Ok(()) };
         let place = key.key("baud");
@@ -82,7 +84,7 @@ impl Check<'_> {
         }
         let known: Vec<String> = BAUDS.iter().map(u32::to_string).collect();
         let problem = format!("expected one of {}", known.join(", "));
-        self.hold(BAUDS.contains(&baud), &place, problem)
+        self.ensure(BAUDS.contains(&baud), &place, problem)
     }
 
     fn ports(self) -> Checked {
@@ -95,10 +97,10 @@ impl Check<'_> {
                 return self.wrong(&key, problem);
             }
             if let Some(listen) = &port.listen {
-                self.hold(address::listen(listen).is_some(), &key.key("listen"), LISTEN)?;
+                self.ensure(address::listen(listen).is_some(), &key.key("listen"), LISTEN)?;
             }
             if let Some(to) = &port.send_to {
-                self.hold(address::remote(to).is_some(), &key.key("send_to"), REMOTE)?;
+                self.ensure(address::remote(to).is_some(), &key.key("send_to"), REMOTE)?;
             }
         }
         Ok(())
@@ -113,31 +115,39 @@ impl Check<'_> {
                            `fd77::1/64`";
             return self.wrong(&key.key("address"), problem);
         };
-        self.mtu(&key.key("mtu"), tun.mtu, address.is_ipv6())
+        self.mtu(&key.key("mtu"), tun.mtu, address.is_ipv6())?;
+        for (index, network) in tun.allowed.iter().enumerate() {
+            if let Err(problem) = network.parse::<Prefix>() {
+                return self.wrong(&key.key("allowed").index(index), problem.to_string());
+            }
+        }
+        Ok(())
     }
 
-    /// No two listen on one port, but for the paths, which may share one.
-    fn nothing_listens_twice(self) -> Checked {
+    /// Checks that no two endpoints listen on one port, except for paths, which may share one.
+    fn distinct_ports(self) -> Checked {
         let mut taken: Vec<(KeyPath, bool, SocketAddr)> = Vec::new();
         let add = |key: KeyPath, tcp: bool, text: Option<&String>| {
             let address = text.and_then(|text| address::listen(text));
             address.map(|address| (key, tcp, address))
         };
         let config = self.config;
-        let paths = config.path.iter().filter(|_| config.side == Side::Ground).filter_map(|it| {
-            let tcp = config.network == skybraid_gateway::config::Network::Tcp;
-            add(KeyPath::dotted("path").key(it.0).key("listen"), tcp, it.1.listen.as_ref())
-        });
+        let paths = config.path.iter().filter(|_| config.side == Side::Ground).filter_map(
+            |(name, path)| {
+                let tcp = config.network == skybraid_gateway::config::Network::Tcp;
+                add(KeyPath::dotted("path").key(name).key("listen"), tcp, path.listen.as_ref())
+            },
+        );
         taken.extend(paths);
         let own = taken.len();
-        for (index, it) in config.mavlink.iter().enumerate() {
+        for (index, mavlink) in config.mavlink.iter().enumerate() {
             let key = KeyPath::dotted(MAVLINK).index(index);
-            taken.extend(add(key.key("udp_listen"), false, it.udp_listen.as_ref()));
-            taken.extend(add(key.key("tcp_listen"), true, it.tcp_listen.as_ref()));
+            taken.extend(add(key.key("udp_listen"), false, mavlink.udp_listen.as_ref()));
+            taken.extend(add(key.key("tcp_listen"), true, mavlink.tcp_listen.as_ref()));
         }
-        for (name, it) in &config.udp {
+        for (name, port) in &config.udp {
             let key = KeyPath::dotted("udp").key(name).key("listen");
-            taken.extend(add(key, false, it.listen.as_ref()));
+            taken.extend(add(key, false, port.listen.as_ref()));
         }
         let status = Some(&config.status.listen).filter(|listen| !listen.is_empty());
         taken.extend(add(KeyPath::dotted("status.listen"), true, status));
@@ -147,7 +157,8 @@ impl Check<'_> {
         };
         for (at, (key, tcp, address)) in taken.iter().enumerate().skip(own) {
             let before = taken.iter().take(at);
-            let mut same = before.filter(|it| it.1 == *tcp && clash(it.2, *address));
+            let mut same =
+                before.filter(|(_, other_tcp, other)| other_tcp == tcp && clash(*other, *address));
             if let Some((other, _, theirs)) = same.next() {
                 let problem =
                     format!("found `{address}`, but {other} listens on `{theirs}` already");
@@ -183,8 +194,8 @@ impl Check<'_> {
     fn message(self, key: &KeyPath, message: &MessageName) -> Result<u32, crate::ScenarioError> {
         let wrong = |problem: String| Err(self.text.wrong(key, problem));
         match message {
-            MessageName::Number(number) if *number <= MOST_MESSAGE => Ok(*number),
-            MessageName::Number(_) => wrong(format!("expected at most {MOST_MESSAGE}")),
+            MessageName::Number(number) if *number <= MAX_MESSAGE => Ok(*number),
+            MessageName::Number(_) => wrong(format!("expected at most {MAX_MESSAGE}")),
             MessageName::Name(name) => {
                 if let Some(known) = mavlink::COMMON.iter().find(|known| known.name == name) {
                     return Ok(known.message);
@@ -207,8 +218,8 @@ impl Check<'_> {
                 return self.wrong(&key, problem);
             }
             let dscp = rule.dscp.is_none_or(|dscp| dscp <= 63);
-            self.hold(dscp, &key.key("dscp"), "expected 0 to 63")?;
-            self.hold(rule.port != Some(0), &key.key("port"), "expected 1 to 65535")?;
+            self.ensure(dscp, &key.key("dscp"), "expected 0 to 63")?;
+            self.ensure(rule.port != Some(0), &key.key("port"), "expected 1 to 65535")?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a gateway's file may say but probably does not mean.
+//! Warnings about valid but probably unintended settings of a gateway's file.
 
 use skybraid_gateway::class::Class;
 use skybraid_gateway::config::PathConfig;
@@ -8,12 +8,12 @@ use skybraid_units::Duration;
 
 use super::address;
 
-/// In words, each with the key that it is about.
+/// Returns all warnings, each with the key it concerns.
 pub(super) fn all(config: &GatewayConfig) -> Vec<String> {
     let mut warnings = Vec::new();
-    same_way(config, &mut warnings);
-    control(config, &mut warnings);
-    doors(config, &mut warnings);
+    shared_routes(config, &mut warnings);
+    control_transport(config, &mut warnings);
+    open_ports(config, &mut warnings);
     if config.channels().is_empty() {
         warnings.push(
             "there is nothing to carry: no `[[mavlink]]`, no `[udp.NAME]` and no `[tun]`"
@@ -32,15 +32,15 @@ pub(super) fn all(config: &GatewayConfig) -> Vec<String> {
     warnings
 }
 
-fn same_way(config: &GatewayConfig, warnings: &mut Vec<String>) {
+fn shared_routes(config: &GatewayConfig, warnings: &mut Vec<String>) {
     if config.side == Side::Ground {
         return;
     }
-    let way = |path: &PathConfig| (path.interface.clone(), path.address.clone());
+    let route = |path: &PathConfig| (path.interface.clone(), path.address.clone());
     let mut seen: Vec<(&str, _)> = Vec::new();
     for (name, path) in &config.path {
-        let own = way(path);
-        if let Some((other, _)) = seen.iter().find(|(_, way)| *way == own) {
+        let own = route(path);
+        if let Some((other, _)) = seen.iter().find(|(_, route)| *route == own) {
             warnings.push(format!(
                 "path.{name}: it leaves this machine as {other} does, by {}; `interface` or `address` \
                  keeps them apart",
@@ -54,7 +54,7 @@ fn same_way(config: &GatewayConfig, warnings: &mut Vec<String>) {
     }
 }
 
-fn control(config: &GatewayConfig, warnings: &mut Vec<String>) {
+fn control_transport(config: &GatewayConfig, warnings: &mut Vec<String>) {
     let transport = config.class.transport(Class::Control);
     if transport.protocol != Protocol::Udp {
         warnings.push(format!(
@@ -72,7 +72,7 @@ fn control(config: &GatewayConfig, warnings: &mut Vec<String>) {
     }
 }
 
-fn doors(config: &GatewayConfig, warnings: &mut Vec<String>) {
+fn open_ports(config: &GatewayConfig, warnings: &mut Vec<String>) {
     let open = |text: &str| address::listen(text).filter(|address| !address.ip().is_loopback());
     if let Some(address) = open(&config.status.listen) {
         warnings.push(format!(

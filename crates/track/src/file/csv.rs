@@ -1,7 +1,7 @@
-//! Tracks in columns: `time_s`, `latitude`, `longitude`, `altitude_m`, named by a heading.
+//! Tracks as CSV with the columns `time_s`, `latitude`, `longitude`, `altitude_m`.
 //!
-//! Columns may come in any order and beside others; they are separated by comma, semicolon or tab. Blank
-//! lines and lines that begin with `#` are skipped.
+//! The heading is required. Columns may be in any order, next to others, separated by comma, semicolon or tab.
+//! Blank lines and lines that begin with `#` are skipped.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,8 +11,8 @@ use super::{Points, ReadError, Timed, number, position, wrong};
 const COLUMNS: [&str; 4] = ["time_s", "latitude", "longitude", "altitude_m"];
 const HEADING: &str = "the heading `time_s,latitude,longitude,altitude_m`";
 
-/// Times beyond this are none of a flight; in seconds.
-const LATEST: f64 = 9e9;
+/// Maximum absolute time in seconds.
+const MAX_TIME: f64 = 9e9;
 
 pub(super) fn read(text: &str) -> Result<Points, ReadError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -21,12 +21,13 @@ pub(super) fn read(text: &str) -> Result<Points, ReadError> {
     let Some((at, heading)) = lines.next() else {
         return Err(ReadError::Empty { expected: HEADING });
     };
-    let separator = [',', ';', '\t'].into_iter().find(|it| heading.contains(*it)).unwrap_or(',');
+    let separators = [',', ';', '\t'];
+    let separator = separators.into_iter().find(|sign| heading.contains(*sign)).unwrap_or(',');
     let names: Vec<&str> =
         heading.split(separator).map(|name| name.trim().trim_matches('"')).collect();
     let mut places = [0; 4];
     for (place, name) in places.iter_mut().zip(COLUMNS) {
-        let found = names.iter().position(|it| *it == name);
+        let found = names.iter().position(|heading| *heading == name);
         *place = found.ok_or_else(|| wrong(at, heading, HEADING))?;
     }
     let mut timed = Timed::default();
@@ -40,9 +41,9 @@ pub(super) fn read(text: &str) -> Result<Points, ReadError> {
         let [time, latitude, longitude, altitude] = places;
         let (time, latitude) = (field(time)?, field(latitude)?);
         let place = position(line, latitude, field(longitude)?, field(altitude)?)?;
-        let seconds = number(time).filter(|time| time.abs() <= LATEST);
+        let seconds = number(time).filter(|time| time.abs() <= MAX_TIME);
         let seconds = seconds.ok_or_else(|| wrong(line, time, "a time in seconds"))?;
-        // The difference is taken first, since nanoseconds since 1970 exceed an f64.
+        // Subtract before scaling: nanoseconds since 1970 exceed the precision of an f64.
         let since = seconds - *origin.get_or_insert(seconds);
         let nanos = libm::round(since * 1e9) as i64;
         if timed.push(nanos, place) != Ok(true) {

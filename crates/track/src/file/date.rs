@@ -1,14 +1,14 @@
-//! Dates as XML writes them.
+//! Dates and times in XML.
 //!
 //! Source: W3C, XML Schema Definition Language 1.1 part 2, §3.3.7 `dateTime`.
 
 use skybraid_units::calendar::{days_in_month, days_since_1970};
 
-/// What [`read`] takes, for messages.
+/// Expected text, for errors.
 pub(super) const EXPECTED: &str = "a time such as `2026-01-01T12:00:00Z`";
 
-/// Nanoseconds since 1970 of a text such as `2026-01-01T12:00:00.25Z` or with `+01:00` in place of `Z`;
-/// without either it counts as UTC. Years from 1900 to 2199.
+/// Parses a text such as `2026-01-01T12:00:00.25Z` into nanoseconds since 1970. The zone may be `Z` or an
+/// offset such as `+01:00`. Default: UTC. Years 1900 to 2199.
 pub(super) fn read(text: &str) -> Option<i64> {
     let (date, time) = text.trim().split_once(['T', 't', ' '])?;
     let mut date = date.splitn(3, '-');
@@ -32,23 +32,23 @@ pub(super) fn read(text: &str) -> Option<i64> {
     let minute = whole(time.next()?, 2, 0, 59)?;
     let second = time.next()?;
     let (second, fraction) = second.split_once('.').unwrap_or((second, ""));
-    // A leap second counts as the next minute's first.
+    // A leap second is the first second of the next minute, as in Unix time.
     let second = whole(second, 2, 0, 60)?;
     let nanos = nanoseconds(fraction)?;
     let minutes = days_since_1970(year, month, day) * 1440 + hour * 60 + minute - offset;
     Some((minutes * 60 + second) * 1_000_000_000 + nanos)
 }
 
-/// A number of exactly so many digits in a range.
-fn whole(text: &str, digits: usize, least: i64, most: i64) -> Option<i64> {
-    let plain = text.len() == digits && text.bytes().all(|it| it.is_ascii_digit());
+/// Parses an integer of exactly `digits` digits in a range.
+fn whole(text: &str, digits: usize, min: i64, max: i64) -> Option<i64> {
+    let plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
     let value: i64 = if plain { text.parse().ok()? } else { return None };
-    (least..=most).contains(&value).then_some(value)
+    (min..=max).contains(&value).then_some(value)
 }
 
-/// The digits after the decimal point of a second; what follows the ninth is cut off.
+/// Parses the decimals of a second; digits after the ninth are truncated.
 fn nanoseconds(digits: &str) -> Option<i64> {
-    if !digits.bytes().all(|it| it.is_ascii_digit()) {
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let first = digits.bytes().chain(core::iter::repeat(b'0')).take(9);
@@ -59,9 +59,9 @@ fn nanoseconds(digits: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Source: the seconds since 1970 of POSIX (`date -u -d … +%s`).
+    // Source: the seconds since 1970 of POSIX (`date -u -d … +%s`).
     #[test]
-    fn dates_are_counted_as_posix_counts_them() {
+    fn dates_are_seconds_since_1970_as_in_posix() {
         for (text, seconds) in [
             ("1970-01-01T00:00:00Z", 0.0),
             ("2026-01-01T00:00:00Z", 1_767_225_600.0),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_refused() {
+    fn invalid_dates_are_rejected() {
         for text in [
             "",
             "2026-01-01",

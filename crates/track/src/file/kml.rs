@@ -1,5 +1,4 @@
-//! KML 2.2 with Google's extensions: `gx:Track` with `when` and `gx:coord`, else the `coordinates` of
-//! `LineString`.
+//! KML 2.2 with Google's extensions: `gx:Track` with `when` and `gx:coord`, else `LineString` with `coordinates`.
 //!
 //! Source: OGC 07-147r2 (KML 2.2); Google, KML reference, `gx:Track`.
 
@@ -40,11 +39,11 @@ pub(super) fn read(document: &Document<'_>) -> Result<Points, ReadError> {
 
 const EXPECTED_TUPLE: &str = "`longitude,latitude,altitude`";
 
-/// The n-th `when` belongs to the n-th `coord`. An empty `coord` is a point without position and is
-/// left out.
+/// Adds the points of a `gx:Track`. The n-th `when` belongs to the n-th `gx:coord`; a point with an empty
+/// `gx:coord` is skipped.
 fn add_track(track: Node<'_, '_>, timed: &mut Timed) -> Result<(), ReadError> {
     let called = |name: &'static str| {
-        track.children().filter(move |it| it.is_element() && it.tag_name().name() == name)
+        track.children().filter(move |node| node.is_element() && node.tag_name().name() == name)
     };
     let (times, places) = (called("when").count(), called("coord").count());
     if times != places {

@@ -1,7 +1,7 @@
-//! Tracks as files hold them: CSV, GPX 1.1 and KML. Pure: text in, track out.
+//! Parsers of track files: CSV, GPX 1.1 and KML.
 //!
-//! The first time of a file becomes zero. GPX and KML count altitudes from mean sea level and CSV files
-//! mostly do too; they are taken as heights above the ellipsoid, which is off by up to 110 m.
+//! Times are relative to the first time of a file. Altitudes are used as heights above the ellipsoid. GPX, KML
+//! and most CSV files contain heights above mean sea level, so the error is up to 110 m.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -16,60 +16,60 @@ mod date;
 mod gpx;
 mod kml;
 
-/// Why a text is not a track. Lines count from one.
+/// Error in a track file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReadError {
-    /// Something on a line does not fit.
+    /// Invalid line.
     #[error("line {line}: found `{found}`, expected {expected}")]
     Line {
-        /// The line.
+        /// Number of the line, from one.
         line: usize,
-        /// What stands there.
+        /// Text that was found.
         found: String,
-        /// What should stand there.
+        /// Text that was expected.
         expected: String,
     },
-    /// The text is no XML.
+    /// Invalid XML.
     #[error("line {line}: {problem}")]
     Xml {
-        /// The line.
+        /// Number of the line, from one.
         line: usize,
-        /// What the XML parser says.
+        /// Message of the XML parser.
         problem: String,
     },
-    /// The file holds no point.
+    /// No points.
     #[error("the file holds no point; expected {expected}")]
     Empty {
-        /// What it should hold.
+        /// Content that was expected.
         expected: &'static str,
     },
-    /// A line of points without times, and no speed.
-    #[error("the points have no times; expected a `speed` beside the file, for example \"60m/s\"")]
+    /// Points without times, and no speed.
+    #[error("the points have no times; expected a `speed` next to the file, for example \"60m/s\"")]
     NoSpeed,
-    /// The points have times, which a speed contradicts.
-    #[error("the points have times; expected no `speed` beside the file")]
+    /// Points with times, and a speed.
+    #[error("the points have times; expected no `speed` next to the file")]
     Speed,
-    /// The points make no track.
+    /// Invalid track.
     #[error(transparent)]
     Track(#[from] TrackError),
 }
 
-/// The format of a track file.
+/// Format of a track file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Columns `time_s`, `latitude`, `longitude`, `altitude_m`.
+    /// CSV with the columns `time_s`, `latitude`, `longitude`, `altitude_m`.
     Csv,
-    /// GPX 1.1: the points of all tracks with their times, else those of all routes.
+    /// GPX 1.1: the points of all tracks with their times, else the points of all routes.
     Gpx,
-    /// KML 2.2: the points of all `gx:Track` with their times, else those of all `LineString`.
+    /// KML 2.2: the points of all `gx:Track` with their times, else the points of all `LineString`.
     Kml,
 }
 
 impl Format {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Self; 3] = [Self::Csv, Self::Gpx, Self::Kml];
 
-    /// The ending of a file's name, in lower case.
+    /// File name extension, in lower case.
     pub const fn ending(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -78,17 +78,17 @@ impl Format {
         }
     }
 
-    /// The format that a file's name ends with, whatever its case.
+    /// Returns the format of a file by the extension of its name, in any case.
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, ending) = name.rsplit_once('.')?;
         Self::ALL.into_iter().find(|format| format.ending().eq_ignore_ascii_case(ending))
     }
 }
 
-/// Reads `text`. `speed` is over ground, for points that have no times.
+/// Parses a track file. `speed` is over ground, for points without times.
 ///
 /// # Errors
-/// Names the line, what was found and what was expected.
+/// Line at fault, with what was found and what was expected.
 pub fn read(text: &str, format: Format, speed: Option<Speed>) -> Result<Track, ReadError> {
     let points = match format {
         Format::Csv => csv::read(text)?,
@@ -103,15 +103,15 @@ pub fn read(text: &str, format: Format, speed: Option<Speed>) -> Result<Track, R
     }
 }
 
-/// What a file holds; at least one point.
+/// Points of a file; at least one.
 enum Points {
-    /// The first time is zero, times increase.
+    /// Points with increasing times from zero.
     Timed(Vec<(Duration, Position)>),
-    /// In order.
+    /// Points in order, without times.
     Bare(Vec<Position>),
 }
 
-/// Collects points with times in ns since any origin.
+/// Collector of points with times in ns since any origin.
 #[derive(Default)]
 struct Timed {
     origin: Option<i64>,
@@ -119,7 +119,8 @@ struct Timed {
 }
 
 impl Timed {
-    /// Adds a point unless it shares the time of the one before. `Err` where time runs backwards.
+    /// Adds a point unless its time equals that of the point before. Returns whether it was added; `Err` if its
+    /// time is earlier.
     fn push(&mut self, nanos: i64, position: Position) -> Result<bool, ()> {
         let since = nanos.saturating_sub(*self.origin.get_or_insert(nanos));
         let at = Duration::from_nanos(since);
@@ -135,18 +136,17 @@ impl Timed {
 }
 
 fn wrong(line: usize, found: &str, expected: &str) -> ReadError {
-    /// More of a broken file is of no help.
-    const MOST: usize = 80;
-    let found: String = found.chars().take(MOST).collect();
+    const MAX_FOUND: usize = 80;
+    let found: String = found.chars().take(MAX_FOUND).collect();
     ReadError::Line { line, found, expected: expected.to_string() }
 }
 
-/// A number of a field; finite.
+/// Parses a field as a finite number.
 fn number(field: &str) -> Option<f64> {
     field.trim().parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// A position from three fields, each in degrees or metres.
+/// Parses a position from fields in degrees and metres.
 fn position(
     line: usize,
     latitude: &str,
@@ -159,7 +159,7 @@ fn position(
     let altitude = read(altitude, "an altitude in metres")?;
     Position::new(latitude, longitude, altitude).map_err(|error| {
         let problem = error.to_string();
-        // The error reads "found …, expected …", and so does a line's.
+        // Both errors have the form "found …, expected …".
         let parts = problem.strip_prefix("found ").and_then(|rest| rest.split_once(", expected "));
         let (found, expected) = parts.unwrap_or((&problem, "a position"));
         wrong(line, found, expected)
@@ -173,28 +173,28 @@ fn xml(text: &str) -> Result<roxmltree::Document<'_>, ReadError> {
     })
 }
 
-/// The line on which an element begins.
+/// Returns the line of an element's start tag.
 fn line_of(node: roxmltree::Node<'_, '_>) -> usize {
     node.document().text_pos_at(node.range().start).row as usize
 }
 
-/// The text of an element, over all its pieces.
+/// Returns the text of an element, from all its text nodes.
 fn text_of(node: roxmltree::Node<'_, '_>) -> String {
     node.children().filter_map(|child| child.text()).collect()
 }
 
-/// The elements called `name` in `node`, at any depth and whatever the name space.
+/// Returns the elements `name` in `node`, at any depth and in any namespace.
 fn elements<'a, 'input: 'a>(
     node: roxmltree::Node<'a, 'input>,
     name: &'static str,
 ) -> impl Iterator<Item = roxmltree::Node<'a, 'input>> {
-    node.descendants().filter(move |it| it.is_element() && it.tag_name().name() == name)
+    node.descendants().filter(move |node| node.is_element() && node.tag_name().name() == name)
 }
 
-/// The first child of `node` called `name`.
+/// Returns the first child element `name` of `node`.
 fn child<'a, 'input: 'a>(
     node: roxmltree::Node<'a, 'input>,
     name: &str,
 ) -> Option<roxmltree::Node<'a, 'input>> {
-    node.children().find(|it| it.is_element() && it.tag_name().name() == name)
+    node.children().find(|child| child.is_element() && child.tag_name().name() == name)
 }

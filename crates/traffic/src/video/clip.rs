@@ -1,4 +1,4 @@
-//! What an encoder has made of a clip: of each frame, the sizes of its NAL units.
+//! Encoded clips: the sizes of the NAL units of each frame.
 
 use alloc::vec::Vec;
 
@@ -7,43 +7,43 @@ use skybraid_units::{Duration, Rate};
 /// A frame of an encoded clip.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EncodedFrame {
-    /// A decoder may begin here.
+    /// Whether this is a key frame, at which a decoder can start.
     pub key: bool,
-    /// Bytes of its NAL units, start codes not counted, each above zero.
+    /// Bytes of each NAL unit without start code, above zero.
     pub units: Vec<u32>,
 }
 
-/// A clip as it was encoded, which a flight plays over and over. The first frame is a key frame.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// An encoded clip, which a camera plays in a loop. The first frame is a key frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedClip {
     frames: Vec<EncodedFrame>,
 }
 
-/// Why frames are no clip.
+/// Error in the frames of a clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClipError {
-    /// There is no frame.
+    /// The clip has no frame.
     #[error("the clip has no frame")]
     Empty,
-    /// A decoder could not begin.
+    /// The first frame is not a key frame.
     #[error("the clip does not begin with a key frame")]
     NoKey,
-    /// A frame without NAL units, or an empty one.
+    /// A frame has no NAL unit, or an empty one.
     #[error("frame {frame} of the clip is empty")]
     EmptyFrame {
-        /// Which.
+        /// Number of the frame.
         frame: usize,
     },
 }
 
-/// How many times as large as another a key frame of the model is.
+/// Size of a key frame in units of other frames, in the model.
 const KEY_FACTOR: u64 = 4;
 
 impl EncodedClip {
-    /// The clip of these frames.
+    /// Creates a clip from its frames.
     ///
     /// # Errors
-    /// There is none, the first is no key frame, or one is empty.
+    /// There is no frame, the first is not a key frame, or one is empty.
     pub fn new(frames: Vec<EncodedFrame>) -> Result<Self, ClipError> {
         match frames.first() {
             None => return Err(ClipError::Empty),
@@ -57,9 +57,9 @@ impl EncodedClip {
         }
     }
 
-    /// A model of what an encoder with constant rate gives, without any clip: each key frame four times as
-    /// large as the frames between, `slices` equal NAL units a frame. With `refresh` there is no key frame but
-    /// the first and all are equal.
+    /// Creates a model of an encoder with a constant rate: each key frame is four times as large as the frames
+    /// between, and each frame consists of `slices` equal NAL units. With `refresh` only the first frame is a
+    /// key frame, and all frames have the same size.
     pub fn model(
         rate: Rate,
         interval: Duration,
@@ -81,17 +81,17 @@ impl EncodedClip {
         Self { frames: (0..frames).map(frame).collect() }
     }
 
-    /// How many frames there are before it begins anew.
+    /// Returns the number of frames of one loop.
     pub const fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Never: a clip has a frame.
+    /// Returns `false`: a clip has at least one frame.
     pub const fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// Frame `number` of a flight that plays the clip over and over.
+    /// Returns frame `number` of an endless loop over the clip.
     pub fn frame(&self, number: u32) -> Option<&EncodedFrame> {
         self.frames.get(number as usize % self.frames.len().max(1))
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_modelled_clip_has_the_rate_that_was_asked_for() {
+    fn a_modelled_clip_has_the_configured_rate() {
         for (mbps, refresh, slices) in [(10.0, false, 1), (10.0, true, 4), (0.3, false, 2)] {
             let interval = Duration::from_nanos(33_333_333);
             let rate = Rate::from_mbps(mbps);

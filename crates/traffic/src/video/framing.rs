@@ -1,19 +1,19 @@
-//! RTP and RTCP packets in a byte stream.
+//! Framing of RTP and RTCP packets in a byte stream.
 //!
-//! Source: RFC 4571 §2: before each packet its length, in two octets.
+//! Source: RFC 4571 §2: each packet follows its length in two bytes.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Octets before each packet.
+/// Bytes of the length field.
 pub const LENGTH_BYTES: usize = 2;
 
-/// The packet is longer than 65 535 B.
+/// Error: the packet is longer than 65 535 B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a packet of {0} B does not fit a length of 16 bits")]
 pub struct TooLong(pub usize);
 
-/// Appends `packet` with its length.
+/// Appends `packet` after its length.
 ///
 /// # Errors
 /// The packet is longer than 65 535 B; then nothing is appended.
@@ -24,22 +24,21 @@ pub fn write(packet: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong> {
     Ok(())
 }
 
-/// Finds the packets in a byte stream that comes in pieces of any size.
+/// Splits a byte stream into packets. The stream may arrive in pieces of any size.
 ///
-/// It holds what is not yet taken, and never asks for more than one packet's 65 537 B to give one.
+/// The reader buffers unread bytes; a packet needs at most 65 537 B of them.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     bytes: VecDeque<u8>,
 }
 
 impl Reader {
-    /// Takes in the next bytes of the stream.
+    /// Appends received bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
-    /// Takes out the next packet, once all of it has come. Null packets, of length zero, are passed
-    /// over.
+    /// Returns the next packet once it is complete. Null packets, of length zero, are skipped.
     pub fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let length = [*self.bytes.front()?, *self.bytes.get(1)?];
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_out_whole_however_the_stream_is_cut() {
+    fn packets_stay_whole_however_the_stream_is_split() {
         let mut random = Seed(4571).stream("framing");
         let lengths = [1, 65_535, 1200, 0, 3, 256, 255, 0, 0, 20];
         let packets: Vec<Vec<u8>> =
@@ -80,17 +79,18 @@ mod tests {
         let mut stream = Vec::new();
         packets.iter().for_each(|packet| write(packet, &mut stream).unwrap());
         let sent: Vec<Vec<u8>> = packets.into_iter().filter(|packet| !packet.is_empty()).collect();
-        for most in [1, 2, 7, 1460, 100_000] {
+        for max_piece in [1, 2, 7, 1460, 100_000] {
             let mut reader = Reader::default();
             let mut rest = stream.as_slice();
-            let mut come = Vec::new();
+            let mut received = Vec::new();
             while !rest.is_empty() {
-                let (piece, after) = rest.split_at(rest.len().min(1 + random.below(most) as usize));
+                let (piece, after) =
+                    rest.split_at(rest.len().min(1 + random.below(max_piece) as usize));
                 reader.push(piece);
-                come.extend(core::iter::from_fn(|| reader.take()));
+                received.extend(core::iter::from_fn(|| reader.take()));
                 rest = after;
             }
-            assert_eq!(come, sent);
+            assert_eq!(received, sent);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Live video: a camera's frames as RTP packets, how fast they come, what repairs them, and what the other end
-//! can show of them.
+//! Live video: camera and packetiser, rate control, forward error correction, RTP and RTCP, and the receiver's
+//! jitter buffer and screen.
 
+mod byte_reader;
 pub mod camera;
 pub mod clip;
 pub mod config;
-pub mod depacketise;
+pub mod depacketiser;
+pub mod fragment;
 pub mod framing;
-pub mod keys;
-mod octets;
-pub mod packetise;
-pub mod protect;
+pub mod key_frames;
+pub mod protection;
 pub mod rate;
 pub mod repair;
 pub mod rtcp;
@@ -19,5 +19,5 @@ pub mod screen;
 pub use camera::{Camera, Part};
 pub use clip::{ClipError, EncodedClip, EncodedFrame};
 pub use config::VideoConfig;
-pub use packetise::Codec;
+pub use fragment::Codec;
 pub use screen::{Frame, Screen};

@@ -1,56 +1,56 @@
-//! RTP packets.
+//! RTP headers and sequence numbers.
 //!
 //! Source: RFC 3550 §5.1 (header), §5.3.1 (extension), §A.1 (sequence numbers).
 
 use alloc::vec::Vec;
 
-use super::octets::Octets;
+use super::byte_reader::ByteReader;
 
-/// Octets of a header without contributing sources and extension.
+/// Bytes of the fixed header.
 pub const HEADER_BYTES: usize = 12;
 
-/// Rate of the time stamps of video, in Hz (RFC 6184 §8.2.1, RFC 7798 §7.1).
+/// Rate of the timestamps of video, in Hz (RFC 6184 §8.2.1, RFC 7798 §7.1).
 pub const VIDEO_CLOCK_HZ: u32 = 90_000;
 
 const VERSION: u8 = 2;
 
-/// The fixed part of an RTP header.
+/// The fixed RTP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// With video: the last packet of a frame.
+    /// Marker bit; in video the last packet of a frame.
     pub marker: bool,
     /// Payload type, 0 to 127.
     pub payload_type: u8,
-    /// One more than that of the packet sent before.
+    /// Sequence number.
     pub sequence: u16,
-    /// When the frame was captured, in ticks of the payload's clock.
+    /// Capture time of the frame, in ticks of the payload's clock.
     pub timestamp: u32,
     /// Synchronisation source.
     pub ssrc: u32,
 }
 
-/// Why bytes are no RTP packet.
+/// Error in an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtpError {
-    /// They end within the header, its list of sources or its extension.
+    /// The packet ends within the header, the list of contributing sources or the extension.
     #[error("the packet ends within its header")]
     Short,
-    /// They are of another version, or no RTP at all.
+    /// The version is not 2.
     #[error("version {0} instead of 2")]
     Version(u8),
-    /// The padding is zero octets long, or longer than what follows the header.
+    /// The padding is zero bytes long, or longer than the payload.
     #[error("padding of {0} octets")]
     Padding(u8),
 }
 
 impl Header {
-    /// Appends the header: [`HEADER_BYTES`] octets, no padding, extension or contributing source.
-    /// Of the payload type only the low seven bits are written.
+    /// Appends the fixed header: [`HEADER_BYTES`] bytes without padding, extension or contributing source.
+    /// Only the low seven bits of the payload type are written.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.write_first(0, out);
     }
 
-    /// Appends the header with one contributing source: 4 octets more.
+    /// Appends the header with one contributing source, 4 bytes more.
     pub fn write_with_source(&self, source: u32, out: &mut Vec<u8>) {
         self.write_first(1, out);
         out.extend(source.to_be_bytes());
@@ -64,23 +64,23 @@ impl Header {
         out.extend(self.ssrc.to_be_bytes());
     }
 
-    /// Reads the header of `packet`, and gives its payload: without contributing sources,
-    /// extension and padding.
+    /// Returns the header of `packet` and its payload without contributing sources, extension and
+    /// padding.
     ///
     /// # Errors
-    /// The bytes are no RTP packet.
+    /// The bytes are not an RTP packet.
     pub fn parse(packet: &[u8]) -> Result<(Self, &[u8]), RtpError> {
-        let mut octets = Octets(packet);
-        let (header, first) = Self::read(&mut octets).ok_or(RtpError::Short)?;
+        let mut reader = ByteReader(packet);
+        let (header, first) = Self::read(&mut reader).ok_or(RtpError::Short)?;
         if first >> 6 != VERSION {
             return Err(RtpError::Version(first >> 6));
         }
         let sources = usize::from(first & 0x0f);
-        octets.take(4 * sources).ok_or(RtpError::Short)?;
+        reader.take(4 * sources).ok_or(RtpError::Short)?;
         if first & 0x10 != 0 {
-            skip_extension(&mut octets).ok_or(RtpError::Short)?;
+            skip_extension(&mut reader).ok_or(RtpError::Short)?;
         }
-        let mut payload = octets.0;
+        let mut payload = reader.0;
         if first & 0x20 != 0 {
             let padding = payload.last().copied().ok_or(RtpError::Padding(0))?;
             let kept = payload.len().checked_sub(usize::from(padding));
@@ -92,37 +92,37 @@ impl Header {
         Ok((header, payload))
     }
 
-    fn read(octets: &mut Octets<'_>) -> Option<(Self, u8)> {
-        let [first, second] = octets.array()?;
+    fn read(reader: &mut ByteReader<'_>) -> Option<(Self, u8)> {
+        let [first, second] = reader.array()?;
         let header = Self {
             marker: second & 0x80 != 0,
             payload_type: second & 0x7f,
-            sequence: octets.u16()?,
-            timestamp: octets.u32()?,
-            ssrc: octets.u32()?,
+            sequence: reader.u16()?,
+            timestamp: reader.u32()?,
+            ssrc: reader.u32()?,
         };
         Some((header, first))
     }
 }
 
-fn skip_extension(octets: &mut Octets<'_>) -> Option<()> {
-    octets.u16()?;
-    let words = octets.u16()?;
-    octets.take(4 * usize::from(words)).map(|_| ())
+fn skip_extension(reader: &mut ByteReader<'_>) -> Option<()> {
+    reader.u16()?;
+    let words = reader.u16()?;
+    reader.take(4 * usize::from(words)).map(|_| ())
 }
 
-/// Numbers packets on without end, from sequence numbers that start again after 65 535.
+/// Extends 16-bit sequence numbers to 64 bits.
 ///
-/// A number is taken as the one nearest to the highest seen: packets may come out of order by up to
-/// 32 767. The first packet is in the second cycle, so that one sent before it has a number too; the
-/// low 16 bits are always those of the packet.
+/// A sequence number is taken as the one nearest to the highest seen, so that packets may be
+/// reordered by up to 32 767. The first packet is placed in the second cycle, so that packets sent
+/// before it have a number too; the low 16 bits are always those of the packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwrapper {
     highest: Option<u64>,
 }
 
 impl Unwrapper {
-    /// The number of the packet `sequence`.
+    /// Returns the extended number of the packet `sequence`.
     pub fn unwrap(&mut self, sequence: u16) -> u64 {
         let highest = self.highest.unwrap_or(1 << 16 | u64::from(sequence));
         let ahead = sequence.wrapping_sub(highest as u16) as i16;
@@ -131,7 +131,7 @@ impl Unwrapper {
         number
     }
 
-    /// The highest number so far.
+    /// Returns the highest number so far.
     pub const fn highest(&self) -> Option<u64> {
         self.highest
     }
@@ -153,7 +153,7 @@ mod tests {
 
     // Source: RFC 3550 §5.1: version 2, no padding, no extension, no contributing source.
     #[test]
-    fn the_header_lies_on_the_wire_as_rfc_3550_draws_it() {
+    fn the_header_matches_the_figure_of_rfc_3550() {
         let mut bytes = Vec::new();
         HEADER.write(&mut bytes);
         let drawn = [0x80, 0xe0, 0x12, 0x34, 0x89, 0xab, 0xcd, 0xef, 0xde, 0xad, 0xbe, 0xef];
@@ -173,10 +173,10 @@ mod tests {
         assert_eq!(Header::parse(&bytes), Ok((HEADER, [].as_slice())));
     }
 
-    // Source: RFC 3550 §5.1: padding's last octet counts itself; §5.3.1: the extension's length
+    // Source: RFC 3550 §5.1: padding's last byte counts itself; §5.3.1: the extension's length
     // counts words after its own first word.
     #[test]
-    fn sources_extension_and_padding_are_no_payload() {
+    fn sources_extension_and_padding_are_skipped() {
         let mut bytes = vec![0x80 | 0x20 | 0x10 | 2, 0xe0, 0x12, 0x34, 0x89, 0xab, 0xcd, 0xef];
         bytes.extend([0xde, 0xad, 0xbe, 0xef]);
         bytes.extend([1; 8]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rtp_is_named_so() {
+    fn packets_that_are_not_rtp_are_rejected() {
         let mut bytes = Vec::new();
         HEADER.write(&mut bytes);
         assert_eq!(Header::parse(&bytes[..11]), Err(RtpError::Short));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic() {
+    fn random_bytes_never_panic() {
         let mut stream = Seed(3550).stream("rtp");
         for _ in 0..20_000 {
             let length = stream.below(48) as usize;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn sequence_numbers_go_on_after_65535_in_any_order_within_half_a_cycle() {
+    fn sequence_numbers_are_extended_past_the_wrap_in_any_order() {
         let mut stream = Seed(1).stream("sequence");
         let mut unwrapper = Unwrapper::default();
         let first = 1 << 16 | 65_000;

@@ -1,88 +1,89 @@
-//! The receiver: a jitter buffer, and a model of which frames a decoder can show, and when.
+//! Receiver of a video: a jitter buffer, and a model of the decoder and the screen.
 //!
-//! A frame is due at its capture plus the least transit that was seen lately plus the jitter buffer's length.
-//! A whole frame is shown when it is due, or when it is whole if that is later, never before the one ahead of
-//! it. A frame of which something is missing is waited for until it is due and something later has arrived:
-//! then what is missing counts as lost, and what did arrive is shown damaged. Where nothing later has
-//! arrived the network stands still, and the picture with it; what comes then is shown late rather than
-//! dropped, as GStreamer's `rtpjitterbuffer` does with a stream in order. Damage lasts until the next whole key frame, or
-//! for a round of intra refresh.
+//! A frame is due at its capture time plus the minimum recent transit time plus the length of the jitter buffer.
+//! A complete frame is shown when it is due, or on completion if that is later, and never before the previous
+//! frame. The screen waits for an incomplete frame until it is due and a later packet has arrived: then the
+//! missing packets count as lost, and the frame is shown damaged. As long as no later packet has arrived the
+//! network has stalled, and the picture freezes; frames that arrive after a stall are shown late rather than
+//! dropped, as GStreamer's `rtpjitterbuffer` does with a stream in order. Damage lasts until the next complete
+//! key frame, or for a round of intra refresh.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
 use super::camera::Part;
 use super::config::VideoConfig;
-use super::protect::Protection;
+use super::protection::Protection;
 use super::repair::Group;
 
-/// The least transit is sought over the last two of these windows.
+/// Length of a window of the minimum transit time, which is taken over the last two windows.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// What became of a frame.
+/// Record of a decided frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its number, from 0.
+    /// Number of the frame, from 0.
     pub number: u32,
-    /// A decoder may begin with it.
+    /// Whether this is a key frame, at which a decoder can start.
     pub key: bool,
-    /// When the camera took it.
+    /// Capture time.
     pub captured: Instant,
-    /// Bytes of its RTP packets.
+    /// Bytes of the frame's RTP packets.
     pub bytes: u32,
-    /// Number of the message that carries its first packet; the others follow.
+    /// Number of the message that carries the first packet; the other packets follow.
     pub message: u32,
-    /// Its packets.
+    /// Number of source packets.
     pub packets: u16,
-    /// … of which so many were written; the camera dropped the last ones.
+    /// Number of source packets written. The camera drops the last ones.
     pub written: u16,
-    /// … of which so many arrived before it was decided.
+    /// Number of source packets that arrived before the frame was decided.
     pub arrived: u16,
-    /// … and so many more were made good by repair packets.
+    /// Number of source packets recovered from repair packets.
     pub repaired: u16,
-    /// Those that neither arrived nor were made good before it was decided.
+    /// Source packets that were neither received nor recovered before the frame was decided.
     pub missing: Vec<u16>,
-    /// When the last of those that were sent was written, repair packets apart.
+    /// Time at which the last source packet was written.
     pub sent: Option<Instant>,
-    /// When the first of them arrived.
+    /// Arrival time of the first packet.
     pub first: Option<Instant>,
-    /// When the last of them arrived.
+    /// Arrival time of the last packet.
     pub last: Option<Instant>,
-    /// All of it is there.
+    /// Whether all source packets are known.
     pub complete: bool,
-    /// All of it is there, and of what it refers to.
+    /// Whether the frame and all frames it refers to are complete.
     pub intact: bool,
-    /// When it was on the screen, damaged or not.
+    /// Time at which the frame was shown, damaged or not.
     pub shown: Option<Instant>,
-    /// Since the frame that was shown before it.
+    /// Time since the previously shown frame.
     pub since_last: Option<Duration>,
 }
 
 impl Frame {
-    /// From the camera to the screen.
+    /// Returns the latency from capture to display.
     pub fn latency(&self) -> Option<Duration> {
         self.shown.map(|shown| shown - self.captured)
     }
 }
 
-/// A frame that is not decided yet.
+/// A frame before its decision.
 #[derive(Debug)]
 struct Pending {
     frame: Frame,
-    /// Number of its first message.
+    /// Number of the message that carries the first packet.
     message: u32,
-    /// Its packets that have arrived, a bit each.
-    got: Vec<u64>,
+    /// Known source packets, one bit each.
+    known: Vec<u64>,
     protection: Option<Protection>,
     groups: Vec<Group>,
-    /// When it is due, once it is whole.
+    /// Due time, set on completion.
     due: Instant,
 }
 
 impl Pending {
-    /// A frame of which nothing was sent or has arrived, whose packets are messages from `message` on.
+    /// Creates a frame before any of its packets is sent, whose first packet is message `message`.
     fn new(message: u32, part: Part) -> Self {
         let frame = Frame {
             number: part.frame,
@@ -103,65 +104,55 @@ impl Pending {
             shown: None,
             since_last: None,
         };
-        let got = alloc::vec![0; usize::from(part.packets).div_ceil(64)];
+        let known = alloc::vec![0; usize::from(part.packets).div_ceil(64)];
         let group = |protection: &Protection, group| {
             let (first, end) = protection.bounds(group, part.packets);
-            Group::new(protection.code(), (end - first).into()).ok()
+            Group::new(protection.code(), (end - first).into()).ok().promised("a valid group")
         };
         let groups = part.protection.iter();
         let groups =
-            groups.flat_map(|it| (0..it.groups).filter_map(move |number| group(it, number)));
+            groups.flat_map(|code| (0..code.groups).filter_map(move |number| group(code, number)));
         let (protection, groups) = (part.protection, groups.collect());
-        Self { frame, message, got, protection, groups, due: Instant::FAR_FUTURE }
+        Self { frame, message, known, protection, groups, due: Instant::FAR_FUTURE }
     }
 
-    /// Packet `packet` has arrived, or a repair packet. False where it changes nothing.
-    fn arrived(&mut self, packet: u16) -> bool {
+    /// Handles a source or repair packet. Returns `false` if it changes nothing.
+    fn on_received(&mut self, packet: u16) -> bool {
         let source = packet < self.frame.packets;
-        let new = !source || self.take(packet);
+        let new = !source || self.mark_known(packet);
         self.frame.arrived += u16::from(source && new);
         let Some(protection) = self.protection.filter(|_| new) else { return source && new };
         let packets = self.frame.packets;
-        let (group, position) = match packet.checked_sub(packets) {
-            Some(repair) => {
-                let group = repair / protection.repairs.max(1);
-                let (first, end) = protection.bounds(group, packets);
-                (group, end - first + repair % protection.repairs.max(1))
-            }
-            None => {
-                let within = |group: &u16| protection.bounds(*group, packets).1 > packet;
-                let group = (0..protection.groups).find(within).unwrap_or(0);
-                (group, packet - protection.bounds(group, packets).0)
-            }
-        };
+        let (group, position) = protection.locate(packet, packets);
         let first = protection.bounds(group, packets).0;
-        let Some(coded) = self.groups.get_mut(usize::from(group)) else { return source };
-        let recovered = coded.arrive(position.into());
-        let mut found = source;
+        let coded = self.groups.get_mut(usize::from(group)).promised("a group of the frame");
+        let Some(coded) = coded else { return source };
+        let recovered = coded.on_received(position.into());
+        let mut changed = source;
         for position in recovered {
-            if self.take(first + position as u16) {
+            if self.mark_known(first + position as u16) {
                 self.frame.repaired += 1;
-                found = true;
+                changed = true;
             }
         }
-        found
+        changed
     }
 
-    /// The frame, with what is missing of it.
-    fn decided(self) -> Frame {
-        let Self { got, frame, .. } = self;
-        let has = |packet: &u16| {
-            let word = got.get(usize::from(packet / 64)).copied().unwrap_or(0);
-            word >> (packet % 64) & 1 == 1
+    /// Returns the record of the frame with its missing packets.
+    fn into_record(self) -> Frame {
+        let Self { known, frame, .. } = self;
+        let is_known = |packet: &u16| {
+            let word = known.get(usize::from(packet / 64)).promised("a word of known packets");
+            word.is_some_and(|word| word >> (packet % 64) & 1 == 1)
         };
-        let missing = (0..frame.packets).filter(|packet| !has(packet)).collect();
+        let missing = (0..frame.packets).filter(|packet| !is_known(packet)).collect();
         Frame { missing, ..frame }
     }
 
-    /// Notes a packet; false where it was known.
-    fn take(&mut self, packet: u16) -> bool {
+    /// Marks a source packet as known. Returns `false` if it was known before.
+    fn mark_known(&mut self, packet: u16) -> bool {
         let (word, bit) = (usize::from(packet / 64), 1 << (packet % 64));
-        match self.got.get_mut(word) {
+        match self.known.get_mut(word).promised("a word of known packets") {
             Some(word) if *word & bit == 0 => {
                 *word |= bit;
                 true
@@ -170,45 +161,45 @@ impl Pending {
         }
     }
 
-    /// Its packets and repair packets.
-    fn messages(&self) -> u16 {
+    /// Returns the number of source and repair packets.
+    fn message_count(&self) -> u16 {
         self.frame.packets + self.protection.map_or(0, Protection::count)
     }
 
-    /// The message of the first packet that has not arrived; with repair packets, that of the last of those,
-    /// since only then it is known that nothing repairs it.
-    fn missing(&self) -> u32 {
-        let words = self.got.iter().position(|word| *word != u64::MAX);
-        let word = words.unwrap_or(self.got.len());
-        let bit = self.got.get(word).map_or(0, |word| word.trailing_ones());
+    /// Returns the message number from which on an arrival proves a loss: that of the first packet that is not
+    /// known, or with repair packets that of the last of these, after which nothing else recovers the frame.
+    fn first_missing(&self) -> u32 {
+        let words = self.known.iter().position(|word| *word != u64::MAX);
+        let word = words.unwrap_or(self.known.len());
+        let bit = self.known.get(word).map_or(0, |word| word.trailing_ones());
         let packet = 64 * word as u32 + bit;
-        let last = u32::from(self.messages()).saturating_sub(1);
+        let last = u32::from(self.message_count()).saturating_sub(1);
         let packet = if self.protection.is_some() { last } else { packet };
         self.message.wrapping_add(packet)
     }
 }
 
-/// See the module.
+/// Jitter buffer, decoder model and screen of a video.
 #[derive(Debug)]
 pub struct Screen {
     jitter_buffer: Duration,
     refresh: Option<u32>,
     interval: Duration,
     frames: VecDeque<Pending>,
-    /// The newest frame of which a part was written.
+    /// Newest frame of which a packet was written.
     newest: Option<u32>,
-    /// The latest message that has arrived.
+    /// Highest message number received.
     latest: Option<u32>,
-    /// The least transit of this window and of the last, and when this one began.
-    least: [Option<Duration>; 2],
+    /// Minimum transit times of the current and the previous window, and start of the current one.
+    min_transit: [Option<Duration>; 2],
     window: Instant,
     last_shown: Option<Instant>,
-    /// Whole frames that are still needed before the picture is whole; `None` while it needs a key frame.
-    healing: Option<u32>,
+    /// Number of complete frames still needed before the picture is intact; `None` while a key frame is needed.
+    frames_to_intact: Option<u32>,
 }
 
 impl Screen {
-    /// A screen before its first frame.
+    /// Creates a screen before its first frame.
     pub fn new(config: &VideoConfig) -> Self {
         Self {
             jitter_buffer: config.jitter_buffer,
@@ -217,24 +208,23 @@ impl Screen {
             frames: VecDeque::new(),
             newest: None,
             latest: None,
-            least: [None; 2],
+            min_transit: [None; 2],
             window: Instant::ZERO,
             last_shown: None,
-            healing: None,
+            frames_to_intact: None,
         }
     }
 
-    /// The camera's side has written message `message`, which is `part`. Messages come in their order,
-    /// with ascending numbers.
-    pub fn sent(&mut self, now: Instant, message: u32, part: Part, bytes: u32) {
+    /// Records that the camera has written message `message`, which carries `part`. Message numbers ascend.
+    pub fn on_sent(&mut self, now: Instant, message: u32, part: Part, bytes: u32) {
         let newest = self.newest.replace(part.frame);
         if newest != Some(part.frame) {
-            self.skip(message, part, newest);
+            self.insert_skipped(message, part, newest);
             let first = message.wrapping_sub(u32::from(part.packet));
             self.frames.push_back(Pending::new(first, part));
         }
-        // A frame may be given up before all of it was written.
-        let pending = self.frames.back_mut().filter(|it| it.frame.number == part.frame);
+        // A frame may be decided before all of its packets are written.
+        let pending = self.frames.back_mut().filter(|last| last.frame.number == part.frame);
         let Some(Pending { frame, .. }) = pending else { return };
         frame.bytes += bytes;
         if part.packet < part.packets {
@@ -243,38 +233,40 @@ impl Screen {
         }
     }
 
-    /// Frames of which the sender dropped all have a place in the film too.
-    fn skip(&mut self, message: u32, part: Part, newest: Option<u32>) {
+    /// Inserts records of the frames that the sender dropped altogether.
+    fn insert_skipped(&mut self, message: u32, part: Part, newest: Option<u32>) {
         let Some(newest) = newest else { return };
         for skipped in newest.wrapping_add(1)..part.frame {
-            let behind = i64::from(part.frame - skipped);
-            let captured = part.captured - self.interval * behind;
-            let none =
+            let frames_ago = i64::from(part.frame - skipped);
+            let captured = part.captured - self.interval * frames_ago;
+            let skipped_part =
                 Part { frame: skipped, key: false, captured, packets: 0, protection: None, ..part };
-            self.frames.push_back(Pending::new(message, none));
+            self.frames.push_back(Pending::new(message, skipped_part));
         }
     }
 
-    /// Message `message` has arrived. Frames that are decided by that, and by the time that has passed, go to
-    /// `decided`, in their order.
-    pub fn arrived(&mut self, now: Instant, message: u32, decided: &mut impl FnMut(Frame)) {
+    /// Handles the arrival of message `message`. Frames decided by it, or by the time elapsed, are passed to
+    /// `decided` in order.
+    pub fn on_received(&mut self, now: Instant, message: u32, decided: &mut impl FnMut(Frame)) {
         self.decide(Instant::ZERO, now, decided);
-        let later = self.latest.is_none_or(|latest| message.wrapping_sub(latest) < 1 << 31);
-        if later {
+        let is_latest = self.latest.is_none_or(|latest| message.wrapping_sub(latest) < 1 << 31);
+        if is_latest {
             self.latest = Some(message);
         }
-        let ahead = self.frames.partition_point(|it| message.wrapping_sub(it.message) < 1 << 31);
-        let place = ahead.checked_sub(1);
+        let first_after =
+            self.frames.partition_point(|frame| message.wrapping_sub(frame.message) < 1 << 31);
+        let place = first_after.checked_sub(1);
         if let Some(pending) = place.and_then(|place| self.frames.get_mut(place)) {
             let packet = message.wrapping_sub(pending.message);
-            if packet < u32::from(pending.messages()) && pending.arrived(packet as u16) {
+            if packet < u32::from(pending.message_count()) && pending.on_received(packet as u16) {
                 let transit = now - pending.frame.captured;
                 if now - self.window >= WINDOW {
-                    self.least = [None, self.least[0]];
+                    self.min_transit = [None, self.min_transit[0]];
                     self.window = now;
                 }
-                self.least[0] = Some(self.least[0].map_or(transit, |least| least.min(transit)));
-                let due = due(&self.least, self.jitter_buffer, pending.frame.captured);
+                self.min_transit[0] =
+                    Some(self.min_transit[0].map_or(transit, |least| least.min(transit)));
+                let due = due(&self.min_transit, self.jitter_buffer, pending.frame.captured);
                 let frame = &mut pending.frame;
                 frame.first.get_or_insert(now);
                 frame.last = Some(now);
@@ -287,35 +279,36 @@ impl Screen {
         self.decide(now, now, decided);
     }
 
-    /// Decides, in order, all that can be decided by `now`, with what has been known since `known`.
+    /// Decides in order all frames that can be decided by `now`, on information known since `known`.
     fn decide(&mut self, known: Instant, now: Instant, decided: &mut impl FnMut(Frame)) {
         while let Some(pending) = self.frames.front() {
             let frame = &pending.frame;
             let at = if frame.complete {
                 pending.due.max(frame.last.unwrap_or(now))
             } else {
-                let gap =
-                    self.latest.is_some_and(|it| it.wrapping_sub(pending.missing()) < 1 << 31);
+                let gap = self
+                    .latest
+                    .is_some_and(|latest| latest.wrapping_sub(pending.first_missing()) < 1 << 31);
                 if !gap {
                     return;
                 }
-                due(&self.least, self.jitter_buffer, frame.captured)
+                due(&self.min_transit, self.jitter_buffer, frame.captured)
             };
             let at = self.last_shown.map_or(at, |last| at.max(last));
             if at > now {
                 return;
             }
             let at = at.max(known);
-            if let Some(pending) = self.frames.pop_front() {
-                let frame = pending.decided();
+            if let Some(pending) = self.frames.pop_front().promised("the frame just decided") {
+                let frame = pending.into_record();
                 decided(self.show(at, frame));
             }
         }
     }
 
     fn show(&mut self, at: Instant, frame: Frame) -> Frame {
-        let intact = self.heal(&frame);
-        if frame.arrived == 0 {
+        let intact = self.update_intact(&frame);
+        if frame.arrived == 0 && frame.repaired == 0 {
             return frame;
         }
         let since_last = self.last_shown.map(|last| at - last);
@@ -323,35 +316,35 @@ impl Screen {
         Frame { intact, shown: Some(at), since_last, ..frame }
     }
 
-    /// Whether the picture is whole with this frame.
-    fn heal(&mut self, frame: &Frame) -> bool {
-        self.healing = match (frame.complete, self.healing) {
+    /// Updates the damage of the picture with this frame. Returns whether the picture is intact.
+    fn update_intact(&mut self, frame: &Frame) -> bool {
+        self.frames_to_intact = match (frame.complete, self.frames_to_intact) {
             // The first picture of a stream with intra refresh is a key frame too.
             (true, _) if frame.key => Some(0),
             (true, Some(needed)) => Some(needed.saturating_sub(1)),
             (false, Some(_)) => self.refresh,
             (_, None) => None,
         };
-        frame.complete && self.healing == Some(0)
+        frame.complete && self.frames_to_intact == Some(0)
     }
 
-    /// The run ends at `end`. Frames that were not decided were not shown.
+    /// Ends the run at `end`. Undecided frames were not shown.
     pub fn finish(&mut self, end: Instant, decided: &mut impl FnMut(Frame)) {
         self.decide(Instant::ZERO, end, decided);
-        self.frames.drain(..).for_each(|pending| decided(pending.decided()));
+        self.frames.drain(..).for_each(|pending| decided(pending.into_record()));
     }
 }
 
-/// When a frame is due that was taken at `captured`.
-fn due(least: &[Option<Duration>; 2], jitter_buffer: Duration, captured: Instant) -> Instant {
-    let least = least.iter().flatten().min().copied().unwrap_or_default();
-    captured + least + jitter_buffer
+/// Returns the due time of a frame captured at `captured`.
+fn due(min_transit: &[Option<Duration>; 2], jitter_buffer: Duration, captured: Instant) -> Instant {
+    let transit = min_transit.iter().flatten().min().copied().unwrap_or_default();
+    captured + transit + jitter_buffer
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::clip::EncodedFrame;
-    use super::super::protect::RepairKind;
+    use super::super::protection::RepairKind;
     use super::*;
 
     fn at(ms: i64) -> Instant {
@@ -368,8 +361,8 @@ mod tests {
         })
     }
 
-    /// Ten frames a second of two packets each, a key frame every four; what arrives of them, in order of
-    /// time, as (ms, message). Gives shown (ms) and intact of each.
+    /// Plays ten frames a second of two packets each, with a key frame every four. `arrivals` are (ms,
+    /// message) by time. Returns the display time in ms and whether it is intact, for each frame.
     fn play(screen: &mut Screen, frames: u32, arrivals: &[(i64, u32)]) -> Vec<(Option<i64>, bool)> {
         for number in 0..frames {
             for packet in 0..2 {
@@ -377,12 +370,12 @@ mod tests {
                 let key = number % 4 == 0 && (number == 0 || screen.refresh.is_none());
                 let part =
                     Part { frame: number, key, captured, packet, packets: 2, protection: None };
-                screen.sent(captured, 2 * number + u32::from(packet), part, 500);
+                screen.on_sent(captured, 2 * number + u32::from(packet), part, 500);
             }
         }
         let mut rows = Vec::new();
         for (ms, message) in arrivals {
-            screen.arrived(at(*ms), *message, &mut |frame| rows.push(frame));
+            screen.on_received(at(*ms), *message, &mut |frame| rows.push(frame));
         }
         screen.finish(at(100_000), &mut |frame| rows.push(frame));
         assert!(rows.iter().zip(0..).all(|(row, number)| row.number == number));
@@ -391,20 +384,20 @@ mod tests {
             .collect()
     }
 
-    // By hand: the least transit is 20 ms, so frame n is due at 100 n + 20 + 150 ms.
+    // By hand: the minimum transit time is 20 ms, so that frame n is due at 100 n + 20 + 150 ms.
     #[test]
-    fn frames_are_shown_when_they_are_due_and_late_ones_when_they_are_whole() {
+    fn frames_are_shown_when_due_or_on_late_completion() {
         let arrivals =
             [(20, 0), (25, 1), (130, 2), (140, 3), (420, 4), (450, 5), (451, 6), (451, 7)];
         let shown = play(&mut screen(false), 4, &arrivals);
-        // Frame 2, due at 370, is whole at 450. Frame 3 is due at 470.
+        // Frame 2, due at 370, is complete at 450. Frame 3 is due at 470.
         let expected = [(Some(170), true), (Some(270), true), (Some(450), true), (Some(470), true)];
         assert_eq!(shown, expected);
     }
 
     #[test]
-    fn a_frame_is_never_shown_before_the_one_ahead_of_it() {
-        // Message 2 comes when its frame, due at 270, has been given up.
+    fn a_frame_is_never_shown_before_its_predecessor() {
+        // Message 2 arrives after its frame, due at 270, has been decided.
         let arrivals = [(20, 0), (20, 1), (120, 3), (220, 4), (220, 5), (400, 2)];
         let shown = play(&mut screen(false), 3, &arrivals);
         assert_eq!(shown, [(Some(170), true), (Some(270), false), (Some(370), false)]);
@@ -414,27 +407,26 @@ mod tests {
     fn a_lost_packet_damages_the_picture_until_the_next_key_frame() {
         let all = |lost: &'static [u32]| {
             let of = move |message: u32| (100 * i64::from(message / 2) + 20, message);
-            (0..16).filter(move |it| !lost.contains(it)).map(of).collect::<Vec<_>>()
+            (0..16).filter(move |message| !lost.contains(message)).map(of).collect::<Vec<_>>()
         };
         let intact = |shown: &[(Option<i64>, bool)]| -> Vec<bool> {
             shown.iter().map(|(_, intact)| *intact).collect()
         };
         let shown = play(&mut screen(false), 8, &all(&[5]));
-        let yes_no = |text: &str| text.bytes().map(|it| it == b'y').collect::<Vec<_>>();
+        let yes_no = |text: &str| text.bytes().map(|letter| letter == b'y').collect::<Vec<_>>();
         assert_eq!(intact(&shown), yes_no("yynnyyyy"));
         assert!(shown.iter().all(|(shown, _)| shown.is_some()), "damaged frames are shown");
-        // A frame of which nothing came is not shown.
+        // A frame without any received packet is not shown.
         let shown = play(&mut screen(false), 8, &all(&[2, 3]));
         assert_eq!(shown[1], (None, false));
         assert_eq!(intact(&shown), yes_no("ynnnyyyy"));
-        // Intra refresh of four frames: the fourth whole frame after the damaged one is whole again.
+        // Intra refresh of four frames: the fourth complete frame after the damaged one is intact again.
         let shown = play(&mut screen(true), 8, &all(&[5]));
         assert_eq!(intact(&shown), yes_no("yynnnnyy"));
     }
 
     #[test]
-    fn when_the_network_stands_still_frames_come_late_and_undamaged_and_the_delay_goes_away_again()
-    {
+    fn a_stall_delays_frames_without_damage_and_the_delay_decays() {
         // Nothing from frame 2 on until 900 ms, then all at once; frames 9 on in time.
         let arrivals: Vec<_> = (0..24)
             .map(|message| {
@@ -449,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_shows_itself_after_its_frame_was_due_is_given_up_there_and_then() {
+    fn a_gap_found_after_its_frame_was_due_is_given_up_at_once() {
         // Frame 1 was due at 270; that message 3 is lost is known only when frame 2 comes at 700.
         let arrivals = [(20, 0), (20, 1), (120, 2), (700, 4), (700, 5)];
         let shown = play(&mut screen(false), 3, &arrivals);
@@ -457,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn repair_packets_make_losses_good_and_too_many_losses_are_known_only_behind_them() {
+    fn repair_packets_recover_losses_and_delay_the_decision() {
         let protection = Protection { groups: 1, repairs: 1, kind: RepairKind::Xor };
         let play = |lost: &[u32]| {
             let mut screen = screen(false);
@@ -467,12 +459,12 @@ mod tests {
                 let protection = Some(protection);
                 let key = frame == 0;
                 let part = Part { frame, key, captured, packet, packets: 2, protection };
-                screen.sent(captured, message, part, 500);
+                screen.on_sent(captured, message, part, 500);
             }
             let mut rows = Vec::new();
             for message in (0..9).filter(|message| !lost.contains(message)) {
                 let now = at(100 * i64::from(message / 3) + 20);
-                screen.arrived(now, message, &mut |frame| rows.push(frame));
+                screen.on_received(now, message, &mut |frame| rows.push(frame));
             }
             screen.finish(at(10_000), &mut |frame| rows.push(frame));
             rows.iter().map(|row| (row.arrived, row.repaired, row.intact)).collect::<Vec<_>>()
@@ -483,33 +475,49 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_its_sender_dropped_was_not_shown() {
+    fn a_frame_recovered_from_repair_packets_alone_is_shown() {
+        let mut screen = screen(false);
+        let protection = Some(Protection { groups: 1, repairs: 1, kind: RepairKind::Xor });
+        for (message, packet) in [(0, 0), (1, 1)] {
+            let part =
+                Part { frame: 0, key: true, captured: at(0), packet, packets: 1, protection };
+            screen.on_sent(at(0), message, part, 500);
+        }
+        let mut rows = Vec::new();
+        screen.on_received(at(20), 1, &mut |frame| rows.push(frame));
+        screen.finish(at(1000), &mut |frame| rows.push(frame));
+        assert_eq!((rows[0].arrived, rows[0].repaired), (0, 1));
+        assert!(rows[0].shown.is_some() && rows[0].intact);
+    }
+
+    #[test]
+    fn a_frame_dropped_by_its_sender_is_not_shown() {
         let mut screen = screen(false);
         for (message, frame) in [(0, 0), (1, 3)] {
             let captured = at(100 * i64::from(frame));
             let key = frame == 0;
             let part = Part { frame, key, captured, packet: 0, packets: 1, protection: None };
-            screen.sent(captured, message, part, 500);
+            screen.on_sent(captured, message, part, 500);
         }
         let mut rows = Vec::new();
-        screen.arrived(at(20), 0, &mut |frame| rows.push(frame));
-        screen.arrived(at(320), 1, &mut |frame| rows.push(frame));
+        screen.on_received(at(20), 0, &mut |frame| rows.push(frame));
+        screen.on_received(at(320), 1, &mut |frame| rows.push(frame));
         screen.finish(at(1000), &mut |frame| rows.push(frame));
-        let told: Vec<_> = rows.iter().map(|row| (row.number, row.shown.is_some())).collect();
-        assert_eq!(told, [(0, true), (1, false), (2, false), (3, true)]);
+        let shown: Vec<_> = rows.iter().map(|row| (row.number, row.shown.is_some())).collect();
+        assert_eq!(shown, [(0, true), (1, false), (2, false), (3, true)]);
         assert_eq!(rows[2].captured, at(200));
         let sent: Vec<_> = rows.iter().map(|row| row.sent).collect();
         assert_eq!(sent, [Some(at(0)), None, None, Some(at(300))]);
-        assert!(!rows[3].intact, "it refers to what was dropped");
+        assert!(!rows[3].intact, "it refers to dropped frames");
     }
 
     #[test]
-    fn what_has_not_been_decided_at_the_end_is_not_shown() {
+    fn an_undecided_frame_at_the_end_is_not_shown() {
         let mut screen = screen(false);
         let part =
             Part { frame: 0, key: true, captured: at(0), packet: 0, packets: 1, protection: None };
-        screen.sent(at(0), 0, part, 100);
-        screen.arrived(at(20), 0, &mut |_| unreachable!());
+        screen.on_sent(at(0), 0, part, 100);
+        screen.on_received(at(20), 0, &mut |_| unreachable!());
         let mut rows = Vec::new();
         screen.finish(at(100), &mut |frame| rows.push(frame));
         assert_eq!((rows.len(), rows[0].shown, rows[0].complete), (1, None, true));

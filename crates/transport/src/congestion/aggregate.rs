@@ -1,20 +1,21 @@
-//! What the coupled controls share: the paths that count, and Reno's window around their own rules.
+//! Common parts of the coupled controls: the participating paths, and Reno's window around a
+//! coupling rule.
 
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use skybraid_units::{Bytes, Duration, Instant};
 
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
 
 /// A path that takes part in the sums.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
-    /// Congestion window in segments; in fast recovery the slow start threshold.
+    /// Congestion window in segments; in fast recovery, the slow start threshold.
     pub window: f64,
     /// Smoothed round-trip time in seconds, above zero.
     pub rtt: f64,
-    /// The longer of the last two stretches between losses, in bytes.
+    /// Larger of the last two intervals between losses, in bytes.
     pub loss_interval: u64,
     /// Bytes per segment.
     pub segment: u64,
@@ -26,22 +27,23 @@ impl Path {
         self.window / self.rtt
     }
 
-    /// The window in whole segments, within 24 bits so that integer products of it stay in range.
+    /// Window in whole segments, at most 24 bits so that integer products stay in range.
     pub fn packets(&self) -> u128 {
         (self.window as u128).clamp(1, 1 << 24)
     }
 
-    /// The round-trip time as Linux keeps it: in eighths of a microsecond, in 32 bits.
+    /// Round-trip time as in Linux: in eighths of a microsecond, at most 32 bits.
     pub fn srtt_us(&self) -> u128 {
         ((self.rtt * 8e6 + 0.5) as u128).clamp(1, 1 << 32)
     }
 }
 
-/// The paths that count (RFC 6356 §3): those with data flowing and a round-trip time, and one's own.
+/// Participating paths (RFC 6356 §3): those with data flowing and a round-trip time, and the own
+/// path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paths<'a> {
     siblings: Siblings<'a>,
-    /// One's own window in segments, which the siblings know in whole bytes only.
+    /// Own window in segments; siblings store it in whole bytes only.
     window: f64,
 }
 
@@ -54,7 +56,7 @@ impl<'a> Paths<'a> {
         (0..self.siblings.all.len()).filter_map(move |index| self.path(index))
     }
 
-    /// The paths that count beside one's own.
+    /// Participating paths other than the own.
     pub fn others(self) -> impl Iterator<Item = Path> + 'a {
         let own = self.siblings.own;
         (0..self.siblings.all.len())
@@ -67,7 +69,7 @@ impl<'a> Paths<'a> {
         let own = index == self.siblings.own;
         let known = sibling.srtt.is_positive() && sibling.srtt != Duration::MAX;
         let segment = sibling.segment.get().max(1);
-        (known && (own || sibling.counts)).then(|| Path {
+        (known && (own || sibling.active)).then(|| Path {
             window: if own { self.window } else { sibling.window.get() as f64 / segment as f64 },
             rtt: sibling.srtt.as_secs_f64(),
             loss_interval: sibling.acked_since_loss.max(sibling.acked_between_losses).get(),
@@ -75,7 +77,7 @@ impl<'a> Paths<'a> {
         })
     }
 
-    /// One's own path, where others count beside it.
+    /// Own path, if others participate as well.
     pub fn own(&self) -> Option<Path> {
         let own = self.path(self.siblings.own)?;
         self.others().next().map(|_| own)
@@ -90,35 +92,36 @@ impl<'a> Paths<'a> {
         self.all().map(|path| path.rate()).sum()
     }
 
-    /// The most of what `value` says of the paths.
-    pub fn most(&self, value: impl FnMut(Path) -> f64) -> f64 {
+    /// Maximum of `value` over the participating paths.
+    pub fn max(&self, value: impl FnMut(Path) -> f64) -> f64 {
         self.all().map(value).fold(0.0, f64::max)
     }
 }
 
-/// Where a coupled control departs from Reno.
+/// Rule of a coupled control: its differences from Reno.
 pub(super) trait Coupling: Debug + Send {
-    /// Least slow start threshold in segments while several paths count.
-    const LEAST_THRESHOLD: f64 = 2.0;
+    /// Minimum slow start threshold in segments while several paths participate.
+    const MIN_THRESHOLD: f64 = 2.0;
 
-    /// Growth in segments for `acked` segments acknowledged in congestion avoidance; may be negative.
+    /// Growth in segments for `acked` segments acknowledged in congestion avoidance; may be
+    /// negative.
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64;
 
-    /// What a loss leaves of `window` segments.
+    /// Returns the part of `window` segments that remains after a loss.
     fn remaining(&mut self, own: &Path, paths: &Paths<'_>, window: f64) -> f64 {
         let _ = (own, paths);
         window / 2.0
     }
 }
 
-/// Reno, counting bytes, but for a rule that holds while several paths count.
+/// Byte-counting Reno with a coupling rule that applies while several paths participate.
 #[derive(Debug)]
 struct Coupled<C> {
     window: Window,
     rule: C,
 }
 
-/// A coupled control that follows `rule`.
+/// Builds a coupled control with `rule`.
 pub(super) fn coupled(path: &PathBasics, rule: impl Coupling + 'static) -> Box<dyn Congestion> {
     Box::new(Coupled { window: Window::new(path), rule })
 }
@@ -131,7 +134,7 @@ impl<C: Coupling> Coupled<C> {
             Some(own) => {
                 let in_flight = lost.in_flight.get() as f64 / segment;
                 let left = self.rule.remaining(&own, &paths, in_flight);
-                left.max(C::LEAST_THRESHOLD) * segment
+                left.max(C::MIN_THRESHOLD) * segment
             }
             None => self.window.halved(lost),
         }
@@ -170,7 +173,7 @@ impl<C: Coupling> Congestion for Coupled<C> {
         self.window.idle();
     }
 
-    fn on_spurious(&mut self, before: &Before) {
+    fn on_spurious(&mut self, before: &ControlState) {
         self.window.restore(before);
     }
 
@@ -191,7 +194,7 @@ impl<C: Coupling> Congestion for Coupled<C> {
     }
 }
 
-/// Reno's window (RFC 5681) in bytes. Fractions are kept: a coupled window may grow by less than a
+/// Reno's window (RFC 5681) in bytes, fractions included: a coupled window may grow by less than a
 /// byte at a time.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -200,7 +203,7 @@ pub(super) struct Window {
     initial: f64,
     size: f64,
     threshold: f64,
-    /// Bytes acknowledged in congestion avoidance and not yet turned into growth.
+    /// Bytes acknowledged in congestion avoidance that have not yet caused growth.
     credit: f64,
 }
 
@@ -232,7 +235,7 @@ impl Window {
         self.size < self.threshold
     }
 
-    /// Grows by what was acknowledged, in slow start. True if it is.
+    /// Grows by the acknowledged bytes if in slow start. Returns true if in slow start.
     pub fn slow_start(&mut self, acked: Bytes) -> bool {
         let grows = self.in_slow_start();
         if grows {
@@ -241,7 +244,7 @@ impl Window {
         grows
     }
 
-    /// One segment more for every window of data that was acknowledged.
+    /// Grows by one segment per window of acknowledged data.
     pub fn avoid_congestion(&mut self, acked: Bytes) {
         self.credit += acked.get() as f64;
         if self.credit >= self.size {
@@ -250,36 +253,36 @@ impl Window {
         }
     }
 
-    /// Adds `segments`, which may be negative; one segment remains.
+    /// Adds `segments`, which may be negative; at least one segment remains.
     pub fn grow(&mut self, segments: f64) {
         self.size = (self.size + segments * self.segment).max(self.segment);
     }
 
-    /// Half of what was in flight, at least two segments.
+    /// Returns half of the bytes in flight, at least two segments.
     pub fn halved(&self, lost: &Lost) -> f64 {
         ((lost.in_flight.get() / 2) as f64).max(2.0 * self.segment)
     }
 
-    /// Threshold and window become `remaining` bytes.
+    /// Sets threshold and window to `remaining` bytes.
     pub fn reduce(&mut self, remaining: f64) {
         self.threshold = remaining;
         self.size = remaining.max(self.segment);
         self.credit = 0.0;
     }
 
-    /// The window becomes `segments`, at least two, outside slow start.
-    pub fn steer(&mut self, segments: f64) {
+    /// Sets the window to `segments`, at least two, outside slow start.
+    pub fn set_segments(&mut self, segments: f64) {
         self.size = (segments * self.segment).max(2.0 * self.segment);
         self.threshold = self.threshold.min(self.size - self.segment);
     }
 
-    /// One segment is left after a timeout.
+    /// Sets the window to one segment after a timeout.
     pub fn restart(&mut self) {
         self.size = self.segment;
         self.credit = 0.0;
     }
 
-    pub fn restore(&mut self, before: &Before) {
+    pub fn restore(&mut self, before: &ControlState) {
         self.size = before.window.get() as f64;
         self.threshold = before.threshold.get() as f64;
     }
@@ -297,13 +300,13 @@ impl Window {
     }
 }
 
-/// Linux's count of acknowledgements towards one segment more.
+/// Linux's counter of acknowledgements per segment of growth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counter(u128);
 
 impl Counter {
-    /// One acknowledgement. The growth in segments: one after `needed` acknowledgements, with the
-    /// next.
+    /// Counts an acknowledgement. Returns the growth in segments: one on the acknowledgement after
+    /// `needed` others.
     pub fn acknowledge(&mut self, needed: u128) -> f64 {
         if self.0 < needed {
             self.0 += 1;
@@ -321,14 +324,14 @@ pub(super) mod testing {
     use super::*;
     use crate::congestion::{CongestionConfig, Sibling, reno};
 
-    /// Large, so that windows in whole bytes show a billionth of a segment.
+    /// A large segment, so that windows in whole bytes resolve a billionth of a segment.
     pub const SEGMENT: u64 = 1_000_000_000;
 
-    /// A path with a window in segments, a round-trip time in milliseconds and segments between
-    /// losses.
+    /// Returns a path with a window in segments, a round-trip time in milliseconds and segments
+    /// between losses.
     pub fn sibling((window, rtt_ms, between_losses): (u64, i64, u64)) -> Sibling {
         Sibling {
-            counts: true,
+            active: true,
             window: Bytes::new(window * SEGMENT),
             acked_since_loss: Bytes::ZERO,
             acked_between_losses: Bytes::new(between_losses * SEGMENT),
@@ -337,7 +340,7 @@ pub(super) mod testing {
         }
     }
 
-    /// The control in congestion avoidance of each of `paths`.
+    /// Builds the controls of `paths` in congestion avoidance.
     pub fn controls(config: &CongestionConfig, paths: &[Sibling]) -> Vec<Box<dyn Congestion>> {
         let build = |path: &Sibling| {
             config.build(&PathBasics {
@@ -355,7 +358,7 @@ pub(super) mod testing {
         Acked { bytes: Bytes::new(segments * SEGMENT), window_limited: true, ..Acked::default() }
     }
 
-    /// By how many segments each path's window grows with one segment acknowledged.
+    /// Growth of each path's window in segments for one acknowledged segment.
     pub fn increases(config: &CongestionConfig, paths: &[Sibling]) -> Vec<f64> {
         let grown = |(own, mut control): (usize, Box<dyn Congestion>)| {
             let before = control.window().get() as f64;
@@ -365,7 +368,7 @@ pub(super) mod testing {
         controls(config, paths).into_iter().enumerate().map(grown).collect()
     }
 
-    /// How many segments of its window a loss takes from each path.
+    /// Reduction of each path's window in segments by a loss.
     pub fn decreases(config: &CongestionConfig, paths: &[Sibling]) -> Vec<f64> {
         let cut = |(own, mut control): (usize, Box<dyn Congestion>)| {
             let before = control.window();
@@ -377,7 +380,7 @@ pub(super) mod testing {
         controls(config, paths).into_iter().enumerate().map(cut).collect()
     }
 
-    /// How many acknowledgements of a segment each path needs to grow.
+    /// Number of acknowledged segments that each path needs to grow.
     pub fn acks_to_grow(config: &CongestionConfig, paths: &[Sibling]) -> Vec<u32> {
         let count = |(own, mut control): (usize, Box<dyn Congestion>)| {
             let before = control.window();
@@ -398,12 +401,12 @@ pub(super) mod testing {
         }
     }
 
-    /// Where no sibling counts, a coupled control is Reno to the byte (RFC 6356 §3).
+    /// Without participating siblings, a coupled control is Reno to the byte (RFC 6356 §3).
     pub fn assert_reno_alone(config: &CongestionConfig) {
         let reno =
             CongestionConfig::Reno(reno::Config { byte_counting: true, ..reno::Config::default() });
         let mut failed = sibling((50, 20, 9));
-        failed.counts = false;
+        failed.active = false;
         let own = sibling((10, 100, 9));
         for all in [&[][..], &[own], &[own, failed]] {
             let siblings = Siblings { all, own: 0 };
@@ -456,7 +459,7 @@ mod tests {
 
     // Source: RFC 6356 §3; the algorithm reference, §12 item 3.
     #[test]
-    fn a_path_whose_siblings_do_not_count_is_reno_to_the_byte() {
+    fn a_path_without_participating_siblings_is_reno() {
         for config in every_coupled() {
             assert_reno_alone(&config);
         }
@@ -485,7 +488,7 @@ mod tests {
 
     // Source: the algorithm reference, §3.2 and §12 item 2: two segments for LIA, one for the others.
     #[test]
-    fn losses_do_not_take_the_threshold_below_its_floor() {
+    fn losses_keep_the_threshold_above_its_minimum() {
         let paths = [sibling((1, 100, 500)), sibling((20, 50, 100))];
         for (config, floor) in every_coupled().iter().zip([2, 1, 1, 1, 1]) {
             for mut control in controls(config, &paths).into_iter().take(1) {
@@ -499,7 +502,7 @@ mod tests {
 
     // Source: Raiciu et al., NSDI 2012; the algorithm reference, §5.1.
     #[test]
-    fn a_penalty_halves_the_window_but_leaves_slow_start_alone() {
+    fn a_penalty_halves_the_window_but_not_in_slow_start() {
         for config in every_coupled() {
             let [mut small, mut large, mut slow_start] =
                 [(3, 3), (40, 40), (40, 100)].map(|(window, threshold)| {

@@ -1,7 +1,8 @@
-//! BALIA, balanced linked adaptation: between LIA's friendliness and OLIA's responsiveness.
+//! BALIA, balanced linked adaptation: a compromise between LIA's friendliness and OLIA's
+//! responsiveness.
 //!
-//! Source: Peng, Walid, Hwang, Low 2013; draft-walid-mptcp-congestion-control. Windows in segments,
-//! times in seconds.
+//! Source: Peng, Walid, Hwang, Low 2013; draft-walid-mptcp-congestion-control. Windows are in
+//! segments, times in seconds.
 
 use alloc::boxed::Box;
 
@@ -26,22 +27,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Whose arithmetic.
+/// Parameters of the control.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The paper's or Linux's.
+    /// Arithmetic of the paper or of Linux.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         match self.compat {
             Compat::Paper => coupled(path, Balia),
@@ -50,16 +51,16 @@ impl Config {
     }
 }
 
-/// α of the paper: the fastest path's rate over this one's.
+/// α of the paper: the rate of the fastest path divided by the own rate.
 fn alpha(own: &Path, paths: &Paths<'_>) -> f64 {
-    paths.most(|path| path.rate()) / own.rate()
+    paths.max(|path| path.rate()) / own.rate()
 }
 
 #[derive(Debug)]
 struct Balia;
 
 impl Coupling for Balia {
-    const LEAST_THRESHOLD: f64 = 1.0;
+    const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         let alpha = alpha(own, paths);
@@ -79,7 +80,7 @@ struct Linux {
 }
 
 impl Coupling for Linux {
-    const LEAST_THRESHOLD: f64 = 1.0;
+    const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, _acked: f64) -> f64 {
         self.acks.acknowledge(linux_acks(own, paths))
@@ -95,13 +96,13 @@ impl Coupling for Linux {
     }
 }
 
-/// Bytes per second.
+/// Rate in bytes per second.
 fn linux_rate(path: &Path) -> u128 {
     (u128::from(path.segment) * path.packets() * 8_000_000 / path.srtt_us()).max(1)
 }
 
-/// Acknowledgements for one segment of growth: 10 total² · w / ((rate + fastest)(4 rate + fastest)),
-/// with rates scaled down in steps of 2⁵ until they fit 25 bits, and rounded down at each division.
+/// Acknowledgements per segment of growth: 10 total² · w / ((rate + fastest)(4 rate + fastest)),
+/// with rates scaled down in steps of 2⁵ until they fit in 25 bits, and each division rounded down.
 fn linux_acks(own: &Path, paths: &Paths<'_>) -> u128 {
     let fastest = paths.all().map(|path| linux_rate(&path)).max().unwrap_or(1);
     let mut shift = 0;
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Segments of 1448 bytes: Linux scales rates in bytes.
+    /// Converts to segments of 1448 bytes: Linux scales rates in bytes.
     fn ethernet(paths: [Sibling; 2]) -> [Sibling; 2] {
         paths.map(|path| Sibling {
             window: Bytes::new(path.window.get() / path.segment.get() * 1448),
@@ -152,10 +153,10 @@ mod tests {
         })
     }
 
-    // Source: Linux mptcp_balia.c; the vectors of the algorithm reference, §3.3, one more
-    // acknowledgement than the count to be reached.
+    // Source: Linux mptcp_balia.c; the vectors of the algorithm reference, §3.3, plus the
+    // acknowledgement that follows the count.
     #[test]
-    fn linux_counts_acknowledgements_and_takes_alpha_in_whole_numbers() {
+    fn linux_counts_acknowledgements_and_rounds_alpha() {
         for (windows, rtts, acks, thresholds) in
             [([10, 20], [100, 50], [63, 32], [3, 10]), ([10, 12], [100, 100], [43, 41], [5, 6])]
         {

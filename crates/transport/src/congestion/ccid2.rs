@@ -1,4 +1,4 @@
-//! CCID 2, TCP-like congestion control of DCCP, in whole packets.
+//! CCID 2, DCCP's TCP-like congestion control, in whole packets.
 //!
 //! Source: RFC 4341 §5; RFC 3390 (initial window), RFC 5681 §4.1 (idle). Linux `ccid2.c` for
 //! `compat = "linux"`, with congestion window validation (RFC 2861).
@@ -9,7 +9,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{Acked, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -36,25 +36,25 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// Where the window begins, and which text is followed.
+/// Parameters of the control.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Window at the start in packets; RFC 3390's where none is set.
+    /// Initial window in packets; RFC 3390's by default.
     pub initial_window: Option<u32>,
-    /// Which text is followed.
+    /// Reference behaviour.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if self.initial_window == Some(0) {
             return Err(("initial_window", "expected above zero".to_string()));
         }
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
@@ -65,7 +65,7 @@ fn rfc_3390(segment: u64) -> u64 {
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let segment = path.segment.get().max(1);
         let usual = rfc_3390(segment).min(path.initial_window.get() / segment);
@@ -95,14 +95,14 @@ struct Ccid2 {
     initial: u64,
     window: u64,
     threshold: u64,
-    /// No threshold has been set.
+    /// True until a threshold is set.
     unlimited: bool,
-    /// Packets acknowledged and not yet turned into growth.
+    /// Packets acknowledged that have not yet caused growth.
     credit: u64,
-    /// Packets that an acknowledgement stands for.
+    /// Packets per acknowledgement.
     ratio: u64,
     srtt: Duration,
-    /// Linux: the most packets in flight since `used_since`.
+    /// Linux: maximum packets in flight since `used_since`.
     used: u64,
     used_since: Instant,
     last_ack: Instant,
@@ -116,26 +116,26 @@ impl Ccid2 {
         self.credit = 0;
     }
 
-    /// Linux's timeout of a path whose round-trip time is steady.
+    /// Linux's timeout for a path with a steady round-trip time.
     fn timeout(&self) -> Duration {
         self.srtt + Duration::from_millis(200)
     }
 
-    /// RFC 2861: what the window has grown to is remembered in part as the threshold.
-    fn remember_in_threshold(&mut self) {
+    /// RFC 2861: keeps part of the window as the threshold.
+    fn save_in_threshold(&mut self) {
         if !self.unlimited {
             self.threshold = self.threshold.max(self.window / 2 + self.window / 4);
         }
     }
 
-    /// RFC 2861 §3.1 for a window that is not filled.
+    /// RFC 2861 §3.1, for a window that is not filled.
     fn validate(&mut self, acked: &Acked) {
         self.used = self.used.max(acked.in_flight.get() / self.segment);
         if self.used >= self.window {
             self.used = 0;
             self.used_since = acked.now;
         } else if acked.now.since(self.used_since) >= self.timeout() {
-            self.remember_in_threshold();
+            self.save_in_threshold();
             let used = self.used.max(self.initial);
             if used < self.window {
                 self.window = u64::midpoint(self.window, used);
@@ -150,14 +150,14 @@ impl Congestion for Ccid2 {
     fn on_ack(&mut self, acked: &Acked, _: Siblings<'_>) {
         let limited = self.linux || acked.window_limited;
         let packets = acked.bytes.get() / self.segment;
-        let mut most = if self.linux { self.ratio.div_ceil(2) } else { self.ratio / 2 }.max(1);
+        let mut max = if self.linux { self.ratio.div_ceil(2) } else { self.ratio / 2 }.max(1);
         for _ in 0..if limited { packets } else { 0 } {
             self.credit += 1;
             if self.unlimited || self.window < self.threshold {
-                if self.credit >= 2 && most > 0 {
+                if self.credit >= 2 && max > 0 {
                     self.credit = 0;
                     self.window += 1;
-                    most -= 1;
+                    max -= 1;
                 }
             } else if self.credit >= self.window {
                 self.credit = 0;
@@ -191,11 +191,11 @@ impl Congestion for Ccid2 {
             self.window = self.window.min(self.initial);
             return;
         }
-        self.remember_in_threshold();
+        self.save_in_threshold();
         let mut idle = now.since(self.last_ack);
-        let least = self.window.min(self.initial);
-        while idle >= self.timeout() && self.window > least {
-            self.window = (self.window / 2).max(least);
+        let min = self.window.min(self.initial);
+        while idle >= self.timeout() && self.window > min {
+            self.window = (self.window / 2).max(min);
             idle -= self.timeout();
         }
         self.used = 0;
@@ -229,7 +229,7 @@ mod tests {
         Config { initial_window: Some(window), compat }.build(&PathBasics {
             segment: Bytes::new(SEGMENT),
             initial_window: Bytes::new(10 * SEGMENT),
-            initial_threshold: Bytes::new(threshold.map_or(u64::MAX, |it| it * SEGMENT)),
+            initial_threshold: Bytes::new(threshold.map_or(u64::MAX, |packets| packets * SEGMENT)),
             sack: true,
             seed: skybraid_units::Seed::default(),
         })
@@ -262,7 +262,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §6.2.
     #[test]
-    fn ten_packets_in_five_acknowledgements_grow_a_window_of_ten_to_fifteen() {
+    fn slow_start_adds_a_packet_per_two_acknowledged() {
         let mut control = ccid2(10, None, Compat::Paper);
         (0..5).for_each(|_| acknowledge(&mut *control, 2));
         assert_eq!(packets(&*control).0, 15);
@@ -270,7 +270,7 @@ mod tests {
 
     // Source: RFC 4341 §5: at most half the Ack Ratio per acknowledgement.
     #[test]
-    fn an_acknowledgement_of_many_packets_adds_half_the_ratio_only() {
+    fn an_acknowledgement_adds_at_most_half_the_ack_ratio() {
         for (compat, ratio, grown) in
             [(Compat::Paper, 4, 12), (Compat::Paper, 5, 12), (Compat::Linux, 5, 13)]
         {
@@ -283,7 +283,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §6.2.
     #[test]
-    fn a_window_of_acknowledged_packets_adds_one_in_congestion_avoidance() {
+    fn congestion_avoidance_adds_a_packet_per_window() {
         let mut control = ccid2(10, Some(10), Compat::Paper);
         (0..5).for_each(|_| acknowledge(&mut *control, 2));
         assert_eq!(packets(&*control).0, 11);
@@ -291,7 +291,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §6.2.
     #[test]
-    fn a_loss_at_eleven_leaves_five_and_a_timeout_one() {
+    fn a_loss_halves_the_window_and_a_timeout_leaves_one_packet() {
         let mut control = ccid2(11, Some(10), Compat::Paper);
         control.on_loss(&LOST, Siblings::default());
         assert_eq!(packets(&*control), (5, 5));
@@ -306,7 +306,7 @@ mod tests {
 
     // Source: the quirks listed in the algorithm reference, §6.2 (RFC 2861).
     #[test]
-    fn linux_halves_an_idle_window_once_per_timeout_down_to_the_initial_one() {
+    fn linux_halves_an_idle_window_once_per_timeout() {
         let mut control = ccid2(4, Some(8), Compat::Linux);
         (0..60).for_each(|_| acknowledge(&mut *control, 2));
         let grown = packets(&*control).0;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn linux_lets_go_of_half_the_window_that_is_not_used() {
+    fn linux_drops_half_of_the_unused_window() {
         let mut control = ccid2(4, Some(4), Compat::Linux);
         (0..300).for_each(|_| acknowledge(&mut *control, 2));
         let (grown, _) = packets(&*control);

@@ -23,22 +23,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Which rules.
+/// Parameters of the control.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The draft or Linux.
+    /// Gains and rounding of the draft or of Linux.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         bbr::Config { compat: self.compat, policer: false, ..bbr::Config::default() }.build(path)
     }
@@ -51,7 +51,7 @@ mod tests {
 
     // Source: the algorithm reference, §6.4: an initial window of ten packets.
     #[test]
-    fn it_begins_with_ten_packets_and_paces_from_the_start() {
+    fn it_starts_with_ten_packets_and_paces_at_once() {
         let control = Config::default().build(&PathBasics {
             segment: Bytes::new(1400),
             initial_window: Bytes::new(14_000),

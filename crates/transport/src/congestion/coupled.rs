@@ -1,14 +1,14 @@
-//! Fully coupled windows: all paths together are one TCP that moves to the least congested path.
+//! Fully coupled windows: all paths together act as one TCP that moves to the least congested path.
 //!
-//! Source: Kelly, Voice 2005 and Han et al. 2006, as stated in Wischik et al., NSDI 2011. Windows in
-//! segments.
+//! Source: Kelly, Voice 2005 and Han et al. 2006, as stated in Wischik et al., NSDI 2011. Windows
+//! are in segments.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Check, Parameter, Wrong};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -36,11 +36,11 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// The place in the family.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// From 0, fully coupled, to 2, uncoupled; the form of Kelly and Voice where none is set.
+    /// From 0, fully coupled, to 2, uncoupled; the form of Kelly and Voice by default.
     pub epsilon: Option<f64>,
     /// Aggressiveness, above 0.
     pub alpha: f64,
@@ -53,7 +53,7 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if self.epsilon.is_some_and(|epsilon| !(0.0..=2.0).contains(&epsilon)) {
             return Err(("epsilon", "expected a number from 0 to 2".to_string()));
         }
@@ -65,7 +65,7 @@ impl Check for Config {
 }
 
 impl Config {
-    /// A fresh instance. Parameters out of their range are replaced by the defaults.
+    /// Builds a new instance. Parameters outside their range are replaced by the defaults.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let Self { epsilon, alpha } =
             if self.check().is_ok() { self.clone() } else { Self::default() };
@@ -84,7 +84,7 @@ fn total_window(paths: &Paths<'_>) -> f64 {
 struct FullyCoupled;
 
 impl Coupling for FullyCoupled {
-    const LEAST_THRESHOLD: f64 = 1.0;
+    const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, _: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         acked / total_window(paths)
@@ -102,7 +102,7 @@ struct Epsilon {
 }
 
 impl Coupling for Epsilon {
-    const LEAST_THRESHOLD: f64 = 1.0;
+    const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         let own_part = libm::pow(self.alpha * own.window, 1.0 - self.epsilon);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epsilon_beyond_two_is_refused() {
+    fn an_epsilon_above_two_is_refused() {
         assert_eq!(Config { epsilon: Some(2.5), alpha: 1.0 }.check().unwrap_err().0, "epsilon");
     }
 }

@@ -8,8 +8,8 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Instant};
 
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings, cubic_linux};
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings, cubic_linux};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -57,20 +57,20 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// The curve.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The RFC, or Linux.
+    /// Reference behaviour: the RFC or Linux.
     pub compat: Compat,
     /// Steepness in segments/s³, above 0.
     pub c: f64,
-    /// What is left of the window after a loss, between 0 and 1.
+    /// Part of the window that remains after a loss, between 0 and 1.
     pub beta: f64,
-    /// RFC 9438 §4.7.
+    /// Fast convergence (RFC 9438 §4.7).
     pub fast_convergence: bool,
-    /// What ends slow start beside a loss. Where none is named, HyStart++ as RFC 9438 §4.10
-    /// recommends, and the classic HyStart with `compat = "linux"`.
+    /// End of slow start other than a loss. Default HyStart++ as RFC 9438 §4.10 recommends, or the
+    /// classic HyStart with `compat = "linux"`.
     pub hystart: Option<HyStart>,
 }
 
@@ -81,7 +81,7 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if !(self.c > 0.0 && self.c.is_finite()) {
             return Err(("c", "expected a number above zero".to_string()));
         }
@@ -91,13 +91,13 @@ impl Check for Config {
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance. Parameters outside their range are replaced by the defaults.
+    /// Builds a new instance. Parameters outside their range are replaced by the defaults.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let usual = Self::default();
         let c = if self.c > 0.0 { self.c } else { usual.c };
@@ -149,12 +149,12 @@ struct Cubic {
     curve_before: (f64, f64, Option<Epoch>),
 }
 
-/// A stretch of congestion avoidance between two losses.
+/// Congestion avoidance between two losses.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// Start of the epoch, moved on by the time in which the application did not fill the window.
+    /// Start of the epoch, shifted by the time in which the application did not fill the window.
     start: Instant,
-    /// Last acknowledgement.
+    /// Time of the last acknowledgement.
     last: Instant,
     k: f64,
     w_max: f64,
@@ -169,7 +169,7 @@ impl Cubic {
     }
 
     fn begin_epoch(&self, now: Instant) -> Epoch {
-        // After a timeout, or without any loss yet, the curve starts at its plateau (§4.8, §4.10).
+        // After a timeout, or before any loss, the curve starts on its plateau (§4.8, §4.10).
         let (k, w_max) = if self.w_max > self.window {
             (libm::cbrt((self.w_max - self.window) / self.c), self.w_max)
         } else {
@@ -251,7 +251,7 @@ impl Congestion for Cubic {
         self.slow_start.on_timeout();
     }
 
-    fn on_spurious(&mut self, before: &Before) {
+    fn on_spurious(&mut self, before: &ControlState) {
         self.window = before.window.get() as f64 / self.segment;
         self.threshold = match before.threshold.get() {
             u64::MAX => f64::INFINITY,
@@ -270,7 +270,7 @@ impl Congestion for Cubic {
             self.threshold = (self.threshold / 2.0).max(2.0);
         }
         self.window = (self.window / 2.0).max(1.0);
-        // From here the window climbs back along a new curve; on the old one it would jump back.
+        // The window climbs back along a new curve; on the old one it would jump back.
         self.epoch = None;
     }
 
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_penalty_halves_the_window_and_a_new_curve_begins_there() {
+    fn a_penalty_halves_the_window_and_starts_a_new_curve() {
         let mut control = cubic(70.0, 100.0);
         control.on_penalty();
         assert_eq!((control.window, control.threshold), (35.0, 35.0));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_convergence_lowers_the_plateau_when_the_window_at_loss_shrank() {
+    fn fast_convergence_lowers_the_plateau_if_the_window_shrank() {
         let mut control = cubic(80.0, 100.0);
         let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(80_000) };
         control.on_loss(&lost, Siblings::default());
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn one_loss_per_epoch_gives_the_average_window_of_the_response_function() {
+    fn one_loss_per_epoch_gives_the_response_function_s_average() {
         // RFC 9438 §5.1: with C = 0.4 and beta = 0.7 the average window is 1.054 (RTT/p)^0.75.
         let mut control = cubic(70.0, 100.0);
         let rtt = Duration::from_millis(10);
@@ -362,7 +362,7 @@ mod tests {
                     window_limited: true,
                     ..Acked::default()
                 };
-                // Reno's floor is out of the way for the pure cubic curve.
+                // Disables Reno's floor for the pure cubic curve.
                 control.window_before_loss = f64::INFINITY;
                 if let Some(epoch) = &mut control.epoch {
                     epoch.w_est = 0.0;
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_the_window_is_not_filled_does_not_advance_the_curve() {
+    fn time_with_an_unfilled_window_does_not_advance_the_curve() {
         let mut control = cubic(70.0, 100.0);
         let acked = |ms, window_limited| Acked {
             now: Instant::from_millis(ms),
@@ -396,10 +396,11 @@ mod tests {
 
     // Source: RFC 9438 §4.9.2.
     #[test]
-    fn after_a_loss_that_was_none_the_curve_goes_on() {
+    fn the_curve_continues_after_a_spurious_loss() {
         let mut control = cubic(90.0, 100.0);
         control.epoch = Some(control.begin_epoch(Instant::ZERO));
-        let before = Before { window: control.window(), threshold: control.slow_start_threshold() };
+        let before =
+            ControlState { window: control.window(), threshold: control.slow_start_threshold() };
         let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(90_000) };
         control.on_timeout(&lost, false, Siblings::default());
         assert_eq!(control.window(), Bytes::new(1000));

@@ -1,32 +1,32 @@
 //! CUBIC as Linux computes it, in integers.
 //!
 //! Source: Linux `tcp_cubic.c`, generation 4.14. Windows are in whole segments and times in ticks
-//! of 1/1024 s. Linux finds its cube root from a table refined by hand and one step of Newton's
+//! of 1/1024 s. Linux computes its cube root from a hand-tuned table and one step of Newton's
 //! method, with a mean error of 0.195 %; the table cannot be derived, so the root is exact here,
-//! rounded to the nearest integer. Linux's clock also moves in jiffies, here it does not.
+//! rounded to the nearest integer. Linux's clock also advances in jiffies, this one does not.
 
 use alloc::boxed::Box;
 
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::hystart::SlowStart;
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
 
-/// A window that did not change is not computed anew for this long.
+/// Interval at which the growth of an unchanged window is recomputed.
 const RECOMPUTE: Duration = Duration::from_nanos(1_000_000_000 / 32);
-/// Round-trip times this soon after the start of an epoch do not count for the least one.
+/// Time after the start of an epoch in which samples do not count for the minimum round-trip time.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// Ticks of 1/1024 s.
+/// Converts to ticks of 1/1024 s.
 fn ticks(span: Duration) -> u64 {
     (i128::from(span.as_nanos().max(0)) * 1024 / 1_000_000_000) as u64
 }
 
-/// The cube root, rounded to the nearest integer.
+/// Cube root, rounded to the nearest integer.
 fn cube_root(of: u64) -> u64 {
     let cube = |x: u64| u128::from(x) * u128::from(x) * u128::from(x);
     let mut root = libm::cbrt(of as f64) as u64;
-    // The root is rounded up where `of` is at or beyond (root + ½)³.
+    // The root is rounded up if `of` is at least (root + ½)³.
     while cube(2 * root + 1) <= 8 * u128::from(of) {
         root += 1;
     }
@@ -62,9 +62,9 @@ pub(super) fn build(
 
 #[derive(Debug)]
 struct Cubic {
-    /// In 1/1024.
+    /// Units of 1/1024.
     beta: u64,
-    /// In 1/1024 segments/s³.
+    /// Units of 1/1024 segments/s³.
     c: u64,
     fast_convergence: bool,
     slow_start: SlowStart,
@@ -72,9 +72,9 @@ struct Cubic {
     initial_window: u64,
     window: u64,
     threshold: u64,
-    /// Bytes acknowledged that do not make a whole segment yet.
+    /// Acknowledged bytes that do not make a whole segment yet.
     unpaid: u64,
-    /// Segments acknowledged and not yet turned into growth (`snd_cwnd_cnt`).
+    /// Segments acknowledged that have not yet caused growth (`snd_cwnd_cnt`).
     credit: u64,
     /// Window at the last loss, lowered by fast convergence; 0 for none.
     last_max: u64,
@@ -83,19 +83,19 @@ struct Cubic {
     epoch: Option<Epoch>,
 }
 
-/// A stretch of congestion avoidance between two losses.
+/// Congestion avoidance between two losses.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Instant,
-    /// In ticks.
+    /// Time until the plateau, in ticks.
     k: u64,
     /// Plateau of the curve.
     origin: u64,
-    /// What Reno's window would be, and the acknowledged segments that it has not used.
+    /// Window that Reno would have, and the acknowledged segments that have not yet caused its
+    /// growth.
     reno: u64,
     reno_credit: u64,
-    /// Acknowledged segments for one segment of growth, with the window and time of its
-    /// computation.
+    /// Acknowledged segments per segment of growth, with the window and time of its computation.
     per_growth: u64,
     computed: (u64, Instant),
 }
@@ -115,7 +115,7 @@ impl Epoch {
         }
     }
 
-    /// The curve `t` ticks after the start.
+    /// Value of the curve `t` ticks after the start.
     fn curve(&self, c: u64, t: u64) -> u64 {
         let offset = u128::from(t.abs_diff(self.k));
         let rise = offset.saturating_pow(3).saturating_mul(u128::from(c)) >> 40;
@@ -127,8 +127,8 @@ impl Epoch {
 impl Cubic {
     fn per_growth(&self, epoch: &mut Epoch, now: Instant) -> u64 {
         let window = self.window;
-        let least = self.delay_min.unwrap_or(Duration::ZERO);
-        let target = epoch.curve(self.c, ticks(now.since(epoch.start) + least));
+        let min_rtt = self.delay_min.unwrap_or(Duration::ZERO);
+        let target = epoch.curve(self.c, ticks(now.since(epoch.start) + min_rtt));
         let mut per_growth =
             if target > window { window / (target - window) } else { window.saturating_mul(100) };
         if self.last_max == 0 {
@@ -148,7 +148,7 @@ impl Cubic {
 
     fn grow_by_credit(&mut self, per_growth: u64, acked: u64) {
         if self.credit >= per_growth {
-            // It was saved up when growth cost more.
+            // Credit from a time of slower growth.
             self.credit = 0;
             self.window += 1;
         }
@@ -174,7 +174,7 @@ impl Congestion for Cubic {
         self.last_ack = acked.now;
         let settling = self.epoch.is_some_and(|epoch| acked.now.since(epoch.start) < SETTLING);
         if let Some(rtt) = acked.rtt.filter(|_| !settling) {
-            self.delay_min = Some(self.delay_min.map_or(rtt, |least| least.min(rtt)));
+            self.delay_min = Some(self.delay_min.map_or(rtt, |min| min.min(rtt)));
         }
     }
 
@@ -228,8 +228,8 @@ impl Congestion for Cubic {
         self.slow_start.on_timeout();
     }
 
-    fn on_spurious(&mut self, before: &Before) {
-        // `tcp_undo_cwnd_reduction` and `tcp_reno_undo_cwnd`: the curve begins anew.
+    fn on_spurious(&mut self, before: &ControlState) {
+        // `tcp_undo_cwnd_reduction` and `tcp_reno_undo_cwnd`: the curve starts again.
         self.window = self.window.max(before.window.get() / self.segment);
         self.threshold = match before.threshold.get() {
             u64::MAX => u64::MAX,
@@ -239,14 +239,15 @@ impl Congestion for Cubic {
 
     fn on_idle(&mut self, now: Instant) {
         self.window = self.window.min(self.initial_window);
-        // Linux counts from the last sending, which came a round trip before its acknowledgement.
+        // Linux counts from the last transmission, which came a round trip before its
+        // acknowledgement.
         if let Some(epoch) = &mut self.epoch {
             epoch.start += now.since(self.last_ack);
         }
     }
 
     fn on_penalty(&mut self) {
-        // The kernel takes the window away behind the curve's back.
+        // The kernel reduces the window without changing the curve.
         if self.window >= self.threshold {
             self.threshold = (self.threshold / 2).max(2);
         }
@@ -307,7 +308,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §2.2: 4316.97 and 9300.6 ticks.
     #[test]
-    fn the_plateau_after_a_loss_at_100_is_reached_in_4317_ticks_and_at_1000_in_9301() {
+    fn the_plateau_is_reached_after_k_ticks() {
         for (window, last_max, k) in [(70, 100, 4317), (700, 1000, 9301)] {
             let epoch = Epoch::new(&cubic(window, last_max), Instant::ZERO);
             assert_eq!((epoch.k, epoch.origin), (k, last_max));
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_is_asked_one_least_round_trip_time_ahead() {
+    fn the_curve_is_read_one_minimum_round_trip_time_ahead() {
         let control = cubic(70, 100);
         let mut epoch = Epoch::new(&control, Instant::ZERO);
         // 0.1 s ahead the curve is 0.4·(4.2158 - 0.1)³ = 27.9 below 100, in whole segments 27.
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_costs_between_two_segments_and_a_hundred_windows_and_20_before_the_first_loss() {
+    fn growth_is_bounded_and_faster_before_the_first_loss() {
         let at = Instant::from_millis;
         let control = cubic(70, 100);
         let mut epoch = Epoch::new(&control, Instant::ZERO);
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_rises_by_a_segment_per_15_eighths_of_a_window() {
+    fn reno_s_floor_rises_by_a_segment_per_15_eighths_of_a_window() {
         let control = cubic(80, 80);
         let mut epoch = Epoch { reno_credit: 150, ..Epoch::new(&control, Instant::ZERO) };
         assert_eq!(control.per_growth(&mut epoch, Instant::ZERO), 8000);
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_leaves_717_of_1024_of_the_window_and_a_timeout_forgets_the_plateau() {
+    fn a_loss_keeps_717_of_1024_and_a_timeout_drops_the_plateau() {
         let mut control = cubic(80, 100);
         let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(10_000) };
         control.on_loss(&lost, Siblings::default());
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_is_asked_again_after_a_32nd_of_a_second_or_when_the_window_has_changed() {
+    fn the_growth_is_recomputed_after_a_32nd_of_a_second() {
         let mut control = cubic(70, 100);
         acknowledge(&mut control, 0, 1);
         let before = control.epoch.unwrap().per_growth;
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_time_moves_the_curve_on() {
+    fn an_idle_period_shifts_the_curve() {
         let mut control = cubic(70, 100);
         acknowledge(&mut control, 0, 1);
         control.on_idle(Instant::from_millis(5000));

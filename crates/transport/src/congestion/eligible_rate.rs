@@ -1,19 +1,19 @@
-//! The eligible rate of Westwood: what the path would carry, from the acknowledgements that return.
+//! Eligible rate of Westwood: the rate that the path can carry, estimated from acknowledgements.
 //!
 //! Source: Mascolo et al., TCP Westwood (2001; the filter of Tustin's rule); Wang, Valla, Sanadidi,
 //! Gerla, Adaptive bandwidth share estimation (2002). Rates are in bytes/s and times in seconds.
 
 use alloc::collections::VecDeque;
 
-use skybraid_units::Instant;
+use skybraid_units::{Instant, Promised};
 
 use super::Acked;
 use super::rounds::Rounds;
 
-/// See the parameters of [`super::westwood`].
+/// Parameters of [`super::westwood`].
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
-    /// Averages each sample with the one before, and takes a long silence for empty samples.
+    /// Averages each sample with the one before, and treats a long silence as empty samples.
     pub(super) tustin: bool,
     pub(super) adaptive_interval: bool,
     pub(super) adaptive_gain: bool,
@@ -24,19 +24,18 @@ pub(super) struct Rules {
     pub(super) u_window: usize,
 }
 
-/// Weight of the past in the throughput that tells congestion from its absence, as in the paper of
-/// 2002. (Texts that restate it use the estimate itself there, which sees no congestion once it is
-/// too high.)
+/// Weight of the past in the throughput that detects congestion, as in the paper of 2002. (Texts
+/// that restate it use the estimate itself, which detects no congestion once it is too high.)
 const THROUGHPUT_MEMORY: f64 = 0.6;
 
-/// How much of the old estimate remains after `delta` with a filter of time constant `tau`: the
-/// bilinear form, which falls to zero where `delta` is twice `tau` and would be negative beyond.
+/// Weight of the old estimate after `delta` in a filter with time constant `tau`: the bilinear
+/// form, which reaches zero at twice `tau` and would be negative beyond.
 pub(super) fn alpha(tau: f64, delta: f64) -> f64 {
     ((2.0 * tau - delta) / (2.0 * tau + delta)).max(0.0)
 }
 
-/// The interval that a sample should cover, from zero where the throughput fills the window without
-/// a queue up to the round-trip time.
+/// Interval that a sample must cover: from zero, if the throughput fills the window without a
+/// queue, up to the round-trip time.
 pub(super) fn interval(rtt: f64, rtt_min: f64, window: f64, throughput: f64) -> f64 {
     (rtt * (window - throughput * rtt_min) / window).clamp(0.0, rtt)
 }
@@ -44,14 +43,14 @@ pub(super) fn interval(rtt: f64, rtt_min: f64, window: f64, throughput: f64) -> 
 #[derive(Debug)]
 pub(super) struct EligibleRate {
     rules: Rules,
-    /// When acknowledgements came and what was delivered by then, for a round-trip time.
+    /// Times of acknowledgements and bytes delivered by then, for one round-trip time.
     log: VecDeque<(Instant, u64)>,
     estimate: Option<f64>,
     last_sample: f64,
     rounds: Rounds,
     round_began: Option<(Instant, u64)>,
     throughput: Option<f64>,
-    /// How much samples differ from each other, now and lately.
+    /// Difference between samples, current and recent.
     instability: f64,
     instabilities: VecDeque<f64>,
 }
@@ -71,12 +70,12 @@ impl EligibleRate {
         }
     }
 
-    /// The estimate in bytes/s; `None` before the second acknowledgement.
+    /// Estimate in bytes/s; `None` before the second acknowledgement.
     pub(super) fn get(&self) -> Option<f64> {
         self.estimate
     }
 
-    /// Takes what an acknowledgement delivered. `rtt_min` in seconds, `window` in bytes.
+    /// Processes the delivery of an acknowledgement. `rtt_min` is in seconds, `window` in bytes.
     pub(super) fn on_delivery(&mut self, acked: &Acked, rtt_min: f64, window: f64) {
         let (now, delivered) = (acked.now, acked.delivered.get());
         let Some(&(last, _)) = self.log.back() else {
@@ -85,8 +84,7 @@ impl EligibleRate {
         };
         let delta = now.since(last).as_secs_f64();
         if delta <= 0.0 {
-            // Two acknowledgements at once make one sample: the next one counts what this one
-            // brought.
+            // Simultaneous acknowledgements make one sample: the next one includes this delivery.
             return;
         }
         let rtt = acked.srtt.as_secs_f64();
@@ -100,17 +98,18 @@ impl EligibleRate {
             _ => floor,
         };
         let sample = self.sample(span);
-        self.forget(now, rtt.max(floor));
+        self.trim(now, rtt.max(floor));
         let tau = self.time_constant(sample, rtt);
         self.filter(sample, tau, delta);
     }
 
-    /// Bytes/s over the last `span` seconds.
+    /// Rate over the last `span` seconds in bytes/s.
     fn sample(&self, span: f64) -> f64 {
-        let (Some(&(now, delivered)), Some(&oldest)) = (self.log.back(), self.log.front()) else {
+        let ends = self.log.back().zip(self.log.front()).promised("a logged delivery");
+        let Some((&(now, delivered), &oldest)) = ends else {
             return 0.0;
         };
-        // The last acknowledgement outside the span; up to half a nanosecond is rounding.
+        // The last acknowledgement before the span; half a nanosecond is allowed for rounding.
         let outside = self
             .log
             .partition_point(|(at, _)| now.since(*at).as_secs_f64() > span - 5e-10)
@@ -118,12 +117,12 @@ impl EligibleRate {
             .and_then(|index| self.log.get(index).copied());
         match outside {
             Some((_, before)) => (delivered - before) as f64 / span,
-            // The record does not reach back so far.
+            // The log is shorter than the span.
             None => (delivered - oldest.1) as f64 / now.since(oldest.0).as_secs_f64(),
         }
     }
 
-    fn forget(&mut self, now: Instant, span: f64) {
+    fn trim(&mut self, now: Instant, span: f64) {
         while let Some((second, _)) = self.log.get(1)
             && now.since(*second).as_secs_f64() > span
         {
@@ -144,7 +143,7 @@ impl EligibleRate {
         }
     }
 
-    /// A stable network is followed fast, an unstable one slowly.
+    /// Time constant of the filter: a stable network is followed quickly, an unstable one slowly.
     fn time_constant(&mut self, sample: f64, rtt: f64) -> f64 {
         if !self.rules.adaptive_gain {
             return self.rules.tau;
@@ -155,8 +154,8 @@ impl EligibleRate {
         if self.instabilities.len() > self.rules.u_window {
             self.instabilities.pop_front();
         }
-        let most = self.instabilities.iter().copied().fold(0.0, f64::max);
-        let relative = if most > 0.0 { self.instability / most } else { 0.0 };
+        let max = self.instabilities.iter().copied().fold(0.0, f64::max);
+        let relative = if max > 0.0 { self.instability / max } else { 0.0 };
         rtt + self.rules.n * rtt * relative
     }
 
@@ -214,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The estimate after a first sample of 1 MB/s and a second of 2 MB/s, `delta_us` apart.
+    /// Estimate after a first sample of 1 MB/s and a second of 2 MB/s, `delta_us` apart.
     fn stepped(rules: Rules, delta_us: i64) -> f64 {
         let mut rate = EligibleRate::new(rules);
         let delta = delta_us as u64;
@@ -230,7 +229,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §2.4.3.
     #[test]
-    fn a_sample_twice_the_estimate_moves_it_by_the_weight_of_the_bilinear_filter() {
+    fn a_sample_moves_the_estimate_by_the_filter_s_weight() {
         assert_near(alpha(0.1, 0.01), 0.904_762);
         assert_near(alpha(0.6, 0.01), 0.983_471);
         assert_near(stepped(RULES, 10_000), 1.095_238e6);
@@ -248,19 +247,19 @@ mod tests {
     // By hand: tau 0.1 s, silence 0.05 s, alpha 0.6. 1 MB/s meets one empty sample: 0.6 + 0.4·0.5 =
     // 0.8; then a sample of 0.2 MB in 0.05 s: 0.6·0.8 + 0.4·(4 + 0)/2 = 1.28.
     #[test]
-    fn tustins_rule_takes_a_silence_for_an_empty_sample() {
+    fn tustins_rule_treats_a_silence_as_an_empty_sample() {
         assert_near(stepped(Rules { tustin: true, ..RULES }, 100_000), 1.28e6);
     }
 
     #[test]
-    fn a_gap_of_more_than_two_time_constants_leaves_nothing_of_the_old_estimate() {
+    fn a_gap_of_two_time_constants_erases_the_old_estimate() {
         assert_eq!(alpha(0.1, 0.21), 0.0);
         assert!(alpha(0.1, 0.0) <= 1.0);
         assert_near(stepped(RULES, 300_000), 2e6);
     }
 
     #[test]
-    fn acknowledgements_at_the_same_instant_make_one_sample() {
+    fn simultaneous_acknowledgements_make_one_sample() {
         let mut rate = EligibleRate::new(RULES);
         for (now, delivered) in [(0, 0), (10_000, 10_000), (10_000, 15_000), (20_000, 20_000)] {
             rate.on_delivery(&acked(now, delivered), 0.1, 100_000.0);
@@ -270,7 +269,7 @@ mod tests {
 
     // Source: palazzi2007 PAL-T1, with its equations 2 and 3 in consistent units.
     #[test]
-    fn the_interval_grows_from_zero_to_the_round_trip_time_with_congestion() {
+    fn the_interval_grows_with_congestion_up_to_the_rtt() {
         assert_near(interval(0.2, 0.1, 20.0, 60.0), 0.14);
         assert_eq!(interval(0.2, 0.1, 20.0, 200.0), 0.0);
         assert_eq!(interval(0.2, 0.1, 20.0, 300.0), 0.0);
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_counts_what_was_delivered_in_its_interval() {
+    fn a_sample_counts_the_data_delivered_in_its_interval() {
         let rules = Rules { t_min: 0.03, ..RULES };
         let mut rate = EligibleRate::new(rules);
         for (now, delivered) in
@@ -306,7 +305,7 @@ mod tests {
 
     // Source: palazzi2007 PAL-T2.
     #[test]
-    fn the_estimate_settles_on_a_constant_sample() {
+    fn the_estimate_converges_to_a_constant_sample() {
         let adaptive = Rules { adaptive_interval: true, adaptive_gain: true, ..RULES };
         for rules in [RULES, adaptive] {
             let mut rate = EligibleRate::new(rules);
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unstable_network_is_followed_up_to_eleven_times_more_slowly() {
+    fn an_unstable_network_is_followed_more_slowly() {
         let adaptive = Rules { adaptive_gain: true, ..RULES };
         let mut rate = EligibleRate::new(adaptive);
         rate.estimate = Some(1e6);

@@ -7,7 +7,7 @@ use alloc::string::ToString;
 
 use super::aggregate::{Coupling, Path, Paths, coupled};
 use super::{Congestion, PathBasics};
-use crate::registry::{About, Check, Parameter, Wrong};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -25,16 +25,16 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// The weight.
+/// Parameters of the control.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Growth in segments per round trip, above 0 and at most 1; 1/n² where none is set.
+    /// Growth in segments per round trip, above 0 and at most 1; 1/n² by default.
     pub increase: Option<f64>,
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         match self.increase {
             Some(increase) if !(increase > 0.0 && increase <= 1.0) => {
                 Err(("increase", "expected a number above 0 and at most 1".to_string()))
@@ -45,7 +45,7 @@ impl Check for Config {
 }
 
 impl Config {
-    /// A fresh instance. An increase out of its range is left out.
+    /// Builds a new instance. An increase outside its range is ignored.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let increase = self.increase.filter(|_| self.check().is_ok());
         coupled(path, Ewtcp { increase })
@@ -58,7 +58,7 @@ struct Ewtcp {
 }
 
 impl Coupling for Ewtcp {
-    const LEAST_THRESHOLD: f64 = 1.0;
+    const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         let paths = paths.count() as f64;

@@ -1,49 +1,49 @@
 //! HyStart: ends slow start when the round-trip time rises, before the queue overflows.
 //!
 //! Source: RFC 9406 (HyStart++); Ha and Rhee, Taming the elephants (2011), with the constants of
-//! Linux `tcp_cubic.c`, generation 4.14 (the classic one).
+//! Linux `tcp_cubic.c`, generation 4.14 (classic HyStart).
 
 use skybraid_units::{Duration, Instant};
 
 use super::Acked;
 use super::rounds::Rounds;
 
-/// What ends slow start beside a loss.
+/// End of slow start other than a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HyStart {
-    /// Nothing.
+    /// None.
     None,
-    /// A rising round-trip time, or a train of acknowledgements half a round-trip time long.
+    /// A rise of the round-trip time, or a train of acknowledgements half a round-trip time long.
     Classic,
-    /// A rising round-trip time that stays so for five rounds of slower growth (RFC 9406).
+    /// A rise of the round-trip time that persists for five rounds of slower growth (RFC 9406).
     Plus,
 }
 
-/// Bounds of the rise that counts, which is an eighth of the round-trip time (`MIN_RTT_THRESH`,
+/// Bounds of the significant rise, which is an eighth of the round-trip time (`MIN_RTT_THRESH`,
 /// `MAX_RTT_THRESH`, `MIN_RTT_DIVISOR`).
 const RISE: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(16)];
 const RISE_DIVISOR: i64 = 8;
-/// Round-trip times that a round must have measured (`N_RTT_SAMPLE`).
+/// Minimum samples of a round (`N_RTT_SAMPLE`).
 const SAMPLES: u32 = 8;
-/// In conservative slow start growth is divided by this (`CSS_GROWTH_DIVISOR`) …
+/// Divisor of growth in conservative slow start (`CSS_GROWTH_DIVISOR`).
 const CONSERVATIVE_DIVISOR: u64 = 4;
-/// … for this many rounds (`CSS_ROUNDS`).
+/// Rounds of conservative slow start (`CSS_ROUNDS`).
 const CONSERVATIVE_ROUNDS: u32 = 5;
-/// Most segments of growth per acknowledgement of a sender without pacing (`L`).
-const MOST_PER_ACK: u64 = 8;
-/// The classic one leaves smaller windows alone (segments).
-const CLASSIC_LEAST_WINDOW: u64 = 16;
-/// Acknowledgements closer than this make a train.
+/// Maximum growth in segments per acknowledgement of a sender without pacing (`L`).
+const MAX_PER_ACK: u64 = 8;
+/// Minimum window of classic HyStart in segments.
+const CLASSIC_MIN_WINDOW: u64 = 16;
+/// Maximum gap between acknowledgements of a train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
 
-/// How much the least round-trip time must rise above `least` to count.
-fn rise(least: Duration) -> Duration {
+/// Significant rise of the minimum round-trip time above `min_rtt`.
+fn rise(min_rtt: Duration) -> Duration {
     let [low, high] = RISE;
-    (least / RISE_DIVISOR).min(high).max(low)
+    (min_rtt / RISE_DIVISOR).min(high).max(low)
 }
 
-/// Slow start with one of the ends above.
+/// Slow start with one of the algorithms above.
 #[derive(Debug)]
 pub(super) enum SlowStart {
     Plain,
@@ -60,8 +60,8 @@ impl SlowStart {
         }
     }
 
-    /// Takes an acknowledgement in slow start with a window of `segments`. True once slow start
-    /// should end, with the window as threshold.
+    /// Processes an acknowledgement in slow start with a window of `segments`. Returns true once
+    /// slow start must end, with the window as threshold.
     pub(super) fn ends_with(&mut self, acked: &Acked, segments: u64) -> bool {
         match self {
             Self::Plain => false,
@@ -76,25 +76,25 @@ impl SlowStart {
         }
     }
 
-    /// By how much the window grows in slow start when `bytes` are acknowledged.
+    /// Growth of the window in slow start for `bytes` acknowledged.
     pub(super) fn growth(&self, bytes: u64, segment: u64) -> u64 {
         match self {
             Self::Plus(plus) => {
                 let divisor = if plus.conservative.is_some() { CONSERVATIVE_DIVISOR } else { 1 };
-                bytes.min(MOST_PER_ACK * segment) / divisor
+                bytes.min(MAX_PER_ACK * segment) / divisor
             }
             Self::Plain | Self::Classic(_) => bytes,
         }
     }
 
-    /// A loss was found. HyStart++ is for the first slow start only (RFC 9406 §4.3).
+    /// Records a loss. HyStart++ applies to the first slow start only (RFC 9406 §4.3).
     pub(super) fn on_loss(&mut self) {
         if let Self::Plus(_) = self {
             *self = Self::Plain;
         }
     }
 
-    /// The retransmission timer expired: the classic one begins again.
+    /// Records a timeout: classic HyStart restarts.
     pub(super) fn on_timeout(&mut self) {
         self.on_loss();
         if let Self::Classic(classic) = self {
@@ -106,11 +106,12 @@ impl SlowStart {
 #[derive(Debug)]
 pub(super) struct Classic {
     rounds: Rounds,
-    /// Least round-trip time of all, and of the first samples of this round.
-    least: Duration,
-    least_of_round: Duration,
+    /// Minimum round-trip time of all rounds, and of the first samples of this round.
+    min_rtt: Duration,
+    min_of_round: Duration,
     samples: u32,
-    /// First acknowledgement of this round, and the last of the train that began with it.
+    /// First acknowledgement of this round, and last acknowledgement of the train that began with
+    /// it.
     train: [Instant; 2],
     found: bool,
 }
@@ -119,8 +120,8 @@ impl Default for Classic {
     fn default() -> Self {
         Self {
             rounds: Rounds::default(),
-            least: Duration::MAX,
-            least_of_round: Duration::MAX,
+            min_rtt: Duration::MAX,
+            min_of_round: Duration::MAX,
             samples: 0,
             train: [Instant::ZERO; 2],
             found: false,
@@ -133,25 +134,25 @@ impl Classic {
         if self.rounds.end_with(acked) {
             self.train = [acked.now; 2];
             self.samples = 0;
-            self.least_of_round = Duration::MAX;
+            self.min_of_round = Duration::MAX;
         }
         let Some(rtt) = acked.rtt else {
             return false;
         };
-        self.least = self.least.min(rtt);
-        if self.found || segments < CLASSIC_LEAST_WINDOW {
+        self.min_rtt = self.min_rtt.min(rtt);
+        if self.found || segments < CLASSIC_MIN_WINDOW {
             return false;
         }
         let [first, last] = self.train;
         if acked.now.since(last) <= TRAIN_GAP {
             self.train = [first, acked.now];
-            self.found = acked.now.since(first) > self.least / 2;
+            self.found = acked.now.since(first) > self.min_rtt / 2;
         }
         if self.samples < SAMPLES {
             self.samples += 1;
-            self.least_of_round = self.least_of_round.min(rtt);
+            self.min_of_round = self.min_of_round.min(rtt);
         } else {
-            self.found |= self.least_of_round > self.least + rise(self.least);
+            self.found |= self.min_of_round > self.min_rtt + rise(self.min_rtt);
         }
         self.found
     }
@@ -160,19 +161,19 @@ impl Classic {
 #[derive(Debug)]
 pub(super) struct Plus {
     rounds: Rounds,
-    /// Least round-trip time of the last round and of this one.
-    least_of_last: Duration,
-    least: Duration,
+    /// Minimum round-trip times of the last round and of this one.
+    min_of_last: Duration,
+    min_of_round: Duration,
     samples: u32,
     conservative: Option<Conservative>,
 }
 
-/// Conservative slow start.
+/// State of conservative slow start.
 #[derive(Debug)]
 struct Conservative {
-    /// Least round-trip time of the round in which it began; below it the rise was a passing one.
+    /// Minimum round-trip time of its first round; below it the rise was temporary.
     baseline: Duration,
-    /// Rounds that have ended, the one in which it began included.
+    /// Completed rounds, the first one included.
     rounds: u32,
 }
 
@@ -180,8 +181,8 @@ impl Default for Plus {
     fn default() -> Self {
         Self {
             rounds: Rounds::default(),
-            least_of_last: Duration::MAX,
-            least: Duration::MAX,
+            min_of_last: Duration::MAX,
+            min_of_round: Duration::MAX,
             samples: 0,
             conservative: None,
         }
@@ -197,24 +198,26 @@ impl Plus {
                     return true;
                 }
             }
-            self.least_of_last = self.least;
-            self.least = Duration::MAX;
+            self.min_of_last = self.min_of_round;
+            self.min_of_round = Duration::MAX;
             self.samples = 0;
         }
         let Some(rtt) = acked.rtt else {
             return false;
         };
-        self.least = self.least.min(rtt);
+        self.min_of_round = self.min_of_round.min(rtt);
         self.samples += 1;
         if self.samples < SAMPLES {
             return false;
         }
         match &self.conservative {
-            Some(conservative) if self.least < conservative.baseline => self.conservative = None,
-            None if self.least_of_last != Duration::MAX
-                && self.least >= self.least_of_last + rise(self.least_of_last) =>
+            Some(conservative) if self.min_of_round < conservative.baseline => {
+                self.conservative = None;
+            }
+            None if self.min_of_last != Duration::MAX
+                && self.min_of_round >= self.min_of_last + rise(self.min_of_last) =>
             {
-                self.conservative = Some(Conservative { baseline: self.least, rounds: 0 });
+                self.conservative = Some(Conservative { baseline: self.min_of_round, rounds: 0 });
             }
             _ => {}
         }
@@ -239,7 +242,7 @@ mod tests {
             Self { slow_start: SlowStart::new(kind), now: Instant::ZERO, delivered: 0 }
         }
 
-        /// A round of 20 acknowledgements, `gap` apart. True if slow start ends in it.
+        /// Runs a round of 20 acknowledgements, `gap` apart. Returns true if slow start ends in it.
         fn round(&mut self, rtt_ms: i64, gap: Duration) -> bool {
             (0..20).any(|_| {
                 self.now += gap;
@@ -264,14 +267,14 @@ mod tests {
 
     // Source: RFC 9406 §4.2; the vectors of the algorithm reference, §2.2.
     #[test]
-    fn an_eighth_of_the_round_trip_time_within_4_and_16_ms_is_a_rise() {
+    fn an_eighth_of_the_rtt_within_4_and_16_ms_is_a_rise() {
         for (least_ms, micros) in [(20, 4_000), (40, 5_000), (100, 12_500), (200, 16_000)] {
             assert_eq!(rise(Duration::from_millis(least_ms)), Duration::from_micros(micros));
         }
     }
 
     #[test]
-    fn growth_falls_to_a_quarter_when_the_round_trip_time_rises_and_ends_after_five_rounds() {
+    fn growth_is_a_quarter_after_a_rise_and_ends_after_five_rounds() {
         let mut sender = Sender::new(HyStart::Plus);
         assert!(!sender.round(100, WIDE) && !sender.round(112, WIDE));
         assert_eq!(sender.growth(), 1000);
@@ -281,12 +284,12 @@ mod tests {
             assert!(!sender.round(126, WIDE));
         }
         assert!(sender.round(126, WIDE));
-        // A later slow start knows its threshold and grows at full speed.
+        // A later slow start has a threshold and grows at full speed.
         assert_eq!(sender.growth(), 1000);
     }
 
     #[test]
-    fn slow_start_resumes_when_the_rise_was_a_passing_one() {
+    fn slow_start_resumes_after_a_temporary_rise() {
         let mut sender = Sender::new(HyStart::Plus);
         for (rtt_ms, growth) in [(100, 1000), (120, 250), (110, 1000)] {
             assert!(!sender.round(rtt_ms, WIDE));
@@ -295,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_of_many_segments_grows_the_window_by_eight_at_most() {
+    fn an_acknowledgement_grows_the_window_by_at_most_8_segments() {
         let slow_start = SlowStart::new(HyStart::Plus);
         assert_eq!(slow_start.growth(20_000, 1000), 8000);
     }
 
     #[test]
-    fn the_classic_one_ends_with_a_rise_above_the_least_round_trip_time_of_all() {
+    fn classic_hystart_ends_with_a_rise_above_the_minimum_rtt() {
         let mut sender = Sender::new(HyStart::Classic);
         assert!(!sender.round(100, WIDE));
         assert!(!sender.round(112, WIDE));
@@ -309,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_classic_one_ends_with_a_train_of_more_than_half_a_round_trip_time() {
+    fn classic_hystart_ends_with_a_long_train() {
         let gap = Duration::from_millis(2);
         assert!(!Sender::new(HyStart::Classic).round(80, gap));
         assert!(Sender::new(HyStart::Classic).round(70, gap));

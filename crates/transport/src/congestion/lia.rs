@@ -1,6 +1,6 @@
-//! LIA, linked increases: the paths together grow as one Reno would on the best of them.
+//! LIA, linked increases: all paths together grow as one Reno would on the best of them.
 //!
-//! Source: RFC 6356. Windows in segments, times in seconds.
+//! Source: RFC 6356. Windows are in segments, times in seconds.
 
 use alloc::boxed::Box;
 
@@ -26,22 +26,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Whose arithmetic.
+/// Parameters of the control.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The RFC's or Linux's.
+    /// Arithmetic of the RFC or of Linux.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         match self.compat {
             Compat::Paper => coupled(path, Lia),
@@ -56,8 +56,8 @@ struct Lia;
 impl Coupling for Lia {
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         let total = paths.total_rate();
-        // α / w_total of the RFC, in which w_total cancels.
-        let linked = paths.most(|path| path.rate() / path.rtt) / (total * total);
+        // α / w_total of the RFC, from which w_total cancels.
+        let linked = paths.max(|path| path.rate() / path.rtt) / (total * total);
         acked * linked.min(1.0 / own.window)
     }
 }
@@ -77,8 +77,8 @@ impl Coupling for Linux {
     }
 }
 
-/// α / w_total in units of 1/4096, at least one. Divisions round down as in Linux, where they decide
-/// which path is the best.
+/// α / w_total in units of 1/4096, at least one. Divisions round down as in Linux, where rounding
+/// decides which path is best.
 fn linux_alpha(paths: &Paths<'_>) -> u128 {
     let share = |path: &Path| (path.packets() << 32) / (path.srtt_us() * path.srtt_us());
     // The last of equals wins.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_halves_its_own_path_alone() {
+    fn a_loss_halves_only_its_own_path() {
         assert_close(&decreases(&lia(Compat::Paper), &paths([10, 20], [100, 50])), &[5.0, 10.0]);
     }
 

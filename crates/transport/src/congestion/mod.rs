@@ -1,7 +1,7 @@
-//! Congestion control: how much may be in flight on a path.
+//! Congestion control: the amount of data that may be in flight on a path.
 //!
-//! Past-tense events in, one answer out. Sibling paths can be seen read-only, so that coupled
-//! algorithms are ordinary ones.
+//! A control receives events and returns a window. It can read the state of sibling paths, so that
+//! coupled algorithms need no special case.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -34,81 +34,82 @@ pub mod westwood;
 pub mod westwood_plus;
 pub mod wvegas;
 
-/// What an acknowledgement brought.
+/// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Acked {
-    /// When.
+    /// Arrival time of the acknowledgement.
     pub now: Instant,
     /// Bytes acknowledged for the first time, cumulatively or selectively.
     pub bytes: Bytes,
-    /// Bytes acknowledged for the first time since the start, these included.
+    /// Bytes acknowledged for the first time since the start, including `bytes`.
     pub delivered: Bytes,
     /// Smoothed round-trip time.
     pub srtt: Duration,
-    /// The round-trip time that this acknowledgement measured, if it measured one.
+    /// Round-trip time of the first segment newly acknowledged, if measured.
     pub rtt: Option<Duration>,
-    /// The same of the segment that was sent last of those acknowledged, where [`rtt`](Self::rtt) is
-    /// that of the first: without the time that the acknowledgement was delayed.
+    /// Round-trip time of the last segment newly acknowledged, which excludes the delay of the
+    /// acknowledgement, if measured.
     pub latest_rtt: Option<Duration>,
     /// Bytes in flight before the acknowledgement.
     pub in_flight: Bytes,
-    /// Bytes in flight after it.
+    /// Bytes in flight after the acknowledgement.
     pub in_flight_after: Bytes,
-    /// Bytes that this acknowledgement showed to be lost.
+    /// Bytes newly marked lost by this acknowledgement.
     pub lost: Bytes,
-    /// The window was used to the full, so that growing it makes sense (RFC 9293 leaves this open;
-    /// RFC 7661 and Linux's `tcp_is_cwnd_limited` explain it).
+    /// True if the window was fully used, so that growth makes sense (RFC 7661; Linux's
+    /// `tcp_is_cwnd_limited`; RFC 9293 leaves this open).
     pub window_limited: bool,
-    /// The connection is repairing a loss: between [`Congestion::on_loss`] or
-    /// [`Congestion::on_timeout`] and [`Congestion::on_recovered`].
+    /// True during a recovery: between [`Congestion::on_loss`] or [`Congestion::on_timeout`] and
+    /// [`Congestion::on_recovered`].
     pub recovering: bool,
-    /// The delivery rate that this acknowledgement measured, if it measured one.
+    /// Delivery rate sample of this acknowledgement, if any.
     pub rate: Option<RateSample>,
 }
 
-/// A delivery rate sample (draft-ietf-ccwg-bbr §4.1, `C.delivered` and its like): how fast the network
-/// delivered between the sending of a segment and its acknowledgement.
+/// Delivery rate sample: the rate of delivery between the sending of a segment and its
+/// acknowledgement (draft-ietf-ccwg-bbr §4.1, `C.delivered` and related state).
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
-    /// Bytes delivered over the longer of the intervals in which they were sent and acknowledged.
+    /// Bytes delivered divided by `interval`.
     pub rate: Rate,
-    /// That interval.
+    /// Longer one of the intervals in which those bytes were sent and acknowledged.
     pub interval: Duration,
-    /// [`Acked::delivered`] when the newest segment acknowledged here was sent. A round trip is over
-    /// once this reaches the value that `delivered` had when the round began.
+    /// [`Acked::delivered`] when the newest acknowledged segment was sent. A round trip ends once
+    /// this reaches the value of `delivered` at its start.
     pub prior_delivered: Bytes,
-    /// The application, not the network, held back data when that segment was sent.
+    /// True if the application, not the network, limited the rate when that segment was sent.
     pub app_limited: bool,
     /// Bytes in flight just after that segment was sent.
     pub sent_in_flight: Bytes,
-    /// Bytes taken for lost between that segment's sending and now.
+    /// Bytes marked lost since that segment was sent.
     pub lost: Bytes,
 }
 
-/// A loss was found, once per window of data.
+/// Detection of a loss, at most once per window of data.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost {
-    /// When.
+    /// Time of detection.
     pub now: Instant,
-    /// Bytes in flight before the loss was found.
+    /// Bytes in flight before the detection.
     pub in_flight: Bytes,
 }
 
-/// How a congestion control stood before it reacted to a loss.
+/// State of a congestion control before its reaction to a loss.
 #[derive(Clone, Copy, Debug)]
-pub struct Before {
-    /// Its window.
+pub struct ControlState {
+    /// Congestion window.
     pub window: Bytes,
-    /// Its slow start threshold.
+    /// Slow start threshold.
     pub threshold: Bytes,
 }
 
-/// What a path shows of itself to the congestion controls of the connection.
+/// State of a path that the connection's congestion controls can read.
 #[derive(Clone, Copy, Debug)]
 pub struct Sibling {
-    /// Established, with a round-trip time sample and not suspected of having failed.
-    pub counts: bool,
-    /// Congestion window; in fast recovery the slow start threshold (RFC 6356 §3).
+    /// True if the path is established, has a round-trip time sample and is not suspected of having
+    /// failed.
+    pub active: bool,
+    /// Congestion window; in fast recovery, the slow start threshold (RFC 6356 §3).
     pub window: Bytes,
     /// Bytes acknowledged since the last loss.
     pub acked_since_loss: Bytes,
@@ -116,125 +117,128 @@ pub struct Sibling {
     pub acked_between_losses: Bytes,
     /// Smoothed round-trip time.
     pub srtt: Duration,
-    /// Largest payload of a segment.
+    /// Maximum payload of a segment.
     pub segment: Bytes,
 }
 
-/// All paths of the connection, and which of them is one's own.
+/// All paths of the connection, and the position of the control's own path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Siblings<'a> {
-    /// Every path, in order of their numbers; empty for an algorithm that is not coupled.
+    /// All paths in numeric order; empty for an uncoupled algorithm.
     pub all: &'a [Sibling],
-    /// The position of one's own path.
+    /// Position of the control's own path.
     pub own: usize,
 }
 
 /// A congestion control. One instance serves one direction of one path.
 ///
-/// One acknowledgement brings these events, in this order: `on_delivery`; then `on_recovered` if it ends
-/// a recovery; then `on_loss` if it shows a loss outside recovery, or else `on_ack` outside fast
-/// recovery.
+/// The events of one acknowledgement come in this order: `on_delivery`; then `on_recovered` if it
+/// ends a recovery; then `on_loss` if it reveals a loss outside recovery, or else `on_ack` outside
+/// fast recovery.
 pub trait Congestion: Debug + Send {
-    /// New data was acknowledged outside fast recovery: the window may grow. Also called while a
-    /// timeout is repaired (slow start from one segment).
+    /// New data was acknowledged outside fast recovery: the window may grow. Also called during
+    /// recovery from a timeout (slow start from one segment).
     fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>);
 
-    /// An acknowledgement brought news, of deliveries or of losses, in recovery or not: for algorithms
-    /// that measure.
+    /// An acknowledgement reported deliveries or losses, in recovery or not. For algorithms that
+    /// measure.
     fn on_delivery(&mut self, acked: &Acked, siblings: Siblings<'_>) {
         let _ = (acked, siblings);
     }
 
-    /// All that was outstanding when a loss was found has been acknowledged.
+    /// All data outstanding at the detection of a loss has been acknowledged.
     fn on_recovered(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// A loss was found by acknowledgements; at most once per window.
+    /// A loss was detected by acknowledgements; at most once per window.
     fn on_loss(&mut self, lost: &Lost, siblings: Siblings<'_>);
 
-    /// The retransmission timer expired. `repeated` for every expiry after the first without
-    /// progress between.
+    /// The retransmission timer expired. `repeated` is true for every expiry after the first
+    /// without progress in between.
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>);
 
-    /// The handshake is over; it measured `rtt`, unless its segments were sent again.
+    /// The handshake is complete; `rtt` is its round-trip time, unless its segments were
+    /// retransmitted.
     fn on_established(&mut self, now: Instant, rtt: Option<Duration>) {
         let _ = (now, rtt);
     }
 
-    /// Data is about to leave while nothing is in flight, because the application had nothing to send.
+    /// New data is about to be sent after an application-limited period with nothing in flight.
     fn on_restart(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// The last loss or timeout turned out to be none: data was only late, and the control returns to
-    /// how it stood (RFC 4015). A control that models the path may ignore it.
-    fn on_spurious(&mut self, before: &Before) {
+    /// The last loss or timeout was spurious: data was only late. The control restores `before`
+    /// (RFC 4015); a control that models the path may ignore it.
+    fn on_spurious(&mut self, before: &ControlState) {
         let _ = before;
     }
 
-    /// The connection sends again after having been idle for a retransmission timeout (RFC 5681
-    /// §4.1).
+    /// The connection sends again after an idle period of at least one retransmission timeout (RFC
+    /// 5681 §4.1).
     fn on_idle(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// The path holds up the others, and half of its window is taken away (penalisation of MPTCP,
-    /// Raiciu et al. 2012). A control that models the path may ignore it.
+    /// The path delays the others and must halve its window (penalisation of MPTCP, Raiciu et al.
+    /// 2012). A control that models the path may ignore it.
     fn on_penalty(&mut self) {}
 
-    /// How many bytes may be in flight; never less than one segment.
+    /// Congestion window: maximum bytes in flight, at least one segment.
     fn window(&self) -> Bytes;
 
-    /// Slow start ends at this window; the largest size before the first loss.
+    /// Window at which slow start ends; the maximum size before the first loss.
     fn slow_start_threshold(&self) -> Bytes;
 
-    /// The rate at which segments should leave; `None` for as fast as the window allows.
+    /// Pacing rate; `None` for as fast as the window allows.
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
 
-    /// The control sets the window in recovery itself; otherwise proportional rate reduction
-    /// (RFC 9937) leads it to [`window`](Self::window).
+    /// True if the control sets the window in recovery itself; otherwise proportional rate
+    /// reduction (RFC 9937) leads it to [`window`](Self::window).
     fn governs_recovery(&self) -> bool {
         false
     }
 
-    /// An acknowledgement stands for about this many packets, where the transport negotiates it (the
-    /// Ack Ratio of RFC 4340 §11.3).
+    /// Sets the approximate number of packets per acknowledgement, if the transport negotiates it
+    /// (Ack Ratio of RFC 4340 §11.3).
     fn set_ack_ratio(&mut self, ratio: u32) {
         let _ = ratio;
     }
 
-    /// `siblings` are read, so they must be filled in.
+    /// True if the control reads its siblings.
     fn is_coupled(&self) -> bool {
         false
     }
 }
 
-/// What a congestion control is told about its path when it is made.
+/// Properties of a path at the creation of its congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct PathBasics {
-    /// Largest payload of a segment.
+    /// Maximum payload of a segment.
     pub segment: Bytes,
     /// Initial window.
     pub initial_window: Bytes,
-    /// Initial slow start threshold; the largest size for none.
+    /// Initial slow start threshold; the maximum size for none.
     pub initial_threshold: Bytes,
-    /// The peer acknowledges selectively, so that several losses in a round trip can be told apart.
+    /// True if the peer sends selective acknowledgements, so that several losses per round trip can
+    /// be distinguished.
     pub sack: bool,
-    /// What random draws derive from; of its own for each path and direction.
+    /// Seed of random draws, distinct for each path and direction.
     pub seed: Seed,
 }
 
-/// Makes congestion controls of a kind that the driver brings along.
+/// Factory of a custom congestion control.
 pub trait Factory: Debug + Send + Sync {
-    /// A fresh instance for a path.
+    /// Builds a new instance for a path.
     fn build(&self, path: &PathBasics) -> Box<dyn Congestion>;
 }
 
 impl PathBasics {
-    /// Those of subflow `id` at one end of a connection, with its own stream of draws.
+    /// Returns the properties of subflow `id` at one end of a connection, with a random stream of
+    /// its own.
     pub(crate) fn of(
         config: &TransportConfig,
         role: Role,

@@ -1,5 +1,5 @@
-//! What congestion controls measure that model their path: the largest bandwidth and the least
-//! round-trip time of a window, rounds, and how acknowledgements clump.
+//! Path model of rate-based controls: maximum bandwidth and minimum round-trip time over a window,
+//! rounds, and aggregation of acknowledgements.
 //!
 //! Source: draft-cardwell-iccrg-bbr-congestion-control-00 §4.1; draft-ietf-ccwg-bbr-06 §5.5.
 
@@ -7,10 +7,10 @@ use alloc::collections::VecDeque;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
-/// The largest value of the last so many ticks of some counter.
+/// Maximum filter over a window of ticks.
 #[derive(Debug)]
 pub(super) struct MaxFilter<T> {
-    /// Ticks and values, the values falling: each may still become the largest.
+    /// Ticks and values in descending order of values: each may still become the maximum.
     kept: VecDeque<(u64, T)>,
 }
 
@@ -19,7 +19,7 @@ impl<T: Copy + PartialOrd + Default> MaxFilter<T> {
         Self { kept: VecDeque::new() }
     }
 
-    /// Takes a value in. Values of `window` ticks count, this one included.
+    /// Adds a value. The filter covers `window` ticks, this one included.
     pub(super) fn update(&mut self, tick: u64, value: T, window: u64) {
         while self.kept.back().is_some_and(|(_, smaller)| *smaller <= value) {
             self.kept.pop_back();
@@ -30,34 +30,34 @@ impl<T: Copy + PartialOrd + Default> MaxFilter<T> {
         }
     }
 
-    /// The largest value; the default without any.
+    /// Maximum in the window; the default without a value.
     pub(super) fn max(&self) -> T {
         self.kept.front().map_or(T::default(), |(_, value)| *value)
     }
 }
 
-/// The least round-trip time, forgotten when it has not been reached again for a while.
+/// Minimum filter of the round-trip time with a limited age.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MinRtt {
     pub(super) value: Option<Duration>,
-    /// When it was measured.
+    /// Time of the measurement.
     pub(super) at: Instant,
 }
 
 impl MinRtt {
-    /// Nothing that low has been measured for longer than `window`.
+    /// True if no sample was as low for longer than `window`.
     pub(super) fn has_expired(&self, now: Instant, window: Duration) -> bool {
         self.value.is_some() && now > self.at + window
     }
 
-    /// Takes a sample in. Answers whether the old value had expired.
+    /// Adds a sample. Returns true if the old value had expired.
     ///
-    /// Only a lower sample refreshes it, as in later Linux: an equal one would put off measuring
-    /// for ever on a path of constant delay.
+    /// Only a lower sample refreshes the value, as in later Linux: an equal one would postpone the
+    /// measurement forever on a path with constant delay.
     pub(super) fn update(&mut self, now: Instant, rtt: Option<Duration>, window: Duration) -> bool {
         let expired = self.has_expired(now, window);
         if let Some(rtt) = rtt
-            && (expired || self.value.is_none_or(|least| rtt < least))
+            && (expired || self.value.is_none_or(|min| rtt < min))
         {
             *self = Self { value: Some(rtt), at: now };
         }
@@ -65,19 +65,19 @@ impl MinRtt {
     }
 }
 
-/// Round trips counted by packets: one is over when something is acknowledged that was sent after
-/// the last one ended.
+/// Round counter: a round ends when a segment sent after the end of the previous one is
+/// acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: u64,
-    /// The acknowledgement in hand ended a round.
+    /// True if the current acknowledgement ended a round.
     pub(super) started: bool,
     next_delivered: Bytes,
 }
 
 impl Rounds {
-    /// An acknowledgement came for a segment that was sent when `prior` had been delivered; now
-    /// `delivered` has been.
+    /// Processes the acknowledgement of a segment that was sent when `prior` bytes were delivered;
+    /// now `delivered` are.
     pub(super) fn update(&mut self, prior: Bytes, delivered: Bytes) {
         self.started = prior >= self.next_delivered;
         if self.started {
@@ -86,34 +86,35 @@ impl Rounds {
         }
     }
 
-    /// A round begins now.
+    /// Starts a new round.
     pub(super) fn restart(&mut self, delivered: Bytes) {
         self.next_delivered = delivered;
     }
 }
 
-/// The stretch of data that was sent while the control itself held the flow down, so that its
-/// delivery rates count as limited by the application.
+/// Range of data sent while the control itself limited the flow: its delivery rates count as
+/// application-limited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lull {
     span: Option<(Bytes, Bytes)>,
 }
 
 impl Lull {
-    /// The flow is held down now.
-    pub(super) fn note(&mut self, delivered: Bytes, in_flight: Bytes) {
+    /// Extends the range by the data in flight.
+    pub(super) fn extend(&mut self, delivered: Bytes, in_flight: Bytes) {
         let from =
             self.span.filter(|(_, end)| *end >= delivered).map_or(delivered, |(from, _)| from);
         self.span = Some((from, delivered + in_flight));
     }
 
-    /// A segment was sent during the lull: that much had been delivered then.
+    /// True if the segment that was sent when `prior_delivered` bytes were delivered is in the
+    /// range.
     pub(super) fn covers(&self, prior_delivered: Bytes) -> bool {
         self.span.is_some_and(|(from, end)| (from..=end).contains(&prior_delivered))
     }
 }
 
-/// Acknowledgements beyond what the bandwidth explains (`extra_acked`).
+/// Acknowledged data in excess of the bandwidth (`extra_acked`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aggregation {
     since: Instant,
@@ -125,17 +126,17 @@ impl Aggregation {
         *self = Self { since: now, acked: Bytes::ZERO };
     }
 
-    /// Takes `acked` bytes in. Answers how much has come in excess of `bandwidth` since it last
-    /// fell short of it. `most` acknowledged bytes begin the count anew.
+    /// Adds `acked` bytes. Returns the bytes in excess of `bandwidth` since the excess was last
+    /// zero. The count restarts at `max` acknowledged bytes.
     pub(super) fn update(
         &mut self,
         now: Instant,
         acked: Bytes,
         bandwidth: Rate,
-        most: Bytes,
+        max: Bytes,
     ) -> Bytes {
         let expected = Bytes::new(bandwidth.bits_in(now.since(self.since)) / 8);
-        if self.acked <= expected || self.acked + acked >= most {
+        if self.acked <= expected || self.acked + acked >= max {
             self.restart(now);
             self.acked += acked;
             return self.acked;
@@ -145,18 +146,17 @@ impl Aggregation {
     }
 }
 
-/// `gain` bandwidth-delay products in bytes.
+/// Returns `gain` bandwidth-delay products in bytes.
 pub(super) fn bdp(bandwidth: Rate, rtt: Duration, gain: f64) -> f64 {
     gain * bandwidth.as_bps() as f64 / 8.0 * rtt.as_secs_f64()
 }
 
-/// `gain` times a rate.
+/// Returns `gain` times a rate.
 pub(super) fn times(rate: Rate, gain: f64) -> Rate {
     Rate::from_bps((rate.as_bps() as f64 * gain) as u64)
 }
 
-/// The pace before anything is known of the bandwidth: `gain` windows in a round-trip time, which
-/// counts as 1 ms as long as it is unknown.
+/// Initial pacing rate: `gain` windows per round-trip time, or per 1 ms without a sample.
 pub(super) fn initial_pace(window: u64, rtt: Option<Duration>, gain: f64) -> Rate {
     let rtt = rtt.filter(|rtt| rtt.is_positive()).unwrap_or(Duration::from_millis(1));
     Rate::from_bps((gain * window as f64 * 8.0 / rtt.as_secs_f64()) as u64)
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_value_is_forgotten_after_its_window() {
+    fn the_maximum_expires_after_its_window() {
         let mut filter = MaxFilter::new();
         let largest: [u64; 7] = [9, 3, 5, 1, 1, 1, 1].map({
             let mut tick = 0;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_higher_round_trip_time_counts_only_once_the_least_has_expired() {
+    fn a_higher_rtt_counts_only_once_the_minimum_has_expired() {
         let (mut filter, window) = (MinRtt::default(), Duration::from_secs(10));
         let mut after = |ms, rtt| {
             let rtt = Some(Duration::from_millis(rtt));
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_faster_than_the_bandwidth_is_extra() {
+    fn data_acknowledged_above_the_bandwidth_is_extra() {
         let mut clump = Aggregation::default();
         let bandwidth = Rate::from_mbps(8.0);
         let mut after = |ms, bytes| {
             let at = Instant::from_millis(ms);
             clump.update(at, Bytes::new(bytes), bandwidth, Bytes::new(u64::MAX)).get()
         };
-        // 1000 bytes in a millisecond are expected.
+        // 1000 bytes are expected per millisecond.
         assert_eq!(after(10, 4000), 4000);
         assert_eq!(after(11, 4000), 7000);
         assert_eq!(after(12, 0), 6000);
@@ -210,10 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lull_covers_what_was_sent_from_its_first_note_until_its_last_flight_has_arrived() {
+    fn a_lull_covers_the_data_sent_during_it() {
         let mut lull = Lull::default();
-        lull.note(Bytes::new(100), Bytes::new(10));
-        lull.note(Bytes::new(105), Bytes::new(10));
+        lull.extend(Bytes::new(100), Bytes::new(10));
+        lull.extend(Bytes::new(105), Bytes::new(10));
         let covered = [0, 99, 100, 115, 116].map(|prior| lull.covers(Bytes::new(prior)));
         assert_eq!(covered, [false, false, true, true, false]);
     }

@@ -1,7 +1,7 @@
-//! OLIA, opportunistic linked increases: LIA made Pareto-optimal.
+//! OLIA, opportunistic linked increases: a Pareto-optimal variant of LIA.
 //!
 //! Source: Khalili, Gast, Popovic, Upadhyay, Le Boudec, CoNEXT 2012;
-//! draft-khalili-mptcp-congestion-control. Windows in segments, times in seconds.
+//! draft-khalili-mptcp-congestion-control. Windows are in segments, times in seconds.
 
 use alloc::boxed::Box;
 
@@ -26,22 +26,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Whose arithmetic.
+/// Parameters of the control.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The paper's or Linux's.
+    /// Arithmetic of the paper or of Linux.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         match self.compat {
             Compat::Paper => coupled(path, Olia),
@@ -50,12 +50,12 @@ impl Config {
     }
 }
 
-/// α of the paper for one's own path: what is moved to it (above zero) or from it, as a numerator of
-/// 1, 0 or −1 over a number of paths.
-fn moved(own: &Path, paths: &Paths<'_>) -> (i32, usize) {
+/// α of the own path: the growth moved to it (positive) or from it, as a numerator of 1, 0 or −1
+/// over a number of paths.
+fn alpha(own: &Path, paths: &Paths<'_>) -> (i32, usize) {
     let quality = |path: &Path| path.loss_interval as f64 / (path.rtt * path.rtt);
-    let best = paths.most(|path| quality(&path));
-    let widest = paths.most(|path| whole_bytes(&path));
+    let best = paths.max(|path| quality(&path));
+    let widest = paths.max(|path| whole_bytes(&path));
     let is_widest = |path: &Path| whole_bytes(path) >= widest;
     let is_collected = |path: &Path| quality(path) >= best * (1.0 - 1e-12) && !is_widest(path);
     let collected = paths.all().filter(is_collected).count();
@@ -70,7 +70,7 @@ fn moved(own: &Path, paths: &Paths<'_>) -> (i32, usize) {
     }
 }
 
-/// Siblings show their windows in whole bytes: only so can they be equal.
+/// Window in whole bytes, as siblings store it: only then can windows be equal.
 fn whole_bytes(path: &Path) -> f64 {
     libm::floor(path.window * path.segment as f64 + 1e-6)
 }
@@ -79,11 +79,11 @@ fn whole_bytes(path: &Path) -> f64 {
 struct Olia;
 
 impl Coupling for Olia {
-    const LEAST_THRESHOLD: f64 = 1.0;
+    const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, acked: f64) -> f64 {
         let total = paths.total_rate();
-        let (numerator, denominator) = moved(own, paths);
+        let (numerator, denominator) = alpha(own, paths);
         let moved = f64::from(numerator) / denominator as f64;
         acked * (own.rate() / own.rtt / (total * total) + moved / own.window)
     }
@@ -96,7 +96,7 @@ struct Linux {
 }
 
 impl Coupling for Linux {
-    const LEAST_THRESHOLD: f64 = 1.0;
+    const MIN_THRESHOLD: f64 = 1.0;
 
     fn increase(&mut self, own: &Path, paths: &Paths<'_>, _acked: f64) -> f64 {
         self.pending += linux_growth(own, paths);
@@ -116,7 +116,7 @@ fn linux_growth(own: &Path, paths: &Paths<'_>) -> i128 {
     let share = |path: Path| ((path.packets() << 10) * own.srtt_us() / path.srtt_us()) as i128;
     let total = (1 + paths.all().map(share).sum::<i128>()).min(1 << 45);
     let squared = total * total;
-    let (numerator, denominator) = moved(own, paths);
+    let (numerator, denominator) = alpha(own, paths);
     let (numerator, denominator) = (i128::from(numerator), denominator as i128);
     let window = own.packets() as i128;
     let scaled = window << 10;
@@ -145,26 +145,26 @@ mod tests {
 
     // Source: Khalili et al. 2012, equation of α: the sum over the paths is zero.
     #[test]
-    fn what_is_moved_to_some_is_taken_from_others() {
+    fn the_moved_growth_sums_to_zero() {
         let all =
             [(10, 100, 300), (20, 20, 1), (10, 100, 300), (20, 90, 2), (7, 30, 1)].map(sibling);
         let moved = |own: usize| {
             let paths = Paths::new(Siblings { all: &all, own }, all[own].window.get() as f64 / 1e9);
-            let (numerator, denominator) = moved(&paths.own().unwrap(), &paths);
+            let (numerator, denominator) = alpha(&paths.own().unwrap(), &paths);
             f64::from(numerator) / denominator as f64
         };
         assert_close(&[0, 1, 2, 3, 4].map(moved), &[0.1, -0.1, 0.1, -0.1, 0.0]);
     }
 
     #[test]
-    fn the_stretch_that_is_still_going_on_counts_as_well_as_the_last_one() {
+    fn the_current_loss_interval_counts_like_the_last_one() {
         let mut paths = [(10, 100, 0), (20, 100, 100)].map(sibling);
         paths[0].acked_since_loss = sibling((0, 1, 101)).acked_between_losses;
         assert_close(&increases(&OLIA, &paths), &[10.0 / 900.0 + 0.05, 20.0 / 900.0 - 0.025]);
     }
 
     #[test]
-    fn a_loss_halves_its_own_path_alone() {
+    fn a_loss_halves_only_its_own_path() {
         let paths = [(10, 100, 500), (20, 50, 100)].map(sibling);
         assert_close(&decreases(&OLIA, &paths), &[5.0, 10.0]);
     }

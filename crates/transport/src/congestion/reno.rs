@@ -1,4 +1,4 @@
-//! New Reno's window: add one segment per round trip, halve on loss.
+//! New Reno: adds one segment per round trip, halves the window on loss.
 //!
 //! Source: RFC 5681 §3.1 (slow start, congestion avoidance), RFC 6582, RFC 3465 (byte counting).
 
@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Instant};
 
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
@@ -43,16 +43,15 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// How growth is counted.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The RFC, or Linux.
+    /// Reference behaviour: the RFC or Linux.
     pub compat: Compat,
-    /// Grow by what was acknowledged rather than by the number of acknowledgements. Linux always
-    /// does.
+    /// Counts acknowledged bytes instead of acknowledgements. Linux always does.
     pub byte_counting: bool,
-    /// What ends slow start beside a loss.
+    /// End of slow start other than a loss.
     pub hystart: HyStart,
 }
 
@@ -63,19 +62,19 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         Box::new(Reno::new(self, path))
     }
 }
 
-/// New Reno, also where others grow and fall as it does.
+/// New Reno, also as a part of controls that grow like it.
 #[derive(Debug)]
 pub(super) struct Reno {
     compat: Compat,
@@ -85,7 +84,7 @@ pub(super) struct Reno {
     initial_window: u64,
     pub(super) window: u64,
     pub(super) threshold: u64,
-    /// Bytes acknowledged in congestion avoidance and not yet turned into growth.
+    /// Bytes acknowledged in congestion avoidance that have not yet caused growth.
     credit: u64,
 }
 
@@ -103,7 +102,7 @@ impl Reno {
         }
     }
 
-    /// After a loss slow start ends at `threshold` bytes, or two segments if that is more.
+    /// Reduces the threshold to `threshold` bytes, at least two segments, after a loss.
     pub(super) fn reduce_to(&mut self, threshold: u64) {
         self.threshold = self.whole(threshold).max(2 * self.segment);
         self.window = self.window.min(self.threshold);
@@ -111,8 +110,8 @@ impl Reno {
         self.slow_start.on_loss();
     }
 
-    /// After a timeout one segment is sent, and slow start ends at `threshold` bytes, or two
-    /// segments if that is more.
+    /// Restarts from one segment after a timeout, with a threshold of `threshold` bytes, at least
+    /// two segments.
     pub(super) fn restart_towards(&mut self, threshold: u64) {
         self.reduce_to(threshold);
         self.window = self.segment;
@@ -130,7 +129,7 @@ impl Reno {
         }
     }
 
-    /// Linux counts whole segments.
+    /// Rounds down to whole segments for Linux.
     fn whole(&self, bytes: u64) -> u64 {
         match self.compat {
             Compat::Paper => bytes,
@@ -138,13 +137,13 @@ impl Reno {
         }
     }
 
-    /// What an acknowledgement counts for.
+    /// Bytes that an acknowledgement counts for.
     fn counted(&self, acked: &Acked) -> u64 {
         let bytes = acked.bytes.get();
         match self.compat {
             Compat::Linux => bytes,
             Compat::Paper if !self.byte_counting => bytes.min(self.segment),
-            // RFC 3465 §2.2, §2.3: two segments, but one while a timeout is repaired.
+            // RFC 3465 §2.2, §2.3: two segments, or one during recovery from a timeout.
             Compat::Paper if self.in_slow_start() => {
                 bytes.min(if acked.recovering { 1 } else { 2 } * self.segment)
             }
@@ -172,7 +171,7 @@ impl Congestion for Reno {
             if needed == growth {
                 return;
             }
-            // In Linux what slow start does not need counts in congestion avoidance.
+            // In Linux, what slow start does not use counts in congestion avoidance.
             bytes = growth - needed;
         }
         self.credit += bytes;
@@ -191,7 +190,7 @@ impl Congestion for Reno {
         self.restart_towards(threshold);
     }
 
-    fn on_spurious(&mut self, before: &Before) {
+    fn on_spurious(&mut self, before: &ControlState) {
         self.window = before.window.get();
         self.threshold = before.threshold.get();
     }
@@ -260,7 +259,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §1.1.
     #[test]
-    fn ten_segments_in_delayed_acks_grow_a_window_of_ten_to_15_or_with_byte_counting_to_20() {
+    fn slow_start_counts_acknowledgements_or_bytes() {
         for (config, grown) in [(counting(false), 15), (counting(true), 20), (LINUX, 20)] {
             let mut control = reno(&config, 10, u64::MAX);
             for _ in 0..5 {
@@ -270,9 +269,9 @@ mod tests {
         }
     }
 
-    // Source: RFC 3465 §2.2, §2.3; Linux counts all.
+    // Source: RFC 3465 §2.2, §2.3; Linux counts everything.
     #[test]
-    fn an_acknowledgement_of_eight_counts_for_two_or_after_a_timeout_for_one() {
+    fn a_large_acknowledgement_counts_for_at_most_two_segments() {
         for (config, recovering, grown) in
             [(counting(true), false, 12), (counting(true), true, 11), (LINUX, true, 18)]
         {
@@ -282,10 +281,10 @@ mod tests {
         }
     }
 
-    // The reference's 10.95 belongs to the other formula of RFC 5681, equation 3; counting what is
-    // acknowledged, which the RFC recommends, gives 11 as in Linux.
+    // The reference's 10.95 belongs to the other formula of RFC 5681, equation 3; counting
+    // acknowledged bytes, which the RFC recommends, gives 11 as in Linux.
     #[test]
-    fn a_window_of_acknowledgements_adds_one_segment_in_congestion_avoidance() {
+    fn congestion_avoidance_adds_a_segment_per_window() {
         for config in [counting(false), counting(true), LINUX] {
             let mut control = reno(&config, 10, 10);
             for _ in 0..10 {
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn in_linux_what_slow_start_does_not_need_counts_in_congestion_avoidance() {
+    fn in_linux_the_rest_of_slow_start_counts_in_avoidance() {
         let mut control = reno(&LINUX, 9, 10);
         for _ in 0..3 {
             acknowledge(&mut *control, 3, false);
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_with_seven_segments_in_flight_sets_the_threshold_to_3500_or_in_linux_to_3_segments() {
+    fn a_loss_halves_the_window_in_whole_segments_in_linux() {
         for (config, threshold) in [(counting(false), 3500), (LINUX, 3000)] {
             let mut control = reno(&config, 7, 7);
             let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(7 * SEGMENT) };
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threshold_follows_what_is_in_flight_or_in_linux_the_window() {
+    fn the_threshold_follows_the_flight_or_in_linux_the_window() {
         for (config, threshold) in [(counting(false), 4), (LINUX, 10)] {
             let mut control = reno(&config, 20, u64::MAX);
             let lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(8 * SEGMENT) };
@@ -332,7 +331,7 @@ mod tests {
 
     // Source: the algorithm reference, §5.1.
     #[test]
-    fn a_penalty_halves_the_window_and_the_threshold_unless_in_slow_start() {
+    fn a_penalty_halves_window_and_threshold_unless_in_slow_start() {
         for (window, threshold, halved) in
             [(40, 30, (20, 15)), (40, 100, (20, 100)), (3, 3, (1, 2)), (1, 2, (1, 2))]
         {
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_does_not_grow_when_the_application_does_not_fill_it() {
+    fn an_unfilled_window_does_not_grow() {
         let mut control = reno(&counting(false), 10, u64::MAX);
         control.on_ack(
             &Acked {

@@ -1,17 +1,18 @@
-//! Round trips, counted by what is delivered.
+//! Round trips, counted by delivered data.
 
 use super::Acked;
 
-/// Tells when a round trip is over: when data has been acknowledged that was sent after the round
-/// began (`windowEnd` of RFC 9406 §4.2, counted in delivered bytes, so that holes do not stop it).
+/// Round detector: a round ends when data sent after its start is acknowledged (`windowEnd` of RFC
+/// 9406 §4.2, counted in delivered bytes, so that holes do not stop it).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
-    /// [`Acked::delivered`] once all is acknowledged that was in flight when the round began.
+    /// [`Acked::delivered`] once all data in flight at the start of the round is acknowledged.
     end: u64,
 }
 
 impl Rounds {
-    /// This acknowledgement ends a round, and the next one begins. True for the first of all.
+    /// Returns true if this acknowledgement ends a round, and starts the next one. True for the
+    /// very first.
     pub(super) fn end_with(&mut self, acked: &Acked) -> bool {
         let over = acked.delivered.get() > self.end;
         if over {
@@ -20,7 +21,7 @@ impl Rounds {
         over
     }
 
-    /// A round begins with this acknowledgement.
+    /// Starts a round with this acknowledgement.
     pub(super) fn begin(&mut self, acked: &Acked) {
         self.end = acked.delivered.get() + acked.in_flight_after.get();
     }
@@ -32,7 +33,7 @@ mod tests {
     use skybraid_units::Bytes;
 
     #[test]
-    fn a_round_is_over_when_data_sent_after_its_beginning_is_acknowledged() {
+    fn a_round_ends_when_data_sent_after_its_start_is_acknowledged() {
         let mut rounds = Rounds::default();
         let mut ends = |delivered, in_flight_after| {
             rounds.end_with(&Acked {

@@ -1,4 +1,4 @@
-//! Vegas: keeps a few packets in the queue, as told by the round-trip time.
+//! Vegas: keeps a few packets in the queue, estimated from the round-trip time.
 //!
 //! Source: Brakmo and Peterson, TCP Vegas (1995); Linux `tcp_vegas.c`, generation 4.14.
 
@@ -9,8 +9,8 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
 use super::rounds::Rounds;
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -51,17 +51,17 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// How many packets Vegas keeps in the queue.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The paper, or Linux.
+    /// Reference behaviour: the paper or Linux.
     pub compat: Compat,
-    /// Least packets in the queue.
+    /// Minimum packets in the queue.
     pub alpha: u32,
-    /// Most packets in the queue, at least `alpha`.
+    /// Maximum packets in the queue, at least `alpha`.
     pub beta: u32,
-    /// Most packets in the queue in slow start.
+    /// Maximum packets in the queue during slow start.
     pub gamma: u32,
 }
 
@@ -72,20 +72,20 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if self.beta < self.alpha {
             return Err(("beta", "expected at least alpha".to_string()));
         }
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         Box::new(Vegas::new(self, path))
     }
@@ -95,24 +95,24 @@ impl Config {
 struct Vegas {
     config: Config,
     reno: Reno,
-    /// Least round-trip time.
+    /// Minimum round-trip time.
     base_rtt: Duration,
     rounds: Rounds,
-    /// Least round-trip time of this round, and how many samples it has.
+    /// Minimum round-trip time of this round, and its number of samples.
     rtt: Duration,
     samples: u32,
-    /// Slow start grows in this round.
+    /// True if slow start grows in this round.
     doubles: bool,
-    /// From a loss on until all is repaired Vegas is off.
-    repairing: bool,
+    /// True from a loss until the end of recovery: Vegas is off.
+    recovering: bool,
 }
 
-/// What a round has shown, in packets.
+/// Queue estimate of a round, in packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Queue {
-    /// Packets of the window that wait in the queue.
+    /// Packets of the window in the queue.
     queued: f64,
-    /// The window that would leave the queue empty.
+    /// Window that would leave the queue empty.
     target: f64,
 }
 
@@ -144,7 +144,7 @@ impl Vegas {
             rtt: Duration::MAX,
             samples: 0,
             doubles: true,
-            repairing: false,
+            recovering: false,
         }
     }
 
@@ -164,8 +164,8 @@ impl Vegas {
         let queue = Queue::of(self.config.compat, window, self.base_rtt, self.rtt);
         if self.reno.in_slow_start() {
             if queue.queued > f64::from(self.config.gamma) {
-                let most = (queue.target as u64 + 1) * segment;
-                self.reno.window = self.reno.window.min(most);
+                let max = (queue.target as u64 + 1) * segment;
+                self.reno.window = self.reno.window.min(max);
                 self.reno.threshold = self.reno.threshold.min(self.reno.window);
             } else {
                 self.doubles = !self.doubles || self.config.compat == Compat::Linux;
@@ -173,7 +173,7 @@ impl Vegas {
             }
         } else if queue.queued > f64::from(self.config.beta) {
             self.reno.window -= segment.min(self.reno.window);
-            // Below the window, lest it slip back into slow start.
+            // Below the window, so that it does not return to slow start.
             self.reno.threshold = self.reno.threshold.min(self.reno.window.saturating_sub(segment));
         } else if queue.queued < f64::from(self.config.alpha) && acked.window_limited {
             self.reno.window += segment;
@@ -191,7 +191,7 @@ impl Vegas {
 impl Congestion for Vegas {
     fn on_delivery(&mut self, acked: &Acked, _: Siblings<'_>) {
         if let Some(rtt) = acked.rtt {
-            // As in Linux, lest a round-trip time be zero.
+            // As in Linux, so that no round-trip time is zero.
             let rtt = rtt + Duration::from_micros(1);
             self.base_rtt = self.base_rtt.min(rtt);
             self.rtt = self.rtt.min(rtt);
@@ -200,7 +200,7 @@ impl Congestion for Vegas {
     }
 
     fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>) {
-        if self.repairing {
+        if self.recovering {
             self.reno.on_ack(acked, siblings);
         } else if self.rounds.end_with(acked) {
             self.end_round(acked, siblings);
@@ -211,17 +211,17 @@ impl Congestion for Vegas {
     }
 
     fn on_recovered(&mut self, _now: Instant) {
-        self.repairing = false;
+        self.recovering = false;
         self.begin_round();
     }
 
     fn on_loss(&mut self, lost: &Lost, siblings: Siblings<'_>) {
-        self.repairing = true;
+        self.recovering = true;
         self.reno.on_loss(lost, siblings);
     }
 
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>) {
-        self.repairing = true;
+        self.recovering = true;
         self.reno.on_timeout(lost, repeated, siblings);
     }
 
@@ -233,7 +233,7 @@ impl Congestion for Vegas {
         self.begin_round();
     }
 
-    fn on_spurious(&mut self, before: &Before) {
+    fn on_spurious(&mut self, before: &ControlState) {
         self.reno.on_spurious(before);
     }
 
@@ -256,8 +256,8 @@ mod tests {
 
     const MS: fn(i64) -> Duration = Duration::from_millis;
 
-    /// Vegas at the end of a round, with a least round-trip time of 100 ms and segments of one
-    /// byte.
+    /// Returns Vegas at the end of a round, with a minimum round-trip time of 100 ms and segments
+    /// of one byte.
     fn vegas(compat: Compat, window: u64, threshold: u64, rtt_ms: i64) -> Vegas {
         let path = PathBasics {
             segment: Bytes::new(1),
@@ -270,7 +270,7 @@ mod tests {
         Vegas { base_rtt: MS(100), rtt: MS(rtt_ms), samples: 3, ..fresh }
     }
 
-    /// Threshold and window afterwards.
+    /// Returns threshold and window after the round.
     fn ended(mut vegas: Vegas) -> (u64, u64) {
         let acked = Acked { bytes: Bytes::new(1), window_limited: true, ..Acked::default() };
         vegas.end_round(&acked, Siblings::default());
@@ -279,7 +279,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §2.3.
     #[test]
-    fn the_queue_of_a_window_of_20_follows_from_its_round_trip_time() {
+    fn the_queue_follows_from_the_round_trip_time() {
         let queue = |compat, rtt_ms| Queue::of(compat, 20, MS(100), MS(rtt_ms));
         let linux = queue(Compat::Linux, 120);
         assert_eq!((linux.queued, linux.target), (4.0, 16.0));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_20_grows_without_a_queue_and_holds_between_two_and_four_packets() {
+    fn the_window_grows_without_a_queue_and_holds_within_bounds() {
         for compat in [Compat::Paper, Compat::Linux] {
             assert_eq!(ended(vegas(compat, 20, 20, 100)), (20, 21));
             assert_eq!(ended(vegas(compat, 20, 20, 120)), (20, 20));
@@ -305,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_ends_one_packet_above_the_window_that_leaves_the_queue_empty() {
+    fn slow_start_ends_one_packet_above_the_empty_queue_s_window() {
         for compat in [Compat::Paper, Compat::Linux] {
             assert_eq!(ended(vegas(compat, 20, u64::MAX, 200)), (11, 11));
         }
     }
 
     #[test]
-    fn in_the_paper_slow_start_grows_in_every_other_round() {
+    fn slow_start_of_the_paper_grows_in_every_other_round() {
         let mut paper = vegas(Compat::Paper, 20, u64::MAX, 100);
         let acked = Acked { bytes: Bytes::new(1), window_limited: true, ..Acked::default() };
         for (doubles, window) in [(false, 20), (true, 21), (false, 21)] {
@@ -322,19 +322,19 @@ mod tests {
     }
 
     #[test]
-    fn in_linux_a_round_with_two_samples_grows_as_reno_does() {
+    fn in_linux_a_round_with_two_samples_grows_like_reno() {
         let two = Vegas { samples: 2, ..vegas(Compat::Linux, 20, 20, 200) };
         assert_eq!(ended(two), (20, 20));
     }
 
     #[test]
-    fn the_window_never_falls_below_two_segments() {
+    fn the_window_is_at_least_two_segments() {
         assert_eq!(ended(vegas(Compat::Linux, 2, 0, 1000)).1, 2);
     }
 
     // Source: the algorithm reference, §12, case 4.
     #[test]
-    fn a_round_trip_time_of_zero_counts_a_microsecond() {
+    fn a_round_trip_time_of_zero_counts_as_a_microsecond() {
         let mut linux = vegas(Compat::Linux, 20, 20, 100);
         let acked = Acked { rtt: Some(Duration::ZERO), ..Acked::default() };
         linux.on_delivery(&acked, Siblings::default());

@@ -1,10 +1,10 @@
-//! Westwood with adaptive bandwidth share estimation: after a loss the window falls to what the
-//! path has been seen to carry, so that losses of a radio link do not slow it down.
+//! Westwood with adaptive bandwidth share estimation: after a loss the window falls to the measured
+//! capacity of the path, so that losses of a radio link do not slow it down.
 //!
 //! Source: Mascolo et al., TCP Westwood (2001); Wang, Valla, Sanadidi, Gerla, Adaptive bandwidth
-//! share estimation in TCP Westwood (2002). What selective acknowledgements report counts as
-//! delivered; without them a duplicate acknowledgement says nothing of how much has arrived, and
-//! the estimate waits for the hole to be filled.
+//! share estimation in TCP Westwood (2002). Selectively acknowledged data counts as delivered;
+//! without SACK a duplicate acknowledgement does not show how much has arrived, and the estimate
+//! waits until the hole is filled.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -13,8 +13,8 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::eligible_rate::{EligibleRate, Rules};
 use super::reno::{self, Reno};
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Parameter, Wrong};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -77,36 +77,36 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// Which filter smooths the rate.
+/// Filter of the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Filter {
     /// Adaptive bandwidth share estimation (2002).
     #[default]
     Abse,
-    /// The first one, discretised by Tustin's rule (2001).
+    /// The first filter, discretised by Tustin's rule (2001).
     Tustin,
 }
 
-/// How the rate is estimated.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Which filter.
+    /// Filter of the rate.
     pub filter: Filter,
-    /// Sample over up to a round-trip time when there is congestion.
+    /// Samples over up to a round-trip time under congestion.
     pub adaptive_interval: bool,
-    /// Follow an unstable rate more slowly.
+    /// Follows an unstable rate more slowly.
     pub adaptive_gain: bool,
-    /// Shortest sample.
+    /// Minimum duration of a sample.
     pub t_min: Duration,
-    /// Time constant where the gain is not adaptive, above 0.
+    /// Time constant without the adaptive gain, above 0.
     pub tau: Duration,
-    /// Round-trip times that instability adds to the time constant at most, 0 or more.
+    /// Maximum round-trip times that instability adds to the time constant, 0 or more.
     pub n: f64,
     /// Memory of the instability, from 0 to below 1.
     pub beta: f64,
-    /// Samples from which the largest instability is taken, 1 or more.
+    /// Samples over which the maximum instability is taken, 1 or more.
     pub u_window: u32,
 }
 
@@ -126,7 +126,7 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if !self.tau.is_positive() {
             return Err(("tau", "expected a time above zero".to_string()));
         }
@@ -144,7 +144,7 @@ impl Check for Config {
 }
 
 impl Config {
-    /// A fresh instance. Parameters outside their range are replaced by the defaults.
+    /// Builds a new instance. Parameters outside their range are replaced by the defaults.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let usual = Self::default();
         let config = if self.check().is_ok() { self } else { &usual };
@@ -161,7 +161,7 @@ impl Config {
                 beta: config.beta,
                 u_window: config.u_window as usize,
             }),
-            least_rtt: None,
+            min_rtt: None,
         })
     }
 }
@@ -170,24 +170,24 @@ impl Config {
 struct Westwood {
     reno: Reno,
     rate: EligibleRate,
-    least_rtt: Option<Duration>,
+    min_rtt: Option<Duration>,
 }
 
 impl Westwood {
-    /// What the path holds without a queue, in bytes.
+    /// Capacity of the path without a queue, in bytes.
     fn pipe(&self) -> Option<u64> {
         let rate = self.rate.get()?;
-        Some((rate * self.least_rtt?.as_secs_f64()) as u64)
+        Some((rate * self.min_rtt?.as_secs_f64()) as u64)
     }
 }
 
 impl Congestion for Westwood {
     fn on_delivery(&mut self, acked: &Acked, _: Siblings<'_>) {
         if let Some(rtt) = acked.rtt {
-            self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+            self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
-        let least = self.least_rtt.unwrap_or(acked.srtt).as_secs_f64();
-        self.rate.on_delivery(acked, least, self.reno.window as f64);
+        let min_rtt = self.min_rtt.unwrap_or(acked.srtt).as_secs_f64();
+        self.rate.on_delivery(acked, min_rtt, self.reno.window as f64);
     }
 
     fn on_ack(&mut self, acked: &Acked, siblings: Siblings<'_>) {
@@ -212,7 +212,7 @@ impl Congestion for Westwood {
         self.reno.on_idle(now);
     }
 
-    fn on_spurious(&mut self, before: &Before) {
+    fn on_spurious(&mut self, before: &ControlState) {
         self.reno.on_spurious(before);
     }
 
@@ -233,7 +233,7 @@ impl Congestion for Westwood {
 mod tests {
     use super::*;
 
-    /// A flow to which a segment per millisecond is acknowledged, with a round-trip time of `rtt_ms`.
+    /// Returns a flow that delivers a segment per millisecond with a round-trip time of `rtt_ms`.
     fn measured(window: u64, rtt_ms: i64) -> Box<dyn Congestion> {
         let mut control = Config::default().build(&PathBasics {
             segment: Bytes::new(1000),
@@ -258,14 +258,14 @@ mod tests {
 
     const LOST: Lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(10_000) };
 
-    /// Threshold and window in bytes.
+    /// Returns threshold and window in bytes.
     fn state(control: &dyn Congestion) -> (u64, u64) {
         (control.slow_start_threshold().get(), control.window().get())
     }
 
     // Source: palazzi2007 PAL-T3.
     #[test]
-    fn a_loss_leaves_what_the_path_holds_and_never_grows_the_window() {
+    fn a_loss_leaves_the_path_s_capacity_but_never_more() {
         for (window, after) in [(80, (40_000, 40_000)), (30, (40_000, 30_000))] {
             let mut control = measured(window, 40);
             control.on_loss(&LOST, Siblings::default());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_leaves_one_segment_and_a_threshold_of_what_the_path_holds() {
+    fn a_timeout_leaves_one_segment_and_the_capacity_as_threshold() {
         for (rtt_ms, threshold) in [(40, 40_000), (1, 2_000)] {
             let mut control = measured(80, rtt_ms);
             control.on_timeout(&LOST, false, Siblings::default());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_was_measured_a_loss_halves() {
+    fn a_loss_before_any_measurement_halves_the_window() {
         let mut control = Config::default().build(&PathBasics {
             segment: Bytes::new(1000),
             initial_window: Bytes::new(10_000),

@@ -1,16 +1,16 @@
-//! Westwood+: Westwood with one sample of the rate per round-trip time, which bunched
-//! acknowledgements do not mislead.
+//! Westwood+: Westwood with one rate sample per round-trip time, which is robust against aggregated
+//! acknowledgements.
 //!
 //! Source: Grieco and Mascolo, Performance evaluation and comparison of Westwood+, New Reno, and
-//! Vegas TCP congestion control (2004); Linux `tcp_westwood.c`. What selective acknowledgements
-//! report counts as delivered; without them the rate waits for the hole to be filled.
+//! Vegas TCP congestion control (2004); Linux `tcp_westwood.c`. Selectively acknowledged data
+//! counts as delivered; without SACK the rate waits until the hole is filled.
 
 use alloc::boxed::Box;
 
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
@@ -31,22 +31,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Which Westwood+.
+/// Parameters of the control.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The paper, or Linux.
+    /// Reference behaviour: the paper or Linux.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let growth = reno::Config { compat: self.compat, ..reno::Config::default() };
         Box::new(WestwoodPlus {
@@ -55,21 +55,21 @@ impl Config {
             filter: None,
             began: None,
             rtt: Duration::ZERO,
-            least_rtt: None,
-            falls_fast: false,
+            min_rtt: None,
+            fast_recovery: false,
         })
     }
 }
 
-/// Least time between two samples in Linux.
-const LEAST_SPAN: Duration = Duration::from_millis(50);
+/// Minimum interval between two samples in Linux.
+const MIN_SPAN: Duration = Duration::from_millis(50);
 
-/// The rate, smoothed.
+/// Smoothed rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Filter {
-    /// The rate and the last sample, bytes/s.
+    /// Rate and last sample, in bytes/s.
     Tustin { rate: f64, last: f64 },
-    /// The rate and its first stage, bytes/ms.
+    /// Rate and its first filter stage, in bytes/ms.
     Eighths { rate: u64, first: u64 },
 }
 
@@ -100,7 +100,7 @@ impl Filter {
         }
     }
 
-    /// What is delivered in `span`.
+    /// Bytes delivered in `span`.
     fn bytes_in(self, span: Duration) -> u64 {
         match self {
             Self::Tustin { rate, .. } => (rate * span.as_secs_f64()) as u64,
@@ -109,7 +109,7 @@ impl Filter {
     }
 }
 
-/// Whole milliseconds.
+/// Converts to whole milliseconds.
 fn millis(span: Duration) -> u64 {
     span.as_nanos() as u64 / 1_000_000
 }
@@ -119,18 +119,18 @@ struct WestwoodPlus {
     compat: Compat,
     reno: Reno,
     filter: Option<Filter>,
-    /// When the sample in progress began, and what had been delivered by then.
+    /// Start of the current sample, and the bytes delivered by then.
     began: Option<(Instant, u64)>,
     rtt: Duration,
-    least_rtt: Option<Duration>,
-    /// The recovery in progress is not one from a timeout.
-    falls_fast: bool,
+    min_rtt: Option<Duration>,
+    /// True if the current recovery did not start with a timeout.
+    fast_recovery: bool,
 }
 
 impl WestwoodPlus {
-    /// What the path holds without a queue, in bytes.
+    /// Capacity of the path without a queue, in bytes.
     fn pipe(&self) -> Option<u64> {
-        Some(self.filter?.bytes_in(self.least_rtt?))
+        Some(self.filter?.bytes_in(self.min_rtt?))
     }
 }
 
@@ -138,14 +138,14 @@ impl Congestion for WestwoodPlus {
     fn on_delivery(&mut self, acked: &Acked, _: Siblings<'_>) {
         if let Some(rtt) = acked.rtt {
             self.rtt = rtt;
-            self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+            self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
         }
         let delivered = acked.delivered.get();
         let (began, before) = *self.began.get_or_insert((acked.now, delivered));
         let span = acked.now.since(began);
         let due = match self.compat {
             Compat::Paper => span.is_positive() && span >= acked.srtt,
-            Compat::Linux => span > self.rtt.max(LEAST_SPAN),
+            Compat::Linux => span > self.rtt.max(MIN_SPAN),
         };
         if due {
             let bytes = delivered - before;
@@ -162,7 +162,7 @@ impl Congestion for WestwoodPlus {
     }
 
     fn on_recovered(&mut self, _now: Instant) {
-        let fast = core::mem::take(&mut self.falls_fast);
+        let fast = core::mem::take(&mut self.fast_recovery);
         if let Some(pipe) = self.pipe()
             && fast
             && self.compat == Compat::Linux
@@ -173,7 +173,7 @@ impl Congestion for WestwoodPlus {
     }
 
     fn on_loss(&mut self, lost: &Lost, siblings: Siblings<'_>) {
-        self.falls_fast = true;
+        self.fast_recovery = true;
         match self.pipe() {
             Some(pipe) if self.compat == Compat::Paper => self.reno.reduce_to(pipe),
             _ => self.reno.on_loss(lost, siblings),
@@ -181,13 +181,13 @@ impl Congestion for WestwoodPlus {
     }
 
     fn on_timeout(&mut self, lost: &Lost, repeated: bool, siblings: Siblings<'_>) {
-        self.falls_fast = false;
+        self.fast_recovery = false;
         match self.pipe() {
             Some(pipe) => self.reno.restart_towards(pipe),
             None => self.reno.on_timeout(lost, repeated, siblings),
         }
         if self.compat == Compat::Linux {
-            self.least_rtt = None;
+            self.min_rtt = None;
         }
     }
 
@@ -195,7 +195,7 @@ impl Congestion for WestwoodPlus {
         self.reno.on_idle(now);
     }
 
-    fn on_spurious(&mut self, before: &Before) {
+    fn on_spurious(&mut self, before: &ControlState) {
         self.reno.on_spurious(before);
     }
 
@@ -230,14 +230,14 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §2.4.2.
     #[test]
-    fn the_paper_averages_two_samples_and_keeps_nine_tenths_of_the_past() {
+    fn the_paper_averages_samples_and_keeps_nine_tenths() {
         let filter = Filter::begin(Compat::Paper, 1000, MS).take(2000, MS);
         let Filter::Tustin { rate, .. } = filter else { panic!("of the paper") };
         assert!((rate - 1.05e6).abs() < 1e-3);
     }
 
-    /// A flow with a window of 80 segments on a path that delivers a segment per millisecond and
-    /// holds 40, after ten samples.
+    /// Returns a flow with a window of 80 segments on a path that delivers a segment per
+    /// millisecond and holds 40, after ten samples.
     fn measured(compat: Compat) -> Box<dyn Congestion> {
         let mut control = Config { compat }.build(&PathBasics {
             segment: Bytes::new(1000),
@@ -262,20 +262,20 @@ mod tests {
 
     const LOST: Lost = Lost { now: Instant::ZERO, in_flight: Bytes::new(60_000) };
 
-    /// Threshold and window in bytes.
+    /// Returns threshold and window in bytes.
     fn state(control: &dyn Congestion) -> (u64, u64) {
         (control.slow_start_threshold().get(), control.window().get())
     }
 
     #[test]
-    fn a_loss_leaves_what_the_path_holds() {
+    fn a_loss_leaves_the_path_s_capacity() {
         let mut control = measured(Compat::Paper);
         control.on_loss(&LOST, Siblings::default());
         assert_eq!(state(&*control), (40_000, 40_000));
     }
 
     #[test]
-    fn in_linux_the_path_sets_the_window_at_the_end_of_recovery_upwards_too() {
+    fn in_linux_the_capacity_sets_the_window_after_recovery() {
         let mut control = measured(Compat::Linux);
         control.on_loss(&LOST, Siblings::default());
         control.on_loss(&LOST, Siblings::default());
@@ -285,12 +285,12 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_leaves_one_segment_and_a_threshold_of_what_the_path_holds() {
+    fn a_timeout_leaves_one_segment_and_the_capacity_as_threshold() {
         for compat in [Compat::Paper, Compat::Linux] {
             let mut control = measured(compat);
             control.on_timeout(&LOST, false, Siblings::default());
             assert_eq!(state(&*control), (40_000, 1000));
-            // Recovery from a timeout ends without touching the window.
+            // Recovery from a timeout ends without a change of the window.
             control.on_recovered(Instant::ZERO);
             assert_eq!(state(&*control), (40_000, 1000));
         }

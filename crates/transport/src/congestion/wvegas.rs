@@ -1,7 +1,8 @@
-//! wVegas, weighted Vegas: every path keeps a few segments in its queues, shared out by rate.
+//! wVegas, weighted Vegas: every path keeps a few segments in its queues, in proportion to its
+//! rate.
 //!
-//! Source: Cao, Xu, Fu, ICNP 2012; draft-xu-mptcp-congestion-control. Windows in segments, times in
-//! seconds.
+//! Source: Cao, Xu, Fu, ICNP 2012; draft-xu-mptcp-congestion-control. Windows are in segments,
+//! times in seconds.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -9,8 +10,8 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Instant};
 
 use super::aggregate::{Paths, Window};
-use super::{Acked, Before, Congestion, Lost, PathBasics, Siblings};
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -38,18 +39,18 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// A path's part before its first share is worked out, and its least, in segments.
-const LEAST_ALPHA: f64 = 2.0;
-/// Slow start ends when more segments than this wait in queues.
+/// Share of a path before the first measurement, and its minimum, in segments.
+const MIN_ALPHA: f64 = 2.0;
+/// Segments in queues above which slow start ends.
 const GAMMA: f64 = 1.0;
 
-/// How much to keep in queues.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Segments that all paths together keep in queues, at least 1.
     pub total_alpha: f64,
-    /// The paper's or Linux's arithmetic.
+    /// Arithmetic of the paper or of Linux.
     pub compat: Compat,
 }
 
@@ -60,30 +61,30 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if !(self.total_alpha >= 1.0 && self.total_alpha.is_finite()) {
             return Err(("total_alpha", "expected a number of at least 1".to_string()));
         }
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance. A total out of its range is replaced by the default.
+    /// Builds a new instance. A total outside its range is replaced by the default.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         let usual = Self::default().total_alpha;
         Box::new(Wvegas {
             total_alpha: if self.check().is_ok() { self.total_alpha } else { usual },
             compat: self.compat,
-            alpha: LEAST_ALPHA,
+            alpha: MIN_ALPHA,
             window: Window::new(path),
             base_rtt: f64::INFINITY,
             round: Round::default(),
-            least_queueing: None,
+            min_queueing: None,
         })
     }
 }
@@ -97,21 +98,21 @@ struct Wvegas {
     alpha: f64,
     base_rtt: f64,
     round: Round,
-    /// Least queueing delay of a round since the queue was last drained.
-    least_queueing: Option<f64>,
+    /// Minimum queueing delay of a round since the queue was last drained.
+    min_queueing: Option<f64>,
 }
 
-/// The round-trip times of one round.
+/// Round-trip times of one round.
 #[derive(Debug, Default)]
 struct Round {
-    /// Over once this much has been delivered since the start; `None` before it begins.
+    /// Bytes delivered since the start at which the round ends; `None` before it starts.
     end: Option<Bytes>,
     rtts: f64,
     samples: u32,
 }
 
 impl Wvegas {
-    /// `window · numerator / denominator`, whole in Linux.
+    /// Returns `window · numerator / denominator`, rounded down for Linux.
     fn scaled(&self, numerator: f64, denominator: f64) -> f64 {
         self.rounded(self.rounded(self.window.segments()) * numerator / denominator)
     }
@@ -119,7 +120,7 @@ impl Wvegas {
     fn rounded(&self, value: f64) -> f64 {
         match self.compat {
             Compat::Paper => value,
-            // Just below a whole number is that number: times are in seconds here.
+            // A value just below an integer is that integer: times are in seconds here.
             Compat::Linux => libm::floor(value + 1e-9),
         }
     }
@@ -132,11 +133,11 @@ impl Wvegas {
     fn end_round(&mut self, acked: &Acked, siblings: Siblings<'_>) {
         let Round { rtts, samples, .. } = self.round;
         self.begin_round(acked);
-        let least_samples = match self.compat {
+        let min_samples = match self.compat {
             Compat::Paper => 1,
             Compat::Linux => 3,
         };
-        if samples < least_samples {
+        if samples < min_samples {
             if acked.window_limited && !self.window.slow_start(acked.bytes) {
                 self.window.avoid_congestion(acked.bytes);
             }
@@ -147,7 +148,7 @@ impl Wvegas {
         if self.window.in_slow_start() {
             if queued > GAMMA {
                 let target = self.scaled(self.base_rtt, rtt);
-                self.window.steer(self.window.segments().min(target + 1.0));
+                self.window.set_segments(self.window.segments().min(target + 1.0));
             } else if acked.window_limited {
                 self.window.slow_start(acked.bytes);
             }
@@ -161,24 +162,24 @@ impl Wvegas {
         if queued >= self.alpha {
             let weight = self.weight(rtt, siblings);
             let share = self.rounded(weight * self.total_alpha);
-            self.alpha = share.max(LEAST_ALPHA);
+            self.alpha = share.max(MIN_ALPHA);
         }
         if queued > self.alpha {
-            self.window.steer(window - 1.0);
+            self.window.set_segments(window - 1.0);
         } else if queued < self.alpha && limited {
-            self.window.steer(window + 1.0);
+            self.window.set_segments(window + 1.0);
         }
         let queueing = rtt - self.base_rtt;
-        let least = self.least_queueing.map_or(queueing, |least| least.min(queueing));
-        self.least_queueing = Some(least);
+        let min = self.min_queueing.map_or(queueing, |min| min.min(queueing));
+        self.min_queueing = Some(min);
         // An empty queue needs no draining.
-        if least > 0.0 && queueing >= 2.0 * least {
-            self.window.steer(self.drained(rtt));
-            self.least_queueing = None;
+        if min > 0.0 && queueing >= 2.0 * min {
+            self.window.set_segments(self.drained(rtt));
+            self.min_queueing = None;
         }
     }
 
-    /// The window that lets queues run empty.
+    /// Window that drains the queues.
     fn drained(&self, rtt: f64) -> f64 {
         match self.compat {
             Compat::Paper => self.scaled(self.base_rtt, 2.0 * rtt),
@@ -189,7 +190,7 @@ impl Wvegas {
         }
     }
 
-    /// This path's part of the rate of all, given its round-trip time in this round.
+    /// Share of this path in the total rate, for its round-trip time in this round.
     fn weight(&self, rtt: f64, siblings: Siblings<'_>) -> f64 {
         let paths = Paths::new(siblings, self.window.segments());
         if paths.own().is_none() {
@@ -199,7 +200,7 @@ impl Wvegas {
         match self.compat {
             Compat::Paper => rate / (rate + paths.others().map(|path| path.rate()).sum::<f64>()),
             Compat::Linux => {
-                // Segments per microsecond in 1/65536, and so is the weight.
+                // Segments per microsecond in 1/65536; the weight has the same unit.
                 let whole = |rate: f64| libm::floor(rate * 0.065_536);
                 let total =
                     whole(rate) + paths.others().map(|path| whole(path.rate())).sum::<f64>();
@@ -231,9 +232,9 @@ impl Congestion for Wvegas {
     }
 
     fn on_recovered(&mut self, _now: Instant) {
-        // What was measured in recovery is no guide.
+        // Samples taken during recovery do not count.
         self.round = Round::default();
-        self.least_queueing = None;
+        self.min_queueing = None;
     }
 
     fn on_loss(&mut self, lost: &Lost, _: Siblings<'_>) {
@@ -251,7 +252,7 @@ impl Congestion for Wvegas {
         self.window.idle();
     }
 
-    fn on_spurious(&mut self, before: &Before) {
+    fn on_spurious(&mut self, before: &ControlState) {
         self.window.restore(before);
     }
 
@@ -281,7 +282,8 @@ mod tests {
 
     const BASE_MS: i64 = 100;
 
-    /// In congestion avoidance unless `threshold` says otherwise, with its base round-trip time known.
+    /// Returns a control with a known base round-trip time, in congestion avoidance unless
+    /// `threshold` is higher.
     fn wvegas(compat: Compat, window: u64, threshold: u64) -> Box<dyn Congestion> {
         let config = Config { compat, ..Config::default() };
         let mut control = config.build(&PathBasics {
@@ -307,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The window in segments after a round of four samples of which the last ends it.
+    /// Returns the window in segments after a round of four samples, the last of which ends it.
     fn after_round(control: &mut dyn Congestion, rtt_ms: i64, paths: &[Sibling]) -> f64 {
         let siblings = Siblings { all: paths, own: 0 };
         let delivered = [0, 0, 0, 1].map(|delivered| delivered * u64::MAX);
@@ -318,9 +320,10 @@ mod tests {
         control.window().get() as f64 / SEGMENT as f64
     }
 
-    // Source: the vectors of the algorithm reference, §3.4: 20 · 20 / 120 = 3.33 segments wait.
+    // Source: the vectors of the algorithm reference, §3.4: 20 · 20 / 120 = 3.33 segments are
+    // queued.
     #[test]
-    fn more_than_gamma_in_the_queue_ends_slow_start_one_segment_above_the_target() {
+    fn more_than_gamma_in_the_queue_ends_slow_start() {
         for (compat, window) in [(Compat::Linux, 17.0), (Compat::Paper, 20.0 / 1.2 + 1.0)] {
             let mut control = wvegas(compat, 20, 1000);
             let found = after_round(&mut *control, 120, &[]);
@@ -331,7 +334,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §3.4: raw weights 0.189 and 0.811.
     #[test]
-    fn shares_follow_rates() {
+    fn weights_follow_rates() {
         let paths = [sibling((20, 120, 1)), sibling((40, 60, 1))];
         for (compat, weights) in
             [(Compat::Paper, [0.2, 0.8]), (Compat::Linux, [10.0 / 53.0, 43.0 / 53.0])]
@@ -347,11 +350,11 @@ mod tests {
                 let control = Wvegas {
                     total_alpha: 10.0,
                     compat,
-                    alpha: LEAST_ALPHA,
+                    alpha: MIN_ALPHA,
                     window: Window::new(&path),
                     base_rtt: 0.05,
                     round: Round::default(),
-                    least_queueing: None,
+                    min_queueing: None,
                 };
                 let rtt = paths[own].srtt.as_secs_f64();
                 let weight = control.weight(rtt, Siblings { all: &paths, own });
@@ -363,10 +366,10 @@ mod tests {
         }
     }
 
-    // Source: the algorithm reference, §3.4. Two paths of equal rate share ten segments, and a path
-    // alone has them all. Whole segments, so that a queue can be just right.
+    // Source: the algorithm reference, §3.4. Two paths with equal rates share ten segments; a
+    // single path has all of them. Whole segments, so that a queue can be exactly right.
     #[test]
-    fn the_window_moves_by_a_segment_per_round_towards_its_share_of_the_queues() {
+    fn the_window_moves_towards_its_share_of_the_queues() {
         for (rtt_ms, paths, moved) in
             [(101, 2, 1.0), (125, 2, 0.0), (140, 2, -1.0), (130, 1, 1.0), (167, 1, 0.0)]
         {
@@ -379,13 +382,14 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §3.4: 30 · 100 / 300, in Linux rounded down.
     #[test]
-    fn a_queue_of_twice_the_least_is_drained() {
+    fn a_queue_of_twice_the_minimum_is_drained() {
         for (compat, drained) in [(Compat::Paper, 10.0), (Compat::Linux, 9.0)] {
             let mut control = wvegas(compat, 30, 30);
             let paths = [sibling((30, 110, 1)); 2];
             let before = after_round(&mut *control, 110, &paths);
             assert!((before - 31.0).abs() < 1e-6);
-            // One segment goes because more than the share waits; what is left is drained.
+            // One segment goes because more than the share is queued; the remaining window is
+            // drained.
             let window = after_round(&mut *control, 150, &paths);
             assert!((window - drained).abs() < 1e-6, "{window}");
         }

@@ -1,45 +1,49 @@
-//! Telling the first copy of a datagram from later ones.
+//! Detection of duplicate datagrams.
 
 use alloc::vec::Vec;
 
-/// Datagrams that are remembered. One that is older than this is taken for a second copy.
-const REMEMBERED: u64 = 65_536;
-const WORDS: u64 = REMEMBERED / 64;
+use skybraid_units::Promised;
 
-/// Which of the newest datagrams have been seen, as a ring of bits.
+/// Number of sequence numbers tracked. An older datagram counts as a duplicate.
+const TRACKED: u64 = 65_536;
+const WORDS: u64 = TRACKED / 64;
+
+/// Bitmap of the newest sequence numbers, as a ring.
 #[derive(Debug, Default)]
 pub struct Duplicates {
-    /// One more than the highest sequence number seen.
+    /// Highest sequence number seen, plus 1.
     end: u64,
     bits: Vec<u64>,
 }
 
 impl Duplicates {
-    /// True the first time that it is called with `sequence`.
+    /// Returns true on the first call with `sequence`.
     pub fn is_new(&mut self, sequence: u64) -> bool {
         if self.bits.is_empty() {
             self.bits.resize(WORDS as usize, 0);
         }
-        if sequence + REMEMBERED <= self.end {
+        if sequence + TRACKED <= self.end {
             return false;
         }
         if sequence >= self.end {
-            // Forget what the ring's words held one lap ago.
+            // Clear the ring's words of the previous lap.
             let (from, to) = (self.end.div_ceil(64), sequence / 64);
             for word in from.max((to + 1).saturating_sub(WORDS))..=to {
-                if let Some(bits) = self.bits.get_mut((word % WORDS) as usize) {
+                if let Some(bits) = self.word(word) {
                     *bits = 0;
                 }
             }
             self.end = sequence + 1;
         }
-        let Some(bits) = self.bits.get_mut((sequence / 64 % WORDS) as usize) else {
-            return false;
-        };
+        let Some(bits) = self.word(sequence / 64) else { return false };
         let bit = 1 << (sequence % 64);
         let new = *bits & bit == 0;
         *bits |= bit;
         new
+    }
+
+    fn word(&mut self, number: u64) -> Option<&mut u64> {
+        self.bits.get_mut((number % WORDS) as usize).promised("a word of the ring")
     }
 }
 
@@ -50,7 +54,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_datagram_is_taken_for_new_twice(
+        fn each_sequence_number_is_new_once(
             jumps in proptest::collection::vec((0u64..200, proptest::bool::weighted(0.05)), 1..600)
         ) {
             let (mut duplicates, mut seen, mut base) = (Duplicates::default(), BTreeSet::new(), 0u64);

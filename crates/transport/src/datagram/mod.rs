@@ -1,13 +1,13 @@
 //! Unreliable datagrams over one or several paths.
 //!
-//! There is no congestion control and no retransmission. A message larger than a datagram is split;
-//! it has arrived when all its parts have. Where the scheduler needs round-trip times, the receiver
-//! reports on each path what it sees, and idle paths are probed.
+//! There is no congestion control and no retransmission. A message larger than a datagram is
+//! fragmented; it is delivered once all its fragments have arrived. If the scheduler needs
+//! round-trip times, the receiver sends a report on each path, and idle paths are probed.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Promised};
 
 use crate::endpoint::{Decision, Transmit};
 use crate::rtt::{RtoRule, RttEstimator};
@@ -21,9 +21,9 @@ mod outbox;
 pub use inbox::Inbox;
 pub use outbox::Outbox;
 
-/// Bytes of a report's payload: sequence, two timestamps, count.
+/// Payload of a report in bytes: sequence number, two timestamps, count.
 const REPORT_PAYLOAD: u32 = 28;
-/// A path is taken for failed when this many reports in a row are missing.
+/// Number of consecutive missing reports after which a path counts as failed.
 const MISSING_REPORTS: i64 = 3;
 
 /// One end of a datagram flow.
@@ -34,18 +34,18 @@ pub struct Datagrams {
     reports: bool,
     report_every: Duration,
     outbox: Outbox,
-    /// A datagram whose copies are leaving, and the paths that still lack one.
-    leaving: Option<(Datagram, PathSet)>,
+    /// Datagram that is being duplicated, and the paths that still lack a copy.
+    duplicating: Option<(Datagram, PathSet)>,
     inbox: Inbox,
-    /// The reordering engine reads one-way latencies.
-    learns: bool,
-    /// When to ask a scheduler again that waits.
+    /// True if the reordering engine needs one-way latencies.
+    needs_latency: bool,
+    /// Instant of the next call of a scheduler that waits.
     wait_until: Instant,
     views: Vec<PathView>,
     decisions: Option<Vec<Decision>>,
 }
 
-/// A path of which nothing has been measured.
+/// Returns the view of a path without measurements.
 fn view(index: usize, info: &PathInfo, payload: u32) -> PathView {
     PathView {
         id: PathId(index as u8),
@@ -68,20 +68,20 @@ fn view(index: usize, info: &PathInfo, payload: u32) -> PathView {
 
 #[derive(Debug)]
 struct Path {
-    /// The driver has not said otherwise.
+    /// False if the driver has excluded the path.
     allowed: bool,
     rtt: RttEstimator,
     last_sent: Instant,
-    /// When the oldest datagram was sent that no report has answered.
+    /// Time of sending of the oldest datagram that no report has acknowledged.
     unanswered_since: Option<Instant>,
-    /// Receiver: datagrams so far, and when the last report left.
+    /// Receiver: datagrams received so far, and the time of the last report.
     received: u64,
     reported: Option<Instant>,
     report: Option<Report>,
 }
 
 impl Datagrams {
-    /// One end of a flow over `paths` (at most 64; more are ignored).
+    /// Creates one end of a flow over `paths` (at most 64; more are ignored).
     pub fn new(config: &TransportConfig, paths: &[PathInfo]) -> Self {
         let paths = paths.get(..paths.len().min(PathSet::CAPACITY)).unwrap_or(paths);
         let mtu = paths.iter().map(|path| path.mtu.get()).min().unwrap_or(1500);
@@ -110,8 +110,8 @@ impl Datagrams {
                 .collect(),
             report_every: config.report_every,
             outbox: Outbox::new(wanted),
-            leaving: None,
-            learns: inbox.wants_rtt().is_some(),
+            duplicating: None,
+            needs_latency: inbox.wants_rtt().is_some(),
             inbox,
             wait_until: Instant::FAR_FUTURE,
             views: paths
@@ -123,32 +123,32 @@ impl Datagrams {
         }
     }
 
-    /// Keeps scheduling decisions for [`take_decisions`](Self::take_decisions).
+    /// Starts recording scheduling decisions for [`take_decisions`](Self::take_decisions).
     pub fn record_decisions(&mut self) {
         self.decisions = Some(Vec::new());
     }
 
-    /// The scheduling decisions since the last call.
+    /// Takes the scheduling decisions since the last call.
     pub fn take_decisions(&mut self) -> impl Iterator<Item = Decision> + '_ {
         self.decisions.iter_mut().flat_map(|decisions| decisions.drain(..))
     }
 
-    /// Writes a message. It leaves with the next calls of [`poll_send`](Self::poll_send).
+    /// Queues a message for [`poll_send`](Self::poll_send).
     pub fn write(&mut self, _now: Instant, message: Message) {
         self.outbox.write(message);
     }
 
-    /// Bytes written and not yet sent.
+    /// Bytes written but not yet sent.
     pub fn unsent(&self) -> Bytes {
         self.outbox.unsent()
     }
 
-    /// The numbers of the messages of which a part waits to be sent.
+    /// Returns the numbers of the messages that are wholly or partly unsent.
     pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
         self.outbox.waiting()
     }
 
-    /// Whether `path` may carry messages; all may until told otherwise.
+    /// Allows or forbids messages on `path`; all paths are allowed at first.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
         if let Some(state) = self.paths.get_mut(path.index()) {
             state.allowed = usable;
@@ -158,12 +158,12 @@ impl Datagrams {
         }
     }
 
-    /// The next message that has arrived whole.
+    /// Returns the next complete message.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.inbox.poll_delivered()
     }
 
-    /// Takes a datagram that arrived on `path`.
+    /// Processes a datagram that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, sent_at: Instant, datagram: &Datagram) {
         let Some(state) = self.paths.get_mut(path.index()) else {
             return;
@@ -174,26 +174,26 @@ impl Datagrams {
             state.reported = Some(now);
             state.report = Some(Report { echo: sent_at, arrived: now, received: state.received });
         }
-        if self.learns {
-            // Clocks that differ shift all paths alike, and only differences between paths count.
-            self.inbox.learn(path, now.since(sent_at));
+        if self.needs_latency {
+            // An offset between the clocks shifts all paths alike, and only differences matter.
+            self.inbox.on_latency(path, now.since(sent_at));
         }
         self.inbox.receive(now, path, datagram);
     }
 
-    /// Takes the peer's report on what arrived on `path`.
+    /// Processes the peer's report about `path`.
     pub fn receive_report(&mut self, now: Instant, path: PathId, report: &Report) {
         let Some(state) = self.paths.get_mut(path.index()) else {
             return;
         };
-        state.rtt.sample(now.since(report.echo), true);
+        state.rtt.on_sample(now.since(report.echo), true);
         state.unanswered_since = None;
     }
 
-    /// The next datagram to leave.
+    /// Returns the next datagram to send.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
-        if let Some((datagram, waiting)) = self.leaving {
-            return self.leave(now, datagram, waiting);
+        if let Some((datagram, paths)) = self.duplicating {
+            return self.send_copy(now, datagram, paths);
         }
         if let Some(transmit) = self.poll_reports(now) {
             return Some(transmit);
@@ -201,16 +201,16 @@ impl Datagrams {
         let (message, datagram) = self.outbox.peek()?;
         let paths = self.choose(now, &message, datagram.len)?;
         self.outbox.advance();
-        self.leave(now, datagram, paths)
+        self.send_copy(now, datagram, paths)
     }
 
-    /// Sends a copy on the first of `paths`; the others follow with the next calls.
-    fn leave(&mut self, now: Instant, datagram: Datagram, paths: PathSet) -> Option<Transmit> {
+    /// Sends a copy on the first of `paths`; later calls send the remaining copies.
+    fn send_copy(&mut self, now: Instant, datagram: Datagram, paths: PathSet) -> Option<Transmit> {
         let path = paths.first()?;
         let rest = paths.without(path);
-        self.leaving = (!rest.is_empty()).then_some((datagram, rest));
+        self.duplicating = (!rest.is_empty()).then_some((datagram, rest));
         if self.reports
-            && let Some(state) = self.paths.get_mut(path.index())
+            && let Some(state) = self.paths.get_mut(path.index()).promised("the path of a view")
         {
             state.last_sent = now;
             state.unanswered_since.get_or_insert(now);
@@ -286,7 +286,7 @@ impl Datagrams {
         self.follow(now, message.id, choice)
     }
 
-    /// Notes a decision and gives the paths to send on, if any.
+    /// Records a decision. Returns the paths to send on, if any.
     fn follow(&mut self, now: Instant, first_message: u32, choice: Choice) -> Option<PathSet> {
         if let Some(decisions) = &mut self.decisions {
             decisions.push(Decision { at: now, first_message, choice });
@@ -300,30 +300,30 @@ impl Datagrams {
         }
     }
 
-    /// Brings the views up to what reports have told. Without reports nothing ever changes.
+    /// Updates the views from the reports. Without reports they never change.
     fn refresh_views(&mut self, now: Instant) {
-        let patience = self.report_every * MISSING_REPORTS;
+        let max_silence = self.report_every * MISSING_REPORTS;
         for (view, path) in self.views.iter_mut().zip(&self.paths) {
-            let answers = path.unanswered_since.is_none_or(|since| {
-                now.since(since) <= patience + path.rtt.srtt().unwrap_or(patience)
+            let responds = path.unanswered_since.is_none_or(|since| {
+                now.since(since) <= max_silence + path.rtt.srtt().unwrap_or(max_silence)
             });
-            view.usable = path.allowed && answers;
+            view.usable = path.allowed && responds;
             view.srtt = path.rtt.srtt();
             view.rtt_deviation = path.rtt.deviation();
-            view.min_rtt = path.rtt.least();
+            view.min_rtt = path.rtt.min_rtt();
         }
         if self.views.iter().all(|view| !view.usable) {
-            // With every path silent there is nothing to lose by trying them all.
+            // If every path is silent, all of them are tried.
             self.views.iter_mut().for_each(|view| view.usable = true);
         }
     }
 
-    /// When to call [`wake`](Self::wake).
+    /// Instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
         self.wait_until.min(self.inbox.next_wakeup())
     }
 
-    /// Lets waits end.
+    /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
         self.inbox.wake(now);
     }

@@ -1,13 +1,13 @@
-//! Messages that wait to be sent, cut into datagrams.
+//! Send queue of an unreliable flow.
 
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Instant, Promised};
 
 use crate::Message;
 use crate::segment::Datagram;
 
-/// Messages that wait to be sent. One that is larger than a datagram is split.
+/// Queue of messages to be sent, fragmented into datagrams.
 #[derive(Debug)]
 pub struct Outbox {
     payload: u32,
@@ -19,7 +19,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty one; a datagram carries at most `payload` bytes.
+    /// Creates an empty queue. A datagram carries at most `payload` bytes.
     pub fn new(payload: u32) -> Self {
         Self {
             payload: payload.max(1),
@@ -40,34 +40,34 @@ impl Outbox {
         }
     }
 
-    /// Puts a message last in line.
+    /// Appends a message.
     pub fn write(&mut self, message: Message) {
         self.unsent += u64::from(message.bytes.max(1));
         self.packets += u64::from(self.fragments(&message));
         self.queue.push_back(message);
     }
 
-    /// Bytes written and not yet sent; a message counts until its last part has left.
+    /// Bytes written but not yet sent; a message counts until its last fragment is sent.
     pub const fn unsent(&self) -> Bytes {
         Bytes::new(self.unsent)
     }
 
-    /// The numbers of the messages of which a part waits.
+    /// Returns the numbers of the messages that are wholly or partly unsent.
     pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
         self.queue.iter().map(|message| message.id)
     }
 
-    /// Datagrams that wait.
+    /// Number of datagrams in the queue.
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// True when nothing waits.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// The datagram that leaves next, and the message that it belongs to.
+    /// Returns the next datagram and its message.
     pub fn peek(&self) -> Option<(Message, Datagram)> {
         let message = *self.queue.front()?;
         let size = message.bytes.max(1);
@@ -81,9 +81,9 @@ impl Outbox {
         Some((message, datagram))
     }
 
-    /// The datagram of [`peek`](Self::peek) leaves.
+    /// Removes the datagram of [`peek`](Self::peek).
     pub fn advance(&mut self) {
-        let Some(message) = self.queue.front() else { return };
+        let Some(message) = self.queue.front().promised("the message of `peek`") else { return };
         self.sequence += 1;
         self.packets -= 1;
         self.fragment += 1;
@@ -94,7 +94,7 @@ impl Outbox {
         }
     }
 
-    /// Takes out the newest messages as long as `limit` datagrams or more wait ahead of them.
+    /// Drops the newest messages while at least `limit` datagrams are queued before them.
     pub fn refuse_beyond(&mut self, limit: u64, refused: &mut impl FnMut(u32)) {
         while self.packets > limit
             && self.queue.len() > 1
@@ -111,7 +111,7 @@ impl Outbox {
         }
     }
 
-    /// Takes out messages at the head of the line whose deadline has passed.
+    /// Drops messages at the head of the queue whose deadline has passed.
     pub fn drop_expired(&mut self, now: Instant, dropped: &mut impl FnMut(u32)) {
         while let Some(message) = self.queue.front()
             && message.deadline.is_some_and(|deadline| deadline < now)
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_split_into_parts_that_add_up_to_it() {
+    fn a_message_is_split_into_fragments_that_add_up_to_it() {
         let mut outbox = Outbox::new(1000);
         outbox.write(message(7, 2500));
         let mut parts = Vec::new();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_the_newest_and_never_what_has_begun_to_leave() {
+    fn a_full_queue_refuses_the_newest_but_never_a_started_one() {
         let mut outbox = Outbox::new(1000);
         for (id, bytes) in [(0, 9000), (1, 100), (2, 100), (3, 3000), (4, 100)] {
             outbox.write(message(id, bytes));
@@ -159,14 +159,14 @@ mod tests {
             outbox.advance();
         }
         let mut refused = Vec::new();
-        // Three parts of message 0 are left; message 3 finds five datagrams ahead.
+        // Three fragments of message 0 are left; five datagrams are queued before message 3.
         outbox.refuse_beyond(5, &mut |id| refused.push(id));
         assert_eq!(refused, [4, 3]);
         assert_eq!((outbox.packets(), outbox.unsent()), (5, Bytes::new(9200)));
     }
 
     #[test]
-    fn messages_past_their_deadline_leave_the_line() {
+    fn messages_past_their_deadline_are_dropped() {
         let mut outbox = Outbox::new(1000);
         for id in 0..4 {
             outbox.write(message(id, 1500));

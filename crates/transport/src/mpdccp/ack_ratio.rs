@@ -1,49 +1,51 @@
-//! The Ack Ratio: how many data packets an acknowledgement stands for.
+//! Ack Ratio: the number of data packets per acknowledgement.
 //!
 //! Source: RFC 4341 §6.1.2 (congestion control of acknowledgements); Linux `ccid2.c`, which adjusts
 //! the ratio to the sequence window instead.
 
 use crate::registry::Compat;
 
-/// Packets within the peer's sequence window (RFC 4340 §7.5.2), at its default.
+/// Default size of the peer's sequence window in packets (RFC 4340 §7.5.2).
 const SEQUENCE_WINDOW: u32 = 100;
-/// So that the loss of an acknowledgement leaves no packet untold: a vector covers 256.
-const MOST: u32 = 128;
+/// Maximum ratio: a vector covers 256 packets, so that after the loss of one acknowledgement the
+/// next one still reports every packet.
+const MAX_RATIO: u32 = 128;
 
-/// The sender's side of the Ack Ratio feature.
+/// Sender side of the Ack Ratio feature.
 #[derive(Debug)]
 pub struct AckRatio {
     compat: Compat,
     ratio: u32,
-    /// RFC 4341: 2 for a window of four packets or more.
-    least: u32,
-    /// Windows without a lost acknowledgement.
+    /// Minimum for a window of four packets or more (RFC 4341: 2).
+    min: u32,
+    /// Consecutive windows without a lost acknowledgement.
     clean: u32,
-    /// An acknowledgement of this window was lost.
+    /// True if an acknowledgement of this window was lost.
     lost: bool,
-    /// The window ends with this packet.
+    /// Number of the packet that ends the window.
     window_end: u64,
 }
 
 impl AckRatio {
-    /// Begins at `initial`, which is also the least for a window of four packets or more.
+    /// Creates the feature with the ratio `initial`, which is also the minimum for a window of four
+    /// packets or more.
     pub fn new(initial: u32, compat: Compat) -> Self {
-        let initial = initial.clamp(1, MOST);
-        Self { compat, ratio: initial, least: initial, clean: 0, lost: false, window_end: 0 }
+        let initial = initial.clamp(1, MAX_RATIO);
+        Self { compat, ratio: initial, min: initial, clean: 0, lost: false, window_end: 0 }
     }
 
-    /// The ratio.
+    /// Current ratio.
     pub const fn get(&self) -> u32 {
         self.ratio
     }
 
-    /// At least one acknowledgement was lost.
+    /// Records the loss of at least one acknowledgement.
     pub fn on_ack_lost(&mut self) {
         self.lost = true;
     }
 
-    /// Packets up to `newest` were acknowledged, the last `count` of them now; `next` is sent next.
-    /// `window` is the congestion window in packets.
+    /// Processes an acknowledgement of packets up to `newest`, the last `count` of them for the
+    /// first time. `next` is the next packet to send and `window` the congestion window in packets.
     pub fn on_ack(&mut self, newest: u64, count: u32, next: u64, window: u32) {
         match self.compat {
             Compat::Paper => {
@@ -58,7 +60,7 @@ impl AckRatio {
         }
     }
 
-    /// A window of data was acknowledged (RFC 4341 §6.1.2).
+    /// Handles the end of a window of data (RFC 4341 §6.1.2).
     fn end_window(&mut self, window: u32) {
         if core::mem::take(&mut self.lost) {
             self.ratio *= 2;
@@ -73,9 +75,9 @@ impl AckRatio {
     }
 
     fn bound(&mut self, window: u32) {
-        let most = window.div_ceil(2).clamp(2, MOST);
-        let least = if window >= 4 { self.least } else { 1 };
-        self.ratio = self.ratio.clamp(least.min(most), most);
+        let max = window.div_ceil(2).clamp(2, MAX_RATIO);
+        let min = if window >= 4 { self.min } else { 1 };
+        self.ratio = self.ratio.clamp(min.min(max), max);
     }
 
     fn follow_sequence_window(&mut self, window: u32) {
@@ -85,10 +87,10 @@ impl AckRatio {
         } else if 5 * acks < SEQUENCE_WINDOW / 2 {
             self.ratio = (self.ratio / 2).max(1);
         }
-        self.ratio = self.ratio.min(window.div_ceil(2)).clamp(1, MOST);
+        self.ratio = self.ratio.min(window.div_ceil(2)).clamp(1, MAX_RATIO);
     }
 
-    /// The congestion window was reduced to `window` packets, by a timeout or otherwise.
+    /// Handles a reduction of the congestion window to `window` packets, by a timeout or otherwise.
     pub fn on_reduction(&mut self, window: u32, timeout: bool) {
         match self.compat {
             Compat::Paper => self.bound(window),
@@ -99,7 +101,7 @@ impl AckRatio {
     }
 }
 
-/// After how many windows without a lost acknowledgement the ratio shrinks by one.
+/// Number of windows without a lost acknowledgement after which the ratio decreases by one.
 fn windows_until_decrease(window: u32, ratio: u32) -> u32 {
     window.div_ceil((ratio * ratio - ratio).max(1)).max(1)
 }
@@ -108,7 +110,7 @@ fn windows_until_decrease(window: u32, ratio: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Acknowledges `windows` windows of `window` packets.
+    /// Acknowledges `windows` windows of `window` packets each.
     fn windows(ratio: &mut AckRatio, windows: u32, window: u32) {
         for _ in 0..windows {
             let newest = ratio.window_end;
@@ -118,7 +120,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §6.2.
     #[test]
-    fn the_ratio_shrinks_after_one_two_or_six_windows() {
+    fn the_ratio_decreases_after_windows_without_a_lost_ack() {
         let counts = [4, 3, 2].map(|ratio| windows_until_decrease(12, ratio));
         assert_eq!(counts, [1, 2, 6]);
         let mut ratio = AckRatio { ratio: 4, ..AckRatio::new(2, Compat::Paper) };
@@ -132,7 +134,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §6.2, and the limits of RFC 4341 §6.1.2.
     #[test]
-    fn a_lost_acknowledgement_doubles_the_ratio_up_to_half_the_window() {
+    fn a_lost_ack_doubles_the_ratio_up_to_half_the_window() {
         let mut ratio = AckRatio::new(2, Compat::Paper);
         for expected in [4, 5, 5] {
             ratio.on_ack_lost();
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn two_is_the_least_for_a_window_of_four_and_always_allowed() {
+    fn the_minimum_of_two_holds_from_a_window_of_four_on() {
         let mut ratio = AckRatio::new(2, Compat::Paper);
         windows(&mut ratio, 100, 12);
         assert_eq!(ratio.get(), 2);
@@ -156,7 +158,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §6.2 (Linux).
     #[test]
-    fn linux_keeps_the_acknowledgements_within_the_sequence_window() {
+    fn linux_keeps_acknowledgements_within_the_sequence_window() {
         let mut ratio = AckRatio::new(2, Compat::Linux);
         for (window, expected) in [(40, 4), (40, 4), (36, 2)] {
             ratio.on_ack(0, 1, 0, window);

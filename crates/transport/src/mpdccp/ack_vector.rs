@@ -2,43 +2,43 @@
 //!
 //! Source: RFC 4340 §11.4 (options 38 and 39).
 
-/// How many packets a vector tells of.
+/// Number of packets that a vector covers.
 pub const COVERED: u64 = 256;
-/// Bytes of cells that fit into one option.
+/// Maximum cells of one option.
 const CELLS_PER_OPTION: usize = 253;
 const WORDS: usize = 4;
 
-/// Which of the newest 256 packets have arrived. What is older is forgotten: a packet that has not
-/// been told of by then counts as lost.
+/// Ack vector of the newest 256 packets. Older packets are not covered: one that was not reported
+/// by then counts as lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckVector {
-    /// Number of the newest packet that has arrived; 0 for none.
+    /// Number of the newest received packet; 0 for none.
     newest: u64,
-    /// Bit n stands for packet `newest - n`.
+    /// Bit n is packet `newest - n`.
     bits: [u64; WORDS],
 }
 
-/// What an insertion found.
+/// Position of an inserted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Behind the newest, with this many missing between.
+    /// After the newest, with this many missing in between.
     Ahead(u64),
-    /// Among those that were missing.
+    /// Among the missing packets.
     Filled,
-    /// Known already, or too old to tell.
+    /// Received before, or too old.
     Known,
 }
 
 impl AckVector {
-    /// Nothing has arrived.
+    /// The empty vector.
     pub const EMPTY: Self = Self { newest: 0, bits: [0; WORDS] };
 
-    /// Number of the newest packet that has arrived; 0 for none.
+    /// Number of the newest received packet; 0 for none.
     pub const fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Takes note of a packet, numbered from 1.
+    /// Records a received packet; numbers start at 1.
     pub fn insert(&mut self, sequence: u64) -> Place {
         if sequence > self.newest {
             let ahead = sequence - self.newest;
@@ -59,7 +59,7 @@ impl AckVector {
         Place::Filled
     }
 
-    /// Takes in what another vector of the same packets tells, and returns what was new.
+    /// Merges another vector of the same packets. Returns the newly reported packets.
     pub fn merge(&mut self, other: &Self) -> Self {
         let mut other = *other;
         if other.newest >= self.newest {
@@ -69,14 +69,14 @@ impl AckVector {
             other.bits = shifted(&other.bits, self.newest - other.newest);
             other.newest = self.newest;
         }
-        for (own, told) in self.bits.iter_mut().zip(&mut other.bits) {
-            *told &= !*own;
-            *own |= *told;
+        for (own, reported) in self.bits.iter_mut().zip(&mut other.bits) {
+            *reported &= !*own;
+            *own |= *reported;
         }
         other
     }
 
-    /// Numbers of the packets that have arrived, the newest first.
+    /// Returns the numbers of the received packets, newest first.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.bits.iter().enumerate().flat_map(move |(index, word)| {
             let first = self.newest.saturating_sub(64 * index as u64);
@@ -89,13 +89,13 @@ impl AckVector {
         })
     }
 
-    /// True when no packet is told of.
+    /// True if no packet is reported.
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|word| *word == 0)
     }
 
-    /// The cells of the option: state in two bits (0 received, 3 not received), length of the run
-    /// less one in six, the newest packet first.
+    /// Returns the cells of the option: state in two bits (0 received, 3 not received), run length
+    /// less one in six bits, the newest packet first.
     pub fn cells(&self) -> impl Iterator<Item = u8> + '_ {
         let covered = self.newest.min(COVERED) as u32;
         let mut place = 0;
@@ -115,8 +115,8 @@ impl AckVector {
         })
     }
 
-    /// The vector that [`cells`](Self::cells) tells of; `None` where they tell of more packets than
-    /// there are, of more than 256, or of a state that no cell has here.
+    /// Parses [`cells`](Self::cells). Returns `None` if they cover more packets than exist or more
+    /// than 256, or contain another state.
     pub fn from_cells(newest: u64, cells: &[u8]) -> Option<Self> {
         let mut vector = Self { newest, bits: [0; WORDS] };
         let mut place = 0;
@@ -139,13 +139,13 @@ impl AckVector {
         Some(vector)
     }
 
-    /// Bytes that the vector takes as one option, or as several if it is long.
+    /// Size in bytes, as one option or several.
     pub fn wire_bytes(&self) -> u32 {
         let cells = self.cells().count();
         (cells + 2 * cells.div_ceil(CELLS_PER_OPTION)) as u32
     }
 
-    /// Writes the options.
+    /// Appends the options to `out`.
     pub fn write(&self, out: &mut alloc::vec::Vec<u8>) {
         let cells: alloc::vec::Vec<u8> = self.cells().collect();
         for part in cells.chunks(CELLS_PER_OPTION) {
@@ -155,7 +155,7 @@ impl AckVector {
     }
 }
 
-/// The bits moved up by `by` places.
+/// Returns the bits shifted up by `by` places.
 fn shifted(bits: &[u64; WORDS], by: u64) -> [u64; WORDS] {
     if by == 0 {
         return *bits;
@@ -164,7 +164,8 @@ fn shifted(bits: &[u64; WORDS], by: u64) -> [u64; WORDS] {
     let (words, places) = ((by / 64) as usize, (by % 64) as u32);
     if by < COVERED {
         for (index, slot) in out.iter_mut().enumerate().skip(words) {
-            let at = |index: Option<usize>| index.and_then(|it| bits.get(it)).copied().unwrap_or(0);
+            let at =
+                |index: Option<usize>| index.and_then(|word| bits.get(word)).copied().unwrap_or(0);
             let from = index - words;
             let below = at(from.checked_sub(1)).checked_shr(64 - places).unwrap_or(0);
             *slot = (at(Some(from)) << places) | below;
@@ -181,7 +182,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn insertions_tell_of_gaps_and_of_repetitions() {
+    fn insertions_report_gaps_and_repetitions() {
         let mut vector = AckVector::EMPTY;
         assert_eq!(vector.insert(1), Place::Ahead(0));
         assert_eq!(vector.insert(5), Place::Ahead(3));
@@ -190,10 +191,10 @@ mod tests {
         assert_eq!(vector.iter().collect::<Vec<_>>(), [5, 3, 1]);
     }
 
-    // Source: RFC 4340 §11.4, whose example is the vector of packets received (0), lost (3) and
-    // received (0): here the newest 10, then 2 lost, then 70 received.
+    // Source: RFC 4340 §11.4, whose example has runs of received (0), lost (3) and received (0)
+    // packets: here the newest 10, then 2 lost, then 70 received.
     #[test]
-    fn runs_are_written_as_cells_of_up_to_sixty_four() {
+    fn runs_are_written_as_cells_of_up_to_64_packets() {
         let mut vector = AckVector::EMPTY;
         for sequence in (1..=70).chain(73..=82) {
             vector.insert(sequence);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_second_packet_lost_takes_two_options() {
+    fn alternating_losses_take_two_options() {
         let mut vector = AckVector::EMPTY;
         for sequence in (1..=999).step_by(2) {
             vector.insert(sequence);
@@ -217,7 +218,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_vector_knows_the_last_256_packets_and_cells_tell_the_same(
+        fn a_vector_and_its_cells_cover_the_last_256_packets(
             steps in proptest::collection::vec(1u64..90, 1..80),
             late in proptest::collection::vec(1u64..2000, 0..40),
         ) {
@@ -227,16 +228,16 @@ mod tests {
                 vector.insert(at);
                 model.insert(at);
             }
-            for sequence in late.into_iter().filter(|it| *it <= at) {
+            for sequence in late.into_iter().filter(|sequence| *sequence <= at) {
                 vector.insert(sequence);
                 model.insert(sequence);
             }
             let cells: Vec<u8> = vector.cells().collect();
             proptest::prop_assert_eq!(AckVector::from_cells(at, &cells), Some(vector));
             let covered = at.min(COVERED);
-            model.retain(|it| *it > at - covered);
-            let told: Vec<u64> = vector.iter().collect();
-            proptest::prop_assert_eq!(told, model.iter().rev().copied().collect::<Vec<_>>());
+            model.retain(|sequence| *sequence > at - covered);
+            let reported: Vec<u64> = vector.iter().collect();
+            proptest::prop_assert_eq!(reported, model.iter().rev().copied().collect::<Vec<_>>());
             let mut states = vec![];
             for cell in vector.cells() {
                 states.extend((0..=cell & 63).map(|_| cell >> 6 == 0));
@@ -246,7 +247,7 @@ mod tests {
         }
 
         #[test]
-        fn merging_vectors_tells_each_packet_once(
+        fn merged_vectors_report_each_packet_once(
             sequences in proptest::collection::vec(1u64..600, 1..200),
             cuts in proptest::collection::vec(0usize..200, 1..6),
         ) {
@@ -258,10 +259,10 @@ mod tests {
                 }
             }
             vectors.reverse();
-            let (mut known, mut told) = (AckVector::EMPTY, BTreeSet::new());
+            let (mut known, mut reported) = (AckVector::EMPTY, BTreeSet::new());
             for vector in &vectors {
                 for sequence in known.merge(vector).iter() {
-                    proptest::prop_assert!(told.insert(sequence));
+                    proptest::prop_assert!(reported.insert(sequence));
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! A connection: messages in, packets out, on one or several subflows.
+//! One end of a connection: messages in, packets out, over one or several subflows.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Promised};
 
 use super::subflow::{Event, Subflow};
 use crate::congestion::{Sibling, Siblings};
@@ -21,10 +21,10 @@ pub struct Connection {
     scheduler: Box<dyn Scheduler>,
     outbox: Outbox,
     inbox: Inbox,
-    /// How many datagrams may wait.
+    /// Maximum datagrams in the send queue.
     tx_queue: u64,
     drop_expired: bool,
-    /// Messages that were not sent for want of room or time.
+    /// Messages dropped unsent because the queue was full or their deadline had passed.
     refused: Vec<u32>,
     wait_until: Instant,
     views: Vec<PathView>,
@@ -33,20 +33,21 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One end of a connection over `paths` (at least one, at most 64; more are ignored). The client
-    /// opens it.
+    /// Creates one end of a connection over `paths` (at least one, at most 64; more are ignored).
+    /// The client opens the connection.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let paths = paths.get(..paths.len().min(PathSet::CAPACITY)).unwrap_or(paths);
         let multipath = config.protocol == Protocol::MpDccp;
         let inbox = Inbox::new(config);
-        let tells = inbox.wants_rtt().filter(|_| multipath);
-        // One size for all subflows, so that the scheduler may choose freely (RFC 9897).
-        let size_for = |path: &PathInfo| Subflow::segment_for(path.mtu, multipath, tells.is_some());
+        let reported_rtt = inbox.wants_rtt().filter(|_| multipath);
+        // All subflows share one size, so that the scheduler may choose freely (RFC 9897).
+        let reports_rtt = reported_rtt.is_some();
+        let size_for = |path: &PathInfo| Subflow::segment_for(path.mtu, multipath, reports_rtt);
         let room = u64::from(paths.iter().map(size_for).min().unwrap_or(1));
         let segment = config.segment.map_or(room, Bytes::get).clamp(1, room) as u32;
         let subflow = |(index, info): (usize, &PathInfo)| {
             let id = PathId(index as u8);
-            Subflow::new(config, id, *info, role, multipath, segment, tells)
+            Subflow::new(config, id, *info, role, multipath, segment, reported_rtt)
         };
         let mut subflows: Vec<Subflow> = paths.iter().enumerate().map(subflow).collect();
         if role == Role::Client
@@ -70,23 +71,23 @@ impl Connection {
         }
     }
 
-    /// Keeps scheduling decisions for [`take_decisions`](Self::take_decisions).
+    /// Starts recording scheduling decisions for [`take_decisions`](Self::take_decisions).
     pub fn record_decisions(&mut self) {
         self.decisions = Some(Vec::new());
     }
 
-    /// The scheduling decisions since the last call.
+    /// Takes the scheduling decisions since the last call.
     pub fn take_decisions(&mut self) -> impl Iterator<Item = Decision> + '_ {
         self.decisions.iter_mut().flat_map(|decisions| decisions.drain(..))
     }
 
-    /// Writes a message. What cannot leave by the end of the next calls of
-    /// [`poll_send`](Self::poll_send) and finds no room in the queue is refused.
+    /// Queues a message. If it cannot be sent by the next calls of [`poll_send`](Self::poll_send)
+    /// and does not fit the queue, it is refused.
     pub fn write(&mut self, message: Message) {
         self.outbox.write(message);
     }
 
-    /// Bytes that wait to be sent; as much as can be while the queue is full.
+    /// Bytes in the send queue; the maximum size while the queue is full.
     pub fn unsent(&self) -> Bytes {
         if self.outbox.packets() >= self.tx_queue {
             return Bytes::new(u64::MAX);
@@ -94,47 +95,47 @@ impl Connection {
         self.outbox.unsent()
     }
 
-    /// The numbers of the messages of which a part waits to be sent.
+    /// Returns the numbers of the messages that are wholly or partly unsent.
     pub fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
         self.outbox.waiting()
     }
 
-    /// The messages that were refused since the last call: they will never arrive.
+    /// Takes the numbers of the messages refused since the last call: they will never be delivered.
     pub fn take_refused(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.refused.drain(..)
     }
 
-    /// Whether `path` may carry new messages; all may until told otherwise.
+    /// Allows or forbids new messages on `path`; all paths are allowed at first.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
         if let Some(subflow) = self.subflows.get_mut(path.index()) {
             subflow.set_allowed(usable);
         }
     }
 
-    /// The next message that has arrived whole.
+    /// Returns the next complete message.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.inbox.poll_delivered()
     }
 
-    /// Takes a packet that arrived on `path`.
+    /// Processes a packet that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, dccp: &Dccp) {
         let own = path.index();
         self.refresh_siblings(own);
         let siblings = Siblings { all: &self.siblings, own };
         let Some(subflow) = self.subflows.get_mut(own) else { return };
         let event = subflow.receive(now, dccp, siblings);
-        // Until the peer tells it, the round-trip time is that of the handshake.
-        let rtt_us = match event {
+        // Before the peer reports a round-trip time, that of the handshake is used.
+        let rtt = match event {
             Some(Event::Established) => subflow.rtt().srtt(),
             _ if dccp.rtt_us > 0 => Some(Duration::from_micros(i64::from(dccp.rtt_us))),
             _ => None,
         };
-        if let Some(rtt) = rtt_us {
-            self.inbox.learn(path, rtt / 2);
+        if let Some(rtt) = rtt {
+            self.inbox.on_latency(path, rtt / 2);
         }
-        self.inbox.heard(path, dccp.sequence);
+        self.inbox.on_packet(path, dccp.sequence);
         self.inbox.receive(now, path, &dccp.data);
-        self.handle(event);
+        self.on_event(event);
     }
 
     fn refresh_siblings(&mut self, own: usize) {
@@ -144,13 +145,13 @@ impl Connection {
         }
     }
 
-    fn handle(&mut self, event: Option<Event>) {
+    fn on_event(&mut self, event: Option<Event>) {
         match event {
             Some(Event::Established) if self.role == Role::Client => {
                 self.subflows.iter_mut().for_each(|subflow| subflow.open(true));
             }
             Some(Event::Unanswered) => {
-                // The first path may be down: try to open the connection over the next one.
+                // The first path may be down: try to open the connection over the next path.
                 let none_yet = !self.subflows.iter().any(Subflow::is_established);
                 let next = self.subflows.iter_mut().find(|subflow| subflow.is_closed());
                 if let (true, Some(next)) = (none_yet, next) {
@@ -161,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// The next packet to leave, with its path.
+    /// Returns the next packet to send and its path.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         loop {
             if self.subflows.iter().any(Subflow::may_send) {
@@ -185,7 +186,7 @@ impl Connection {
         None
     }
 
-    /// Assigns the next datagram to subflows. False when nothing could be assigned.
+    /// Assigns the next datagram to subflows. Returns false if nothing could be assigned.
     fn schedule(&mut self, now: Instant) -> bool {
         self.wait_until = Instant::FAR_FUTURE;
         if self.drop_expired {
@@ -201,15 +202,16 @@ impl Connection {
         };
         self.outbox.advance();
         for path in paths.iter() {
-            if let Some(subflow) = self.subflows.get_mut(path.index()) {
+            let subflow = self.subflows.get_mut(path.index());
+            if let Some(subflow) = subflow.promised("the subflow of a view") {
                 subflow.assign(datagram);
             }
         }
         true
     }
 
-    /// The paths that carry `datagram`: of those that the scheduler names, the ones with room, or
-    /// those whose copies wait for it.
+    /// Returns the paths for `datagram`: those of the scheduler's choice with room, or else those
+    /// whose copies may queue.
     fn choose(&mut self, now: Instant, message: &Message, datagram: &Datagram) -> Option<PathSet> {
         if let [only] = self.subflows.as_mut_slice() {
             if only.is_established() && only.has_room() {
@@ -222,7 +224,7 @@ impl Connection {
         self.views.clear();
         self.views.extend(self.subflows.iter().map(|subflow| subflow.view(none_better)));
         for (subflow, view) in self.subflows.iter_mut().zip(&self.views) {
-            // A full window held data back even where another path takes it.
+            // A full window held data back even if another path takes the datagram.
             if !view.has_room {
                 subflow.note_limited();
             }
@@ -251,7 +253,7 @@ impl Connection {
                 if !with_room.is_empty() && reason != Reason::WaitingCopies {
                     return Some(with_room);
                 }
-                // A scheduler that names full paths alone means to queue there, as far as a queue goes.
+                // A scheduler that chooses only full paths queues there, up to the queue's limit.
                 let queue: PathSet = chosen()
                     .filter(|view| {
                         view.has_room || view.queued.get() < self.tx_queue * view.segment.get()
@@ -267,24 +269,25 @@ impl Connection {
         }
     }
 
-    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
         let first = self.wait_until.min(self.inbox.next_wakeup());
         self.subflows.iter().map(Subflow::next_wakeup).fold(first, Instant::min)
     }
 
-    /// Lets timers expire.
+    /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
         for own in 0..self.subflows.len() {
             self.refresh_siblings(own);
             let siblings = Siblings { all: &self.siblings, own };
-            let event = self.subflows.get_mut(own).and_then(|subflow| subflow.wake(now, siblings));
-            self.handle(event);
+            let subflow = self.subflows.get_mut(own).promised("a subflow in range");
+            let event = subflow.and_then(|subflow| subflow.wake(now, siblings));
+            self.on_event(event);
         }
         self.inbox.wake(now);
     }
 
-    /// How the subflows stand. DCCP counts packets: what is in flight, and the windows, are full
+    /// Returns the state of each subflow. DCCP counts packets: windows and bytes in flight are full
     /// segments for each packet.
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
         self.subflows.iter().map(|subflow| SubflowSample {

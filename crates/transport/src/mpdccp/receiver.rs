@@ -1,4 +1,4 @@
-//! The receiving half of a subflow: what has arrived, and when an acknowledgement is due.
+//! Receive side of a subflow: received packets and due acknowledgements.
 //!
 //! Source: RFC 4340 §11.3 (Ack Ratio), RFC 4341 §6.
 
@@ -6,13 +6,13 @@ use skybraid_units::{Duration, Instant};
 
 use super::ack_vector::{AckVector, Place};
 
-/// The receiving half of a subflow.
+/// Receive side of a subflow.
 #[derive(Debug)]
 pub struct Receiver {
     vector: AckVector,
-    /// When the newest packet arrived.
+    /// Arrival time of the newest packet.
     arrived_at: Instant,
-    /// Data packets for each acknowledgement, as the peer wants it.
+    /// Data packets per acknowledgement, as requested by the peer.
     ratio: u32,
     delay: Duration,
     unacknowledged: u32,
@@ -22,7 +22,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// An acknowledgement leaves for every `ratio` data packets, and within `delay`.
+    /// Creates a receiver that acknowledges every `ratio` data packets, and within `delay`.
     pub fn new(ratio: u32, delay: Duration) -> Self {
         Self {
             vector: AckVector::EMPTY,
@@ -36,17 +36,17 @@ impl Receiver {
         }
     }
 
-    /// What has arrived.
+    /// Ack vector of the received packets.
     pub const fn vector(&self) -> AckVector {
         self.vector
     }
 
-    /// How long ago the newest packet arrived.
+    /// Time since the arrival of the newest packet.
     pub fn elapsed(&self, now: Instant) -> Duration {
         now.since(self.arrived_at)
     }
 
-    /// Takes note of a packet.
+    /// Records the arrival of a packet.
     pub fn receive(&mut self, now: Instant, sequence: u64, has_data: bool) -> Place {
         let place = self.vector.insert(sequence);
         if matches!(place, Place::Ahead(_)) {
@@ -63,46 +63,47 @@ impl Receiver {
         place
     }
 
-    /// The peer asks for another ratio.
+    /// Changes the ratio at the peer's request.
     pub fn set_ratio(&mut self, ratio: u8) {
         self.ratio = u32::from(ratio.max(1));
         self.confirm = true;
     }
 
-    /// The ratio and that the peer waits for its confirmation.
+    /// Ratio, and whether the peer waits for its confirmation.
     pub const fn ratio(&self) -> (u32, bool) {
         (self.ratio, self.confirm)
     }
 
-    /// Asks for an acknowledgement.
+    /// Requests an immediate acknowledgement.
     pub const fn acknowledge_now(&mut self) {
         self.ack_now = true;
     }
 
-    /// An acknowledgement must leave at once.
+    /// True if an acknowledgement must be sent at once.
     pub const fn must_acknowledge(&self) -> bool {
         self.ack_now
     }
 
-    /// Data has arrived that has not been acknowledged.
-    pub const fn has_news(&self) -> bool {
+    /// True if received data is not acknowledged yet.
+    pub const fn has_unacknowledged(&self) -> bool {
         self.unacknowledged > 0
     }
 
-    /// An acknowledgement leaves; alone, so that it can confirm a ratio, or with data.
-    pub const fn acknowledged(&mut self, alone: bool) {
+    /// Records an outgoing acknowledgement. `alone` is true for a pure one, which also confirms a
+    /// ratio.
+    pub const fn on_ack_sent(&mut self, alone: bool) {
         self.unacknowledged = 0;
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         self.confirm &= !alone;
     }
 
-    /// When a delayed acknowledgement falls due.
+    /// Instant at which the delayed acknowledgement is due.
     pub const fn next_wakeup(&self) -> Instant {
         self.ack_at
     }
 
-    /// The delayed acknowledgement falls due if its time has come.
+    /// Requests the delayed acknowledgement if its time has come.
     pub fn wake(&mut self, now: Instant) {
         if self.ack_at <= now {
             self.ack_now = true;
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_acknowledgement_stands_for_as_many_packets_as_the_ratio_says_or_waits_for_its_delay() {
+    fn the_ratio_and_the_delay_bound_an_acknowledgement() {
         let mut receiver = Receiver::new(2, Duration::from_millis(40));
         let now = Instant::from_millis(5);
         receiver.receive(now, 1, true);
@@ -125,7 +126,7 @@ mod tests {
         receiver.receive(now, 2, true);
         assert!(receiver.must_acknowledge());
         receiver.set_ratio(4);
-        receiver.acknowledged(true);
+        receiver.on_ack_sent(true);
         for sequence in 3..6 {
             receiver.receive(now, sequence, true);
             assert!(!receiver.must_acknowledge());

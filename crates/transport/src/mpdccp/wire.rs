@@ -1,39 +1,41 @@
-//! DCCP packets as bytes: headers and options, and how long they are.
+//! DCCP packets as bytes: headers, options and their sizes.
 //!
-//! Source: RFC 4340 §5 and §11, RFC 9897 §3.2. Simulated connections exchange no keys, so captures
-//! show fixed ones and hash values of zeros.
+//! Source: RFC 4340 §5 and §11, RFC 9897 §3.2. Simulated connections exchange no keys, so that
+//! captures show fixed keys and hash values of zeros.
 
 use alloc::vec::Vec;
+
+use skybraid_units::Promised;
 
 use crate::segment::{Dccp, DccpKind, DccpOptions};
 use crate::wire::{CLIENT_KEY, SERVER_KEY};
 
-/// Bytes of a generic header with a sequence number of 48 bits (RFC 4340 §5.1).
+/// Size of a generic header with a sequence number of 48 bits, in bytes (RFC 4340 §5.1).
 const GENERIC: u32 = 16;
-/// Bytes of an acknowledgement number with its padding (RFC 4340 §5.3).
+/// Size of an acknowledgement number with its padding, in bytes (RFC 4340 §5.3).
 const ACKNOWLEDGEMENT: u32 = 8;
-/// Bytes of a service code (RFC 4340 §5.6).
+/// Size of a service code in bytes (RFC 4340 §5.6).
 const SERVICE_CODE: u32 = 4;
-/// Bytes of MP_SEQ (RFC 9897 §3.2.5).
+/// Size of MP_SEQ in bytes (RFC 9897 §3.2.5).
 pub const MP_SEQ: u32 = 9;
-/// Bytes of MP_RTT (RFC 9897 §3.2.7).
+/// Size of MP_RTT in bytes (RFC 9897 §3.2.7).
 pub const MP_RTT: u32 = 12;
-/// Bytes of a change of the Ack Ratio feature (RFC 4340 §6.1).
+/// Size of a change of the Ack Ratio feature in bytes (RFC 4340 §6.1).
 pub const RATIO: u32 = 5;
 
 const MULTIPATH: u8 = 46;
 
-/// Bytes of the header of a data packet whose options take `options` bytes.
+/// Size of a data packet's header with `options` bytes of options.
 pub const fn data_header(options: u32) -> u32 {
     GENERIC + options.next_multiple_of(4)
 }
 
-/// Elapsed time in the option's unit of 10 µs.
+/// Returns the elapsed time in the option's unit of 10 µs.
 fn elapsed(dccp: &Dccp) -> u32 {
     u32::try_from(dccp.elapsed.as_nanos() / 10_000).unwrap_or(0)
 }
 
-/// Bytes of a packet's DCCP header, options included.
+/// Size of a packet's DCCP header in bytes, options included.
 pub fn header_bytes(dccp: &Dccp) -> u32 {
     let has = |options| dccp.options.has(options);
     let mut options = 0;
@@ -60,7 +62,7 @@ pub fn header_bytes(dccp: &Dccp) -> u32 {
     if has(DccpOptions::RATIO) {
         options += RATIO;
     }
-    if dccp.kind.acknowledges() {
+    if dccp.kind.has_ack_vector() {
         options += dccp.acks.wire_bytes();
         options += match elapsed(dccp) {
             0 => 0,
@@ -68,7 +70,7 @@ pub fn header_bytes(dccp: &Dccp) -> u32 {
             _ => 6,
         };
     }
-    let number = if dccp.kind.answers() { ACKNOWLEDGEMENT } else { 0 };
+    let number = if dccp.kind.has_ack_number() { ACKNOWLEDGEMENT } else { 0 };
     data_header(options) + number + if opens { SERVICE_CODE } else { 0 }
 }
 
@@ -76,7 +78,7 @@ fn write_options(dccp: &Dccp, out: &mut Vec<u8>) {
     let has = |options| dccp.options.has(options);
     let request = dccp.kind == DccpKind::Request;
     if request || dccp.kind == DccpKind::Response {
-        // Send Ack Vector, Multipath Capable: asked for and confirmed.
+        // Send Ack Vector, Multipath Capable: requested and confirmed.
         out.extend([if request { 34 } else { 33 }, 4, 6, 1]);
         if has(DccpOptions::MULTIPATH) {
             out.extend(if request { &[34, 4, 10, 0][..] } else { &[33, 5, 10, 0, 0][..] });
@@ -107,10 +109,10 @@ fn write_options(dccp: &Dccp, out: &mut Vec<u8>) {
         out.extend(1_u32.to_be_bytes());
     }
     if has(DccpOptions::RATIO) {
-        let change = if dccp.kind.acknowledges() && dccp.data.fragments == 0 { 35 } else { 32 };
+        let change = if dccp.kind.has_ack_vector() && dccp.data.fragments == 0 { 35 } else { 32 };
         out.extend([change, RATIO as u8, 5, 0, dccp.ack_ratio]);
     }
-    if dccp.kind.acknowledges() {
+    if dccp.kind.has_ack_vector() {
         dccp.acks.write(out);
         match elapsed(dccp) {
             0 => {}
@@ -126,18 +128,18 @@ fn write_options(dccp: &Dccp, out: &mut Vec<u8>) {
     }
 }
 
-/// The low 48 bits of a number, in network order.
+/// Returns the low 48 bits of a number in network order.
 fn number(value: u64) -> impl Iterator<Item = u8> {
     value.to_be_bytes().into_iter().skip(2)
 }
 
-/// A packet's DCCP header as bytes, with the checksum of a payload of zeros. `ports` and `addresses`
+/// Builds a packet's DCCP header, with the checksum of a payload of zeros. `ports` and `addresses`
 /// are source and destination.
 pub fn header(dccp: &Dccp, ports: (u16, u16), addresses: ([u8; 4], [u8; 4])) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.extend(ports.0.to_be_bytes());
     out.extend(ports.1.to_be_bytes());
-    // Data offset and checksum follow.
+    // Data offset and checksum are filled in below.
     out.extend([0; 4]);
     let kind: u8 = match dccp.kind {
         DccpKind::Request => 0,
@@ -150,7 +152,7 @@ pub fn header(dccp: &Dccp, ports: (u16, u16), addresses: ([u8; 4], [u8; 4])) -> 
     };
     out.extend([kind << 1 | 1, 0]);
     out.extend(number(dccp.sequence));
-    if dccp.kind.answers() {
+    if dccp.kind.has_ack_number() {
         out.extend([0, 0]);
         out.extend(number(dccp.acks.newest()));
     }
@@ -162,7 +164,7 @@ pub fn header(dccp: &Dccp, ports: (u16, u16), addresses: ([u8; 4], [u8; 4])) -> 
         out.push(0);
     }
     let words = out.len() / 4;
-    if let Some(offset) = out.get_mut(4) {
+    if let Some(offset) = out.get_mut(4).promised("the data offset") {
         *offset = words as u8;
     }
     let (from, to) = addresses;
@@ -220,7 +222,7 @@ mod tests {
     // Source: RFC 9897 §3.2.2 to §3.2.6 for the lengths of the options: MP_KEY 17 with one plain key,
     // MP_JOIN 12, MP_HMAC 23.
     #[test]
-    fn the_handshakes_have_the_lengths_of_their_options() {
+    fn handshakes_have_the_lengths_of_their_options() {
         let multipath = DccpOptions::MULTIPATH;
         let join = multipath.and(DccpOptions::JOIN);
         for (kind, options, expected) in [

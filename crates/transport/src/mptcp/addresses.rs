@@ -1,11 +1,11 @@
-//! Addresses that come and go while the connection stands.
+//! Addresses added and removed during a connection.
 //!
-//! Source: RFC 8684 §3.4 (ADD_ADDR, REMOVE_ADDR); `add_addr_timeout` and the number of repetitions as in
-//! Linux.
+//! Source: RFC 8684 §3.4 (ADD_ADDR, REMOVE_ADDR); `add_addr_timeout` and the number of repetitions
+//! as in Linux.
 
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, Promised};
 
 use super::connection::Connection;
 use super::path_manager::PathManager;
@@ -13,21 +13,21 @@ use crate::PathId;
 use crate::endpoint::{Role, Transmit};
 use crate::segment::{Flags, Tcp};
 
-/// An announcement that nobody has echoed is repeated after this time.
+/// Interval at which an unechoed announcement is repeated.
 const REPEAT_AFTER: Duration = Duration::from_secs(120);
-/// … at most this many times.
-const MOST_REPEATS: u8 = 3;
+/// Maximum repetitions of an announcement.
+const MAX_REPEATS: u8 = 3;
 
-/// What is to be said of addresses.
+/// Pending address announcements and withdrawals.
 #[derive(Debug, Default)]
 pub struct Addresses {
-    /// Announced and not echoed: path, when to say it again, how often that was done.
+    /// Announcements without an echo: path, time of the next repetition, repetitions so far.
     announced: VecDeque<(PathId, Instant, u8)>,
-    /// To be said at once.
+    /// Options to be sent at once.
     due: VecDeque<(Flags, PathId)>,
-    /// A subflow has been established: the connection stands, even while it has none (break before
-    /// make, RFC 8684 §3.3.3).
-    stands: bool,
+    /// True once a subflow has been established. The connection persists even while it has no
+    /// subflow (break before make, RFC 8684 §3.3.3).
+    established: bool,
 }
 
 impl Addresses {
@@ -39,8 +39,7 @@ impl Addresses {
         for (path, at, repeats) in &mut self.announced {
             if *at <= now {
                 *repeats += 1;
-                *at =
-                    if *repeats < MOST_REPEATS { now + REPEAT_AFTER } else { Instant::FAR_FUTURE };
+                *at = if *repeats < MAX_REPEATS { now + REPEAT_AFTER } else { Instant::FAR_FUTURE };
                 self.due.push_back((Flags::ADD_ADDRESS, *path));
             }
         }
@@ -53,9 +52,9 @@ impl Addresses {
 }
 
 impl Connection {
-    /// A subflow was established: with the first one the connection stands, and others may follow.
-    pub(super) fn established(&mut self, now: Instant) {
-        let first = !core::mem::replace(&mut self.addresses.stands, true);
+    /// Handles an established subflow: opens or announces the others after the first one.
+    pub(super) fn on_established(&mut self, now: Instant) {
+        let first = !core::mem::replace(&mut self.addresses.established, true);
         match (self.role, self.config.path_manager) {
             (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
                 self.subflows.iter_mut().for_each(|subflow| subflow.open(true));
@@ -69,41 +68,41 @@ impl Connection {
         }
     }
 
-    /// An address has become available: a subflow is to join over `path`. The client opens it; the
-    /// server announces it (RFC 8684 §3.4.1).
+    /// Adds a local address, over which a subflow joins on `path`. The client opens the subflow;
+    /// the server announces the address (RFC 8684 §3.4.1).
     pub fn add_path(&mut self, now: Instant, path: PathId) {
         if !self.config.is_multipath() || path.index() >= self.paths.len() {
             return;
         }
         match self.role {
-            Role::Client => self.join_over(path),
+            Role::Client => self.join(path),
             Role::Server => self.addresses.announce(now, path),
         }
     }
 
-    fn join_over(&mut self, path: PathId) {
+    fn join(&mut self, path: PathId) {
         let alive =
             self.subflows.iter().any(|subflow| subflow.path == path && !subflow.is_removed());
         let room = self.subflows.len() < crate::PathSet::CAPACITY;
         if !alive && room {
             self.add_subflow(path);
         }
-        let stands = self.addresses.stands;
+        let joins = self.addresses.established;
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.path == path) {
-            subflow.open(stands);
+            subflow.open(joins);
         }
     }
 
-    /// An address has gone: the subflows over `path` end, others take over what they carried, and the
-    /// peer is told (RFC 8684 §3.4.2).
+    /// Removes a local address: ends the subflows over `path`, reinjects their data, and notifies
+    /// the peer (RFC 8684 §3.4.2).
     pub fn remove_path(&mut self, path: PathId) {
-        self.drop_subflows(path, None);
+        self.remove_subflows(path, None);
         self.addresses.due.push_back((Flags::REMOVE_ADDRESS, path));
     }
 
-    fn drop_subflows(&mut self, path: PathId, except: Option<usize>) {
+    fn remove_subflows(&mut self, path: PathId, except: Option<usize>) {
         for own in 0..self.subflows.len() {
-            if let Some(subflow) = self.subflows.get_mut(own)
+            if let Some(subflow) = self.subflows.get_mut(own).promised("a subflow in range")
                 && subflow.path == path
                 && Some(own) != except
                 && !subflow.is_removed()
@@ -123,13 +122,13 @@ impl Connection {
             } else {
                 self.addresses.due.push_back((Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), path));
                 if self.role == Role::Client && path.index() < self.paths.len() {
-                    self.join_over(path);
+                    self.join(path);
                 }
             }
         }
         if tcp.flags.has(Flags::REMOVE_ADDRESS) {
-            // The subflow that brings the news is one of an address that has come back.
-            self.drop_subflows(path, Some(usize::from(tcp.subflow)));
+            // The subflow that carries the withdrawal uses an address that has come back.
+            self.remove_subflows(path, Some(usize::from(tcp.subflow)));
         }
     }
 

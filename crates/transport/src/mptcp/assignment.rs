@@ -1,9 +1,9 @@
-//! Which chunk goes to which subflow: scheduling, and what is done when the peer's window blocks.
+//! Assignment of chunks to subflows: scheduling, and the reaction to a blocked receive window.
 //!
-//! Source: RFC 8684 §3.3; Raiciu et al., "How Hard Can It Be?", NSDI 2012 (opportunistic retransmission
-//! and penalisation), as in Linux out-of-tree MPTCP, `mptcp_rcv_buf_optimization`.
+//! Source: RFC 8684 §3.3; Raiciu et al., "How Hard Can It Be?", NSDI 2012 (opportunistic
+//! retransmission and penalisation), as in Linux out-of-tree MPTCP, `mptcp_rcv_buf_optimization`.
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Promised};
 
 use super::connection::Connection;
 use crate::endpoint::Decision;
@@ -12,15 +12,16 @@ use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
 use crate::{Class, PathId, PathSet};
 
-/// A holder with a window of at most this many segments is always helped out.
+/// Window in segments up to which a slow subflow's chunk is always retransmitted.
 const SMALL_WINDOW_SEGMENTS: u64 = 4;
-/// Otherwise one is whose round-trip time is this many times that of the free subflow.
+/// Ratio of round-trip times above which the chunk of a slow subflow with a larger window is
+/// retransmitted.
 const MUCH_SLOWER: i64 = 4;
-/// How many of a subflow's oldest segments are searched for the one that holds up the connection.
+/// Number of a subflow's oldest segments searched for the chunk that blocks the connection.
 const SEARCH_DEPTH: usize = 8;
 
 impl Connection {
-    /// Assigns the next chunk to subflows. False when nothing could be assigned.
+    /// Assigns the next chunk to subflows. Returns false if nothing could be assigned.
     pub(super) fn schedule(&mut self, now: Instant) -> bool {
         self.wait_until = Instant::FAR_FUTURE;
         while self.reinject.front().is_some_and(|chunk| chunk.end() <= self.data_una) {
@@ -40,7 +41,8 @@ impl Connection {
         }
         let carried_by = paths.iter().fold(chunk.carried_by, PathSet::with);
         for path in paths.iter() {
-            if let Some(subflow) = self.subflows.get_mut(path.index()) {
+            let subflow = self.subflows.get_mut(path.index());
+            if let Some(subflow) = subflow.promised("the subflow of a view") {
                 subflow.assign(Chunk { carried_by, ..chunk });
             }
         }
@@ -64,7 +66,7 @@ impl Connection {
         self.views.clear();
         self.views.extend(self.subflows.iter().map(|subflow| subflow.view(chunk.len)));
         for (subflow, view) in self.subflows.iter_mut().zip(&self.views) {
-            // A full window held data back even where another path takes it.
+            // A full window held data back even if another path takes the chunk.
             if !view.has_room {
                 subflow.note_limited();
             }
@@ -84,9 +86,9 @@ impl Connection {
         self.follow(now, chunk.first_message, choice)
     }
 
-    /// Notes a decision and gives the paths to send on, if any.
+    /// Records a decision. Returns the subflows to send on, if any.
     fn follow(&mut self, now: Instant, first_message: u32, choice: Choice) -> Option<PathSet> {
-        self.note_decision(now, first_message, choice);
+        self.record_decision(now, first_message, choice);
         match choice {
             Choice::Send(paths, _) if !paths.is_empty() => Some(paths),
             Choice::Send(..) => None,
@@ -97,9 +99,9 @@ impl Connection {
         }
     }
 
-    fn note_decision(&mut self, at: Instant, first_message: u32, choice: Choice) {
+    fn record_decision(&mut self, at: Instant, first_message: u32, choice: Choice) {
         let Some(decisions) = &mut self.decisions else { return };
-        // Schedulers know subflows, readers know paths.
+        // Schedulers choose subflows; the decisions table shows paths.
         let path_of = |id: PathId| self.subflows.get(id.index()).map_or(id, |subflow| subflow.path);
         let choice = match choice {
             Choice::Send(subflows, reason) => {
@@ -112,8 +114,8 @@ impl Connection {
         decisions.push(Decision { at, first_message, choice });
     }
 
-    /// The next chunk of data that has never been sent, if the peer's window admits it. A chunk holds
-    /// messages of one stream with consecutive numbers, so that a receiver can tell them apart.
+    /// Returns the next chunk of new data, if the peer's window admits it. A chunk holds messages
+    /// of one stream with consecutive numbers, so that the receiver can identify them.
     fn peek_chunk(&mut self, now: Instant) -> Option<Chunk> {
         let unsent = self.write_end - self.next_dsn;
         if unsent == 0 {
@@ -139,13 +141,13 @@ impl Connection {
             }
         }
         let len = end - self.next_dsn;
-        // Only a proxy knows a message in part. Its bytes may as well wait for more of it while
-        // something is outstanding (Nagle's rule, RFC 9293 §3.7.4).
+        // Only a proxy knows a message in part. Its bytes may wait for the following ones while
+        // data is outstanding (Nagle's algorithm, RFC 9293 §3.7.4).
         if tail && len < u64::from(self.segment) && self.data_una < self.next_dsn {
             return None;
         }
         if end > self.send_limit {
-            self.note_blocked(now, first.id);
+            self.on_blocked(now, first.id);
             return None;
         }
         Some(Chunk {
@@ -166,8 +168,9 @@ impl Connection {
         }
     }
 
-    /// The peer's window admits no more, although there is data.
-    fn note_blocked(&mut self, now: Instant, first_message: u32) {
+    /// Handles a full receive window: starts persist probes, and frees the connection if a subflow
+    /// has room.
+    fn on_blocked(&mut self, now: Instant, first_message: u32) {
         let established = self.subflows.iter().any(Subflow::is_established);
         if !established {
             return;
@@ -179,32 +182,33 @@ impl Connection {
         let free = self
             .subflows
             .iter()
-            .filter(|it| it.is_usable() && it.has_room(self.segment))
-            .min_by_key(|it| it.srtt_or_max())
-            .map(|it| it.id.index());
+            .filter(|subflow| subflow.is_usable() && subflow.has_room(self.segment))
+            .min_by_key(|subflow| subflow.srtt_or_max())
+            .map(|subflow| subflow.id.index());
         let Some(free) = free else { return };
         if self.blocked_since.is_none() {
             self.blocked_since = Some(now);
             self.blocked += 1;
-            self.note_decision(now, first_message, Choice::wait(Reason::PeerWindow));
+            self.record_decision(now, first_message, Choice::wait(Reason::PeerWindow));
         }
         if self.subflows.len() > 1 {
-            self.help_out(now, free);
+            self.relieve(now, free);
         }
     }
 
-    /// The peer's window has opened.
+    /// Ends the blocking period: the peer's window has opened.
     pub(super) fn unblock(&mut self, now: Instant) {
         if let Some(since) = self.blocked_since.take() {
             self.blocked_time += now.since(since);
         }
     }
 
-    /// The oldest unacknowledged chunk holds up the connection while subflow `free` has nothing to do:
-    /// whoever carries it is penalised, and the free subflow sends it again if it is much faster.
-    fn help_out(&mut self, now: Instant, free: usize) {
+    /// Relieves a blocked receive window while subflow `free` has room: penalises the subflow that
+    /// carries the oldest unacknowledged chunk, and retransmits the chunk on `free` if that is much
+    /// faster.
+    fn relieve(&mut self, now: Instant, free: usize) {
         let una = self.data_una;
-        let Some(fast) = self.subflows.get(free) else { return };
+        let Some(fast) = self.subflows.get(free).promised("the free subflow") else { return };
         let (fast_id, fast_srtt) = (fast.id, fast.srtt_or_max());
         let find = |subflow: &Subflow| {
             subflow
@@ -224,7 +228,8 @@ impl Connection {
         else {
             return;
         };
-        let Some(slow) = self.subflows.get_mut(holder) else { return };
+        let slow = self.subflows.get_mut(holder).promised("the blocking subflow");
+        let Some(slow) = slow else { return };
         let slow_srtt = slow.srtt_or_max();
         let due = self.penalised_at.is_none_or(|last| now.since(last) >= fast_srtt);
         if self.config.penalisation && fast_srtt < slow_srtt && due {
@@ -236,13 +241,13 @@ impl Connection {
             fast_srtt < Duration::MAX && (small || fast_srtt * MUCH_SLOWER < slow_srtt);
         if self.config.opportunistic_retransmission
             && much_slower
-            && self.rescued != Some(head.dsn)
+            && self.last_opportunistic != Some(head.dsn)
             && !head.carried_by.contains(fast_id)
         {
-            self.rescued = Some(head.dsn);
-            self.rescues += 1;
+            self.last_opportunistic = Some(head.dsn);
+            self.opportunistic += 1;
             let carried_by = head.carried_by.with(fast_id);
-            if let Some(fast) = self.subflows.get_mut(free) {
+            if let Some(fast) = self.subflows.get_mut(free).promised("the free subflow") {
                 fast.assign(Chunk { carried_by, ..head });
             }
         }

@@ -1,7 +1,7 @@
-//! Closing a connection: each side says that it has sent all.
+//! Closing of a connection.
 //!
-//! Source: RFC 8684 §3.3.3 (DATA_FIN takes one data sequence number); RFC 9293 §3.6. A FIN leaves by
-//! itself, behind the last byte; TIME-WAIT is not modelled.
+//! Source: RFC 8684 §3.3.3 (DATA_FIN takes one data sequence number); RFC 9293 §3.6. A FIN is sent
+//! in a segment of its own after the last byte; TIME-WAIT is not modelled.
 
 use skybraid_units::Instant;
 
@@ -10,14 +10,14 @@ use super::reassembly::Reassembly;
 use crate::endpoint::Transmit;
 use crate::segment::Flags;
 
-/// How far the closing has come.
+/// State of the closing handshake.
 #[derive(Debug)]
 pub struct Closing {
-    asked: bool,
+    requested: bool,
     due: bool,
     repeat_at: Instant,
     acknowledged: bool,
-    /// The data sequence number of the peer's FIN.
+    /// Data sequence number of the peer's FIN.
     peer_fin: Option<u64>,
     peer_done: bool,
 }
@@ -25,7 +25,7 @@ pub struct Closing {
 impl Default for Closing {
     fn default() -> Self {
         Self {
-            asked: false,
+            requested: false,
             due: false,
             repeat_at: Instant::FAR_FUTURE,
             acknowledged: false,
@@ -36,24 +36,25 @@ impl Default for Closing {
 }
 
 impl Closing {
-    pub(super) const fn is_asked(&self) -> bool {
-        self.asked
+    pub(super) const fn is_requested(&self) -> bool {
+        self.requested
     }
 
-    pub(super) const fn acknowledged(&mut self, data_una: u64, write_end: u64) {
-        if self.asked && data_una > write_end {
+    pub(super) const fn on_data_ack(&mut self, data_una: u64, write_end: u64) {
+        if self.requested && data_una > write_end {
             self.acknowledged = true;
             self.due = false;
             self.repeat_at = Instant::FAR_FUTURE;
         }
     }
 
-    pub(super) const fn peer_closes(&mut self, dsn: u64) {
+    pub(super) const fn on_fin(&mut self, dsn: u64) {
         self.peer_fin = Some(dsn);
     }
 
-    /// True each time a FIN of the peer must be acknowledged.
-    pub(super) fn peer_is_done(&mut self, reassembly: &mut Reassembly) -> bool {
+    /// Takes the peer's FIN once all data before it has arrived. Returns true if it must be
+    /// acknowledged.
+    pub(super) fn take_fin(&mut self, reassembly: &mut Reassembly) -> bool {
         let Some(fin) = self.peer_fin.filter(|fin| *fin <= reassembly.next()) else { return false };
         if !self.peer_done && fin == reassembly.next() {
             reassembly.take_fin();
@@ -76,20 +77,20 @@ impl Closing {
 }
 
 impl Connection {
-    /// The application will write no more. What has been written is still delivered.
+    /// Closes the sending side: the application writes no more; written data is still delivered.
     pub fn close(&mut self) {
-        if !self.closing.asked {
-            self.closing.asked = true;
+        if !self.closing.requested {
+            self.closing.requested = true;
             self.closing.due = true;
         }
     }
 
-    /// The peer will send no more, and all that it sent has arrived.
+    /// True once the peer has closed and all its data has arrived.
     pub const fn peer_has_closed(&self) -> bool {
         self.closing.peer_done
     }
 
-    /// Both sides have closed, and each knows it of the other.
+    /// True once both sides have closed and each knows that the other has.
     pub const fn is_closed(&self) -> bool {
         self.closing.acknowledged && self.closing.peer_done
     }

@@ -1,10 +1,10 @@
-//! A connection: messages in, segments out, on one or several subflows.
+//! One end of a connection: messages in, segments out, over one or several subflows.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Promised};
 
 use super::addresses::Addresses;
 use super::close::Closing;
@@ -18,10 +18,10 @@ use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::{Event, Stamp, Subflow};
 use crate::{Class, Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
 
-/// A message that has been written and not yet cut into chunks to its end.
+/// A written message that is not yet fully assigned to chunks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
-    /// Data sequence number just behind its last byte.
+    /// Data sequence number after the last byte.
     pub end: u64,
     pub stream: u8,
     pub id: u32,
@@ -39,12 +39,12 @@ pub struct Connection {
     pub(super) scheduler: Box<dyn Scheduler>,
     pub(super) segment: u32,
     pub(super) receive_buffer: u64,
-    /// Messages whose end has not been cut into a chunk.
+    /// Messages whose end is not yet part of a chunk.
     pub(super) written: VecDeque<Written>,
     pub(super) write_end: u64,
     pub(super) next_dsn: u64,
     pub(super) data_una: u64,
-    /// First data sequence number that the peer does not admit.
+    /// First data sequence number beyond the peer's receive window.
     pub(super) send_limit: u64,
     pub(super) reinject: VecDeque<Chunk>,
     pub(super) reassembly: Reassembly,
@@ -56,26 +56,26 @@ pub struct Connection {
     pub(super) views: Vec<PathView>,
     siblings: Vec<Sibling>,
     pub(super) decisions: Option<Vec<Decision>>,
-    /// Since when the peer's window has blocked data for which a subflow has room.
+    /// Start of the current blocking by the peer's window although a subflow has room.
     pub(super) blocked_since: Option<Instant>,
     pub(super) blocked_time: Duration,
     pub(super) blocked: u64,
-    /// Data sequence number of the last opportunistic retransmission, and when the last penalty was.
-    pub(super) rescued: Option<u64>,
+    /// Data sequence number of the last opportunistic retransmission, and time of the last penalty.
+    pub(super) last_opportunistic: Option<u64>,
     pub(super) penalised_at: Option<Instant>,
-    pub(super) rescues: u64,
+    pub(super) opportunistic: u64,
     pub(super) reinjections: u64,
     pub(super) addresses: Addresses,
     pub(super) closing: Closing,
 }
 
 impl Connection {
-    /// One end of a connection over `paths` (at least one, at most 64; more are ignored). With one
-    /// path it is plain TCP. The client opens it.
+    /// Creates one end of a connection over `paths` (at least one, at most 64; more are ignored).
+    /// With one path it is plain TCP. The client opens the connection.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let paths = paths.get(..paths.len().min(PathSet::CAPACITY)).unwrap_or(paths);
         let multipath = config.is_multipath();
-        // One segment size for all subflows: a chunk may be sent again on any of them.
+        // All subflows share one segment size: a chunk may be retransmitted on any of them.
         let room =
             paths.iter().map(|path| Subflow::segment_for(path.mtu, multipath)).min().unwrap_or(1);
         let wanted = config.segment.map_or(u64::from(room), Bytes::get).clamp(1, u64::from(room));
@@ -109,9 +109,9 @@ impl Connection {
             blocked_since: None,
             blocked_time: Duration::ZERO,
             blocked: 0,
-            rescued: None,
+            last_opportunistic: None,
             penalised_at: None,
-            rescues: 0,
+            opportunistic: 0,
             reinjections: 0,
             addresses: Addresses::default(),
             closing: Closing::default(),
@@ -127,7 +127,7 @@ impl Connection {
         connection
     }
 
-    /// Makes a subflow over `path`, not yet opened.
+    /// Adds a closed subflow over `path`.
     pub(super) fn add_subflow(&mut self, path: PathId) {
         let Some(info) = self.paths.get(path.index()).copied() else { return };
         let id = PathId(self.subflows.len() as u8);
@@ -135,20 +135,19 @@ impl Connection {
         self.subflows.push(Subflow::new(config, role, id, path, info, segment));
     }
 
-    /// Keeps scheduling decisions for [`take_decisions`](Self::take_decisions).
+    /// Starts recording scheduling decisions for [`take_decisions`](Self::take_decisions).
     pub fn record_decisions(&mut self) {
         self.decisions = Some(Vec::new());
     }
 
-    /// The scheduling decisions since the last call.
+    /// Takes the scheduling decisions since the last call.
     pub fn take_decisions(&mut self) -> impl Iterator<Item = Decision> + '_ {
         self.decisions.iter_mut().flat_map(|decisions| decisions.drain(..))
     }
 
-    /// Writes a message into the stream. It may be sent at once. After [`close`](Self::close) it is
-    /// ignored.
+    /// Queues a message. Ignored after [`close`](Self::close).
     pub fn write(&mut self, message: Message) {
-        if self.closing.is_asked() {
+        if self.closing.is_requested() {
             return;
         }
         self.write_end += u64::from(message.bytes.max(1));
@@ -161,24 +160,24 @@ impl Connection {
         });
     }
 
-    /// Bytes written and not yet acknowledged.
+    /// Bytes written but not yet acknowledged.
     pub fn unacknowledged(&self) -> Bytes {
         Bytes::new(self.write_end.saturating_sub(self.data_una))
     }
 
-    /// The next message that has arrived whole and in order.
+    /// Returns the next message that is complete and in order.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.delivered.pop_front()
     }
 
-    /// Takes a segment that arrived on `path`.
+    /// Processes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
         let own = usize::from(tcp.subflow);
         if own == self.subflows.len()
             && own < PathSet::CAPACITY
             && tcp.flags.has(Flags::SYN.and(Flags::JOIN))
         {
-            // A subflow over an address that was added later.
+            // The peer joins over an address that was added later.
             self.add_subflow(path);
         }
         self.refresh_siblings(own);
@@ -190,29 +189,29 @@ impl Connection {
         let delivered = &mut self.delivered;
         let siblings = Siblings { all: &self.siblings, own };
         let event = subflow.receive(now, segment, tcp, siblings, &mut |chunk, at| {
-            let it = Arrived { chunk, path, at };
-            reassembly.insert(now, it, &mut |message| delivered.push_back(message));
+            let arrived = Arrived { chunk, path, at };
+            reassembly.insert(now, &arrived, &mut |message| delivered.push_back(message));
         });
         if tcp.data_ack > self.data_una && tcp.data_ack <= self.next_dsn + 1 {
             self.data_una = tcp.data_ack;
-            self.closing.acknowledged(self.data_una, self.write_end);
+            self.closing.on_data_ack(self.data_una, self.write_end);
         }
         if tcp.window_end > self.send_limit {
             self.send_limit = tcp.window_end;
             self.persist_at = Instant::FAR_FUTURE;
             self.unblock(now);
         }
-        self.relay.note_peer(tcp.flags);
+        self.relay.on_peer_flags(tcp.flags);
         if tcp.flags.has(Flags::FIN) {
-            self.closing.peer_closes(tcp.dsn);
+            self.closing.on_fin(tcp.dsn);
         }
-        if self.closing.peer_is_done(&mut self.reassembly)
-            && let Some(subflow) = self.subflows.get_mut(own)
+        if self.closing.take_fin(&mut self.reassembly)
+            && let Some(subflow) = self.subflows.get_mut(own).promised("the receiving subflow")
         {
             subflow.acknowledge_now();
         }
         self.receive_address(tcp);
-        self.handle(now, event, own);
+        self.on_event(now, event, own);
     }
 
     fn refresh_siblings(&mut self, own: usize) {
@@ -222,11 +221,11 @@ impl Connection {
         }
     }
 
-    fn handle(&mut self, now: Instant, event: Option<Event>, own: usize) {
+    fn on_event(&mut self, now: Instant, event: Option<Event>, own: usize) {
         match event {
-            Some(Event::Established) => self.established(now),
+            Some(Event::Established) => self.on_established(now),
             Some(Event::Unanswered) if self.role == Role::Client => {
-                // The first path may be down: try to open the connection over the next one.
+                // The first path may be down: try to open the connection over the next path.
                 let none_yet = !self.subflows.iter().any(Subflow::is_established);
                 let next = self.subflows.iter_mut().find(|subflow| subflow.is_closed());
                 if let (true, Some(next)) = (none_yet, next) {
@@ -238,16 +237,22 @@ impl Connection {
         }
     }
 
-    /// Offers what a failed subflow carries to the others, unless one of them carries it already.
+    /// Reinjects the chunks of a failed subflow, except those that a usable subflow carries as
+    /// well.
     pub(super) fn reinject_from(&mut self, own: usize) {
-        let usable: PathSet =
-            self.subflows.iter().filter(|subflow| subflow.is_usable()).map(|it| it.id).collect();
-        let Some(subflow) = self.subflows.get_mut(own) else { return };
+        let usable: PathSet = self
+            .subflows
+            .iter()
+            .filter(|subflow| subflow.is_usable())
+            .map(|subflow| subflow.id)
+            .collect();
+        let subflow = self.subflows.get_mut(own).promised("the failed subflow");
+        let Some(subflow) = subflow else { return };
         let id = subflow.id;
         let waiting: Vec<Chunk> = subflow.take_backlog().collect();
         let needed = |chunk: &Chunk| {
             let carried_elsewhere =
-                chunk.carried_by.without(id).iter().any(|it| usable.contains(it));
+                chunk.carried_by.without(id).iter().any(|other| usable.contains(other));
             chunk.end() > self.data_una && !carried_elsewhere
         };
         let mut chunks: Vec<Chunk> = core::mem::take(&mut self.reinject).into();
@@ -257,8 +262,10 @@ impl Connection {
                 .filter(needed)
                 .map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk }),
         );
-        // What only waited was never carried here, nor need it have been where it waited before.
-        let held = |dsn| self.subflows.iter().any(|it| it.is_usable() && it.holds(dsn));
+        // Chunks in the backlog were never sent here, and perhaps not on the subflow that had them
+        // before.
+        let held =
+            |dsn| self.subflows.iter().any(|subflow| subflow.is_usable() && subflow.has_chunk(dsn));
         chunks.extend(
             waiting
                 .into_iter()
@@ -271,7 +278,7 @@ impl Connection {
         self.reinject = chunks.into();
     }
 
-    /// The next segment to leave, with its path.
+    /// Returns the next segment to send and its path.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         loop {
             if self.subflows.iter().any(Subflow::may_send) {
@@ -287,7 +294,7 @@ impl Connection {
                 break;
             }
         }
-        // With several paths the scheduler may leave one without data while there is some to send.
+        // With several subflows, the scheduler may starve one while there is data to send.
         if self.write_end == self.next_dsn || self.subflows.len() > 1 {
             self.subflows.iter_mut().for_each(Subflow::note_starved);
         }
@@ -316,7 +323,7 @@ impl Connection {
         })
     }
 
-    /// Bytes in the receive memory.
+    /// Bytes in the receive buffer.
     pub(super) fn held(&self) -> u64 {
         self.reassembly.held() + self.subflows.iter().map(Subflow::held).sum::<u64>()
     }
@@ -333,7 +340,8 @@ impl Connection {
         }
     }
 
-    /// An acknowledgement with `flags`, on the subflow that answers fastest.
+    /// Builds an acknowledgement with `flags` on the usable subflow with the lowest round-trip
+    /// time.
     pub(super) fn signal(
         &mut self,
         now: Instant,
@@ -362,20 +370,21 @@ impl Connection {
             .unwrap_or(Duration::from_secs(1))
     }
 
-    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
         let own = self.persist_at.min(self.wait_until);
         let own = own.min(self.addresses.next_wakeup()).min(self.closing.next_wakeup());
         self.subflows.iter().map(Subflow::next_wakeup).fold(own, Instant::min)
     }
 
-    /// Lets timers expire.
+    /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
         for own in 0..self.subflows.len() {
             self.refresh_siblings(own);
             let siblings = Siblings { all: &self.siblings, own };
-            let event = self.subflows.get_mut(own).and_then(|subflow| subflow.wake(now, siblings));
-            self.handle(now, event, own);
+            let subflow = self.subflows.get_mut(own).promised("a subflow in range");
+            let event = subflow.and_then(|subflow| subflow.wake(now, siblings));
+            self.on_event(now, event, own);
         }
         if self.persist_at <= now {
             self.persist_at = now + self.probe_interval();
@@ -387,7 +396,7 @@ impl Connection {
         self.closing.wake(now);
     }
 
-    /// What the connection as a whole has come to.
+    /// Totals of the connection up to `now`.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
         let blocked = self.blocked_since.map_or(Duration::ZERO, |since| now.since(since));
         ConnectionTotals {
@@ -395,11 +404,11 @@ impl Connection {
             window_blocked_times: self.blocked,
             holding: self.reassembly.holding(now),
             reinjections: self.reinjections,
-            opportunistic: self.rescues,
+            opportunistic: self.opportunistic,
         }
     }
 
-    /// How the subflows stand.
+    /// Returns the state of each subflow.
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
         self.subflows.iter().map(|subflow| SubflowSample {
             subflow: subflow.id.0,

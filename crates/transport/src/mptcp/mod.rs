@@ -1,5 +1,5 @@
-//! A reliable stream over one or several subflows: data sequence numbers, the shared receive window,
-//! scheduling and reinjection. With a single subflow it is plain TCP.
+//! A reliable stream over one or several subflows: data sequence numbers, the shared receive
+//! window, scheduling and reinjection. With a single subflow it is plain TCP.
 //!
 //! Source: RFC 8684.
 

@@ -1,4 +1,4 @@
-//! Which subflows a connection opens.
+//! Path managers: the subflows that a connection opens.
 //!
 //! Source: Linux out-of-tree MPTCP, `mptcp_fullmesh.c` and `mptcp_ndiffports.c`.
 
@@ -6,21 +6,22 @@ use alloc::vec::Vec;
 
 use crate::PathId;
 
-/// Which subflows a connection opens.
+/// Subflows that a connection opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathManager {
-    /// One on every path.
+    /// One subflow per path.
     #[default]
     FullMesh,
-    /// This many on the first path, told apart by their ports (`ndiffports`).
+    /// This many subflows on the first path, identified by their ports (`ndiffports`).
     Ports(u8),
-    /// One on the first path; over the others when the server has announced them (ADD_ADDR).
+    /// One subflow on the first path, and one on each path that the server announces (ADD_ADDR).
     Announced,
 }
 
 impl PathManager {
-    /// The path of each subflow that may exist, over `paths` paths. The first one opens the connection.
+    /// Returns the path of each initial subflow over `paths` paths. The first one opens the
+    /// connection.
     pub fn subflows(self, paths: usize) -> Vec<PathId> {
         match self {
             Self::Ports(ports) => (0..ports.max(1)).map(|_| PathId(0)).collect(),
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_mesh_takes_every_path_and_ports_share_the_first() {
+    fn a_full_mesh_uses_every_path_and_ports_share_the_first() {
         assert_eq!(PathManager::FullMesh.subflows(3), [PathId(0), PathId(1), PathId(2)]);
         assert_eq!(PathManager::Ports(2).subflows(3), [PathId(0), PathId(0)]);
     }

@@ -1,6 +1,6 @@
-//! Putting the chunks of several subflows back in the order of their data sequence numbers.
+//! Reassembly of the stream from the chunks of several subflows.
 //!
-//! Source: RFC 8684 §3.3.1: the first arrival of a range counts, later ones are dropped.
+//! Source: RFC 8684 §3.3.1: the first copy of a range counts, later ones are dropped.
 
 use alloc::collections::VecDeque;
 
@@ -9,40 +9,40 @@ use skybraid_units::{Duration, Instant};
 use crate::tcp::scoreboard::Chunk;
 use crate::{Delivered, PathId};
 
-/// A chunk, the path that brought it, and when it arrived there.
+/// A chunk with its path and time of arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     /// The chunk.
     pub chunk: Chunk,
-    /// The path.
+    /// Path of the chunk.
     pub path: PathId,
-    /// When it arrived, in its subflow's order or not.
+    /// Time of arrival, in the subflow's order or not.
     pub at: Instant,
 }
 
-/// The receiving half of a connection.
+/// Receive side of a connection.
 #[derive(Debug, Default)]
 pub struct Reassembly {
     next: u64,
-    /// Chunks beyond a hole, ascending.
+    /// Chunks beyond a hole, in ascending order.
     beyond: VecDeque<Arrived>,
     held: u64,
-    /// When the last byte arrived of the message that is being put together.
+    /// Arrival time of the last byte of the incomplete message.
     whole_at: Option<Instant>,
-    /// Since when something has been held, and for how long in all before.
+    /// Start of the current head-of-line blocking, and the total time of all before.
     holding_since: Option<Instant>,
     holding: Duration,
-    /// Chunks in order that a proxy has not taken yet, in place of messages.
+    /// Chunks in order that a proxy has not taken yet; `None` if messages are delivered.
     relayed: Option<VecDeque<Chunk>>,
 }
 
 impl Reassembly {
-    /// From now on hands over chunks instead of messages.
+    /// Switches from delivering messages to relaying chunks.
     pub fn relay(&mut self) {
         self.relayed.get_or_insert_default();
     }
 
-    /// The next chunk in order.
+    /// Takes the next chunk in order.
     pub fn take_chunk(&mut self) -> Option<Chunk> {
         let chunk = self.relayed.as_mut()?.pop_front()?;
         self.held -= u64::from(chunk.len);
@@ -54,7 +54,7 @@ impl Reassembly {
         self.next
     }
 
-    /// The peer has closed its side, which takes one data sequence number (RFC 8684 §3.3.3).
+    /// Consumes the data sequence number of the peer's DATA_FIN (RFC 8684 §3.3.3).
     pub const fn take_fin(&mut self) {
         self.next += 1;
     }
@@ -64,35 +64,36 @@ impl Reassembly {
         self.held
     }
 
-    /// How long in all something has been held beyond a hole.
+    /// Total time of head-of-line blocking up to `now`.
     pub fn holding(&self, now: Instant) -> Duration {
         self.holding + self.holding_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// Takes a chunk; messages that are complete and in order go to `deliver`.
-    pub fn insert(&mut self, now: Instant, it: Arrived, deliver: &mut impl FnMut(Delivered)) {
-        if it.chunk.end() <= self.next {
+    /// Inserts a chunk. Messages that are complete and in order go to `deliver`.
+    pub fn insert(&mut self, now: Instant, arrived: &Arrived, deliver: &mut impl FnMut(Delivered)) {
+        let chunk = &arrived.chunk;
+        if chunk.end() <= self.next {
             return;
         }
-        if it.chunk.dsn > self.next {
-            let place = self.beyond.partition_point(|held| held.chunk.dsn < it.chunk.dsn);
-            let known = self.beyond.get(place).is_some_and(|held| held.chunk.dsn == it.chunk.dsn);
+        if chunk.dsn > self.next {
+            let place = self.beyond.partition_point(|held| held.chunk.dsn < chunk.dsn);
+            let known = self.beyond.get(place).is_some_and(|held| held.chunk.dsn == chunk.dsn);
             if !known {
                 self.holding_since.get_or_insert(now);
-                self.held += u64::from(it.chunk.len);
-                self.beyond.insert(place, it);
+                self.held += u64::from(chunk.len);
+                self.beyond.insert(place, *arrived);
             }
             return;
         }
-        self.hand_over(now, &it, deliver);
-        while let Some(it) = self.beyond.front().copied() {
-            if it.chunk.dsn > self.next {
+        self.accept(now, arrived, deliver);
+        while let Some(first) = self.beyond.front().copied() {
+            if first.chunk.dsn > self.next {
                 break;
             }
             self.beyond.pop_front();
-            self.held -= u64::from(it.chunk.len);
-            if it.chunk.end() > self.next {
-                self.hand_over(now, &it, deliver);
+            self.held -= u64::from(first.chunk.len);
+            if first.chunk.end() > self.next {
+                self.accept(now, &first, deliver);
             }
         }
         if self.beyond.is_empty()
@@ -102,8 +103,9 @@ impl Reassembly {
         }
     }
 
-    fn hand_over(&mut self, now: Instant, it: &Arrived, deliver: &mut impl FnMut(Delivered)) {
-        let chunk = &it.chunk;
+    /// Accepts a chunk in order: delivers the messages that end in it, or relays it.
+    fn accept(&mut self, now: Instant, arrived: &Arrived, deliver: &mut impl FnMut(Delivered)) {
+        let chunk = &arrived.chunk;
         let dsn = core::mem::replace(&mut self.next, chunk.end());
         if let Some(relayed) = &mut self.relayed {
             let len = (chunk.end() - dsn) as u32;
@@ -111,15 +113,15 @@ impl Reassembly {
             relayed.push_back(Chunk { dsn, len, ..*chunk });
             return;
         }
-        let mut whole_at = self.whole_at.take().map_or(it.at, |before| before.max(it.at));
+        let mut whole_at = self.whole_at.take().map_or(arrived.at, |before| before.max(arrived.at));
         for offset in 0..u32::from(chunk.messages) {
             deliver(Delivered {
                 stream: chunk.stream,
                 id: chunk.first_message.wrapping_add(offset),
                 held: now.since(whole_at),
-                path: it.path,
+                path: arrived.path,
             });
-            whole_at = it.at;
+            whole_at = arrived.at;
         }
         if chunk.tail {
             self.whole_at = Some(whole_at);
@@ -151,15 +153,15 @@ mod tests {
 
     fn insert(stream: &mut Reassembly, ms: i64, chunk: Chunk, path: u8) -> Vec<(u32, u8, i64)> {
         let mut out = Vec::new();
-        let it = Arrived { chunk, path: PathId(path), at: at(ms) };
-        stream.insert(at(ms), it, &mut |message| {
+        let arrived = Arrived { chunk, path: PathId(path), at: at(ms) };
+        stream.insert(at(ms), &arrived, &mut |message| {
             out.push((message.id, message.path.0, message.held.as_nanos() / 1_000_000));
         });
         out
     }
 
     #[test]
-    fn the_first_copy_counts_and_the_second_is_dropped() {
+    fn the_first_copy_is_delivered_and_the_second_dropped() {
         let mut stream = Reassembly::default();
         assert_eq!(insert(&mut stream, 0, chunk(0), 0), [(0, 0, 0)]);
         assert_eq!(insert(&mut stream, 1, chunk(0), 1), []);
@@ -171,10 +173,10 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_held_from_the_arrival_of_its_last_byte_until_its_turn() {
+    fn a_message_is_held_from_its_last_byte_until_its_turn() {
         let mut stream = Reassembly::default();
         let part = |number, messages, tail| Chunk { messages, tail, ..chunk(number) };
-        // Message 1 fills chunks 1 and 2; chunk 0, which holds message 0, comes last.
+        // Message 1 fills chunks 1 and 2; chunk 0, with message 0, arrives last.
         assert_eq!(insert(&mut stream, 10, Chunk { first_message: 1, ..part(1, 0, true) }, 0), []);
         assert_eq!(insert(&mut stream, 25, Chunk { first_message: 1, ..part(2, 1, false) }, 0), []);
         assert_eq!(insert(&mut stream, 40, chunk(0), 1), [(0, 1, 0), (1, 0, 15)]);

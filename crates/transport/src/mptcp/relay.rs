@@ -1,7 +1,7 @@
-//! A connection that ends at a proxy: chunks go in and come out instead of messages.
+//! Connections that end at a proxy: chunks instead of messages go in and out.
 //!
-//! Source: Palazzi 2007 §1.1 (the window is half of the free memory); RFC 9293 §3.8.6.2.2 (the window
-//! is announced in steps of a segment).
+//! Source: Palazzi 2007 §1.1 (the window is half of the free memory); RFC 9293 §3.8.6.2.2 (the
+//! window is announced in steps of a segment).
 
 use skybraid_units::{Bytes, Instant};
 
@@ -12,58 +12,59 @@ use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::Subflow;
 use crate::{Class, PathInfo, TransportConfig};
 
-/// Where a message ends whose end has not come yet.
+/// End of a message whose last byte has not arrived yet.
 const OPEN: u64 = u64::MAX;
 
-/// What a connection knows of proxies: whether it ends at one on this side, and on the other.
+/// Proxy state of a connection: whether this end is a proxy, and whether the peer is.
 #[derive(Debug, Default)]
 pub struct Relay {
-    here: bool,
-    there: bool,
-    /// Largest payload that a path carries in one segment.
+    is_proxy: bool,
+    peer_is_proxy: bool,
+    /// Maximum payload of a segment over all paths.
     segment: u64,
-    /// Bytes that have been taken and still lie in the memory.
+    /// Bytes taken from the connection that still occupy its memory.
     stored: u64,
-    /// The right edge of the window that the peer has last been told.
-    told: u64,
+    /// Right edge of the window last announced to the peer.
+    announced: u64,
 }
 
 impl Relay {
-    /// The window when `free` bytes of receive memory hold nothing. A proxy gives half of what is free.
-    /// The edge is then half of the memory plus what has arrived plus what the next hop has
-    /// acknowledged, and neither of these falls: only data beyond a hole would pull it back.
+    /// Returns the window to announce for `free` bytes of receive memory. A proxy announces half of
+    /// the free memory. The right edge is then half of the memory plus the data received plus the
+    /// data that the next hop has acknowledged. Neither of them decreases: only data beyond a hole
+    /// would move the edge left.
     pub(super) const fn window(&self, free: u64) -> u64 {
-        if self.here { free.saturating_sub(self.stored) / 2 } else { free }
+        if self.is_proxy { free.saturating_sub(self.stored) / 2 } else { free }
     }
 
-    pub(super) const fn note_peer(&mut self, flags: Flags) {
-        self.there |= flags.has(Flags::SYN.and(Flags::PROXY));
+    pub(super) const fn on_peer_flags(&mut self, flags: Flags) {
+        self.peer_is_proxy |= flags.has(Flags::SYN.and(Flags::PROXY));
     }
 }
 
 impl Connection {
-    /// One end of a connection that a proxy forwards to and from another one. Its receive memory is
-    /// `config.receive_buffer`, but at least two segments: half of less would never admit one.
+    /// Creates one end of a connection that a proxy joins to another one. The receive memory is
+    /// `config.receive_buffer`, but at least two segments: half of less could not admit one.
     pub fn relaying(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let mut connection = Self::new(config, paths, role);
         let segment = full_segment(paths);
         connection.receive_buffer = connection.receive_buffer.max(2 * segment);
         connection.advertised = connection.receive_buffer / 2;
-        connection.relay = Relay { here: true, segment, ..Relay::default() };
+        connection.relay = Relay { is_proxy: true, segment, ..Relay::default() };
         connection.reassembly.relay();
         connection
     }
 
-    /// The next chunk that has arrived in order. Its bytes leave the receive memory, but see
-    /// [`note_stored`](Self::note_stored).
+    /// Takes the next chunk in order. Its bytes leave the receive memory unless
+    /// [`set_stored`](Self::set_stored) counts them.
     pub fn take_chunk(&mut self) -> Option<Chunk> {
         self.reassembly.take_chunk()
     }
 
-    /// Writes a chunk of another connection behind what has been written, with the messages that end in
-    /// it; its data sequence number is of no account. Where in the chunk they end is not known: each is
-    /// taken to end as late as it may, so that none is delivered before its last byte has come.
-    pub fn forward(&mut self, chunk: &Chunk) {
+    /// Queues a chunk of another connection with the messages that end in it; its data sequence
+    /// number is ignored. The positions of the ends within the chunk are unknown: each message ends
+    /// as late as possible, so that none is delivered before its last byte has arrived.
+    pub fn write_chunk(&mut self, chunk: &Chunk) {
         let start = self.write_end;
         self.write_end += u64::from(chunk.len);
         if self.written.back().is_some_and(|message| message.end == OPEN) {
@@ -77,9 +78,9 @@ impl Connection {
         }
     }
 
-    /// Bytes that have been taken from this connection and still lie in its memory, since the next hop
+    /// Sets the bytes taken from this connection that still occupy its memory because the next hop
     /// has not acknowledged them.
-    pub fn note_stored(&mut self, bytes: Bytes) {
+    pub fn set_stored(&mut self, bytes: Bytes) {
         self.relay.stored = bytes.get();
     }
 
@@ -93,35 +94,36 @@ impl Connection {
         Bytes::new(self.receive_buffer)
     }
 
-    /// Takes note of a segment that leaves, and marks a SYN as a proxy's.
-    pub(crate) fn note_leaving(&mut self, tcp: &mut Tcp) {
-        self.relay.told = self.relay.told.max(tcp.window_end);
+    /// Records an outgoing segment, and marks a SYN as a proxy's.
+    pub(crate) fn on_sent(&mut self, tcp: &mut Tcp) {
+        self.relay.announced = self.relay.announced.max(tcp.window_end);
         if tcp.flags.has(Flags::SYN) {
             tcp.flags = tcp.flags.and(Flags::PROXY);
         }
     }
 
-    /// The segment lies within the window that the peer has been told.
+    /// True if the segment is within the announced window.
     pub(crate) const fn admits(&self, tcp: &Tcp) -> bool {
-        tcp.len == 0 || tcp.dsn.saturating_add(tcp.len as u64) <= self.relay.told
+        tcp.len == 0 || tcp.dsn.saturating_add(tcp.len as u64) <= self.relay.announced
     }
 
-    /// A window update, if the window has grown by a segment since the peer was last told, or now admits
-    /// a segment and did not then. To be asked when nothing else leaves that would carry it.
+    /// Returns a window update if the window has grown by a segment since the last announcement, or
+    /// admits a segment that it did not admit then. To be called when no other segment is due.
     pub(crate) fn poll_window(&mut self, now: Instant) -> Option<Transmit> {
         let (edge, next) = (self.stamp().window_end, self.reassembly.next());
-        let Relay { told, segment, .. } = self.relay;
-        let due = edge >= told + segment || (told < next + segment && next + segment <= edge);
+        let Relay { announced, segment, .. } = self.relay;
+        let due =
+            edge >= announced + segment || (announced < next + segment && next + segment <= edge);
         if due { self.signal(now, Flags::WINDOW, |_| {}) } else { None }
     }
 
-    /// The peer is a proxy: what it acknowledges may still be lost on its way to the far end.
+    /// True if the peer is a proxy: data that it acknowledges may still be lost before the far end.
     pub const fn is_split(&self) -> bool {
-        self.relay.there
+        self.relay.peer_is_proxy
     }
 }
 
-/// The largest payload of a TCP segment on any of `paths`.
+/// Maximum payload of a TCP segment over all of `paths`.
 pub fn full_segment(paths: &[PathInfo]) -> u64 {
     paths.iter().map(|path| u64::from(Subflow::segment_for(path.mtu, false))).max().unwrap_or(1)
 }
@@ -137,8 +139,8 @@ fn written(chunk: &Chunk, offset: u16, end: u64) -> Written {
 }
 
 impl Chunk {
-    /// The last byte at which message number `offset` of those that end in the chunk can end, when the
-    /// chunk starts at `start`: every later one, and the tail, has at least one byte.
+    /// Position at which message number `offset` of those that end in the chunk ends at the latest,
+    /// if the chunk starts at `start`: every later message, and the tail, has at least one byte.
     pub(crate) fn message_end(&self, offset: u16, start: u64) -> u64 {
         let later = u64::from(self.messages.saturating_sub(offset + 1)) + u64::from(self.tail);
         start + u64::from(self.len).saturating_sub(later).max(1)

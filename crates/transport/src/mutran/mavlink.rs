@@ -1,4 +1,4 @@
-//! The headers of MAVLink 1 and 2 frames, and which messages are control.
+//! Headers of MAVLink 1 and 2 frames, and the classification of messages as control or data.
 //!
 //! | | magic | header | payload | checksum | signature |
 //! |---|---|---|---|---|---|
@@ -11,48 +11,48 @@
 pub const MAGIC_1: u8 = 0xfe;
 /// First byte of a MAVLink 2 frame.
 pub const MAGIC_2: u8 = 0xfd;
-/// Bytes of the longest header.
-pub const LONGEST_HEADER: usize = 10;
+/// Maximum size of a header in bytes.
+pub const MAX_HEADER: usize = 10;
 
 const CHECKSUM: usize = 2;
 const SIGNATURE: usize = 13;
-/// The one incompatibility flag that is defined: the frame ends in a signature.
+/// The only incompatibility flag defined: the frame ends with a signature.
 const SIGNED: u8 = 1;
 
-/// The header of a frame.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// 1 or 2.
+    /// MAVLink version, 1 or 2.
     pub version: u8,
-    /// Bytes of payload, 1 to 255: a message has at least one field, and MAVLink 2 leaves at least one
-    /// byte of it.
+    /// Payload in bytes, 1 to 255: a message has at least one field, of which MAVLink 2 keeps at
+    /// least one byte.
     pub payload: u8,
-    /// The frame ends in a signature (MAVLink 2).
+    /// True if the frame ends with a signature (MAVLink 2).
     pub signed: bool,
-    /// Number of the frame from its sender; wraps.
+    /// Sequence number of the sender; wraps.
     pub sequence: u8,
-    /// The system that sends, 1 to 255.
+    /// System ID of the sender, 1 to 255.
     pub system: u8,
-    /// Its component that sends, 1 to 255.
+    /// Component ID of the sender, 1 to 255.
     pub component: u8,
-    /// Number of the message's type, 24 bits.
+    /// Message ID, 24 bits.
     pub message: u32,
 }
 
-/// Why bytes are no header.
+/// Reason why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoHeader {
-    /// They may be the beginning of one.
+    /// They may be the beginning of a header.
     Incomplete,
-    /// They are none.
+    /// They are not a header.
     Foreign,
 }
 
 impl Header {
-    /// Reads the header that `bytes` begin with.
+    /// Parses the header at the beginning of `bytes`.
     ///
     /// # Errors
-    /// There is none, or not yet all of it.
+    /// There is no header, or it is incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Self, NoHeader> {
         let header = match *bytes {
             [MAGIC_1, payload, sequence, system, component, message, ..] => Self {
@@ -64,7 +64,7 @@ impl Header {
                 component,
                 message: u32::from(message),
             },
-            // A frame with a flag that is not understood must be discarded.
+            // A frame with an unknown flag must be discarded.
             [MAGIC_2, payload, flags, _, sequence, system, component, low, middle, high, ..]
                 if flags & !SIGNED == 0 =>
             {
@@ -79,7 +79,7 @@ impl Header {
                 }
             }
             [MAGIC_1, ..] if bytes.len() < 6 => return Err(NoHeader::Incomplete),
-            [MAGIC_2, ..] if bytes.len() < LONGEST_HEADER => return Err(NoHeader::Incomplete),
+            [MAGIC_2, ..] if bytes.len() < MAX_HEADER => return Err(NoHeader::Incomplete),
             [] => return Err(NoHeader::Incomplete),
             _ => return Err(NoHeader::Foreign),
         };
@@ -91,36 +91,36 @@ impl Header {
         }
     }
 
-    /// Bytes of the whole frame, 9 to 280.
+    /// Size of the whole frame in bytes, 9 to 280.
     pub fn frame(&self) -> usize {
-        let header = if self.version == 1 { 6 } else { LONGEST_HEADER };
+        let header = if self.version == 1 { 6 } else { MAX_HEADER };
         let signature = if self.signed { SIGNATURE } else { 0 };
         header + usize::from(self.payload) + CHECKSUM + signature
     }
 
-    /// The message is one of [`COMMON`]. In random bytes that is rare: one header of a thousand in
-    /// MAVLink 1, where length and message have to agree, and one of 270 000 in MAVLink 2.
+    /// True if the message is one of [`COMMON`]. In random bytes that is rare: one header in a
+    /// thousand of MAVLink 1, where length and message must match, and one in 270 000 of MAVLink 2.
     pub fn is_known(&self) -> bool {
         known(self.message).is_some()
     }
 
-    /// MAVLink 1 sends a message's payload whole and without extensions; MAVLink 2 cuts zeros at its
-    /// end, and extensions may be added to it.
+    /// MAVLink 1 sends a payload whole and without extensions; MAVLink 2 truncates trailing zeros
+    /// and may append extensions.
     fn has_the_length_of_its_message(&self) -> bool {
         self.version == 2 || known(self.message).is_none_or(|known| known.payload == self.payload)
     }
 }
 
-/// What is known of a message.
+/// Entry of the message table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Number of its type.
+    /// Message ID.
     pub message: u32,
-    /// Its name in `common.xml`.
+    /// Name in `common.xml`.
     pub name: &'static str,
-    /// Bytes of its payload without extensions.
+    /// Payload in bytes, without extensions.
     pub payload: u8,
-    /// It is control.
+    /// True for control.
     pub control: bool,
 }
 
@@ -132,19 +132,19 @@ const fn data(message: u32, name: &'static str, payload: u8) -> Known {
     Known { message, name, payload, control: false }
 }
 
-/// What is known of the message of that number.
+/// Returns the table entry of a message.
 pub fn known(message: u32) -> Option<&'static Known> {
     COMMON.binary_search_by_key(&message, |known| known.message).ok().and_then(|at| COMMON.get(at))
 }
 
-/// The messages by which frames are found, ascending: those that are control, and the telemetry that
+/// Messages that identify frames, in ascending order: control messages, and the telemetry that
 /// aircraft send most.
 ///
 /// Control is what steers or commands the aircraft and what acknowledges that: set-points, manual
-/// control, commands, modes, the parts of a mission, the setting of a parameter. The heartbeat is
-/// control too: without that of the ground station an autopilot takes the link for lost. Telemetry is
-/// data, and so are messages that serve both (`PARAM_VALUE` answers `PARAM_SET`, but most of them are
-/// parts of a list).
+/// control, commands, modes, the items of a mission, the setting of a parameter. The heartbeat is
+/// control too: without that of the ground station an autopilot considers the link lost. Telemetry
+/// is data, and so are messages that serve both (`PARAM_VALUE` answers `PARAM_SET`, but most of
+/// them are items of a list).
 pub const COMMON: &[Known] = &[
     control(0, "HEARTBEAT", 9),
     data(1, "SYS_STATUS", 31),
@@ -244,12 +244,12 @@ pub const COMMON: &[Known] = &[
     control(324, "PARAM_EXT_ACK", 146),
 ];
 
-/// Frames made by the rules, for tests.
+/// Well-formed frames for tests.
 #[cfg(test)]
 pub mod frames {
     use alloc::vec::Vec;
 
-    /// CRC-16/MCRF4XX, the X.25 checksum without the last inversion.
+    /// CRC-16/MCRF4XX: the X.25 checksum without the final inversion.
     pub fn checksum(bytes: impl IntoIterator<Item = u8>) -> u16 {
         bytes.into_iter().fold(0xffff, |crc, byte| {
             (0..8).fold(crc ^ u16::from(byte), |crc, _| {
@@ -265,13 +265,14 @@ pub mod frames {
         frame
     }
 
-    /// A MAVLink 1 frame from system 1, component 1; `extra` is the message's CRC_EXTRA.
+    /// Builds a MAVLink 1 frame from system 1, component 1; `extra` is the message's CRC_EXTRA.
     pub fn version_1(sequence: u8, message: u8, payload: &[u8], extra: u8) -> Vec<u8> {
         let header = alloc::vec![0xfe, payload.len() as u8, sequence, 1, 1, message];
         finish(header, payload, extra)
     }
 
-    /// A MAVLink 2 frame from system 255, component 190, with zeros cut at the payload's end.
+    /// Builds a MAVLink 2 frame from system 255, component 190, without trailing zeros of the
+    /// payload.
     pub fn version_2(
         sequence: u8,
         message: u32,
@@ -289,12 +290,12 @@ pub mod frames {
         frame
     }
 
-    /// COMMAND_LONG, which is control, from a ground station: 45 bytes.
+    /// Builds COMMAND_LONG, which is control, from a ground station: 45 bytes.
     pub fn command(sequence: u8) -> Vec<u8> {
         version_2(sequence, 76, &[7; 33], 152, false)
     }
 
-    /// ATTITUDE, which is data, with a signature: 53 bytes.
+    /// Builds ATTITUDE, which is data, with a signature: 53 bytes.
     pub fn attitude(sequence: u8) -> Vec<u8> {
         version_2(sequence, 30, &[9; 28], 39, true)
     }
@@ -306,12 +307,12 @@ mod tests {
 
     // Source: CRC-16/MCRF4XX of "123456789" is 0x6F91 (catalogue of CRC algorithms).
     #[test]
-    fn the_checksum_of_the_tests_frames_is_the_one_of_the_catalogue() {
+    fn the_checksum_of_the_test_frames_matches_the_catalogue() {
         assert_eq!(frames::checksum(*b"123456789"), 0x6f91);
     }
 
     #[test]
-    fn a_heartbeat_of_either_version_is_read() {
+    fn a_heartbeat_of_either_version_is_parsed() {
         let payload = [0, 0, 0, 0, 2, 3, 81, 4, 3];
         let first = frames::version_1(78, 0, &payload, 50);
         // Source: the heartbeat of an ArduCopter that MAVLink tutorials print byte by byte.
@@ -330,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_signature_lengthens_a_frame_by_13_bytes() {
-        // COMMAND_LONG, arm: its payload ends in zeros but for the target.
+        // COMMAND_LONG, arm: its payload ends with zeros except for the target.
         let mut payload = [0; 33];
         payload[2..4].copy_from_slice(&1.0_f32.to_le_bytes()[2..]);
         payload[28..32].copy_from_slice(&[0x90, 0x01, 1, 1]);
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_sender_may_write_is_foreign() {
+    fn headers_that_no_sender_may_write_are_foreign() {
         let frame = frames::version_2(0, 300, &[1, 2], 217, false);
         // An unknown incompatibility flag; no payload; the broadcast address as sender.
         for (at, value) in [(2, 2), (2, 0x80), (1, 0), (5, 0), (6, 0), (0, 0x55)] {
@@ -353,13 +354,13 @@ mod tests {
         }
         let long = frames::version_1(0, 76, &[1; 34], 152);
         assert_eq!(Header::parse(&long), Err(NoHeader::Foreign), "COMMAND_LONG has 33 bytes");
-        for length in 0..LONGEST_HEADER {
+        for length in 0..MAX_HEADER {
             assert_eq!(Header::parse(&frame[..length]), Err(NoHeader::Incomplete));
         }
     }
 
     #[test]
-    fn the_messages_are_in_order_and_what_steers_is_control() {
+    fn the_table_is_sorted_and_commands_are_control() {
         assert!(COMMON.is_sorted_by(|one, next| one.message < next.message));
         for message in [0, 11, 23, 69, 70, 75, 76, 77, 82, 84, 86] {
             assert!(known(message).unwrap().control, "{message}");

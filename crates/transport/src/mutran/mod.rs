@@ -1,14 +1,14 @@
 //! MuTran: control messages are duplicated over all paths, everything else is sent once.
 //!
-//! For that, control must be told from data where a datagram or a stream may carry either. The
-//! [`Classifier`] and the [`StreamClassifier`] do so by the headers of MAVLink frames: they read a
-//! frame's first bytes, never its payload, copy nothing and allocate nothing per packet.
+//! To that end, control must be distinguished from data if a datagram or a stream may carry either.
+//! The [`Classifier`] and the [`StreamClassifier`] read the headers of MAVLink frames: only the
+//! first bytes of a frame, never its payload. They copy nothing and allocate nothing per packet.
 //!
 //! ```
 //! use skybraid_transport::Class;
 //! use skybraid_transport::mutran::{Classifier, StreamClassifier};
 //!
-//! // A heartbeat of MAVLink 1, behind the last line of a boot loader.
+//! // A heartbeat of MAVLink 1 after the last line of a boot loader.
 //! let heartbeat = [254, 9, 78, 1, 1, 0, 0, 0, 0, 0, 2, 3, 81, 4, 3, 28, 127];
 //! assert_eq!(Classifier::default().classify(&heartbeat), Class::Control);
 //!
@@ -19,8 +19,8 @@
 //! assert_eq!(spans, [(9, 26, Class::Control)]);
 //! ```
 //!
-//! Source: Lee et al., "MuTran", Sensors 2021, section 3 (classifier); MAVLink developer guide, packet
-//! serialization.
+//! Source: Lee et al., "MuTran", Sensors 2021, section 3 (classifier); MAVLink developer guide,
+//! packet serialization.
 
 pub mod classifier;
 pub mod mavlink;

@@ -1,54 +1,57 @@
-//! Finding frames in a stream of bytes.
+//! Detection of MAVLink frames in a byte stream.
 //!
-//! A frame is found by its header: behind the last frame any plausible header begins the next one;
-//! elsewhere only that of a message that is known ([`COMMON`](super::mavlink::COMMON)), so that random
-//! bytes are rarely mistaken. Payload is skipped by its length. After a loss the stream is in step
-//! again with the next known message, of which an aircraft sends several a second.
+//! A frame is detected by its header. After the last frame, any plausible header begins the next
+//! one; elsewhere, only the header of a known message ([`COMMON`](super::mavlink::COMMON)), so that
+//! random bytes are rarely mistaken for one. The payload is skipped by its length. After a loss,
+//! the stream is synchronised again with the next known message, of which an aircraft sends several
+//! per second.
+
+use skybraid_units::Promised;
 
 use super::Classifier;
-use super::mavlink::{Header, LONGEST_HEADER, MAGIC_1, MAGIC_2, NoHeader};
+use super::mavlink::{Header, MAGIC_1, MAGIC_2, MAX_HEADER, NoHeader};
 use crate::Class;
 
 /// A frame in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Place of its first byte, counted from the beginning of the stream.
+    /// Position of the first byte in the stream.
     pub start: u64,
-    /// Place behind its last byte. The frame need not have come to its end yet.
+    /// Position after the last byte, which may not have arrived yet.
     pub end: u64,
-    /// What it is.
+    /// Class of the frame.
     pub class: Class,
-    /// Its header.
+    /// Header of the frame.
     pub header: Header,
 }
 
-/// Finds frames in a stream of bytes that comes in pieces of any size. All that lies outside of frames
-/// is data.
+/// Frame detector for a byte stream in pieces of any size. All bytes outside frames are data.
 #[derive(Clone, Debug)]
 pub struct StreamClassifier {
     classifier: Classifier,
-    /// Bytes fed so far.
+    /// Bytes processed so far.
     fed: u64,
     /// Bytes of the last frame that are still to come.
     left: usize,
-    /// The last bytes fed, where they may be the beginning of a header.
-    head: [u8; LONGEST_HEADER],
+    /// Last bytes, if they may begin a header.
+    head: [u8; MAX_HEADER],
     held: usize,
-    /// A frame ends just before `head`, or the stream begins there.
+    /// True if a frame ends just before `head`, or the stream begins there.
     in_step: bool,
 }
 
 impl StreamClassifier {
-    /// A classifier at the beginning of a stream.
+    /// Creates a classifier at the beginning of a stream.
     pub fn new(classifier: Classifier) -> Self {
-        let head = [0; LONGEST_HEADER];
+        let head = [0; MAX_HEADER];
         Self { classifier, fed: 0, left: 0, head, held: 0, in_step: true }
     }
 
-    /// Takes the next bytes of the stream. Each frame goes to `found` as soon as its header is there.
+    /// Processes the next bytes of the stream. Each frame goes to `found` as soon as its header is
+    /// complete.
     pub fn feed(&mut self, bytes: &[u8], found: &mut impl FnMut(Span)) {
         let mut rest = bytes;
-        while let [byte, behind @ ..] = rest {
+        while let [byte, following @ ..] = rest {
             let skip = if self.left > 0 {
                 self.left.min(rest.len())
             } else if self.held == 0 && !self.in_step {
@@ -62,24 +65,25 @@ impl StreamClassifier {
                 rest = rest.get(skip..).unwrap_or_default();
                 continue;
             }
-            if let Some(place) = self.head.get_mut(self.held) {
-                *place = *byte;
+            let slot = self.head.get_mut(self.held);
+            if let Some(slot) = slot.promised("space for a header byte") {
+                *slot = *byte;
                 self.held += 1;
             }
             self.fed += 1;
-            rest = behind;
-            self.examine(found);
+            rest = following;
+            self.detect_frames(found);
         }
     }
 
-    /// The place from which on it is not decided what the bytes are: at most 9 bytes before the end of
-    /// what has been fed, and behind it where a frame has not come to its end.
+    /// Position up to which bytes are classified: at most 9 bytes before the last byte processed,
+    /// or the end of a frame that has not fully arrived.
     pub fn decided(&self) -> u64 {
         self.fed - self.held as u64 + self.left as u64
     }
 
-    /// Looks for a frame in the bytes that are held.
-    fn examine(&mut self, found: &mut impl FnMut(Span)) {
+    /// Detects frames in the held bytes.
+    fn detect_frames(&mut self, found: &mut impl FnMut(Span)) {
         while self.held > 0 {
             let header = match Header::parse(self.head.get(..self.held).unwrap_or_default()) {
                 Err(NoHeader::Incomplete) => return,
@@ -93,15 +97,15 @@ impl StreamClassifier {
             let start = self.fed - self.held as u64;
             let end = start + header.frame() as u64;
             found(Span { start, end, class: self.classifier.class_of(&header), header });
-            // Ten bytes are held at most in search of a header, nine behind a byte that was none; the
-            // shortest frame has nine.
+            // At most ten bytes are held in search of a header, or nine after a byte that began
+            // none; the shortest frame has nine.
             self.left = header.frame().saturating_sub(self.held);
             self.held = 0;
             self.in_step = true;
         }
     }
 
-    /// Gives up the first byte that is held, and those behind it that begin no frame either.
+    /// Drops the first held byte, and those after it that begin no frame either.
     fn drop_to_next_magic(&mut self) {
         let held = self.head.get(1..self.held).unwrap_or_default();
         let dropped = 1 + held.iter().position(is_magic).unwrap_or(held.len());
@@ -124,7 +128,8 @@ mod tests {
     use proptest::prelude::*;
     use skybraid_units::Seed;
 
-    /// Random bytes; not independent of one another, but none depends on the classifier.
+    /// Returns random bytes. They are not independent of each other, but independent of the
+    /// classifier.
     fn noise(name: &str, length: usize) -> Vec<u8> {
         let mut stream = Seed(1).stream(name);
         (0..length).map(|_| stream.below(256) as u8).collect()
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_told_as_soon_as_its_header_is_there() {
+    fn a_frame_is_reported_as_soon_as_its_header_is_complete() {
         let mut stream = StreamClassifier::new(Classifier::default());
         let frame = command(1);
         let mut found = Vec::new();
@@ -154,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_added_is_found_anywhere() {
+    fn an_added_message_is_found_anywhere() {
         let classifier = Classifier::new(&Config { add: alloc::vec![42_000], ..Config::default() });
         let own = version_2(1, 42_000, &[1; 20], 0, false);
         let bytes = [noise("b", 50), own].concat();
@@ -164,19 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn unknown_messages_are_found_behind_another_frame_but_not_in_noise() {
+    fn unknown_messages_are_found_after_a_frame_but_not_in_noise() {
         let unknown = version_1(1, 200, &[5; 12], 0);
         let alone = [noise("c", 30), unknown.clone()].concat();
         assert_eq!(spans([alone.as_slice()]), []);
-        let behind = [noise("c", 30), attitude(1), unknown].concat();
+        let following = [noise("c", 30), attitude(1), unknown].concat();
         assert_eq!(
-            places(&spans([behind.as_slice()])),
+            places(&spans([following.as_slice()])),
             [(30, 83, Class::Data), (83, 103, Class::Data)]
         );
     }
 
     #[test]
-    fn after_lost_bytes_the_stream_is_in_step_again_within_two_frames() {
+    fn after_lost_bytes_the_stream_recovers_within_two_frames() {
         let frames: Vec<Vec<u8>> = (0..20).map(command).collect();
         let whole = frames.concat();
         // Ten bytes lost in the middle of the sixth frame.
@@ -186,10 +191,10 @@ mod tests {
         assert_eq!(found.last().unwrap().end, bytes.len() as u64);
     }
 
-    // A frame is missed where noise just before it happens to look like a header: behind a frame, one
-    // byte of 256 is enough for that.
+    // A frame is missed if noise just before it looks like a header: after a frame, one byte of 256
+    // is enough for that.
     #[test]
-    fn frames_among_random_bytes_are_found_but_for_a_few_in_a_thousand() {
+    fn nearly_all_frames_among_random_bytes_are_found() {
         let bytes = noise("e", 1_500_000);
         let mut place = 0;
         let pieces: Vec<Vec<u8>> = (0..5_000)
@@ -210,11 +215,11 @@ mod tests {
         assert!(missed < 15, "{missed} of 5000");
     }
 
-    // A header of MAVLink 1 needs the magic byte, two senders that are not zero and one of the known
-    // pairs of length and message; one of MAVLink 2 needs fewer coincidences of length and more of the
-    // message number. What is taken for a frame hides the bytes that it covers: 27 on average.
+    // A header of MAVLink 1 needs the magic byte, two senders that are not zero and one of the
+    // known pairs of length and message; one of MAVLink 2 needs fewer coincidences of length and
+    // more of the message number. Bytes mistaken for a frame hide 27 bytes on average.
     #[test]
-    fn random_bytes_are_mistaken_as_rarely_as_counting_says() {
+    fn random_bytes_are_mistaken_as_rarely_as_expected() {
         let bytes = noise("d", 16_000_000);
         let found = spans(bytes.chunks(1_000));
         let control = found.iter().filter(|span| span.class == Class::Control).count() as f64;
@@ -231,8 +236,8 @@ mod tests {
         assert!((found.len() as f64 - all).abs() < 4.0 * all.sqrt(), "{} of {all}", found.len());
         let within = 4.0 * of_control.sqrt();
         assert!((control - of_control).abs() < within, "{control} of {of_control}");
-        // About 27 false control frames in 16 MB of random bytes, and of random datagrams of up to
-        // 263 bytes, where the length has to be right as well, fewer than one in 100 000.
+        // About 27 false control frames in 16 MB of random bytes. Of random datagrams of up to 263
+        // bytes, whose length must match as well, fewer than one in 100 000 is mistaken.
         assert!(of_control < 27.0);
         let classifier = Classifier::default();
         let mistaken = (0..bytes.len() - 263)
@@ -265,22 +270,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_of_a_stream_gives_the_same_spans(
+        fn spans_do_not_depend_on_the_pieces_of_a_stream(
             bytes in streams(),
             cuts in proptest::collection::vec(1_usize..40, 1..20),
         ) {
             let whole = spans([bytes.as_slice()]);
             let mut rest = bytes.as_slice();
             let pieces = cuts.iter().cycle().map_while(|cut| {
-                let (piece, behind) = rest.split_at_checked(*cut).unwrap_or((rest, &[]));
-                rest = behind;
+                let (piece, following) = rest.split_at_checked(*cut).unwrap_or((rest, &[]));
+                rest = following;
                 (!piece.is_empty()).then_some(piece)
             });
             prop_assert_eq!(spans(pieces), whole);
         }
 
         #[test]
-        fn spans_do_not_overlap_and_are_as_long_as_their_headers_say(bytes in streams()) {
+        fn spans_are_disjoint_and_as_long_as_their_headers_say(bytes in streams()) {
             let mut end = 0;
             for span in spans([bytes.as_slice()]) {
                 prop_assert!(span.start >= end);
@@ -295,11 +300,11 @@ mod tests {
         #[test]
         fn a_frame_in_noise_without_magic_bytes_is_found(
             before in proptest::collection::vec(0_u8..0xfd, 0..200),
-            behind in proptest::collection::vec(0_u8..0xfd, 0..200),
+            after in proptest::collection::vec(0_u8..0xfd, 0..200),
             old in any::<bool>(),
         ) {
             let frame = if old { version_1(3, 77, &[1, 2, 3], 143) } else { command(3) };
-            let bytes = [before.as_slice(), &frame, &behind].concat();
+            let bytes = [before.as_slice(), &frame, &after].concat();
             let (start, end) = (before.len() as u64, (before.len() + frame.len()) as u64);
             prop_assert_eq!(places(&spans([bytes.as_slice()])), [(start, end, Class::Control)]);
         }

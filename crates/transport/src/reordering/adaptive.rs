@@ -1,4 +1,4 @@
-//! A time that follows the paths' latencies.
+//! Maximum wait that follows the difference between the paths' latencies.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -9,9 +9,9 @@ use super::buffer::{CAPACITY, COMPAT, DROP_LATE, LINUX, LOSS_INFERENCE};
 use super::latency::{FILTER, KALMAN_Q, KALMAN_R, WINDOW};
 use super::{Engine, Filter, Latencies, LatencyRules, Reorderer, RttKind, Rules};
 use crate::PathId;
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
-/// What can be set, here and in the `equalised` engine.
+/// Parameters of this engine and of the `equalised` engine.
 pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "offset",
@@ -51,17 +51,17 @@ pub const ABOUT: About = About {
     parameters: PARAMETERS,
 };
 
-/// How latencies become a time, and what all engines have in common.
+/// Parameters of the engine.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Added to the difference of latencies.
+    /// Time added to the difference of latencies.
     pub offset: Duration,
-    /// Longest wait whatever the latencies.
+    /// Maximum wait, whatever the latencies.
     pub max: Duration,
-    /// Which round-trip time the sender tells.
+    /// Kind of round-trip time that the sender reports.
     pub rtt: RttKind,
-    /// How samples of latency are filtered.
+    /// Filter of the latency samples.
     pub filter: Filter,
     /// See [`LatencyRules::kalman_q`].
     pub kalman_q: f64,
@@ -75,7 +75,7 @@ pub struct Config {
     pub drop_late: bool,
     /// See [`Rules::capacity`].
     pub capacity: usize,
-    /// Which text is followed.
+    /// Reference behaviour.
     pub compat: Compat,
 }
 
@@ -117,12 +117,12 @@ impl Config {
         }
     }
 
-    /// The wait for a difference of latencies.
+    /// Returns the maximum wait for a difference of latencies.
     pub(super) fn wait(&self, difference: Duration) -> Duration {
         (difference + self.offset).min(self.max)
     }
 
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Option<Reorderer> {
         let engine = Adaptive { latencies: self.latencies(), config: self.clone() };
         Some(Reorderer::new(Box::new(engine), self.rules()))
@@ -130,7 +130,7 @@ impl Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         let above_zero = |value: f64| value > 0.0 && value.is_finite();
         if !above_zero(self.kalman_q) {
             return Err(("kalman_q", "expected a number above zero".to_string()));
@@ -144,7 +144,7 @@ impl Check for Config {
         self.rules().check()
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
@@ -156,15 +156,15 @@ struct Adaptive {
 }
 
 impl Engine for Adaptive {
-    fn limit(&self, _path: PathId) -> Duration {
-        let Some((least, most)) = self.latencies.range() else { return self.config.max };
-        // The deployed module starts its least latency at zero, where it stays.
-        let least = if self.config.compat == Compat::Linux { Duration::ZERO } else { least };
-        self.config.wait(most - least)
+    fn max_wait(&self, _path: PathId) -> Duration {
+        let Some((min, max)) = self.latencies.range() else { return self.config.max };
+        // Telekom's kernel module initialises its minimum latency to zero, where it stays.
+        let min = if self.config.compat == Compat::Linux { Duration::ZERO } else { min };
+        self.config.wait(max - min)
     }
 
-    fn learn(&mut self, path: PathId, latency: Duration) {
-        self.latencies.learn(path, latency);
+    fn on_latency(&mut self, path: PathId, latency: Duration) {
+        self.latencies.add(path, latency);
     }
 
     fn wants_rtt(&self) -> Option<RttKind> {
@@ -176,33 +176,33 @@ impl Engine for Adaptive {
 mod tests {
     use super::*;
 
-    fn limit_ms(config: Config, latencies_ms: &[i64]) -> f64 {
+    fn max_wait_ms(config: Config, latencies_ms: &[i64]) -> f64 {
         let mut engine = Adaptive { latencies: config.latencies(), config };
         for (path, ms) in latencies_ms.iter().enumerate() {
-            engine.learn(PathId(path as u8), Duration::from_millis(*ms));
+            engine.on_latency(PathId(path as u8), Duration::from_millis(*ms));
         }
-        engine.limit(PathId(0)).as_millis_f64()
+        engine.max_wait(PathId(0)).as_millis_f64()
     }
 
     // Source: the vectors of the algorithm reference, §7.3 and §9.9.
     #[test]
-    fn the_wait_is_the_difference_of_latencies_and_five_milliseconds_but_at_most_a_hundred() {
-        assert_eq!(limit_ms(Config::default(), &[60, 20]), 45.0);
-        assert_eq!(limit_ms(Config::default(), &[150, 20]), 100.0);
+    fn the_wait_is_the_latency_difference_plus_offset_up_to_max() {
+        assert_eq!(max_wait_ms(Config::default(), &[60, 20]), 45.0);
+        assert_eq!(max_wait_ms(Config::default(), &[150, 20]), 100.0);
         let linux = Config { compat: Compat::Linux, ..Config::default() };
-        assert_eq!(limit_ms(linux, &[60, 20]), 65.0);
+        assert_eq!(max_wait_ms(linux, &[60, 20]), 65.0);
     }
 
     // Source: RFC 9897 by way of the algorithm reference, §7.1: half the difference of the
     // round-trip times, here 100 and 40 ms.
     #[test]
-    fn without_an_offset_it_is_the_loss_inference_of_the_rfc() {
+    fn without_an_offset_the_wait_is_the_rfc_s_loss_inference() {
         let config = Config { offset: Duration::ZERO, ..Config::default() };
-        assert_eq!(limit_ms(config, &[50, 20]), 30.0);
+        assert_eq!(max_wait_ms(config, &[50, 20]), 30.0);
     }
 
     #[test]
-    fn with_no_latency_known_the_wait_is_the_longest() {
-        assert_eq!(limit_ms(Config::default(), &[]), 100.0);
+    fn the_wait_is_the_maximum_without_a_known_latency() {
+        assert_eq!(max_wait_ms(Config::default(), &[]), 100.0);
     }
 }

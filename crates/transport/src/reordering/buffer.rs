@@ -1,15 +1,15 @@
-//! Datagrams that wait for an earlier one.
+//! Reorder buffer: datagrams that wait for an earlier one.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, Promised};
 
 use super::{Engine, RttKind};
 use crate::PathId;
-use crate::registry::{Compat, Parameter, Wrong};
+use crate::registry::{Compat, InvalidParameter, Parameter};
 use crate::segment::Datagram;
 
 pub(super) const LINUX: &str = "waits end at multiples of 50 ms only, and the adaptive engine takes the least latency for zero";
@@ -41,21 +41,22 @@ pub(super) const COMPAT: Parameter = Parameter {
     summary: "what is meant, or what is deployed",
 };
 
-/// How often the deployed module looks for waits that have ended.
+/// Timer interval of Telekom's kernel module.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What all engines have in common.
+/// Rules common to all engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// When a missing datagram is given up before its time: 0 never; 1 when every path has brought a
-    /// later one; 2 when the gaps in the paths' own packet numbers explain all that is missing; 3
-    /// either.
+    /// Condition for giving up a missing datagram before its time: 0 never; 1 every path has
+    /// brought a later one; 2 the gaps in the paths' own packet numbers explain all missing
+    /// datagrams; 3 either.
     pub loss_inference: u8,
-    /// What arrives after it was given up is dropped rather than handed over out of order.
+    /// Drops datagrams that arrive after they were given up instead of delivering them out of
+    /// order.
     pub drop_late: bool,
-    /// How many are held at most.
+    /// Maximum datagrams held.
     pub capacity: usize,
-    /// Which text is followed.
+    /// Reference behaviour.
     pub compat: Compat,
 }
 
@@ -66,7 +67,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    pub(super) fn check(&self) -> Result<(), Wrong> {
+    pub(super) fn check(&self) -> Result<(), InvalidParameter> {
         if self.loss_inference > 3 {
             return Err(("loss_inference", "expected 0 to 3".to_string()));
         }
@@ -77,14 +78,14 @@ impl Rules {
     }
 }
 
-/// A datagram and the path that brought it.
+/// A received datagram and its path.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Which path.
+    /// Path of the datagram.
     pub path: PathId,
-    /// What.
+    /// The datagram.
     pub datagram: Datagram,
-    /// When it arrived.
+    /// Time of arrival.
     pub at: Instant,
 }
 
@@ -94,32 +95,32 @@ struct Held {
     expires: Instant,
 }
 
-/// What is known of a path.
+/// State of a path.
 #[derive(Clone, Copy, Debug, Default)]
-struct Track {
-    /// One more than the highest datagram number that it has brought; 0 before the first.
-    passed: u64,
-    /// The next of the path's own packet numbers, once one was heard.
-    next: Option<u64>,
-    /// Packet numbers missed since all was last in order.
+struct PathState {
+    /// Highest datagram number received on the path, plus 1; 0 before the first.
+    datagram_end: u64,
+    /// Next expected packet number of the path; `None` before the first packet.
+    next_packet: Option<u64>,
+    /// Packet numbers missed since the buffer was last empty.
     missed: u64,
 }
 
-/// Puts datagrams back in order. The first one is number 0.
+/// Reorder buffer of a flow. The first datagram has number 0.
 #[derive(Debug)]
 pub struct Reorderer {
     engine: Box<dyn Engine>,
     rules: Rules,
     next: u64,
-    /// Ascending by number.
+    /// Held datagrams in ascending order of their numbers.
     held: VecDeque<Held>,
-    /// When the first wait ends.
+    /// Instant at which the first wait ends.
     wake_at: Instant,
-    paths: Vec<Track>,
+    paths: Vec<PathState>,
 }
 
 impl Reorderer {
-    /// Waits as `engine` says.
+    /// Creates a reorder buffer with the waits of `engine`.
     pub fn new(engine: Box<dyn Engine>, rules: Rules) -> Self {
         Self {
             engine,
@@ -131,9 +132,9 @@ impl Reorderer {
         }
     }
 
-    /// See [`Engine::learn`].
-    pub fn learn(&mut self, path: PathId, latency: Duration) {
-        self.engine.learn(path, latency);
+    /// See [`Engine::on_latency`].
+    pub fn on_latency(&mut self, path: PathId, latency: Duration) {
+        self.engine.on_latency(path, latency);
     }
 
     /// See [`Engine::wants_rtt`].
@@ -141,33 +142,33 @@ impl Reorderer {
         self.engine.wants_rtt()
     }
 
-    fn track(&mut self, path: PathId) -> Option<&mut Track> {
+    fn path_mut(&mut self, path: PathId) -> Option<&mut PathState> {
         if self.paths.len() <= path.index() {
-            self.paths.resize(path.index() + 1, Track::default());
+            self.paths.resize(path.index() + 1, PathState::default());
         }
-        self.paths.get_mut(path.index())
+        self.paths.get_mut(path.index()).promised("a state per path")
     }
 
-    /// A packet arrived whose number among all packets of its path is `number`.
-    pub fn heard(&mut self, path: PathId, number: u64) {
-        let Some(track) = self.track(path) else { return };
-        let next = track.next.unwrap_or(number);
+    /// Records the arrival of packet `number` of the path, data or not.
+    pub fn on_packet(&mut self, path: PathId, number: u64) {
+        let Some(state) = self.path_mut(path) else { return };
+        let next = state.next_packet.unwrap_or(number);
         if number >= next {
-            track.missed += number - next;
-            track.next = Some(number + 1);
+            state.missed += number - next;
+            state.next_packet = Some(number + 1);
         } else {
-            track.missed = track.missed.saturating_sub(1);
+            state.missed = state.missed.saturating_sub(1);
         }
     }
 
-    /// The path has come as far as the datagram `sequence`.
-    pub fn passed(&mut self, path: PathId, sequence: u64) {
-        if let Some(track) = self.track(path) {
-            track.passed = track.passed.max(sequence + 1);
+    /// Records the arrival of datagram `sequence`, duplicate or not.
+    pub fn on_datagram(&mut self, path: PathId, sequence: u64) {
+        if let Some(state) = self.path_mut(path) {
+            state.datagram_end = state.datagram_end.max(sequence + 1);
         }
     }
 
-    /// Takes a datagram that has not been seen before, if one arrived, and hands over what is due.
+    /// Inserts a datagram that is not a duplicate, if any, and releases what is due.
     pub fn insert(
         &mut self,
         now: Instant,
@@ -177,13 +178,13 @@ impl Reorderer {
         if let Some(arrival) = arrival {
             let sequence = arrival.datagram.sequence;
             if sequence < self.next {
-                // For an application that can tell, late is better than never.
+                // For an application that can detect it, late delivery is better than none.
                 if !self.rules.drop_late {
                     release(arrival);
                 }
                 return;
             }
-            let mut expires = now + self.engine.limit(arrival.path);
+            let mut expires = now + self.engine.max_wait(arrival.path);
             if self.rules.compat == Compat::Linux {
                 let ticks = expires.since(Instant::ZERO).as_nanos().max(0) as u64;
                 let whole = ticks.div_ceil(TICK.as_nanos() as u64) as i64;
@@ -196,16 +197,18 @@ impl Reorderer {
         self.poll(now, release);
     }
 
-    /// Hands over what is due at `now`.
+    /// Releases the datagrams that are due at `now`.
     pub fn poll(&mut self, now: Instant, release: &mut impl FnMut(Arrival)) {
         if self.wake_at <= now {
-            // A datagram whose wait has ended takes along all that stand before it.
+            // A datagram whose wait has ended releases all datagrams before it as well.
             let due = self.held.iter().rposition(|held| held.expires <= now);
             self.release_first(due.map_or(0, |index| index + 1), release);
         }
         self.release_first(self.held.len().saturating_sub(self.rules.capacity), release);
         loop {
-            while self.held.front().is_some_and(|it| it.arrival.datagram.sequence == self.next) {
+            while let Some(held) = self.held.front()
+                && held.arrival.datagram.sequence == self.next
+            {
                 self.release_first(1, release);
             }
             if self.held.is_empty() || !self.hole_is_lost() {
@@ -216,7 +219,7 @@ impl Reorderer {
         let first = self.held.iter().map(|held| held.expires).min();
         self.wake_at = first.unwrap_or(Instant::FAR_FUTURE);
         if self.held.is_empty() {
-            self.paths.iter_mut().for_each(|track| track.missed = 0);
+            self.paths.iter_mut().for_each(|state| state.missed = 0);
         }
     }
 
@@ -227,17 +230,18 @@ impl Reorderer {
         }
     }
 
-    /// Nothing can bring any more what is missing before the first that is held.
+    /// True if the datagrams missing before the first held one are inferred to be lost.
     fn hole_is_lost(&self) -> bool {
         let every_path_is_past_it = || {
-            let mut heard = self.paths.iter().filter(|track| track.passed > 0).peekable();
-            heard.peek().is_some() && heard.all(|track| track.passed > self.next + 1)
+            let mut used = self.paths.iter().filter(|state| state.datagram_end > 0).peekable();
+            used.peek().is_some() && used.all(|state| state.datagram_end > self.next + 1)
         };
         let gaps_explain_all = || {
-            let Some(last) = self.held.back() else { return false };
+            let last = self.held.back().promised("a held datagram");
+            let Some(last) = last else { return false };
             let span = last.arrival.datagram.sequence + 1 - self.next;
             let missing = span - self.held.len() as u64;
-            self.paths.iter().map(|track| track.missed).sum::<u64>() == missing
+            self.paths.iter().map(|state| state.missed).sum::<u64>() == missing
         };
         match self.rules.loss_inference {
             0 => false,
@@ -247,7 +251,7 @@ impl Reorderer {
         }
     }
 
-    /// When the next wait ends.
+    /// Instant at which the next wait ends.
     pub const fn next_wakeup(&self) -> Instant {
         self.wake_at
     }
@@ -257,7 +261,7 @@ impl Reorderer {
 pub(super) mod testing {
     use super::*;
 
-    /// Hands datagrams to a reorderer and tells which come out.
+    /// A reorder buffer whose methods return the sequence numbers released.
     pub struct Bench(Reorderer);
 
     impl Bench {
@@ -269,20 +273,20 @@ pub(super) mod testing {
             let path = PathId(path);
             let datagram = Datagram { sequence, message: 0, len: 100, fragment: 0, fragments: 1 };
             let mut out = Vec::new();
-            self.0.passed(path, sequence);
+            self.0.on_datagram(path, sequence);
             let arrival = Some(Arrival { path, datagram, at: Instant::from_millis(at_ms) });
-            let release = &mut |it: Arrival| out.push(it.datagram.sequence);
+            let release = &mut |arrival: Arrival| out.push(arrival.datagram.sequence);
             self.0.insert(Instant::from_millis(at_ms), arrival, release);
             out
         }
 
-        pub fn heard(&mut self, path: u8, number: u64) {
-            self.0.heard(PathId(path), number);
+        pub fn on_packet(&mut self, path: u8, number: u64) {
+            self.0.on_packet(PathId(path), number);
         }
 
         pub fn wake(&mut self, at_ms: i64) -> Vec<u64> {
             let mut out = Vec::new();
-            let release = &mut |it: Arrival| out.push(it.datagram.sequence);
+            let release = &mut |arrival: Arrival| out.push(arrival.datagram.sequence);
             self.0.poll(Instant::from_millis(at_ms), release);
             out
         }
@@ -306,7 +310,7 @@ mod tests {
 
     // Source: the MP-DCCP golden tests of the algorithm reference, §9.9.
     #[test]
-    fn a_hole_is_given_up_as_soon_as_every_path_has_brought_a_later_datagram() {
+    fn a_hole_is_given_up_once_every_path_is_past_it() {
         let mut bench = bench(fixed::Config { loss_inference: 1, ..fixed::Config::default() });
         assert_eq!(bench.arrive(0, 0, 0), [0]);
         assert_eq!(bench.arrive(1, 1, 1), [1]);
@@ -317,10 +321,10 @@ mod tests {
 
     // Source: the algorithm reference, §7.3, loss detection 2.
     #[test]
-    fn a_hole_is_given_up_when_the_gaps_of_the_paths_add_up_to_it() {
+    fn a_hole_is_given_up_once_the_paths_gaps_explain_it() {
         let mut bench = bench(fixed::Config { loss_inference: 2, ..fixed::Config::default() });
         let mut arrive = |path, number, sequence| {
-            bench.heard(path, number);
+            bench.on_packet(path, number);
             bench.arrive(0, path, sequence)
         };
         assert_eq!(arrive(0, 10, 0), [0]);
@@ -328,13 +332,13 @@ mod tests {
         // Path 0 lost its packet 11 with datagram 2, but datagram 3 may still come on path 1.
         assert_eq!(arrive(0, 12, 4), []);
         assert_eq!(arrive(1, 51, 3), [3, 4]);
-        // Both paths in step again: a datagram that is merely late is waited for.
+        // The paths have no gaps again: a datagram that is merely late is waited for.
         assert_eq!(arrive(0, 13, 6), []);
         assert_eq!(arrive(1, 52, 5), [5, 6]);
     }
 
     #[test]
-    fn what_comes_after_it_was_given_up_is_late_or_dropped() {
+    fn a_datagram_given_up_is_delivered_late_or_dropped() {
         for (drop_late, expected) in [(false, &[1_u64][..]), (true, &[][..])] {
             let mut bench = bench(fixed::Config { drop_late, ..fixed::Config::default() });
             bench.arrive(0, 0, 0);
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_lets_its_first_datagram_go() {
+    fn a_full_buffer_releases_its_first_datagram() {
         let mut bench = bench(fixed::Config { capacity: 2, ..fixed::Config::default() });
         assert_eq!(bench.arrive(0, 0, 1), []);
         assert_eq!(bench.arrive(0, 0, 5), []);
@@ -353,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deployed_module_looks_every_fifty_milliseconds() {
+    fn the_kernel_module_checks_every_50_ms() {
         let compat = Compat::Linux;
         let mut bench = bench(fixed::Config { compat, ..fixed::Config::default() });
         assert_eq!(bench.arrive(40, 0, 1), []);
@@ -363,7 +367,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_datagram_comes_out_once_whatever_the_order_and_the_rules(
+        fn every_datagram_is_released_once(
             order in proptest::collection::vec(0u64..60, 1..60),
             loss_inference in 0u8..4,
             capacity in 1usize..20,
@@ -374,7 +378,7 @@ mod tests {
             for (index, sequence) in order.iter().enumerate() {
                 if seen.insert(*sequence) {
                     let path = (sequence % 3) as u8;
-                    bench.heard(path, index as u64);
+                    bench.on_packet(path, index as u64);
                     out.extend(bench.arrive(4 * index as i64, path, *sequence));
                 }
             }

@@ -1,4 +1,4 @@
-//! A time for each path that makes up for its latency.
+//! Maximum wait per path that equalises the paths' latencies.
 
 use alloc::boxed::Box;
 
@@ -6,7 +6,7 @@ use skybraid_units::Duration;
 
 use super::{Engine, Latencies, Reorderer, RttKind, adaptive};
 use crate::PathId;
-use crate::registry::{About, Check, Wrong};
+use crate::registry::{About, Check, InvalidParameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -25,7 +25,7 @@ pub const ABOUT: About = About {
 pub struct Config(pub adaptive::Config);
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Option<Reorderer> {
         let engine = Equalised { latencies: self.0.latencies(), config: self.0.clone() };
         Some(Reorderer::new(Box::new(engine), self.0.rules()))
@@ -33,7 +33,7 @@ impl Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         self.0.check()
     }
 }
@@ -45,16 +45,16 @@ struct Equalised {
 }
 
 impl Engine for Equalised {
-    fn limit(&self, path: PathId) -> Duration {
-        let Some((_, most)) = self.latencies.range() else { return self.config.max };
+    fn max_wait(&self, path: PathId) -> Duration {
+        let Some((_, max)) = self.latencies.range() else { return self.config.max };
         match self.latencies.of(path) {
-            Some(own) => self.config.wait(most - own),
+            Some(own) => self.config.wait(max - own),
             None => self.config.max,
         }
     }
 
-    fn learn(&mut self, path: PathId, latency: Duration) {
-        self.latencies.learn(path, latency);
+    fn on_latency(&mut self, path: PathId, latency: Duration) {
+        self.latencies.add(path, latency);
     }
 
     fn wants_rtt(&self) -> Option<RttKind> {
@@ -68,12 +68,12 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §7.3 and §9.9.
     #[test]
-    fn a_path_twenty_milliseconds_ahead_of_the_slowest_is_held_for_twenty_five() {
+    fn the_wait_on_a_path_equalises_its_latency() {
         let config = adaptive::Config::default();
         let mut engine = Equalised { latencies: config.latencies(), config };
-        engine.learn(PathId(0), Duration::from_millis(40));
-        engine.learn(PathId(1), Duration::from_millis(60));
-        assert_eq!(engine.limit(PathId(0)), Duration::from_millis(25));
-        assert_eq!(engine.limit(PathId(1)), Duration::from_millis(5));
+        engine.on_latency(PathId(0), Duration::from_millis(40));
+        engine.on_latency(PathId(1), Duration::from_millis(60));
+        assert_eq!(engine.max_wait(PathId(0)), Duration::from_millis(25));
+        assert_eq!(engine.max_wait(PathId(1)), Duration::from_millis(5));
     }
 }

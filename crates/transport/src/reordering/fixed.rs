@@ -1,4 +1,4 @@
-//! A fixed time for a missing datagram.
+//! Fixed maximum wait for a missing datagram.
 
 use alloc::boxed::Box;
 
@@ -6,7 +6,7 @@ use skybraid_units::Duration;
 
 use super::{Engine, Reorderer, Rules};
 use crate::PathId;
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -28,11 +28,11 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// The time, and what all engines have in common.
+/// Parameters of the engine.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How long a datagram that came early waits at most.
+    /// Maximum wait of an early datagram.
     pub timeout: Duration,
     /// See [`Rules::loss_inference`].
     pub loss_inference: u8,
@@ -40,7 +40,7 @@ pub struct Config {
     pub drop_late: bool,
     /// See [`Rules::capacity`].
     pub capacity: usize,
-    /// Which text is followed.
+    /// Reference behaviour.
     pub compat: Compat,
 }
 
@@ -67,18 +67,18 @@ impl Config {
         }
     }
 
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Option<Reorderer> {
         Some(Reorderer::new(Box::new(Fixed { timeout: self.timeout }), self.rules()))
     }
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         self.rules().check()
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
@@ -89,7 +89,7 @@ struct Fixed {
 }
 
 impl Engine for Fixed {
-    fn limit(&self, _path: PathId) -> Duration {
+    fn max_wait(&self, _path: PathId) -> Duration {
         self.timeout
     }
 }
@@ -105,7 +105,7 @@ mod tests {
 
     // Source: the MP-DCCP golden tests of the algorithm reference, §9.9 (fixed, 15 ms).
     #[test]
-    fn a_hole_that_persists_holds_the_rest_until_fifteen_milliseconds_after_it_was_seen() {
+    fn a_persistent_hole_is_given_up_after_15_ms() {
         let mut bench = bench();
         for ms in 0..15 {
             assert_eq!(bench.arrive(ms, 0, ms as u64 + 1), []);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_that_fills_after_nine_milliseconds_releases_the_rest_there_and_then() {
+    fn a_filled_hole_releases_the_following_datagrams_at_once() {
         let mut bench = bench();
         for ms in 0..9 {
             assert_eq!(bench.arrive(ms, 0, ms as u64 + 1), []);

@@ -1,9 +1,9 @@
-//! One-way latencies of paths, filtered.
+//! Filtered one-way latencies of paths.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use skybraid_units::Duration;
+use skybraid_units::{Duration, Promised};
 
 use crate::PathId;
 use crate::registry::Parameter;
@@ -33,30 +33,30 @@ pub(super) const WINDOW: Parameter = Parameter {
     summary: "memory of the directional filter",
 };
 
-/// How samples of latency are filtered.
+/// Filter of latency samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Filter {
-    /// The last sample counts.
+    /// Uses the last sample.
     #[default]
     Raw,
-    /// A Kalman filter of one state.
+    /// Kalman filter with one state.
     Kalman,
-    /// Up at once, down slowly: a larger sample counts in full; otherwise the mean of the means of
-    /// the last samples and of the last answers.
+    /// Rises at once, falls slowly: a larger sample is used as it is; otherwise the mean of two
+    /// means, of the last samples and of the last results.
     Directional,
 }
 
-/// A filter and its parameters.
+/// Filter and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyRules {
-    /// Which filter.
+    /// Filter to use.
     pub filter: Filter,
     /// Process variance of the Kalman filter in ms².
     pub kalman_q: f64,
     /// Measurement variance of the Kalman filter in ms².
     pub kalman_r: f64,
-    /// Samples that the directional filter remembers.
+    /// Window of the directional filter in samples.
     pub window: usize,
 }
 
@@ -66,28 +66,28 @@ impl Default for LatencyRules {
     }
 }
 
-/// A filtered latency in milliseconds.
+/// Filtered latency of a path in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
     value: f64,
     /// Variance of `value`.
     variance: f64,
     samples: VecDeque<f64>,
-    answers: VecDeque<f64>,
+    results: VecDeque<f64>,
 }
 
 impl Estimate {
-    /// Begins with the first sample.
+    /// Starts the estimate with the first sample.
     pub fn new(sample: f64) -> Self {
         Self {
             value: sample,
             variance: 1.0,
             samples: VecDeque::from([sample]),
-            answers: VecDeque::from([sample]),
+            results: VecDeque::from([sample]),
         }
     }
 
-    /// Takes another sample.
+    /// Adds a sample.
     pub fn update(&mut self, rules: &LatencyRules, sample: f64) {
         match rules.filter {
             Filter::Raw => self.value = sample,
@@ -98,21 +98,21 @@ impl Estimate {
                 self.variance = (1.0 - gain) * predicted;
             }
             Filter::Directional => {
-                remember(&mut self.samples, sample, rules.window);
+                push(&mut self.samples, sample, rules.window);
                 self.value = if sample > self.value {
                     sample
                 } else {
-                    f64::midpoint(mean(&self.samples), mean(&self.answers))
+                    f64::midpoint(mean(&self.samples), mean(&self.results))
                 };
-                remember(&mut self.answers, self.value, rules.window);
+                push(&mut self.results, self.value, rules.window);
             }
         }
     }
 }
 
-fn remember(window: &mut VecDeque<f64>, value: f64, most: usize) {
+fn push(window: &mut VecDeque<f64>, value: f64, max_len: usize) {
     window.push_back(value);
-    while window.len() > most.max(1) {
+    while window.len() > max_len.max(1) {
         window.pop_front();
     }
 }
@@ -121,7 +121,7 @@ fn mean(window: &VecDeque<f64>) -> f64 {
     window.iter().sum::<f64>() / window.len().max(1) as f64
 }
 
-/// The latencies of all paths.
+/// Latencies of all paths.
 #[derive(Debug)]
 pub struct Latencies {
     rules: LatencyRules,
@@ -129,17 +129,18 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// None known yet.
+    /// Creates a set without known latencies.
     pub fn new(rules: LatencyRules) -> Self {
         Self { rules, paths: Vec::new() }
     }
 
-    /// Takes a sample.
-    pub fn learn(&mut self, path: PathId, latency: Duration) {
+    /// Adds a sample.
+    pub fn add(&mut self, path: PathId, latency: Duration) {
         if self.paths.len() <= path.index() {
             self.paths.resize(path.index() + 1, None);
         }
-        let Some(slot) = self.paths.get_mut(path.index()) else { return };
+        let slot = self.paths.get_mut(path.index());
+        let Some(slot) = slot.promised("a slot per path") else { return };
         let sample = latency.as_millis_f64();
         match slot {
             Some(estimate) => estimate.update(&self.rules, sample),
@@ -147,16 +148,16 @@ impl Latencies {
         }
     }
 
-    /// A path's latency, if it is known.
+    /// Latency of a path, if known.
     pub fn of(&self, path: PathId) -> Option<Duration> {
         self.paths.get(path.index())?.as_ref().map(from_millis)
     }
 
-    /// The least and the most of the latencies that are known.
+    /// Minimum and maximum of the known latencies.
     pub fn range(&self) -> Option<(Duration, Duration)> {
         let mut known = self.paths.iter().flatten().map(from_millis);
         let first = known.next()?;
-        Some(known.fold((first, first), |(least, most), it| (least.min(it), most.max(it))))
+        Some(known.fold((first, first), |(min, max), value| (min.min(value), max.max(value))))
     }
 }
 
@@ -179,7 +180,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §7.3.
     #[test]
-    fn the_kalman_filter_takes_half_of_the_first_step_and_less_of_the_next() {
+    fn the_kalman_filter_takes_half_of_the_first_step() {
         let values = filtered(Filter::Kalman, 50.0, [60.0; 3]);
         for (value, expected) in values.iter().zip([55.19, 56.99, 57.93]) {
             assert!((value - expected).abs() < 0.01, "{value}");
@@ -198,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn the_directional_filter_follows_a_rise_at_once_and_a_fall_slowly() {
-        // Samples 10, 30, 10 and answers 10, 30: means 16.67 and 20.
+    fn the_directional_filter_rises_at_once_and_falls_slowly() {
+        // Samples 10, 30, 10 and results 10, 30: means 16.67 and 20.
         let values = filtered(Filter::Directional, 10.0, [30.0, 10.0]);
         assert_eq!(values[0], 30.0);
         assert!((values[1] - f64::midpoint(50.0 / 3.0, 20.0)).abs() < 1e-9, "{}", values[1]);

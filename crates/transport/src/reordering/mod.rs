@@ -1,8 +1,8 @@
-//! Reordering: does the receiver of an unreliable flow put datagrams back in order, and how long
-//! does it wait for a missing one?
+//! Reordering: whether the receiver of an unreliable flow restores the order of datagrams, and how
+//! long it waits for a missing one.
 //!
-//! An engine says how long a datagram that came early may be held back; the [`Reorderer`] holds it,
-//! and gives up a missing datagram by that time or as soon as its loss can be inferred.
+//! An engine limits the time for which an early datagram is held back. The [`Reorderer`] holds it,
+//! and gives up a missing datagram at that limit or as soon as its loss can be inferred.
 
 use alloc::string::String;
 use core::fmt::Debug;
@@ -10,7 +10,7 @@ use core::fmt::Debug;
 use skybraid_units::Duration;
 
 use crate::PathId;
-use crate::registry::{About, Wrong, algorithms};
+use crate::registry::{About, InvalidParameter, algorithms};
 
 pub mod adaptive;
 mod buffer;
@@ -22,35 +22,35 @@ pub mod none;
 pub use buffer::{Arrival, Reorderer, Rules};
 pub use latency::{Estimate, Filter, Latencies, LatencyRules};
 
-/// How long a datagram that came early may be held back.
+/// Limit of the time for which an early datagram is held back.
 pub trait Engine: Debug + Send {
-    /// The longest wait of a datagram that has just arrived on `path`.
-    fn limit(&self, path: PathId) -> Duration;
+    /// Maximum wait of a datagram that has just arrived on `path`.
+    fn max_wait(&self, path: PathId) -> Duration;
 
-    /// A path's one-way latency was measured.
-    fn learn(&mut self, path: PathId, latency: Duration) {
+    /// Adds a sample of a path's one-way latency.
+    fn on_latency(&mut self, path: PathId, latency: Duration) {
         let _ = (path, latency);
     }
 
-    /// Which round-trip time the peer should tell of each path (MP_RTT of RFC 9897 §3.2.7), for an
-    /// engine that needs latencies.
+    /// Kind of round-trip time that the peer must report for each path (MP_RTT of RFC 9897 §3.2.7),
+    /// for an engine that needs latencies.
     fn wants_rtt(&self) -> Option<RttKind> {
         None
     }
 }
 
-/// Which round-trip time MP_RTT tells (RFC 9897 §3.2.7).
+/// Kind of round-trip time in MP_RTT (RFC 9897 §3.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RttKind {
-    /// The last sample.
+    /// Last sample.
     #[default]
     Raw,
-    /// The lowest sample.
+    /// Lowest sample.
     Min,
-    /// The highest sample.
+    /// Highest sample.
     Max,
-    /// The smoothed time.
+    /// Smoothed round-trip time.
     Smoothed,
 }
 
@@ -65,21 +65,21 @@ algorithms! {
     }
 }
 
-/// How an unreliable flow is put back in order: the name of an engine, a table with `name` and
-/// parameters, or `{ fixed = "15ms" }` for the fixed engine with that timeout.
+/// Reordering of an unreliable flow: the name of an engine, a table with `name` and parameters, or
+/// `{ fixed = "15ms" }` for the fixed engine with that timeout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReorderingConfig(pub EngineConfig);
 
 impl ReorderingConfig {
-    /// What there is to choose from.
+    /// Descriptions of all engines.
     pub const ALL: &'static [About] = EngineConfig::ALL;
 
-    /// Each datagram is handed over as it arrives.
+    /// Returns the configuration without reordering: each datagram is delivered on arrival.
     pub const fn none() -> Self {
         Self(EngineConfig::None(none::Config {}))
     }
 
-    /// Datagrams are handed over in order; a missing one is waited for at most this long.
+    /// Returns the configuration for delivery in order with a fixed maximum wait.
     pub fn fixed(timeout: Duration) -> Self {
         Self(EngineConfig::Fixed(fixed::Config { timeout, ..fixed::Config::default() }))
     }
@@ -87,12 +87,12 @@ impl ReorderingConfig {
     /// Checks the ranges of the parameters.
     ///
     /// # Errors
-    /// The first parameter that is out of its range.
-    pub fn check(&self) -> Result<(), Wrong> {
+    /// Returns the first parameter that is outside its range.
+    pub fn check(&self) -> Result<(), InvalidParameter> {
         self.0.check()
     }
 
-    /// Makes a fresh instance; `None` where order is not restored.
+    /// Builds a new instance; `None` without reordering.
     pub fn build(&self) -> Option<Reorderer> {
         self.0.build()
     }
@@ -122,7 +122,7 @@ impl<'de> serde::Deserialize<'de> for ReorderingConfig {
             }
 
             fn visit_str<E: Error>(self, name: &str) -> Result<ReorderingConfig, E> {
-                // The module that MP-DCCP calls `default` hands over at once.
+                // MP-DCCP's module `default` delivers on arrival.
                 let name = if name == "default" { "none" } else { name };
                 EngineConfig::by_name(name)
                     .map(ReorderingConfig)

@@ -1,4 +1,4 @@
-//! Each datagram is handed over as it arrives.
+//! No reordering: each datagram is delivered on arrival.
 
 use super::Reorderer;
 use crate::registry::{About, Check};
@@ -12,7 +12,7 @@ pub const ABOUT: About = About {
     parameters: &[],
 };
 
-/// No parameters.
+/// Parameters of the engine: none.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
@@ -20,7 +20,7 @@ pub struct Config {}
 impl Check for Config {}
 
 impl Config {
-    /// Nothing.
+    /// Returns `None`.
     pub fn build(&self) -> Option<Reorderer> {
         None
     }

@@ -1,9 +1,9 @@
-//! The cheapest path, with less of its window while its queue grows.
+//! ACPF: cheapest path first, with a smaller part of its window while its queue grows.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, Promised};
 
 use super::cheapest_path::cheapest;
 use super::{Choice, Scheduler, Unit};
@@ -28,22 +28,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Which law.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The law that was meant, or as it is coded.
+    /// The law that was meant, or the law as coded.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(AdaptiveCheapestPath { compat: self.compat, parts: Vec::new() })
     }
@@ -52,48 +52,48 @@ impl Config {
 #[derive(Debug)]
 struct AdaptiveCheapestPath {
     compat: Compat,
-    /// By the number of the path.
+    /// Usable part of each path's window, indexed by path.
     parts: Vec<Part>,
 }
 
-/// How much of a path's window is used.
+/// Usable part of a path's window.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// In thousandths, 300 to 1000.
+    /// Thousandths of the window, 300 to 1000.
     thousandths: f64,
     since: Instant,
 }
 
 const WHOLE: f64 = 1000.0;
-const LEAST: f64 = 300.0;
-/// The excess of the round-trip time that is accepted: 10 %, or 5 ms.
+const MIN: f64 = 300.0;
+/// Accepted excess of the round-trip time: 10 %, or 5 ms.
 const TARGET_PERCENT: u64 = 10;
 const TARGET_MICROS: u64 = 5_000;
 
 impl Part {
-    /// Lets the part follow the round-trip time.
-    fn follow(&mut self, now: Instant, compat: Compat, path: &PathView) {
-        let (Some(rtt), Some(least)) = (path.srtt, path.min_rtt) else { return };
+    /// Adapts the part to the round-trip time.
+    fn adapt(&mut self, now: Instant, compat: Compat, path: &PathView) {
+        let (Some(rtt), Some(min)) = (path.srtt, path.min_rtt) else { return };
         let micros = |span: Duration| (span.as_nanos() / 1000).max(1).unsigned_abs();
         let elapsed = now.since(self.since);
         let next = match compat {
             Compat::Paper => {
-                meant(self.thousandths, micros(rtt), micros(least), elapsed.as_millis_f64())
+                intended(self.thousandths, micros(rtt), micros(min), elapsed.as_millis_f64())
             }
             Compat::Linux => {
                 let millis = elapsed.as_nanos().unsigned_abs() / 1_000_000;
                 if millis == 0 {
                     return;
                 }
-                let target = TARGET_PERCENT.max(u64::from(target_as_coded(micros(least))));
-                coded(self.thousandths as u64, target, micros(rtt), micros(least), millis) as f64
+                let target = TARGET_PERCENT.max(u64::from(target_as_coded(micros(min))));
+                coded(self.thousandths as u64, target, micros(rtt), micros(min), millis) as f64
             }
         };
-        self.thousandths = next.clamp(LEAST, WHOLE);
+        self.thousandths = next.clamp(MIN, WHOLE);
         self.since = now;
     }
 
-    fn leaves_room(&self, path: &PathView) -> bool {
+    fn has_room(&self, path: &PathView) -> bool {
         let segment = path.segment.get().max(1);
         let window = (path.window.get() / segment) as f64;
         let allowed = libm::ceil(window * self.thousandths / WHOLE).max(1.0) as u64;
@@ -102,24 +102,24 @@ impl Part {
     }
 }
 
-/// The part after `millis`, by the law that was meant. Round-trip times in microseconds.
-fn meant(part: f64, rtt: u64, least: u64, millis: f64) -> f64 {
-    let (rtt, least) = (rtt as f64, least as f64);
-    let excess = (100.0 * rtt / least - 100.0).max(0.0);
-    let target = (TARGET_PERCENT as f64).max(100.0 * TARGET_MICROS as f64 / least);
+/// Returns the part after `millis` by the intended law. Round-trip times are in microseconds.
+fn intended(part: f64, rtt: u64, min: u64, millis: f64) -> f64 {
+    let (rtt, min) = (rtt as f64, min as f64);
+    let excess = (100.0 * rtt / min - 100.0).max(0.0);
+    let target = (TARGET_PERCENT as f64).max(100.0 * TARGET_MICROS as f64 / min);
     let change = if excess < target {
         target - excess
     } else {
         -(excess - target) * 100.0 / (100.0 + excess)
     };
-    part + change * part * 10.0 / least * millis
+    part + change * part * 10.0 / min * millis
 }
 
-/// The part after `millis`, in whole numbers.
-fn coded(part: u64, target: u64, rtt: u64, least: u64, millis: u64) -> u64 {
-    let excess = (rtt.saturating_mul(100) / least).saturating_sub(100);
+/// Returns the part after `millis` as coded in the kernel, in integers.
+fn coded(part: u64, target: u64, rtt: u64, min: u64, millis: u64) -> u64 {
+    let excess = (rtt.saturating_mul(100) / min).saturating_sub(100);
     let scaled = |percent: u64| {
-        (percent.saturating_mul(part).saturating_mul(10) / least).saturating_mul(millis)
+        (percent.saturating_mul(part).saturating_mul(10) / min).saturating_mul(millis)
     };
     if excess < target {
         part.saturating_add(scaled(target - excess))
@@ -130,23 +130,24 @@ fn coded(part: u64, target: u64, rtt: u64, least: u64, millis: u64) -> u64 {
 }
 
 /// `(rtt_min + 500 000) / rtt_min − 100` in 32 bits, where `500 000 / rtt_min` was meant.
-fn target_as_coded(least: u64) -> u32 {
-    ((least.saturating_add(100 * TARGET_MICROS) / least) as u32).wrapping_sub(100)
+fn target_as_coded(min: u64) -> u32 {
+    ((min.saturating_add(100 * TARGET_MICROS) / min) as u32).wrapping_sub(100)
 }
 
 impl Scheduler for AdaptiveCheapestPath {
     fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        let fresh = Part { thousandths: WHOLE, since: now };
+        let initial = Part { thousandths: WHOLE, since: now };
         for path in paths {
             if self.parts.len() <= path.id.index() {
-                self.parts.resize(path.id.index() + 1, fresh);
+                self.parts.resize(path.id.index() + 1, initial);
             }
-            if let Some(part) = self.parts.get_mut(path.id.index()) {
-                part.follow(now, self.compat, path);
+            if let Some(part) = self.parts.get_mut(path.id.index()).promised("a part per path") {
+                part.adapt(now, self.compat, path);
             }
         }
         cheapest(self.compat, unit, paths, |path| {
-            self.parts.get(path.id.index()).is_some_and(|part| part.leaves_room(path))
+            let part = self.parts.get(path.id.index()).promised("a part per path");
+            part.is_some_and(|part| part.has_room(path))
         })
     }
 
@@ -163,22 +164,22 @@ mod tests {
     use crate::{PathId, PathSet};
     use skybraid_units::Bytes;
 
-    // Source: the vectors of the algorithm reference, §7.2. In real numbers the decrement is
-    // 25 · 100 / 150 · 1000 · 10 / 20 000 = 8.33, with each division rounded down it is 8.
+    // Source: the vectors of the algorithm reference, §7.2. In real numbers the decrement is 25 ·
+    // 100 / 150 · 1000 · 10 / 20 000 = 8.33; with each division rounded down it is 8.
     #[test]
-    fn a_round_trip_time_of_30_ms_over_20_takes_8_thousandths_in_a_millisecond() {
+    fn a_standing_queue_takes_8_thousandths_in_a_millisecond() {
         assert_eq!(coded(1000, 25, 30_000, 20_000, 1), 992);
-        let part = meant(1000.0, 30_000, 20_000, 1.0);
+        let part = intended(1000.0, 30_000, 20_000, 1.0);
         assert!((part - (1000.0 - 25.0 / 3.0)).abs() < 1e-9, "{part}");
     }
 
-    // A lowest round-trip time of 20 ms gives a target of 25 %, one of 100 ms gives 10 %.
+    // A minimum round-trip time of 20 ms gives a target of 25 %, one of 100 ms gives 10 %.
     #[test]
     fn the_part_grows_below_the_target_and_shrinks_above() {
-        for (least, at_target) in [(20_000, 25_000), (100_000, 110_000)] {
-            assert!((meant(500.0, at_target, least, 1.0) - 500.0).abs() < 1e-9);
-            assert!(meant(500.0, at_target - 100, least, 1.0) > 500.0);
-            assert!(meant(500.0, at_target + 100, least, 1.0) < 500.0);
+        for (min, at_target) in [(20_000, 25_000), (100_000, 110_000)] {
+            assert!((intended(500.0, at_target, min, 1.0) - 500.0).abs() < 1e-9);
+            assert!(intended(500.0, at_target - 100, min, 1.0) > 500.0);
+            assert!(intended(500.0, at_target + 100, min, 1.0) < 500.0);
         }
     }
 
@@ -190,8 +191,8 @@ mod tests {
         assert_eq!(target_as_coded(20_000), 4_294_967_222);
     }
 
-    /// The share of ten segments that is used on a path of 20 ms whose round-trip time stands at
-    /// 60 ms, after a second of decisions.
+    /// Returns how many of ten segments are usable on a path of 20 ms whose round-trip time has
+    /// been 60 ms for a second.
     fn used_after_a_second(compat: Compat) -> usize {
         let mut scheduler = Config { compat }.build();
         let mut one = paths(&[60]);
@@ -209,7 +210,7 @@ mod tests {
 
     // Source: the algorithm reference, §7.2: floor 300 ‰; as coded the part stays at 1000 ‰.
     #[test]
-    fn a_standing_queue_takes_the_window_down_to_three_tenths_unless_as_coded() {
+    fn a_standing_queue_shrinks_the_window_unless_as_coded() {
         assert_eq!(used_after_a_second(Compat::Paper), 3);
         assert_eq!(used_after_a_second(Compat::Linux), 10);
     }

@@ -1,6 +1,6 @@
-//! BLEST: a slower path is used only if what it carries will not block the peer's window.
+//! BLEST: a slower path is used only if its data will not block the peer's receive window.
 //!
-//! F is the fastest path, S the slower one in question.
+//! F is the fastest path, S the slower path under consideration.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 use crate::{PathId, PathView};
 
 /// See [`Config`].
@@ -51,21 +51,21 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// The form of the estimate, and how λ is adapted. λ is kept in thousandths.
+/// Parameters of the scheduler. λ is rounded to thousandths.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Which form of the estimate.
+    /// Form of the estimate.
     pub compat: Compat,
-    /// λ at the start; `None` for the default of `compat`.
+    /// Initial λ; `None` for the default of `compat`.
     pub lambda: Option<f64>,
-    /// Least λ, 0.001 to 1000.
+    /// Minimum λ, 0.001 to 1000.
     pub lambda_min: f64,
-    /// Greatest λ, at least `lambda_min`, at most 1000.
+    /// Maximum λ, at least `lambda_min`, at most 1000.
     pub lambda_max: f64,
-    /// Step up, 0 to 1000.
+    /// Increment of λ, 0 to 1000.
     pub lambda_up: f64,
-    /// Step down, 0 to 1000.
+    /// Decrement of λ, 0 to 1000.
     pub lambda_down: f64,
 }
 
@@ -83,15 +83,16 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
-        let least = 0.001..=1000.0;
-        if !least.contains(&self.lambda_min) {
+    fn check(&self) -> Result<(), InvalidParameter> {
+        let range = 0.001..=1000.0;
+        if !range.contains(&self.lambda_min) {
             return Err(("lambda_min", "expected a number from 0.001 to 1000".to_string()));
         }
         if !(self.lambda_min..=1000.0).contains(&self.lambda_max) {
             return Err(("lambda_max", "expected a number from lambda_min to 1000".to_string()));
         }
-        if self.lambda.is_some_and(|it| !(self.lambda_min..=self.lambda_max).contains(&it)) {
+        if self.lambda.is_some_and(|lambda| !(self.lambda_min..=self.lambda_max).contains(&lambda))
+        {
             return Err(("lambda", "expected lambda_min to lambda_max".to_string()));
         }
         for (key, step) in [("lambda_up", self.lambda_up), ("lambda_down", self.lambda_down)] {
@@ -102,26 +103,26 @@ impl Check for Config {
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         let thousandths = |ratio: f64| libm::round(ratio * 1000.0) as u64;
         let usual = match self.compat {
             Compat::Paper => 1.0,
             Compat::Linux => 1.2,
         };
-        let least = thousandths(self.lambda_min);
-        let most = thousandths(self.lambda_max).max(least);
+        let min = thousandths(self.lambda_min);
+        let max = thousandths(self.lambda_max).max(min);
         Box::new(Blest {
             compat: self.compat,
-            lambda: thousandths(self.lambda.unwrap_or(usual)).clamp(least, most),
-            least,
-            most,
+            lambda: thousandths(self.lambda.unwrap_or(usual)).clamp(min, max),
+            min,
+            max,
             up: thousandths(self.lambda_up),
             down: thousandths(self.lambda_down),
             period: None,
@@ -133,30 +134,30 @@ impl Config {
 struct Blest {
     compat: Compat,
     lambda: u64,
-    least: u64,
-    most: u64,
+    min: u64,
+    max: u64,
     up: u64,
     down: u64,
     period: Option<Period>,
 }
 
-/// A round trip of the slow path, after which λ is adapted.
+/// One round trip of the slow path, the interval at which λ is adapted.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     since: Instant,
-    /// [`Unit::blocked`] at its start.
+    /// [`Unit::blocked`] at the start.
     blocked: u64,
     fast: PathId,
-    /// Bounds of the fast path's round-trip time within it.
-    shortest: Duration,
-    longest: Duration,
+    /// Minimum and maximum round-trip time of the fast path in this period.
+    min_rtt: Duration,
+    max_rtt: Duration,
 }
 
 impl Blest {
-    /// Adapts λ when a round trip of the slow path is over; what is known of the current one.
+    /// Adapts λ after each round trip of the slow path. Returns the current period.
     fn adapt(&mut self, now: Instant, unit: &Unit, paths: &FastOrSlow) -> Period {
         let (fast, rtt) = (paths.fast.id, paths.fast_rtt);
-        let fresh = Period { since: now, blocked: unit.blocked, fast, shortest: rtt, longest: rtt };
+        let fresh = Period { since: now, blocked: unit.blocked, fast, min_rtt: rtt, max_rtt: rtt };
         let mut period = self.period.unwrap_or(fresh);
         if now.since(period.since) >= paths.slow.min_rtt.unwrap_or(paths.slow_rtt)
             && now > period.since
@@ -166,19 +167,19 @@ impl Blest {
             } else {
                 self.lambda.saturating_sub(self.down)
             }
-            .clamp(self.least, self.most);
+            .clamp(self.min, self.max);
             period = fresh;
         }
         if period.fast != fast {
-            (period.fast, period.shortest, period.longest) = (fast, rtt, rtt);
+            (period.fast, period.min_rtt, period.max_rtt) = (fast, rtt, rtt);
         }
-        period.shortest = period.shortest.min(rtt);
-        period.longest = period.longest.max(rtt);
+        period.min_rtt = period.min_rtt.min(rtt);
+        period.max_rtt = period.max_rtt.max(rtt);
         self.period = Some(period);
         period
     }
 
-    /// X·λ in bytes: what F is expected to send during one round trip of S.
+    /// Returns X·λ in bytes: the data that F is expected to send during one round trip of S.
     fn sent_meanwhile(&self, paths: &FastOrSlow, period: &Period) -> u64 {
         let segment = paths.fast.segment.get().max(1);
         match self.compat {
@@ -190,7 +191,7 @@ impl Blest {
             }
             Compat::Linux => {
                 let micros = |span: Duration| (span.as_nanos() / 1000).max(0).unsigned_abs();
-                let average = (micros(period.shortest) + micros(period.longest)) / 2;
+                let average = (micros(period.min_rtt) + micros(period.max_rtt)) / 2;
                 let rtts = micros(paths.slow_rtt).checked_div(average).unwrap_or(0) + 1;
                 let window = paths.fast.window.get() / segment;
                 let packets = if paths.fast.threshold == Bytes::new(u64::MAX) {
@@ -209,7 +210,7 @@ impl Scheduler for Blest {
     fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
         let two = match FastOrSlow::of(unit, paths) {
             Ok(two) => two,
-            Err(answer) => return answer,
+            Err(choice) => return choice,
         };
         let period = self.adapt(now, unit, &two);
         let own = match self.compat {
@@ -236,7 +237,7 @@ mod tests {
     use crate::PathSet;
     use alloc::vec::Vec;
 
-    /// F: round trip 20 ms, window 10 segments, full. S: 100 ms, 5 segments in flight.
+    /// Returns F (round trip 20 ms, window 10 segments, full) and S (100 ms, 5 segments in flight).
     fn full_fast_and_free_slow(threshold: u64) -> Vec<PathView> {
         let mut two = paths(&[20, 100]);
         two[0].has_room = false;
@@ -245,7 +246,7 @@ mod tests {
         two
     }
 
-    /// True if S is used from this window of the peer on, and F is waited for below.
+    /// True if S is used from this receive window on, and F is waited for below it.
     fn needs(config: &Config, two: &[PathView], window: u64) -> bool {
         let answer = |window: u64| {
             let unit = Unit { window: Bytes::new(window), ..UNIT };
@@ -257,14 +258,14 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §5.4; chavali2022 §4.
     #[test]
-    fn the_slow_path_needs_a_window_of_92400_bytes_by_the_paper() {
+    fn the_paper_s_estimate_sets_the_window_that_s_needs() {
         let two = full_fast_and_free_slow(9 * 1400);
         assert!(needs(&Config::default(), &two, 84_000 + 8_400));
     }
 
     // Source: the vectors of the algorithm reference, §5.4. Six round trips of 12 segments.
     #[test]
-    fn linux_needs_more_by_its_lambda() {
+    fn linux_scales_the_estimate_by_its_lambda() {
         let two = full_fast_and_free_slow(9 * 1400);
         for (lambda, window) in [(1.0, 109_200), (1.2, 129_360), (1.3, 139_440)] {
             let config =
@@ -277,7 +278,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §5.4. 10·(2⁶ − 1) segments of 1400 B, λ 1.2.
     #[test]
-    fn linux_expects_a_fast_path_in_slow_start_to_double_its_window_each_round_trip() {
+    fn linux_expects_a_path_in_slow_start_to_double_its_window() {
         let config = Config { compat: Compat::Linux, ..Config::default() };
         assert!(needs(&config, &full_fast_and_free_slow(u64::MAX), 1_058_400 + 8_400));
     }
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_outside_their_range_are_named() {
+    fn parameters_outside_their_range_are_reported() {
         let wrong = |config: Config| config.check().unwrap_err().0;
         assert_eq!(wrong(Config { lambda_min: 0.0, ..Config::default() }), "lambda_min");
         assert_eq!(wrong(Config { lambda_max: 0.9, ..Config::default() }), "lambda_max");

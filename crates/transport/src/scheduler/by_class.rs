@@ -1,4 +1,4 @@
-//! Control on one path, the rest on another.
+//! Control messages on one path, everything else on another.
 
 use alloc::boxed::Box;
 
@@ -31,13 +31,13 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// Which paths.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Position of the path of control among the connection's paths, from 0.
+    /// Position of the control path among the connection's paths, from 0.
     pub control: u8,
-    /// Position of the path of everything else.
+    /// Position of the path for everything else.
     pub data: u8,
 }
 
@@ -50,7 +50,7 @@ impl Default for Config {
 impl Check for Config {}
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(ByClass { control: self.control, data: self.data })
     }
@@ -87,7 +87,7 @@ mod tests {
 
     // Source: lee2021mutran §1.3: separate interfaces for data and control.
     #[test]
-    fn control_and_data_keep_to_their_paths_even_if_the_other_is_idle() {
+    fn control_and_data_keep_to_their_own_paths() {
         let mut scheduler = Config { control: 1, data: 0 }.build();
         let control = Unit { class: Class::Control, ..UNIT };
         let mut two = paths(&[20, 100]);

@@ -1,4 +1,4 @@
-//! The cheapest path that has room.
+//! Cheapest path first: the cheapest path that has room.
 
 use alloc::boxed::Box;
 use core::cmp::Reverse;
@@ -27,22 +27,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// The rule; priorities and costs stand with the paths.
+/// Parameters of the scheduler. Priorities and costs are properties of the paths.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Whether standby paths wait for all others to be gone.
+    /// Whether standby paths wait until all others have failed.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(CheapestPath { compat: self.compat })
     }
@@ -63,27 +63,27 @@ impl Scheduler for CheapestPath {
     }
 }
 
-/// The usable paths that priorities admit: none of priority 0, those on standby only if there is no
-/// other, and backup paths last.
+/// Returns the usable paths that priorities admit: none of priority 0, standby paths only if there
+/// is no other, and backup paths last.
 pub(super) fn by_priority(
     compat: Compat,
     paths: &[PathView],
 ) -> impl Iterator<Item = &PathView> + Clone {
-    let last_resort = move |path: &PathView| match (path.backup, compat) {
+    let rank = move |path: &PathView| match (path.backup, compat) {
         (true, _) => 2,
         (false, Compat::Paper) => u8::from(path.priority == STANDBY),
         (false, Compat::Linux) => 0,
     };
     let open = paths.iter().filter(|path| path.usable && path.priority != NEVER);
-    let least = open.clone().map(last_resort).min();
-    open.filter(move |path| Some(last_resort(path)) == least)
+    let best = open.clone().map(rank).min();
+    open.filter(move |path| Some(rank(path)) == best)
 }
 
 /// Priorities of RFC 9897 §3.2.9.
 const NEVER: u8 = 0;
 const STANDBY: u8 = 1;
 
-/// The best path of those with `room`.
+/// Returns the choice of the best path among those with `room`.
 pub(super) fn cheapest(
     compat: Compat,
     unit: &Unit,
@@ -117,7 +117,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// Paths with these priorities and round-trip times in milliseconds.
+    /// Returns paths with these priorities and round-trip times in milliseconds.
     fn ranked(of: &[(u8, i64)]) -> Vec<PathView> {
         let mut views = paths(&of.iter().map(|(_, rtt)| *rtt).collect::<Vec<_>>());
         views.iter_mut().zip(of).for_each(|(view, (priority, _))| view.priority = *priority);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cheap_path_is_taken_until_its_window_is_full_then_traffic_spills() {
+    fn traffic_spills_once_the_window_of_the_cheap_path_is_full() {
         let mut scheduler = Config::default().build();
         let mut two = paths(&[20, 100]);
         two[0].cost = 5;
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn among_equally_cheap_paths_the_lower_round_trip_time_wins() {
+    fn the_lower_round_trip_time_wins_at_equal_cost() {
         let mut scheduler = Config::default().build();
         assert_eq!(chosen(&mut *scheduler, &paths(&[80, 20, 40])), Some(vec![1]));
     }
 
     // Source: the CPF vectors of the algorithm reference, §7.2.
     #[test]
-    fn the_higher_priority_wins_until_its_window_is_full_and_ties_go_by_round_trip_time() {
+    fn the_higher_priority_wins_until_its_window_is_full() {
         for compat in [Compat::Paper, Compat::Linux] {
             let mut scheduler = Config { compat }.build();
             let mut two = ranked(&[(3, 50), (5, 100)]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn priority_counts_before_cost_and_cost_before_round_trip_time() {
+    fn priority_ranks_before_cost_and_cost_before_rtt() {
         let mut three = ranked(&[(4, 90), (4, 20), (3, 10)]);
         (three[0].cost, three[1].cost, three[2].cost) = (2, 3, 1);
         let on = |compat| chosen(&mut *Config { compat }.build(), &three);
@@ -164,9 +164,9 @@ mod tests {
     }
 
     // Source: RFC 9897 §3.2.9: 0 never, 1 standby, 2 secondary; the algorithm reference, §7.2, on
-    // what Telekom's kernel does.
+    // Telekom's kernel.
     #[test]
-    fn a_standby_path_waits_for_all_others_to_be_gone_except_in_telekoms_kernel() {
+    fn standby_paths_wait_except_in_telekoms_kernel() {
         let mut four = ranked(&[(3, 50), (2, 50), (1, 10), (0, 5)]);
         let on = |compat, four: &[PathView]| chosen(&mut *Config { compat }.build(), four);
         four[0].has_room = false;

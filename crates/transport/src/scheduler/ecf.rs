@@ -1,6 +1,6 @@
 //! ECF: earliest completion first.
 //!
-//! F is the fastest path, S the slower one in question.
+//! F is the fastest path, S the slower path under consideration.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -9,7 +9,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::{Choice, FastOrSlow, Reason, Scheduler, Unit, send_on};
 use crate::PathView;
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -36,11 +36,11 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// The form of the comparison, and its hysteresis.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Which form of the comparison.
+    /// Form of the comparison.
     pub compat: Compat,
     /// Hysteresis, 0 to 1000.
     pub beta: f64,
@@ -53,20 +53,20 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if !(0.0..=1000.0).contains(&self.beta) {
             return Err(("beta", "expected a number from 0 to 1000".to_string()));
         }
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(Ecf { compat: self.compat, beta: self.beta, waiting: false })
     }
@@ -79,10 +79,11 @@ struct Ecf {
     waiting: bool,
 }
 
-/// Whether F is through with all that waits before S is with one unit, and whether S would take as
-/// long for all of it as two round trips of F.
+/// Outcome of comparing F and S for all waiting data.
 struct Comparison {
+    /// F completes all of it before S completes one unit.
     fast_is_earlier: bool,
+    /// S takes at least two round trips of F for all of it.
     slow_is_late: bool,
 }
 
@@ -122,7 +123,7 @@ impl Scheduler for Ecf {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
         let two = match FastOrSlow::of(unit, paths) {
             Ok(two) => two,
-            Err(answer) => return answer,
+            Err(choice) => return choice,
         };
         let backlog = (unit.bytes + unit.backlog).get();
         let comparison = match self.compat {
@@ -152,7 +153,8 @@ mod tests {
     use alloc::vec::Vec;
     use skybraid_units::Bytes;
 
-    /// Windows of 10 segments, round trips 20 and 100 ms, deviation 10 ms, the fast path full.
+    /// Returns paths with windows of 10 segments, round trips of 20 and 100 ms and a deviation of
+    /// 10 ms. The fast path is full.
     fn full_fast_and_free_slow() -> Vec<PathView> {
         let mut two = paths(&[20, 100]);
         two[0].has_room = false;
@@ -160,7 +162,7 @@ mod tests {
         two
     }
 
-    /// True if `scheduler` waits for the fast path with `segments` of 1400 B waiting.
+    /// True if `scheduler` waits for the fast path while `segments` of 1400 B are queued.
     fn waits(scheduler: &mut dyn Scheduler, segments: u64) -> bool {
         let unit = Unit { backlog: Bytes::new((segments - 1) * 1400), ..UNIT };
         let answer = scheduler.choose(Instant::ZERO, &unit, &full_fast_and_free_slow());
@@ -171,7 +173,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §5.5, in the order of its table.
     #[test]
-    fn the_slow_path_is_used_when_the_fast_one_is_not_done_earlier() {
+    fn the_slow_path_is_used_unless_the_fast_one_is_earlier() {
         let fresh = || Config::default().build();
         assert!(waits(&mut *fresh(), 20), "60 < 110 and 200 >= 50");
         assert!(!waits(&mut *fresh(), 60), "140 >= 110");
@@ -181,9 +183,9 @@ mod tests {
         assert!(!waits(&mut *fresh(), 2), "24 < 110 but 20 < 50");
     }
 
-    // 50 segments: 6·20 = 120 ms lies between 110 and 137.5 ms.
+    // 50 segments: 6·20 = 120 ms is between 110 and 137.5 ms.
     #[test]
-    fn once_waiting_it_takes_a_quarter_more_to_stop() {
+    fn once_waiting_it_needs_a_margin_to_stop() {
         let mut scheduler = Config::default().build();
         assert!(!waits(&mut *scheduler, 50));
         assert!(waits(&mut *scheduler, 20));
@@ -196,14 +198,15 @@ mod tests {
     // 20·(210 + 14) kB·ms = 4.48 ≥ 14·200 = 2.8. 20 segments: 0.84 < 2.8 and 100·28 ≥ 14·140.
     // 2 segments count as a window of 10: 0.56 < 2.8 but 100·14 < 14·140.
     #[test]
-    fn linux_allows_for_its_floor_of_the_deviation() {
+    fn linux_uses_its_floor_of_the_deviation() {
         let fresh = || Config { compat: Compat::Linux, ..Config::default() }.build();
         assert!(!waits(&mut *fresh(), 150));
         assert!(waits(&mut *fresh(), 20));
         assert!(!waits(&mut *fresh(), 2));
         assert!(waits(&mut *fresh(), 60), "1.96 < 2.8, where the paper uses the slow path");
         let mut waiting = fresh();
-        // 130 segments: 20·(182 + 14) = 3.92 is beyond 1.25 · 2.8 = 3.5, 110 with 3.36 is between.
+        // 130 segments: 20·(182 + 14) = 3.92 is above 1.25 · 2.8 = 3.5; 110 segments with 3.36 are
+        // between.
         assert!(!waits(&mut *waiting, 110));
         assert!(waits(&mut *waiting, 20));
         assert!(waits(&mut *waiting, 110));
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_path_is_used_as_soon_as_it_has_room() {
+    fn the_fast_path_is_used_once_it_has_room() {
         let mut two = full_fast_and_free_slow();
         two[0].has_room = true;
         assert_eq!(chosen(&mut *Config::default().build(), &two), Some(vec![0]));

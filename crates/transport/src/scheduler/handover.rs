@@ -1,4 +1,4 @@
-//! One active path at a time.
+//! One active path at a time, the usable one with the highest priority.
 
 use alloc::boxed::Box;
 use core::cmp::Reverse;
@@ -27,22 +27,22 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Which rule.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What was meant, or as it is coded.
+    /// The rule that was meant, or the rule as coded.
     pub compat: Compat,
 }
 
 impl Check for Config {
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(Handover { compat: self.compat })
     }
@@ -84,7 +84,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn the_active_path_is_waited_for_and_another_takes_over_when_it_is_gone() {
+    fn another_path_takes_over_only_if_the_active_one_fails() {
         let mut scheduler = Config::default().build();
         let mut two = paths(&[20, 100]);
         two[1].priority = 5;
@@ -100,7 +100,7 @@ mod tests {
 
     // Source: the algorithm reference, §7.2 and §10 item 16b.
     #[test]
-    fn as_coded_it_stalls_on_a_path_of_priority_0_and_else_spills() {
+    fn as_coded_it_stalls_on_priority_0_and_otherwise_spills() {
         let mut scheduler = Config { compat: Compat::Linux }.build();
         let mut two = paths(&[20, 100]);
         two[1].priority = 5;

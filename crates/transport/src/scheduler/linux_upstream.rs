@@ -1,13 +1,13 @@
-//! The scheduler of upstream Linux: the queue that empties first, in bursts.
+//! The scheduler of upstream Linux: the path whose queue empties first, in bursts.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::{Bytes, Instant, Promised};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
-use crate::registry::{About, Check, Parameter, Wrong};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
 use crate::{PathId, PathView};
 
 /// See [`Config`].
@@ -34,14 +34,14 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// Bursts and buffers.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Bytes to a path before the queues are compared again, at least 1. The default is a maximal IP
-    /// packet without its headers: 65536 − 20 − 40 − 40 − 8.
+    /// Bytes sent on a path before queues are compared again, at least 1. The default is a maximal
+    /// IP packet without its headers: 65536 − 20 − 40 − 40 − 8.
     pub burst: u64,
-    /// Windows that a path holds, queued and in flight, at least 1.
+    /// Capacity of a path in windows, queued and in flight, at least 1.
     pub buffer: u64,
 }
 
@@ -52,7 +52,7 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         for (key, value) in [("burst", self.burst), ("buffer", self.buffer)] {
             if value == 0 {
                 return Err((key, "expected at least 1".to_string()));
@@ -63,7 +63,7 @@ impl Check for Config {
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         let config = Self { burst: self.burst.max(1), buffer: self.buffer.max(1) };
         Box::new(LinuxUpstream { config, current: None, averages: Vec::new() })
@@ -73,15 +73,15 @@ impl Config {
 #[derive(Debug)]
 struct LinuxUpstream {
     config: Config,
-    /// Where the burst goes, and the bytes that are left of it.
+    /// Path of the current burst, and the bytes left of it.
     current: Option<(PathId, u64)>,
-    /// Average pacing rate of each path in bytes per second; zero before the path was looked at.
+    /// Average pacing rate of each path in bytes per second; zero for a path not seen yet.
     averages: Vec<u64>,
 }
 
-/// Pacing rate in bytes per second. Where the congestion control gives none, Linux's: twice the
-/// window per round trip up to half the slow start threshold, then 1.2 times; without a round-trip
-/// time there is no limit yet.
+/// Returns the pacing rate in bytes per second. If the congestion control sets none, Linux's rule
+/// applies: two windows per round trip up to half the slow start threshold, then 1.2 windows;
+/// unlimited before the first round-trip time sample.
 fn pacing(path: &PathView) -> u64 {
     if let Some(rate) = path.pacing {
         return rate.as_bps() / 8;
@@ -95,7 +95,7 @@ fn pacing(path: &PathView) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// The average of a rate that held for `held` bytes and one for the `burst` to come.
+/// Returns the mean of a rate weighted by `held` bytes and one weighted by the next `burst`.
 fn averaged(average: u64, held: u64, pacing: u64, burst: u64) -> u64 {
     let weighted = u128::from(average) * u128::from(held) + u128::from(pacing) * u128::from(burst);
     let mean = weighted.checked_div(u128::from(held) + u128::from(burst));
@@ -112,19 +112,21 @@ impl LinuxUpstream {
         held(path).get() < path.window.get().saturating_mul(self.config.buffer)
     }
 
-    /// How long what the path holds takes, in units of 2⁻³² s.
-    fn linger(&self, path: &PathView) -> u128 {
-        let average = self.averages.get(path.id.index()).copied().unwrap_or(0).max(1);
+    /// Returns the time to drain what the path holds, in units of 2⁻³² s.
+    fn drain_time(&self, path: &PathView) -> u128 {
+        let average = self.averages.get(path.id.index()).promised("an average per path");
+        let average = average.copied().unwrap_or(0).max(1);
         (u128::from(held(path).get()) << 32) / u128::from(average)
     }
 
-    /// Makes sure that each path has an average.
-    fn look_at(&mut self, paths: &[PathView]) {
+    /// Initialises the average rate of each new path.
+    fn add_paths(&mut self, paths: &[PathView]) {
         for path in paths {
             if self.averages.len() <= path.id.index() {
                 self.averages.resize(path.id.index() + 1, 0);
             }
-            if let Some(average @ 0) = self.averages.get_mut(path.id.index()) {
+            let average = self.averages.get_mut(path.id.index());
+            if let Some(average @ 0) = average.promised("an average per path") {
                 *average = pacing(path);
             }
         }
@@ -133,7 +135,7 @@ impl LinuxUpstream {
 
 impl Scheduler for LinuxUpstream {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        self.look_at(paths);
+        self.add_paths(paths);
         let open = untried(unit, candidates(paths));
         if let Some((current, left @ 1..)) = self.current
             && unit.carried_by.is_empty()
@@ -143,14 +145,15 @@ impl Scheduler for LinuxUpstream {
             self.current = Some((current, left.saturating_sub(unit.bytes.get())));
             return send_on(Some(path), Reason::Burst, paths);
         }
-        let Some(path) = open.min_by_key(|path| self.linger(path)) else {
+        let Some(path) = open.min_by_key(|path| self.drain_time(path)) else {
             return Choice::wait(Reason::NoPath);
         };
         if !self.has_buffer(path) {
             return Choice::wait_for(path.id, Reason::WindowFull);
         }
         let burst = self.config.burst.min(unit.window_room.get());
-        if let Some(average) = self.averages.get_mut(path.id.index()) {
+        let average = self.averages.get_mut(path.id.index());
+        if let Some(average) = average.promised("an average per path") {
             *average = averaged(*average, held(path).get(), pacing(path), burst);
         }
         self.current = Some((path.id, burst.saturating_sub(unit.bytes.get())));
@@ -169,7 +172,7 @@ mod tests {
     use crate::PathSet;
     use skybraid_units::{Duration, Rate};
 
-    /// 30 000 B at 1 MB/s, and 5 000 B at 100 kB/s.
+    /// Returns two paths with 30 000 B at 1 MB/s and 5 000 B at 100 kB/s.
     fn two_queues() -> Vec<PathView> {
         let mut two = paths(&[20, 20]);
         for (path, (queued, bps)) in two.iter_mut().zip([(30_000, 8_000_000), (5_000, 800_000)]) {
@@ -182,7 +185,7 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §5.6: 30 ms against 50 ms.
     #[test]
-    fn the_queue_that_empties_first_is_chosen_even_if_it_is_longer() {
+    fn the_queue_that_empties_first_is_chosen_even_if_longer() {
         let mut scheduler = Config::default().build();
         let answer = scheduler.choose(Instant::ZERO, &UNIT, &two_queues());
         assert_eq!(answer, Choice::Send(PathSet::only(PathId(0)), Reason::ShortestQueue));
@@ -190,15 +193,15 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §5.6.
     #[test]
-    fn the_average_rate_follows_the_bytes() {
+    fn the_average_rate_is_weighted_by_bytes() {
         assert_eq!(averaged(1_000_000, 30_000, 2_000_000, 10_000), 1_250_000);
         assert_eq!(averaged(7, 0, 9, 0), 7);
     }
 
-    // Source: the algorithm reference, §5.6. 46 segments of 1400 B are 64 400 B, one more begins
+    // Source: the algorithm reference, §5.6. 46 segments of 1400 B are 64 400 B; one more begins
     // within the burst.
     #[test]
-    fn a_burst_of_65428_bytes_stays_on_its_path() {
+    fn a_burst_stays_on_its_path() {
         let mut scheduler = Config::default().build();
         let mut two = two_queues();
         let mut on_first = 0;
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_no_longer_than_what_the_peer_admits() {
+    fn a_burst_is_bounded_by_the_receive_window() {
         let mut scheduler = Config::default().build();
         let mut two = two_queues();
         let unit = Unit { window_room: Bytes::new(2800), ..UNIT };
@@ -229,9 +232,9 @@ mod tests {
         assert_eq!(answer, Choice::Send(PathSet::only(PathId(1)), Reason::ShortestQueue));
     }
 
-    // 14 kB per 20 ms are 700 kB/s. Source: Linux tcp_update_pacing_rate.
+    // 14 kB per 20 ms is 700 kB/s. Source: Linux tcp_update_pacing_rate.
     #[test]
-    fn a_window_is_paced_twofold_in_slow_start_and_at_1_2_after() {
+    fn a_window_is_paced_at_200_percent_in_slow_start_then_at_120() {
         let mut path = paths(&[20])[0];
         assert_eq!(pacing(&path), 840_000);
         path.threshold = Bytes::new(u64::MAX);
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_send_buffer_is_waited_for() {
+    fn it_waits_for_a_full_send_buffer() {
         let mut scheduler = Config::default().build();
         let mut two = two_queues();
         two[0].window = Bytes::new(15_000);

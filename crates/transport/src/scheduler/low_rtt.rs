@@ -1,4 +1,4 @@
-//! The path with the lowest round-trip time that has room.
+//! The path with room that has the lowest round-trip time.
 
 use alloc::boxed::Box;
 
@@ -27,7 +27,7 @@ pub struct Config {}
 impl Check for Config {}
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(LowRtt)
     }
@@ -46,7 +46,7 @@ impl Scheduler for LowRtt {
     }
 }
 
-/// The default choice of MPTCP, which other schedulers take for data that is sent again.
+/// Returns the default choice of MPTCP, which other schedulers use for retransmissions.
 pub(super) fn lowest_rtt(unit: &Unit, paths: &[PathView]) -> Choice {
     let free = untried(unit, candidates(paths)).filter(|path| path.has_room);
     send_on(fastest(free), Reason::LowestRtt, paths)
@@ -61,7 +61,7 @@ mod tests {
 
     // Source: the scheduler golden tests of the algorithm reference, §9.8 item 1.
     #[test]
-    fn fifteen_segments_over_two_windows_of_ten_go_ten_to_the_fast_and_five_to_the_slow_path() {
+    fn segments_fill_the_fast_window_before_the_slow_one() {
         let mut scheduler = Config {}.build();
         let mut sent = [0; 2];
         for _ in 0..15 {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retransmission_waits_for_the_untried_path_rather_than_repeat_on_the_tried_one() {
+    fn a_retransmission_waits_for_the_untried_path() {
         let mut scheduler = Config {}.build();
         let mut two = paths(&[20, 100]);
         two[1].has_room = false;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_path_carries_data_only_when_no_regular_path_is_usable() {
+    fn a_backup_path_is_used_only_if_no_regular_path_is_usable() {
         let mut scheduler = Config {}.build();
         let mut two = paths(&[100, 20]);
         two[1].backup = true;

@@ -1,4 +1,4 @@
-//! The path with the lowest round-trip time, waited for if it is full.
+//! Lowest round-trip time, without a fallback while the window is full.
 
 use alloc::boxed::Box;
 
@@ -30,7 +30,7 @@ pub struct Config {}
 impl Check for Config {}
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(LowRttWait)
     }
@@ -65,7 +65,7 @@ mod tests {
 
     // Source: baltaci2023 §2.4.
     #[test]
-    fn a_full_fast_path_is_waited_for_although_a_slow_one_is_free() {
+    fn it_waits_for_the_full_fast_path_although_a_slow_one_is_free() {
         let mut scheduler = Config {}.build();
         let mut two = paths(&[100, 20]);
         assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_path_takes_over_when_the_fast_one_is_gone() {
+    fn the_slow_path_takes_over_when_the_fast_one_fails() {
         let mut scheduler = Config {}.build();
         let mut two = paths(&[100, 20]);
         two[1].usable = false;

@@ -1,7 +1,7 @@
-//! Schedulers: on which paths does the next unit leave, or does it wait?
+//! Packet schedulers: on which paths to send the next unit, or whether to wait.
 //!
-//! A scheduler answers with a set of paths, so that duplication is an ordinary answer, or with
-//! "wait", so that holding data back for a better path is one too.
+//! A scheduler returns a set of paths, so that duplication needs no special case, or
+//! [`Choice::Wait`], so that it may hold data back for a better path.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -29,71 +29,71 @@ pub mod round_robin;
 pub mod single;
 pub mod spare_fastest;
 
-/// What is to be scheduled: a segment's worth of a stream, or a whole datagram.
+/// Data to be scheduled: one segment of a stream, or one datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit {
     /// Payload bytes.
     pub bytes: Bytes,
     /// Class of the message that the unit begins with.
     pub class: Class,
-    /// When that message stops being useful.
+    /// Deadline of that message.
     pub deadline: Option<Instant>,
     /// Paths that have carried the unit before; empty for new data.
     pub carried_by: PathSet,
-    /// Bytes waiting behind the unit that are on no path yet.
+    /// Bytes queued after the unit that are assigned to no path yet.
     pub backlog: Bytes,
-    /// Bytes that the peer's window still admits, this unit included; the largest size where there
-    /// is no flow control.
+    /// Free part of the peer's receive window, this unit included; the maximum size without flow
+    /// control.
     pub window_room: Bytes,
-    /// The peer's window as a whole, from the oldest byte that it lacks; the largest size where there
-    /// is no flow control.
+    /// Size of the peer's receive window, from its oldest missing byte; the maximum size without
+    /// flow control.
     pub window: Bytes,
-    /// How often so far the peer's window kept back data while a path had room, each time anew.
+    /// Number of times that the peer's window began to block data although a path had room.
     pub blocked: u64,
 }
 
-/// Why a scheduler answered as it did.
+/// Reason for a scheduler's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The only path there is to choose.
+    /// The only path to choose from.
     OnlyPath,
     /// The lowest round-trip time among the paths with room.
     LowestRtt,
-    /// Next in turn.
+    /// Next path in turn.
     Turn,
     /// The lowest cost among the paths with room.
     Cheapest,
-    /// One copy on every path.
+    /// One copy per path.
     EveryPath,
-    /// No regular path is usable.
+    /// Backup path: no regular path is usable.
     Backup,
-    /// The path on which the unit is expected to arrive first, waiting included.
+    /// The path with the earliest expected arrival, queueing included.
     EarliestArrival,
-    /// The faster path is full, but the unit arrives earlier on this one than behind it.
+    /// The fast path is full, and the unit arrives earlier on this slower one.
     SlowIsEarlier,
-    /// The faster path is full, and the unit arrives earlier by waiting for it.
+    /// The fast path is full, and the unit arrives earlier by waiting for it.
     FastIsEarlier,
-    /// A slower path, since what it carries will not block the peer's window.
+    /// A slower path: its data is not expected to block the receive window.
     NoBlocking,
-    /// The slower path is left free: what it would carry is expected to block the peer's window.
+    /// The slower path stays idle: its data is expected to block the receive window.
     BlockingEstimate,
     /// The path whose queue empties first.
     ShortestQueue,
-    /// A burst goes on where it began.
+    /// Continues a burst on its path.
     Burst,
-    /// Copies of a control message on every interface.
+    /// Copies of a control message on every path.
     ControlCopies,
-    /// The same, and none is left out for want of room.
+    /// Copies of a control message on every path, including those without room.
     WaitingCopies,
-    /// The path that is kept for the message's class.
+    /// The path reserved for the message's class.
     ByClass,
     /// The highest priority among the paths with room.
     Priority,
-    /// The fastest path is full, and the scheduler waits rather than spill to a slower one.
+    /// The fastest path is full, and the scheduler waits for it instead of using a slower one.
     Patience,
-    /// What an algorithm of the user's own answered.
+    /// Choice of a custom algorithm.
     Own,
-    /// The peer's window admits no more data.
+    /// The peer's receive window is full.
     PeerWindow,
     /// No usable path has room in its window.
     WindowFull,
@@ -102,7 +102,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All reasons, in the order of their numbers.
+    /// All reasons, in numeric order.
     pub const ALL: [Self; 22] = [
         Self::OnlyPath,
         Self::LowestRtt,
@@ -128,7 +128,7 @@ impl Reason {
         Self::NoPath,
     ];
 
-    /// The reason in a few words, as tables show it.
+    /// Short text, as shown in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OnlyPath => "only path",
@@ -157,32 +157,32 @@ impl Reason {
     }
 }
 
-/// A scheduler's answer.
+/// Choice of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Send on these paths. On a path without room the copy waits for room, and is dropped if the
-    /// peer has the data by then; over MP-DCCP, which never learns of that, it is left out while
-    /// another path has room, but for [`Reason::WaitingCopies`].
+    /// Send on these paths. On a path without room, the copy waits and is dropped if the peer has
+    /// received the data by then. MP-DCCP never learns that, so it omits the copy while another
+    /// path has room, except for [`Reason::WaitingCopies`].
     Send(PathSet, Reason),
-    /// Send nothing. Asked again when an acknowledgement arrives or a path changes, and at the
-    /// instant given, if one is.
+    /// Send nothing. The scheduler is called again when an acknowledgement arrives, when a path
+    /// changes, and at `until`.
     Wait {
-        /// Why.
+        /// Reason for waiting.
         reason: Reason,
-        /// The path that is worth waiting for, if it is one in particular.
+        /// Path to wait for, if it is a particular one.
         path: Option<PathId>,
-        /// When to ask again at the latest.
+        /// Instant of the next call at the latest.
         until: Option<Instant>,
     },
 }
 
 impl Choice {
-    /// Send nothing for `reason` until something changes.
+    /// Returns the choice to wait for `reason` until something changes.
     pub const fn wait(reason: Reason) -> Self {
         Self::Wait { reason, path: None, until: None }
     }
 
-    /// Send nothing because `path` is worth waiting for.
+    /// Returns the choice to wait for `path`.
     pub const fn wait_for(path: PathId, reason: Reason) -> Self {
         Self::Wait { reason, path: Some(path), until: None }
     }
@@ -190,30 +190,31 @@ impl Choice {
 
 /// A packet scheduler. One instance serves one direction of one connection.
 pub trait Scheduler: Debug + Send {
-    /// Where does `unit` go? `paths` holds every path of the connection in order of their numbers.
+    /// Chooses where to send `unit`. `paths` holds every path of the connection in numeric order.
     fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice;
 
-    /// The scheduler reads `srtt`, so a transport without acknowledgements must measure it.
+    /// True if the scheduler reads `srtt`, so that a transport without acknowledgements must
+    /// measure it.
     fn needs_rtt(&self) -> bool {
         false
     }
 }
 
-/// Makes schedulers of a kind that the driver brings along.
+/// Factory of a custom scheduler.
 pub trait Factory: Debug + Send + Sync {
-    /// A fresh instance.
+    /// Builds a new instance.
     fn build(&self) -> Box<dyn Scheduler>;
 }
 
-/// The usable paths that `unit` may take: regular ones, or the backup paths if there is no regular
-/// one.
+/// Returns the usable paths for `unit`: the regular ones, or the backup paths if no regular one is
+/// usable.
 pub fn candidates(paths: &[PathView]) -> impl Iterator<Item = &PathView> + Clone {
     let regular = paths.iter().any(|path| path.usable && !path.backup);
     paths.iter().filter(move |path| path.usable && path.backup != regular)
 }
 
-/// Those of `open` that have not carried `unit` yet; all of them once each has, since then the round
-/// of MPTCP's path mask starts over. A path without room is kept: it may be worth waiting for.
+/// Returns the paths of `open` that have not carried `unit` yet, with or without room; all of
+/// `open` once each has carried it (a new round of MPTCP's path mask).
 pub fn untried<'a, Open>(unit: &Unit, open: Open) -> impl Iterator<Item = &'a PathView> + Clone
 where
     Open: Iterator<Item = &'a PathView> + Clone,
@@ -223,31 +224,31 @@ where
     open.filter(move |path| !some_left || !carried_by.contains(path.id))
 }
 
-/// The path of the lowest smoothed round-trip time; the first of several. A path without a sample
-/// comes last: nothing speaks for it yet.
+/// Returns the path with the lowest smoothed round-trip time; the first of equals. Paths without a
+/// sample come last.
 pub fn fastest<'a>(paths: impl Iterator<Item = &'a PathView>) -> Option<&'a PathView> {
     paths.min_by_key(|path| path.srtt.unwrap_or(Duration::MAX))
 }
 
-/// A full fast path and a slower one that has room: what BLEST and ECF weigh.
+/// A full fast path and a slower path with room: the alternatives of BLEST and ECF.
 #[derive(Clone, Copy, Debug)]
 pub struct FastOrSlow<'a> {
-    /// The path of the lowest round-trip time of all. It has no room.
+    /// Path with the lowest round-trip time of all. It has no room.
     pub fast: &'a PathView,
-    /// The path of the lowest round-trip time among those with room.
+    /// Path with the lowest round-trip time among those with room.
     pub slow: &'a PathView,
-    /// Of the fast path, above zero.
+    /// Round-trip time of the fast path, above zero.
     pub fast_rtt: Duration,
-    /// Of the slow path, longer than that of the fast one.
+    /// Round-trip time of the slow path, above that of the fast path.
     pub slow_rtt: Duration,
 }
 
 impl<'a> FastOrSlow<'a> {
-    /// The paths to weigh for `unit`.
+    /// Returns the two paths to compare for `unit`.
     ///
     /// # Errors
-    /// The answer, where there is nothing to weigh: the fastest path has room, or no path has, or
-    /// the round-trip times do not differ or are not known.
+    /// Returns the choice if there is nothing to compare: the fastest path has room, no path has, or
+    /// the round-trip times are equal or unknown.
     pub fn of(unit: &Unit, paths: &'a [PathView]) -> Result<Self, Choice> {
         let open = untried(unit, candidates(paths));
         let free = fastest(open.clone().filter(|path| path.has_room));
@@ -262,7 +263,7 @@ impl<'a> FastOrSlow<'a> {
     }
 }
 
-/// The answer of a scheduler that takes one path: `best` for `reason`, or none yet.
+/// Returns the choice to send on `best` for `reason`, or to wait if there is none.
 pub fn send_on(best: Option<&PathView>, reason: Reason, paths: &[PathView]) -> Choice {
     match best {
         Some(path) => {
@@ -273,7 +274,7 @@ pub fn send_on(best: Option<&PathView>, reason: Reason, paths: &[PathView]) -> C
     }
 }
 
-/// The answer when none of the candidates could be taken.
+/// Returns the choice to wait, with the reason that no path could be used.
 pub fn wait_for_room(paths: &[PathView]) -> Choice {
     let reason =
         if paths.iter().any(|path| path.usable) { Reason::WindowFull } else { Reason::NoPath };
@@ -305,7 +306,7 @@ algorithms! {
 }
 
 impl SchedulerConfig {
-    /// The parameters that name paths by their position, with their keys; each must exist.
+    /// Returns the parameters that are positions of paths, with their keys. Each path must exist.
     pub fn positions(&self) -> Vec<(&'static str, u8)> {
         match self {
             Self::Single(config) => vec![("path", config.path)],
@@ -319,7 +320,7 @@ impl SchedulerConfig {
 pub(crate) mod testing {
     use super::*;
 
-    /// Usable paths with room, with these round-trip times in milliseconds.
+    /// Returns usable paths with room and these round-trip times in milliseconds.
     pub fn paths(rtt_ms: &[i64]) -> Vec<PathView> {
         rtt_ms
             .iter()
@@ -344,7 +345,7 @@ pub(crate) mod testing {
             .collect()
     }
 
-    /// One segment of new data with nothing behind it.
+    /// One segment of new data, the last of the queue.
     pub const UNIT: Unit = Unit {
         bytes: Bytes::new(1400),
         class: Class::Data,
@@ -356,7 +357,7 @@ pub(crate) mod testing {
         blocked: 0,
     };
 
-    /// The paths that `scheduler` takes for one segment of new data, `None` if it waits.
+    /// Returns the paths chosen for one segment of new data; `None` if the scheduler waits.
     pub fn chosen(scheduler: &mut dyn Scheduler, paths: &[PathView]) -> Option<Vec<u8>> {
         match scheduler.choose(Instant::ZERO, &UNIT, paths) {
             Choice::Send(set, _) => Some(set.iter().map(|path| path.0).collect()),

@@ -1,4 +1,4 @@
-//! MuTran's assignor: control messages on every interface, the rest by another scheduler.
+//! MuTran's assignor: control messages on every path, everything else by another scheduler.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -41,26 +41,26 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// The scheduler of what is not duplicated.
+/// Scheduler of messages that are not duplicated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Data {
-    /// The default of MPTCP.
+    /// The default scheduler of MPTCP.
     #[default]
     LowRtt,
     /// Each path in turn.
     RoundRobin,
 }
 
-/// What is duplicated, and what becomes of the rest.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The scheduler of what is not duplicated.
+    /// Scheduler of messages that are not duplicated.
     pub data: Data,
-    /// The classes of which every path gets a copy.
+    /// Classes that are duplicated on every path.
     pub duplicate: Vec<Class>,
-    /// A copy waits on a path without room over MP-DCCP, too.
+    /// Over MP-DCCP too, a copy waits on a path without room.
     pub wait: bool,
 }
 
@@ -73,7 +73,7 @@ impl Default for Config {
 impl Check for Config {}
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         let data = match self.data {
             Data::LowRtt => low_rtt::Config::default().build(),
@@ -88,13 +88,13 @@ impl Config {
 struct Mutran {
     data: Box<dyn Scheduler>,
     duplicate: Vec<Class>,
-    /// Why a message gets copies.
+    /// Reason reported for duplicated messages.
     reason: Reason,
 }
 
 impl Scheduler for Mutran {
     fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        // The original takes its turn like any data. What is sent again is sent once.
+        // The original takes its turn like any data. Retransmissions are not duplicated.
         let original = self.data.choose(now, unit, paths);
         let copies = self.duplicate.contains(&unit.class) && unit.carried_by.is_empty();
         match original {
@@ -102,7 +102,7 @@ impl Scheduler for Mutran {
                 let every = candidates(paths).map(|path| path.id).collect();
                 Choice::Send(every, self.reason)
             }
-            answer => answer,
+            choice => choice,
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     // Source: lee2021mutran §1.1 and figure 1d.
     #[test]
-    fn control_leaves_on_every_interface_and_data_on_the_fastest() {
+    fn control_uses_every_path_and_data_the_fastest() {
         let mut scheduler = Config::default().build();
         let mut three = paths(&[50, 20, 100]);
         three[2].has_room = false;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn no_copy_goes_to_a_failed_interface_and_none_is_sent_while_all_are_full() {
+    fn no_copy_uses_a_failed_path_and_none_is_sent_if_all_are_full() {
         let mut scheduler = Config::default().build();
         let mut two = paths(&[50, 20]);
         two[1].usable = false;
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_control_message_that_is_sent_again_is_sent_once() {
+    fn a_retransmitted_control_message_is_sent_once() {
         let unit = Unit { carried_by: PathSet::only(PathId(1)), ..CONTROL };
         let again = Config::default().build().choose(Instant::ZERO, &unit, &paths(&[50, 20]));
         assert_eq!(again, Choice::Send(PathSet::only(PathId(0)), Reason::LowestRtt));
     }
 
     #[test]
-    fn data_may_go_in_turns_and_other_classes_may_be_duplicated() {
+    fn data_may_take_turns_and_other_classes_be_duplicated() {
         let config = Config { data: Data::RoundRobin, duplicate: vec![Class::Video], wait: true };
         let mut scheduler = config.build();
         let two = paths(&[50, 20]);

@@ -7,7 +7,7 @@ use skybraid_units::{Duration, Instant};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
 use crate::PathView;
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -34,31 +34,31 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// The form of the estimate, and the bound of the queues.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Which form of the estimate.
+    /// Form of the estimate.
     pub compat: Compat,
-    /// Segments that may wait on a path, at least 1; `None` for no bound.
+    /// Maximum segments queued on a path, at least 1; `None` for unlimited.
     pub queue: Option<u64>,
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if self.queue == Some(0) {
             return Err(("queue", "expected at least 1".to_string()));
         }
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(Otias { compat: self.compat, queue: self.queue })
     }
@@ -71,7 +71,7 @@ struct Otias {
 }
 
 impl Otias {
-    /// How long a unit takes to arrive from now on, waiting included.
+    /// Returns the expected time until a unit arrives, queueing included.
     fn arrival(&self, path: &PathView) -> Duration {
         let Some(srtt) = path.srtt else { return Duration::MAX };
         let excess = (path.queued + path.in_flight - path.window).get();
@@ -83,15 +83,15 @@ impl Otias {
         srtt.mul_f64(rounds + 0.5)
     }
 
-    fn takes(&self, path: &PathView) -> bool {
+    fn has_queue_space(&self, path: &PathView) -> bool {
         let waiting = path.queued.get().div_ceil(path.segment.get().max(1));
-        self.queue.is_none_or(|most| waiting < most)
+        self.queue.is_none_or(|max| waiting < max)
     }
 }
 
 impl Scheduler for Otias {
     fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
-        let open = untried(unit, candidates(paths)).filter(|path| self.takes(path));
+        let open = untried(unit, candidates(paths)).filter(|path| self.has_queue_space(path));
         send_on(open.min_by_key(|path| self.arrival(path)), Reason::EarliestArrival, paths)
     }
 
@@ -108,9 +108,9 @@ mod tests {
     use alloc::vec::Vec;
     use skybraid_units::Bytes;
 
-    /// A path with 15 segments queued behind a full window of 10, and an idle one: windows, then
-    /// in flight, then queued, in segments.
-    fn queued_fast_and_idle_slow() -> Vec<PathView> {
+    /// Returns a path with 15 segments queued on a full window of 10, and a path with room. The
+    /// tuples are windows, in flight and queued, in segments.
+    fn queued_fast_and_free_slow() -> Vec<PathView> {
         let mut two = paths(&[20, 60]);
         for (path, (window, in_flight, queued)) in two.iter_mut().zip([(10, 10, 15), (20, 5, 3)]) {
             path.window = Bytes::new(window * 1400);
@@ -127,8 +127,8 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §5.7.
     #[test]
-    fn a_unit_behind_one_and_a_half_windows_arrives_after_two_round_trips() {
-        let two = queued_fast_and_idle_slow();
+    fn one_and_a_half_queued_windows_take_two_round_trips() {
+        let two = queued_fast_and_free_slow();
         let arrival = |compat, path: usize| otias(compat).arrival(&two[path]);
         assert_eq!(arrival(Compat::Paper, 0), Duration::from_millis(40));
         assert_eq!(arrival(Compat::Paper, 1), Duration::from_millis(30));
@@ -138,8 +138,8 @@ mod tests {
 
     // Source: the vectors of the algorithm reference, §5.7.
     #[test]
-    fn the_paper_takes_the_idle_path_where_the_kernel_sees_a_tie() {
-        let two = queued_fast_and_idle_slow();
+    fn the_paper_takes_the_free_path_where_the_kernel_sees_a_tie() {
+        let two = queued_fast_and_free_slow();
         let build = |compat| Config { compat, ..Config::default() }.build();
         assert_eq!(chosen(&mut *build(Compat::Paper), &two), Some(vec![1]));
         assert_eq!(chosen(&mut *build(Compat::Linux), &two), Some(vec![0]));
@@ -147,15 +147,15 @@ mod tests {
 
     #[test]
     fn a_full_path_is_used_if_waiting_there_is_shorter() {
-        let mut two = queued_fast_and_idle_slow();
+        let mut two = queued_fast_and_free_slow();
         two[0].queued = Bytes::new(5 * 1400);
         assert!(!two[0].has_room);
         assert_eq!(chosen(&mut *Config::default().build(), &two), Some(vec![0]));
     }
 
     #[test]
-    fn a_path_with_a_full_queue_is_left_out() {
-        let mut two = queued_fast_and_idle_slow();
+    fn a_path_with_a_full_queue_is_not_used() {
+        let mut two = queued_fast_and_free_slow();
         let mut scheduler = Config { queue: Some(15), compat: Compat::Linux }.build();
         assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
         two[1].queued = Bytes::new(15 * 1400);

@@ -1,4 +1,4 @@
-//! Every unit on every path.
+//! Redundancy: every unit on every path.
 
 use alloc::boxed::Box;
 
@@ -26,18 +26,18 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// What a full window means.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Wait until every usable path has room.
+    /// Waits until every usable path has room.
     pub strict: bool,
 }
 
 impl Check for Config {}
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(Redundant { strict: self.strict })
     }
@@ -70,7 +70,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn every_usable_path_gets_a_copy_even_if_its_window_is_full() {
+    fn every_usable_path_gets_a_copy_even_with_a_full_window() {
         let mut scheduler = Config::default().build();
         let mut three = paths(&[20, 100, 50]);
         three[1].has_room = false;
@@ -93,7 +93,7 @@ mod tests {
 
     // Source: the algorithm reference, §5.3: reinjections use the default choice.
     #[test]
-    fn data_that_is_sent_again_goes_to_the_fastest_path_that_has_not_carried_it() {
+    fn a_retransmission_uses_the_fastest_untried_path() {
         let unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
         let three = paths(&[20, 100, 50]);
         let again = Config::default().build().choose(Instant::ZERO, &unit, &three);

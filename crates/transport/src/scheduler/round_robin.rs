@@ -1,13 +1,13 @@
-//! Each path in turn.
+//! Round robin: paths take turns.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use skybraid_units::Instant;
+use skybraid_units::{Instant, Promised};
 
 use super::{Choice, Reason, Scheduler, Unit, candidates, send_on, untried};
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 use crate::{PathId, PathView};
 
 /// See [`Config`].
@@ -40,15 +40,15 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// How the turn is taken.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Plain turns, or Linux's rounds of quotas.
     pub compat: Compat,
-    /// Segments in a row on one path, at least 1.
+    /// Consecutive segments on one path, at least 1.
     pub segments: u32,
-    /// Skip a path whose window is full rather than wait for it.
+    /// Skips a path whose window is full instead of waiting for it.
     pub cwnd_limited: bool,
 }
 
@@ -59,20 +59,20 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if self.segments == 0 {
             return Err(("segments", "expected at least 1".to_string()));
         }
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(RoundRobin {
             config: Self { segments: self.segments.max(1), ..*self },
@@ -86,27 +86,27 @@ impl Config {
 #[derive(Debug)]
 struct RoundRobin {
     config: Config,
-    /// Whose turn it is, and the segments of its burst so far.
+    /// Path of the last segment, and the length of its burst so far.
     current: Option<PathId>,
     taken: u32,
-    /// Of each path, the segments that it has had in the round, where rounds are counted.
+    /// Segments of each path in the current round, for Linux's quotas.
     quotas: Vec<u32>,
 }
 
 impl RoundRobin {
-    /// The path whose burst goes on, else the next one behind it, else the first.
+    /// Returns the path whose burst continues, else the next path in order, else the first.
     fn turn<'a>(&mut self, open: impl Iterator<Item = &'a PathView>) -> Option<&'a PathView> {
-        let (mut unfinished, mut behind, mut first) = (None, None, None);
+        let (mut unfinished, mut following, mut first) = (None, None, None);
         for path in open {
             if Some(path.id) == self.current && self.taken < self.config.segments {
                 unfinished = Some(path);
             }
-            if behind.is_none() && self.current.is_none_or(|last| path.id > last) {
-                behind = Some(path);
+            if following.is_none() && self.current.is_none_or(|last| path.id > last) {
+                following = Some(path);
             }
             first = first.or(Some(path));
         }
-        let next = unfinished.or(behind).or(first);
+        let next = unfinished.or(following).or(first);
         if let Some(path) = next.filter(|path| path.has_room) {
             self.taken = if unfinished.is_some() { self.taken + 1 } else { 1 };
             self.current = Some(path.id);
@@ -114,7 +114,7 @@ impl RoundRobin {
         next
     }
 
-    /// The path whose burst goes on, else the last one that has had nothing in the round.
+    /// Returns the path whose burst continues, else the last path without a segment in this round.
     fn turn_of_quotas<'a, Open>(&mut self, open: Open) -> Option<&'a PathView>
     where
         Open: Iterator<Item = &'a PathView> + Clone,
@@ -126,16 +126,16 @@ impl RoundRobin {
         let mut next = unfinished.or(untouched);
         if next.is_none() {
             for path in open {
-                if let Some(quota) = self.quotas.get_mut(path.id.index()) {
+                if let Some(quota) = self.quotas.get_mut(path.id.index()).promised("a used quota") {
                     *quota = 0;
                 }
                 next = Some(path);
             }
         }
         if let Some(path) = next.filter(|path| path.has_room) {
-            let least = self.quotas.len().max(path.id.index() + 1);
-            self.quotas.resize(least, 0);
-            if let Some(quota) = self.quotas.get_mut(path.id.index()) {
+            let len = self.quotas.len().max(path.id.index() + 1);
+            self.quotas.resize(len, 0);
+            if let Some(quota) = self.quotas.get_mut(path.id.index()).promised("a quota per path") {
                 *quota += 1;
             }
         }
@@ -161,12 +161,13 @@ mod tests {
     use super::*;
     use crate::PathSet;
 
-    /// The paths of the next `segments`.
+    /// Returns the paths of the next `segments` segments.
     fn turns(scheduler: &mut dyn Scheduler, paths: &[PathView], segments: u32) -> Vec<u8> {
         (0..segments).filter_map(|_| chosen(scheduler, paths)).map(|on| on[0]).collect()
     }
 
-    /// How many of `segments` go to each of two paths with these windows, none acknowledged.
+    /// Returns how many of `segments` segments go to each of two paths with these windows, without
+    /// acknowledgements.
     fn split(config: &Config, windows: [u32; 2], segments: u32) -> [u32; 2] {
         let mut scheduler = config.build();
         let mut sent = [0; 2];
@@ -184,7 +185,7 @@ mod tests {
 
     // Source: the scheduler golden tests of the algorithm reference, §9.8.
     #[test]
-    fn equal_windows_share_equally_and_a_full_window_is_skipped() {
+    fn equal_windows_share_equally_and_full_ones_are_skipped() {
         for compat in [Compat::Paper, Compat::Linux] {
             let config = Config { compat, ..Config::default() };
             assert_eq!(split(&config, [5, 5], 8), [4, 4]);
@@ -199,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn several_segments_in_a_row_stay_on_a_path() {
+    fn consecutive_segments_stay_on_a_path() {
         let mut scheduler = Config { segments: 3, ..Config::default() }.build();
         let two = paths(&[20, 100]);
         assert_eq!(turns(&mut *scheduler, &two, 7), [0, 0, 0, 1, 1, 1, 0]);
     }
 
-    // Source: the algorithm reference, §5.2: the last iterated of those with zero quota.
+    // Source: the algorithm reference, §5.2: the last path in iteration order with zero quota.
     #[test]
     fn a_path_that_was_full_keeps_its_turn_in_a_round_of_quotas() {
         let mut three = paths(&[20, 100, 50]);
@@ -219,9 +220,9 @@ mod tests {
         }
     }
 
-    // Source: the algorithm reference, §5.2: a quota that is left partially used comes first.
+    // Source: the algorithm reference, §5.2: a partially used quota comes first.
     #[test]
-    fn an_interrupted_burst_goes_on_first_in_a_round_of_quotas() {
+    fn an_interrupted_burst_continues_first_in_a_round_of_quotas() {
         let config = Config { compat: Compat::Linux, segments: 3, ..Config::default() };
         let mut scheduler = config.build();
         let mut two = paths(&[20, 100]);
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_sent_again_goes_to_the_path_that_has_not_carried_it() {
+    fn a_retransmission_uses_a_path_that_has_not_carried_it() {
         let unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
         let two = paths(&[20, 100]);
         for _ in 0..2 {

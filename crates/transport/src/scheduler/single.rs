@@ -1,4 +1,4 @@
-//! One path, always the same.
+//! Always the same path.
 
 use alloc::boxed::Box;
 
@@ -23,7 +23,7 @@ pub const ABOUT: About = About {
     }],
 };
 
-/// Which path.
+/// Parameters of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -34,7 +34,7 @@ pub struct Config {
 impl Check for Config {}
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(Single { path: self.path })
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_path_is_waited_for_even_if_another_is_idle() {
+    fn a_failed_path_is_not_replaced_by_an_idle_one() {
         let mut scheduler = Config { path: 1 }.build();
         let mut two = paths(&[20, 100]);
         assert_eq!(chosen(&mut *scheduler, &two), Some(alloc::vec![1]));

@@ -1,4 +1,4 @@
-//! Every path but the one that urgent messages live by.
+//! Every path except the fastest, which is left to urgent messages.
 
 use alloc::boxed::Box;
 
@@ -27,7 +27,7 @@ pub struct Config {}
 impl Check for Config {}
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
         Box::new(SpareFastest { spared: None })
     }
@@ -39,13 +39,13 @@ struct SpareFastest {
 }
 
 impl SpareFastest {
-    /// The path that is left free. Its least round-trip time counts: the smoothed one of a path that
-    /// carries data tells of their own queue.
+    /// Returns the path to leave free: the one with the lowest minimum round-trip time. The
+    /// smoothed time would include the queue that the data itself builds up.
     fn spare<'a>(&mut self, usable: impl Iterator<Item = &'a PathView> + Clone) -> Option<PathId> {
-        let least = |path: &PathView| path.min_rtt.unwrap_or(Duration::MAX);
-        let fastest = usable.clone().min_by_key(|path| least(path))?;
+        let min_rtt = |path: &PathView| path.min_rtt.unwrap_or(Duration::MAX);
+        let fastest = usable.clone().min_by_key(|path| min_rtt(path))?;
         let spared = usable.clone().find(|path| Some(path.id) == self.spared);
-        let stays = spared.filter(|it| least(it) * 9 <= least(fastest) * 10);
+        let stays = spared.filter(|path| min_rtt(path) * 9 <= min_rtt(fastest) * 10);
         self.spared = Some(stays.unwrap_or(fastest).id);
         self.spared.filter(|_| usable.count() > 1)
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_queue_does_not_make_a_path_look_slow() {
+    fn a_path_s_own_queue_does_not_make_it_look_slow() {
         let mut scheduler = Config {}.build();
         let mut two = paths(&[20, 40]);
         two[1].srtt = Some(Duration::from_millis(15));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_nearly_alike_do_not_take_turns() {
+    fn nearly_equal_paths_do_not_alternate() {
         let mut scheduler = Config {}.build();
         assert_eq!(chosen(&mut *scheduler, &paths(&[40, 42])), Some(vec![1]));
         assert_eq!(chosen(&mut *scheduler, &paths(&[42, 40])), Some(vec![1]));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_path_is_no_other_path() {
+    fn a_backup_path_does_not_count_as_another_path() {
         let mut scheduler = Config {}.build();
         let mut two = paths(&[20, 40]);
         two[1].backup = true;

@@ -1,4 +1,4 @@
-//! What a proxy has promised to the sender and not yet kept.
+//! Ledger of the data that a proxy has acknowledged but not yet delivered.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,42 +7,43 @@ use skybraid_units::Bytes;
 
 use crate::tcp::scoreboard::Chunk;
 
-/// Data that a proxy has acknowledged to the sender and that are not known to have reached the next
-/// hop. When it dies they are lost, but for what is on its way there.
+/// Data that a proxy has acknowledged to the sender and that is not known to have reached the next
+/// hop. If the proxy fails, this data is lost, except for segments already on their way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// How much.
+    /// Size of the data.
     pub bytes: Bytes,
-    /// The messages whose last byte is among it.
+    /// Messages whose last byte is part of the data.
     pub messages: Vec<LostMessages>,
 }
 
 /// Messages with consecutive numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostMessages {
-    /// Their stream.
+    /// Stream of the messages.
     pub stream: u8,
-    /// Number of the first one.
+    /// Number of the first message.
     pub first: u32,
-    /// How many.
+    /// Number of messages.
     pub count: u32,
 }
 
-/// The account of one direction. Both connections number the bytes alike, from 0.
+/// Ledger of one direction. Both connections use the same byte numbers, from 0.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Bytes that have come in order.
+    /// Bytes received in order.
     received: u64,
-    /// … of which the sender has been told.
+    /// Part of `received` acknowledged to the sender.
     acknowledged: u64,
-    /// … and which the next hop has acknowledged.
+    /// Part of `received` acknowledged by the next hop.
     delivered: u64,
-    /// Chunks in which messages end, with the place where they start, up to the next hop's.
+    /// Chunks in which messages end, with their start offsets, that the next hop has not fully
+    /// acknowledged.
     chunks: VecDeque<(u64, Chunk)>,
 }
 
 impl Ledger {
-    /// A chunk has come in order.
+    /// Records a chunk received in order.
     pub fn store(&mut self, chunk: &Chunk) {
         if chunk.messages > 0 {
             self.chunks.push_back((self.received, *chunk));
@@ -50,22 +51,24 @@ impl Ledger {
         self.received += u64::from(chunk.len);
     }
 
-    /// The sender is told that all below `data_ack` has arrived. Its FIN counts for nothing.
+    /// Records that all data below `data_ack` was acknowledged to the sender. The sequence number
+    /// of a FIN does not count.
     pub fn acknowledge(&mut self, data_ack: u64) {
         self.acknowledged = self.acknowledged.max(data_ack.min(self.received));
     }
 
-    /// The next hop has not acknowledged the last `bytes`.
+    /// Records that the next hop has acknowledged all but the last `bytes`.
     pub fn release(&mut self, bytes: Bytes) {
         self.delivered = self.received.saturating_sub(bytes.get());
         let delivered = self.delivered;
-        let over = |(start, chunk): &(u64, Chunk)| start + u64::from(chunk.len) <= delivered;
-        while self.chunks.front().is_some_and(over) {
+        let is_delivered =
+            |(start, chunk): &(u64, Chunk)| start + u64::from(chunk.len) <= delivered;
+        while self.chunks.front().is_some_and(is_delivered) {
             self.chunks.pop_front();
         }
     }
 
-    /// What has been promised and not kept.
+    /// Returns the data that was acknowledged but not delivered.
     pub fn owed(&self) -> Loss {
         let mut messages: Vec<LostMessages> = Vec::new();
         for (start, chunk) in &self.chunks {
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_and_not_delivered_is_owed() {
+    fn acknowledged_but_undelivered_data_is_owed() {
         let mut ledger = Ledger::default();
         ledger.store(&chunk(7, 2, false));
         ledger.store(&chunk(9, 0, true));
@@ -111,7 +114,7 @@ mod tests {
         ledger.acknowledge(200);
         let run = |first, count| alloc::vec![LostMessages { stream: 3, first, count }];
         assert_eq!(ledger.owed(), Loss { bytes: Bytes::new(200), messages: run(7, 2) });
-        // The FIN takes a number behind the last byte.
+        // The FIN takes the sequence number after the last byte.
         ledger.acknowledge(301);
         assert_eq!(ledger.owed(), Loss { bytes: Bytes::new(300), messages: run(7, 3) });
         // Message 7 ends at byte 99 at the latest, message 8 at byte 100, message 9 at byte 299.

@@ -1,5 +1,5 @@
-//! Split connections: a proxy between two connections, which acknowledges to the sender what it has yet
-//! to deliver.
+//! Split connections: a proxy between two connections that acknowledges data to the sender before
+//! delivering it.
 //!
 //! Source: Palazzi 2007 §1.1; RFC 3135 §2 (performance-enhancing proxies).
 
@@ -14,29 +14,37 @@ mod ledger;
 use ledger::Ledger;
 pub use ledger::{Loss, LostMessages};
 
-/// One of the two sides of a proxy.
+/// A side of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Towards the end that opens connections.
     Upstream,
-    /// Towards the end that answers.
+    /// Towards the end that accepts connections.
     Downstream,
 }
 
 impl Side {
     /// Both sides.
     pub const BOTH: [Self; 2] = [Self::Upstream, Self::Downstream];
+
+    /// Returns the other side.
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Upstream => Self::Downstream,
+            Self::Downstream => Self::Upstream,
+        }
+    }
 }
 
-/// How much a proxy stores for each direction of flow, in order or not.
+/// Memory of a proxy for each direction, for data in order or not.
 ///
 /// In TOML: `{ packets = 200 }` or `{ bytes = "300kB" }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// Bytes of payload.
+    /// Payload in bytes.
     Bytes(Bytes),
-    /// Full segments of TCP on the side on which the data arrive.
+    /// Full TCP segments of the side on which data arrives.
     Packets(u32),
 }
 
@@ -47,7 +55,7 @@ impl Default for Cache {
     }
 }
 
-/// What a proxy has on one side: its connection, and what it owes of the data that arrive there.
+/// One side of a proxy: its connection, and the ledger of the data that arrived there.
 #[derive(Debug)]
 struct Half {
     connection: Connection,
@@ -65,24 +73,24 @@ impl Half {
         Self { connection, ledger: Ledger::default() }
     }
 
-    /// Forwards what has arrived here to `next`.
+    /// Forwards the data that has arrived to `next`.
     fn forward(&mut self, next: &mut Connection) {
         while let Some(chunk) = self.connection.take_chunk() {
             self.ledger.store(&chunk);
-            next.forward(&chunk);
+            next.write_chunk(&chunk);
         }
         if self.connection.peer_has_closed() {
             next.close();
         }
         self.ledger.release(next.unacknowledged());
-        self.connection.note_stored(next.unacknowledged());
+        self.connection.set_stored(next.unacknowledged());
     }
 
     fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
-        let sent = self.connection.poll_send(now).or_else(|| self.connection.poll_window(now));
-        let mut transmit = sent?;
+        let ack_or_data = self.connection.poll_send(now);
+        let mut transmit = ack_or_data.or_else(|| self.connection.poll_window(now))?;
         if let Body::Tcp(tcp) = &mut transmit.segment.body {
-            self.connection.note_leaving(tcp);
+            self.connection.on_sent(tcp);
             self.ledger.acknowledge(tcp.data_ack);
         }
         Some(transmit)
@@ -91,24 +99,26 @@ impl Half {
 
 /// A proxy: a server to the sender, a client to the receiver, and a memory between them.
 ///
-/// Bytes are forwarded as they arrive in order, and kept until the next hop has acknowledged them. The
-/// window that the sender is told is half of the memory that is free; its right edge never moves left.
-/// The two directions have a memory each.
+/// Bytes are forwarded as soon as they are in order, and kept until the next hop has acknowledged
+/// them. The window advertised to the sender is half of the free memory; its right edge never moves
+/// left. Each direction has a memory of its own.
 ///
-/// It is driven as an [`Endpoint`](crate::Endpoint) is: after every `receive` and `wake`, call
-/// [`poll_send`](Self::poll_send) until it answers `None`, then ask [`next_wakeup`](Self::next_wakeup).
+/// The order of calls is that of [`Endpoint`](crate::Endpoint): after every `receive` and `wake`,
+/// call [`poll_send`](Self::poll_send) until it returns `None`, then read
+/// [`next_wakeup`](Self::next_wakeup).
 #[derive(Debug)]
 pub struct Proxy {
     upstream: Half,
     downstream: Half,
-    /// Something has come from upstream: the connection downstream is opened.
+    /// True once a segment has arrived from upstream: the downstream connection may open.
     opened: bool,
     failed: bool,
 }
 
 impl Proxy {
-    /// A proxy whose sides run over `paths` with a transport each, TCP or MPTCP. `cache` is the memory
-    /// for each direction, at least two segments; it takes the place of the receive buffers.
+    /// Creates a proxy. Each side runs over its own paths with its own transport, TCP or MPTCP.
+    /// `cache` is the memory of each direction, at least two segments; it replaces the receive
+    /// buffers.
     pub fn new(
         upstream: (&TransportConfig, &[PathInfo]),
         downstream: (&TransportConfig, &[PathInfo]),
@@ -122,8 +132,8 @@ impl Proxy {
         }
     }
 
-    /// A segment arrived on `path` of `side`. One that does not fit the window that was told is dropped
-    /// (RFC 9293 §3.10.7.4).
+    /// Processes a segment that arrived on `path` of `side`. A segment beyond the advertised window
+    /// is dropped (RFC 9293 §3.10.7.4).
     pub fn receive(&mut self, now: Instant, side: Side, path: PathId, segment: &Segment) {
         if self.failed {
             return;
@@ -134,20 +144,20 @@ impl Proxy {
         {
             connection.receive(now, path, segment, tcp);
             self.opened |= side == Side::Upstream;
-            self.pass_on();
+            self.forward();
         }
     }
 
-    /// The next segment to leave now, and on which side; `None` when there is none.
+    /// Returns the next segment to send now, and its side.
     pub fn poll_send(&mut self, now: Instant) -> Option<(Side, Transmit)> {
         if self.failed || !self.opened {
             return None;
         }
-        let upstream = self.upstream.poll_send(now).map(|it| (Side::Upstream, it));
+        let upstream = self.upstream.poll_send(now).map(|transmit| (Side::Upstream, transmit));
         upstream.or_else(|| Some((Side::Downstream, self.downstream.poll_send(now)?)))
     }
 
-    /// When to call [`wake`](Self::wake); [`Instant::FAR_FUTURE`] for never.
+    /// Instant at which [`wake`](Self::wake) must be called; [`Instant::FAR_FUTURE`] for never.
     pub fn next_wakeup(&self) -> Instant {
         if self.failed {
             return Instant::FAR_FUTURE;
@@ -155,7 +165,7 @@ impl Proxy {
         self.upstream.connection.next_wakeup().min(self.downstream.connection.next_wakeup())
     }
 
-    /// Time has passed. Calling it early does no harm.
+    /// Fires expired timers. Calling it early does no harm.
     pub fn wake(&mut self, now: Instant) {
         if !self.failed {
             self.upstream.connection.wake(now);
@@ -163,50 +173,46 @@ impl Proxy {
         }
     }
 
-    fn pass_on(&mut self) {
+    fn forward(&mut self) {
         self.upstream.forward(&mut self.downstream.connection);
         self.downstream.forward(&mut self.upstream.connection);
     }
 
-    /// The proxy dies: it sends nothing any more and ignores what arrives. Returns what goes with it of
-    /// the data that arrived upstream, and downstream.
+    /// Fails the proxy: it sends nothing any more and ignores what arrives. Returns the data lost
+    /// with it, by the side of its arrival: upstream, then downstream.
     pub fn fail(&mut self) -> [Loss; 2] {
         self.failed = true;
         Side::BOTH.map(|side| self.owes(side))
     }
 
-    /// The proxy has died.
+    /// True once the proxy has failed.
     pub const fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// What has been acknowledged of the data that arrived on `side` and is not known to have reached
-    /// the next hop. Some of it may be on its way there.
+    /// Returns the acknowledged data of `side` that is not known to have reached the next hop. Part
+    /// of it may be on its way there.
     pub fn owes(&self, side: Side) -> Loss {
         self.half(side).ledger.owed()
     }
 
-    /// How much of the memory for data that arrive on `side` is taken.
+    /// Used memory for data that arrives on `side`.
     pub fn stored(&self, side: Side) -> Bytes {
-        let next = match side {
-            Side::Upstream => &self.downstream,
-            Side::Downstream => &self.upstream,
-        };
-        let waiting = next.connection.unacknowledged().get();
+        let waiting = self.half(side.opposite()).connection.unacknowledged().get();
         Bytes::new(self.half(side).connection.buffered().get() + waiting)
     }
 
-    /// The memory for data that arrive on `side`.
+    /// Total memory for data that arrives on `side`.
     pub const fn memory(&self, side: Side) -> Bytes {
         self.half(side).connection.memory()
     }
 
-    /// The connection on `side`, to look at.
+    /// Read-only access to the connection of `side`.
     pub const fn connection(&self, side: Side) -> &Connection {
         &self.half(side).connection
     }
 
-    /// How the subflows of `side` stand.
+    /// Returns the state of each subflow of `side`.
     pub fn samples(&self, side: Side) -> impl Iterator<Item = SubflowSample> + '_ {
         self.half(side).connection.samples()
     }

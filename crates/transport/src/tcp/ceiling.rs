@@ -1,15 +1,15 @@
-//! A ceiling over the window of a subflow whose queue has grown too long.
+//! Upper bound of a subflow's window while its queue is too long.
 //!
-//! Source: Raiciu et al., "How Hard Can It Be?", NSDI 2012, §4.2: a subflow is held to two
-//! bandwidth-delay products of the unloaded path, so that it does not fill a bloated buffer and with it
-//! the connection's.
+//! Source: Raiciu et al., "How Hard Can It Be?", NSDI 2012, §4.2: a subflow is capped at two
+//! bandwidth-delay products of the unloaded path, so that it fills neither a bloated network buffer
+//! nor the connection's receive buffer.
 
 use skybraid_units::Duration;
 
-/// The smoothed round-trip time may be this many times the least one.
-const TOLERATED: i64 = 2;
+/// Maximum ratio of the smoothed to the minimum round-trip time.
+const MAX_RATIO: i64 = 2;
 
-/// The ceiling of one subflow.
+/// Ceiling of one subflow's window.
 #[derive(Debug)]
 pub struct Ceiling {
     segment: u64,
@@ -17,25 +17,31 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// No ceiling yet.
+    /// Creates an unlimited ceiling.
     pub const fn new(segment: u64) -> Self {
         Self { segment, bytes: u64::MAX }
     }
 
-    /// The most that may be in flight.
+    /// Maximum bytes in flight.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A round-trip time was measured. Once per round trip (`new_flight`) the ceiling comes down to what
-    /// the window would be at the tolerated round-trip time, or rises by a segment.
-    pub fn sampled(&mut self, new_flight: bool, window: u64, srtt: Duration, least: Duration) {
-        if !new_flight {
+    /// Processes a round-trip time sample. Once per round trip (`new_round`), the ceiling falls to
+    /// the window's value at the maximum ratio, or rises by one segment.
+    pub fn on_rtt_sample(
+        &mut self,
+        new_round: bool,
+        window: u64,
+        srtt: Duration,
+        min_rtt: Duration,
+    ) {
+        if !new_round {
             return;
         }
-        if srtt > least * TOLERATED {
-            let tolerated = (least * TOLERATED).as_secs_f64() / srtt.as_secs_f64();
-            let lower = (window as f64 * tolerated) as u64;
+        if srtt > min_rtt * MAX_RATIO {
+            let ratio = (min_rtt * MAX_RATIO).as_secs_f64() / srtt.as_secs_f64();
+            let lower = (window as f64 * ratio) as u64;
             self.bytes = self.bytes.min(lower.max(2 * self.segment));
         } else {
             self.bytes = self.bytes.saturating_add(self.segment);
@@ -52,16 +58,16 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_five_products_comes_down_to_two_and_may_grow_by_a_segment_per_round_trip() {
+    fn the_ceiling_falls_to_two_products_and_rises_by_segments() {
         let mut ceiling = Ceiling::new(1000);
-        ceiling.sampled(true, 100_000, ms(40), ms(20));
+        ceiling.on_rtt_sample(true, 100_000, ms(40), ms(20));
         assert_eq!(ceiling.bytes(), u64::MAX);
-        ceiling.sampled(true, 100_000, ms(100), ms(20));
+        ceiling.on_rtt_sample(true, 100_000, ms(100), ms(20));
         assert_eq!(ceiling.bytes(), 40_000);
-        ceiling.sampled(false, 40_000, ms(30), ms(20));
-        ceiling.sampled(true, 40_000, ms(30), ms(20));
+        ceiling.on_rtt_sample(false, 40_000, ms(30), ms(20));
+        ceiling.on_rtt_sample(true, 40_000, ms(30), ms(20));
         assert_eq!(ceiling.bytes(), 41_000);
-        ceiling.sampled(true, 1000, ms(1000), ms(20));
+        ceiling.on_rtt_sample(true, 1000, ms(1000), ms(20));
         assert_eq!(ceiling.bytes(), 2000);
     }
 }

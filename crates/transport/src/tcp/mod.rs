@@ -1,4 +1,4 @@
-//! TCP, as one subflow of a connection: what is outstanding, what has arrived, and when to send.
+//! One TCP subflow: outstanding data, received data, loss recovery and timers.
 
 pub mod ceiling;
 pub mod prr;

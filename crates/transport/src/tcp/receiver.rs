@@ -1,4 +1,4 @@
-//! The receiving half of a subflow: what has arrived, what is acknowledged, and when.
+//! Receive side of a subflow: reordering, selective and delayed acknowledgements.
 //!
 //! Source: RFC 9293 §3.8.6.3 and RFC 5681 §4.2 (delayed acknowledgements), RFC 2018 (SACK).
 
@@ -10,28 +10,29 @@ use skybraid_units::{Duration, Instant};
 use super::scoreboard::Chunk;
 use crate::segment::Sacks;
 
-/// The receiving half of a subflow.
+/// Receive side of a subflow.
 #[derive(Debug)]
 pub struct Receiver {
     next: u64,
-    /// Segments beyond a hole, ascending.
+    /// Segments beyond a hole in ascending order, with their times of arrival.
     beyond: VecDeque<(u64, Chunk, Instant)>,
     beyond_bytes: u64,
-    /// Runs of bytes beyond a hole, the one that grew last first.
+    /// Ranges received beyond a hole, the most recently extended first.
     blocks: Vec<(u64, u64)>,
     ack_every: u32,
     ack_delay: Duration,
     unacknowledged: u32,
     ack_at: Instant,
     ack_now: bool,
-    /// The last segment had arrived before.
+    /// Range of the last segment, if it was a duplicate.
     duplicate: Option<(u64, u64)>,
     /// Timestamp to be echoed (TS.Recent of RFC 7323 §4.3).
     echo: Instant,
 }
 
 impl Receiver {
-    /// A receiver that acknowledges at least every `ack_every` segments and within `ack_delay`.
+    /// Creates a receiver that acknowledges at least every `ack_every` segments and within
+    /// `ack_delay`.
     pub fn new(ack_every: u32, ack_delay: Duration) -> Self {
         Self {
             next: 0,
@@ -53,25 +54,25 @@ impl Receiver {
         self.next
     }
 
-    /// Bytes held beyond a hole.
+    /// Bytes received beyond a hole.
     pub const fn held(&self) -> u64 {
         self.beyond_bytes
     }
 
-    /// The timestamp to echo.
+    /// Timestamp to echo.
     pub const fn echo(&self) -> Instant {
         self.echo
     }
 
-    /// Takes a data segment and hands over, in order and with the time of their arrival, the chunks that
-    /// can be.
+    /// Processes a data segment. Chunks that are in order go to `deliver`, with their times of
+    /// arrival.
     pub fn receive(
         &mut self,
         now: Instant,
         seq: u64,
         chunk: Chunk,
         sent_at: Instant,
-        hand_over: &mut impl FnMut(Chunk, Instant),
+        deliver: &mut impl FnMut(Chunk, Instant),
     ) {
         let end = seq + u64::from(chunk.len);
         if seq == self.next {
@@ -79,7 +80,7 @@ impl Receiver {
             if self.unacknowledged == 0 {
                 self.echo = sent_at;
             }
-            hand_over(chunk, now);
+            deliver(chunk, now);
             if self.beyond.is_empty() {
                 self.unacknowledged += 1;
                 if self.unacknowledged >= self.ack_every {
@@ -95,7 +96,7 @@ impl Receiver {
                     self.beyond.pop_front();
                     self.beyond_bytes -= u64::from(chunk.len);
                     self.next = seq + u64::from(chunk.len);
-                    hand_over(chunk, arrived);
+                    deliver(chunk, arrived);
                 }
                 self.blocks.retain(|(_, end)| *end > self.next);
                 self.ack_now = true;
@@ -108,16 +109,16 @@ impl Receiver {
                 if !known {
                     self.beyond.insert(place, (seq, chunk, now));
                     self.beyond_bytes += u64::from(chunk.len);
-                    self.grow_block(seq, end);
+                    self.extend_blocks(seq, end);
                 }
             }
             self.duplicate = known.then_some((seq, end));
-            // Out of order or seen before: the sender must know at once (RFC 5681 §4.2).
+            // Out of order or duplicate: acknowledge at once (RFC 5681 §4.2).
             self.ack_now = true;
         }
     }
 
-    fn grow_block(&mut self, start: u64, end: u64) {
+    fn extend_blocks(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start, end);
         self.blocks.retain(|(from, to)| {
             let touches = *from <= end && start <= *to;
@@ -130,29 +131,29 @@ impl Receiver {
         self.blocks.insert(0, (start, end));
     }
 
-    /// An acknowledgement must leave at once.
+    /// True if an acknowledgement must be sent at once.
     pub const fn must_acknowledge(&self) -> bool {
         self.ack_now
     }
 
-    /// Asks for an acknowledgement, as a window probe does.
+    /// Requests an immediate acknowledgement, for example after a window probe.
     pub fn acknowledge_now(&mut self) {
         self.ack_now = true;
     }
 
-    /// When a delayed acknowledgement falls due.
+    /// Instant at which the delayed acknowledgement is due.
     pub const fn next_wakeup(&self) -> Instant {
         self.ack_at
     }
 
-    /// The delayed acknowledgement falls due if its time has come.
+    /// Requests the delayed acknowledgement if its time has come.
     pub fn wake(&mut self, now: Instant) {
         if self.ack_at <= now {
             self.ack_now = true;
         }
     }
 
-    /// SACK blocks for an acknowledgement that is about to leave. Ends its delay.
+    /// Clears the pending acknowledgement. Returns its SACK blocks.
     #[inline]
     pub fn acknowledge(&mut self) -> Sacks {
         self.unacknowledged = 0;
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_second_segment_is_acknowledged_and_a_single_one_after_the_delay() {
+    fn every_second_segment_is_acknowledged_a_single_one_later() {
         let mut receiver = receiver();
         arrive(&mut receiver, 0);
         assert!(!receiver.must_acknowledge());
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_block_that_grew_last_is_reported_first() {
+    fn the_most_recently_extended_block_is_reported_first() {
         let mut receiver = receiver();
         for number in [2, 4, 6, 8, 5] {
             assert_eq!(arrive(&mut receiver, number), []);
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_hole_hands_over_what_waited_and_is_acknowledged_at_once() {
+    fn a_filled_hole_is_acknowledged_at_once() {
         let mut receiver = receiver();
         arrive(&mut receiver, 0);
         receiver.acknowledge();

@@ -1,33 +1,34 @@
-//! Recoveries that were not needed: nothing had been lost, only delayed.
+//! Spurious recoveries: data was only delayed, not lost.
 //!
-//! Source: RFC 3522 (Eifel detection) and RFC 4015 (response). The first acknowledgement that advances
-//! in a recovery echoes an older timestamp than that of the retransmission of the oldest segment: the
-//! original arrived.
+//! Source: RFC 3522 (Eifel detection) and RFC 4015 (response). The original of the oldest segment
+//! has arrived if the first acknowledgement that advances in a recovery echoes a timestamp older
+//! than that of the retransmission.
 
-use crate::congestion::Before;
+use crate::congestion::ControlState;
 
-/// What is needed to take a reaction back.
+/// State needed to undo a congestion response.
 #[derive(Clone, Copy, Debug)]
 pub struct Undo {
     enabled: bool,
-    before: Option<Before>,
+    before: Option<ControlState>,
 }
 
 impl Undo {
-    /// Without `enabled` nothing is ever taken back.
+    /// Creates the state; without `enabled`, nothing is ever undone.
     pub const fn new(enabled: bool) -> Self {
         Self { enabled, before: None }
     }
 
-    /// A recovery begins; `before` is how congestion control stood.
-    pub const fn begin(&mut self, before: Before) {
+    /// Records the start of a recovery and the congestion control's state before it.
+    pub const fn on_recovery_started(&mut self, before: ControlState) {
         self.before = Some(before);
     }
 
-    /// An acknowledgement advanced; `original_arrived` says that the oldest segment had been sent again,
-    /// once, and that the acknowledgement answers the original. Returns what to go back to if it shows
-    /// that nothing had been lost; only the first one of a recovery can.
-    pub fn advanced(&mut self, original_arrived: bool) -> Option<Before> {
+    /// Records an acknowledgement that advances. `original_arrived` is true if the oldest segment
+    /// was retransmitted once and the acknowledgement is for the original. Returns the state to
+    /// restore if the recovery was spurious; only the first such acknowledgement of a recovery can
+    /// show that.
+    pub fn on_advanced(&mut self, original_arrived: bool) -> Option<ControlState> {
         self.before.take().filter(|_| original_arrived && self.enabled)
     }
 }
@@ -40,12 +41,12 @@ mod tests {
     // Source: RFC 3522 §3.2.
     #[test]
     fn the_first_acknowledgement_of_a_recovery_decides() {
-        let before = Before { window: Bytes::new(20_000), threshold: Bytes::new(90_000) };
+        let before = ControlState { window: Bytes::new(20_000), threshold: Bytes::new(90_000) };
         for (enabled, original_arrived) in [(true, true), (true, false), (false, true)] {
             let mut undo = Undo::new(enabled);
-            undo.begin(before);
-            assert_eq!(undo.advanced(original_arrived).is_some(), enabled && original_arrived);
-            assert!(undo.advanced(true).is_none());
+            undo.on_recovery_started(before);
+            assert_eq!(undo.on_advanced(original_arrived).is_some(), enabled && original_arrived);
+            assert!(undo.on_advanced(true).is_none());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tail loss probes: one segment sent in time may spare the timeout that a lost tail would cost.
+//! Tail loss probes: a segment that avoids the timeout after the loss of the last segments.
 //!
 //! Source: RFC 8985 §7.
 
@@ -7,30 +7,31 @@ use skybraid_units::Duration;
 /// Probe timeout before the first round-trip time sample (RFC 8985 §7.2).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The probe of one subflow.
+/// Tail loss probe of one subflow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TailProbe {
-    /// Everything below this was sent when the probe was, until the probe's episode ends.
+    /// Sequence number up to which data had been sent at the time of the probe; `None` outside an
+    /// episode.
     end: Option<u64>,
-    /// The probe carried data that had been sent before.
+    /// True if the probe repeats data.
     repeats: bool,
-    /// A round-trip time sample was taken since the last probe.
+    /// True if a round-trip time sample was taken since the last probe.
     sampled: bool,
 }
 
-/// What an acknowledgement says of a probe.
+/// Result of an acknowledgement for the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing, or that nothing had been lost.
+    /// No loss, or no result yet.
     NoLoss,
     /// The probe repaired a loss: one congestion response is due (RFC 8985 §7.4.2).
     RepairedLoss,
 }
 
 impl TailProbe {
-    /// How long to wait for an acknowledgement before probing (RFC 8985 §7.2), bounded by the time left
-    /// until the retransmission timeout. `alone` says that a single segment is in flight, whose
-    /// acknowledgement the peer may delay by `ack_delay`.
+    /// Returns the probe timeout (RFC 8985 §7.2), bounded by the time left until the retransmission
+    /// timeout. `alone` is true if a single segment is in flight, whose acknowledgement the peer
+    /// may delay by `ack_delay`.
     pub fn timeout(
         srtt: Option<Duration>,
         alone: bool,
@@ -44,35 +45,30 @@ impl TailProbe {
         wait.min(rto_left)
     }
 
-    /// A round-trip time was measured.
-    pub fn sampled(&mut self) {
+    /// Records that a round-trip time sample was taken.
+    pub fn on_rtt_sample(&mut self) {
         self.sampled = true;
     }
 
-    /// A probe may be sent: none is under way, and the network has answered since the last one.
+    /// True if a probe may be sent: none is in progress, and a sample was taken since the last one.
     pub const fn is_allowed(&self) -> bool {
         self.end.is_none() && self.sampled
     }
 
-    /// A probe leaves when everything below `next` has been sent; `repeats` says that its data had been
-    /// sent before.
-    pub fn sent(&mut self, next: u64, repeats: bool) {
+    /// Records a probe sent when all data below `next` has been sent. `repeats` is true if the
+    /// probe repeats data.
+    pub fn on_sent(&mut self, next: u64, repeats: bool) {
         *self = Self { end: Some(next), repeats, sampled: false };
     }
 
-    /// The timeout came after all, or recovery took over: the episode is over.
+    /// Ends the episode: a timeout or a recovery has taken over.
     pub fn abandon(&mut self) {
         self.end = None;
     }
 
-    /// An acknowledgement arrived. `duplicate` is the end of data that the peer had before, if it
-    /// reports any; `bare_duplicate` says that it is a duplicate acknowledgement without SACK.
-    pub fn acknowledged(
-        &mut self,
-        ack: u64,
-        duplicate: Option<u64>,
-        bare_duplicate: bool,
-    ) -> Verdict {
+    /// Processes an acknowledgement. `duplicate` is the end of the duplicate range that the peer
+    /// reports, if any; `bare_duplicate` is true for a duplicate acknowledgement without SACK.
+    pub fn on_ack(&mut self, ack: u64, duplicate: Option<u64>, bare_duplicate: bool) -> Verdict {
         let Some(end) = self.end.filter(|end| ack >= *end) else {
             return Verdict::NoLoss;
         };
@@ -98,8 +94,7 @@ mod tests {
 
     // Source: RFC 8985 §7.2; the vectors of the algorithm reference, §1.5.
     #[test]
-    fn the_probe_waits_two_round_trips_and_for_a_delayed_acknowledgement_but_not_past_the_timeout()
-    {
+    fn the_probe_timeout_is_bounded_by_the_retransmission_timeout() {
         let timeout = |alone, left| TailProbe::timeout(Some(ms(50)), alone, ms(200), ms(left));
         assert_eq!(timeout(false, 1000), ms(100));
         assert_eq!(timeout(true, 1000), ms(300));
@@ -108,31 +103,30 @@ mod tests {
     }
 
     #[test]
-    fn a_second_probe_needs_an_answer_to_the_first() {
+    fn a_second_probe_needs_a_sample_after_the_first() {
         let mut probe = TailProbe::default();
         assert!(!probe.is_allowed());
-        probe.sampled();
+        probe.on_rtt_sample();
         assert!(probe.is_allowed());
-        probe.sent(5000, true);
-        probe.sampled();
+        probe.on_sent(5000, true);
+        probe.on_rtt_sample();
         assert!(!probe.is_allowed());
-        probe.acknowledged(5000, Some(5000), false);
+        probe.on_ack(5000, Some(5000), false);
         assert!(probe.is_allowed());
     }
 
     #[test]
-    fn an_acknowledgement_beyond_a_repeated_probe_without_a_duplicate_report_means_a_repaired_loss()
-    {
+    fn an_acknowledgement_beyond_a_repeated_probe_shows_a_loss() {
         let sent = || {
             let mut probe = TailProbe::default();
-            probe.sent(5000, true);
+            probe.on_sent(5000, true);
             probe
         };
-        assert_eq!(sent().acknowledged(6000, None, false), Verdict::RepairedLoss);
-        assert_eq!(sent().acknowledged(6000, Some(5000), false), Verdict::NoLoss);
-        assert_eq!(sent().acknowledged(5000, None, true), Verdict::NoLoss);
+        assert_eq!(sent().on_ack(6000, None, false), Verdict::RepairedLoss);
+        assert_eq!(sent().on_ack(6000, Some(5000), false), Verdict::NoLoss);
+        assert_eq!(sent().on_ack(5000, None, true), Verdict::NoLoss);
         let mut new_data = TailProbe::default();
-        new_data.sent(6000, false);
-        assert_eq!(new_data.acknowledged(7000, None, false), Verdict::NoLoss);
+        new_data.on_sent(6000, false);
+        assert_eq!(new_data.on_ack(7000, None, false), Verdict::NoLoss);
     }
 }

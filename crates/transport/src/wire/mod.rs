@@ -1,5 +1,5 @@
-//! Segments as bytes: the TCP options that captures show, and the datagrams in which segments travel
-//! over real networks.
+//! Segments as bytes: TCP options for captures, and datagrams that carry segments over real
+//! networks.
 
 pub mod datagram;
 mod tcp_options;

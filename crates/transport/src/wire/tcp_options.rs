@@ -1,4 +1,4 @@
-//! The TCP options that captures show.
+//! TCP options, as captures show them.
 //!
 //! Source: RFC 9293 §3.1, RFC 7323 §3, RFC 2018 §3, RFC 8684 §3.
 
@@ -8,29 +8,28 @@ use skybraid_units::Instant;
 
 use crate::segment::{Flags, Segment, Tcp};
 
-/// The key of the end that opens a connection, as captures show it: simulated connections exchange
-/// none.
+/// Key of the client in captures: simulated connections exchange no keys.
 pub const CLIENT_KEY: [u8; 8] = *b"skybraid";
-/// The key of the end that answers.
+/// Key of the server in captures.
 pub const SERVER_KEY: [u8; 8] = *b"ground01";
-/// The token of the server's key: the first 32 bits of its SHA-256.
+/// Token of the server's key: the first 32 bits of its SHA-256.
 pub const SERVER_TOKEN: [u8; 4] = [0x57, 0x82, 0xdf, 0x3f];
 
 const KIND_MPTCP: u8 = 30;
 
-/// Which MPTCP option a segment carries; told by the room that its size leaves.
-const fn mptcp_room(segment: &Segment, tcp: &Tcp) -> u32 {
+/// Size of the MPTCP option that a segment carries, derived from the segment's size.
+const fn mptcp_bytes(segment: &Segment, tcp: &Tcp) -> u32 {
     let fixed = if tcp.flags.has(Flags::SYN) { 60 } else { 52 + tcp.sacks.wire_bytes() };
     segment.size.saturating_sub(fixed + tcp.len)
 }
 
-/// The segment carries an MPTCP option.
+/// True if the segment carries an MPTCP option.
 pub const fn carries_mptcp(segment: &Segment, tcp: &Tcp) -> bool {
-    mptcp_room(segment, tcp) > 0
+    mptcp_bytes(segment, tcp) > 0
 }
 
 fn timestamp(at: Instant) -> [u8; 4] {
-    // Milliseconds, as most stacks count; the low 32 bits, as on the wire.
+    // Milliseconds, as in most stacks; the low 32 bits, as on the wire.
     ((at.as_nanos() / 1_000_000) as u32).to_be_bytes()
 }
 
@@ -60,7 +59,7 @@ fn mptcp_options(tcp: &Tcp, options: &mut Vec<u8>) {
             options.extend([KIND_MPTCP, 22, 0x20, 0x01 | 0x04 | 0x08 | fin]);
             options.extend((tcp.data_ack as u32).to_be_bytes());
             options.extend(tcp.dsn.to_be_bytes());
-            // A DATA_FIN by itself: subflow sequence number 0, length 1 (RFC 8684 §3.3.3).
+            // A DATA_FIN without data: subflow sequence number 0, length 1 (RFC 8684 §3.3.3).
             let alone = tcp.len == 0;
             let seq = if alone { 0 } else { tcp.seq.wrapping_add(1) as u32 };
             options.extend(seq.to_be_bytes());
@@ -74,7 +73,7 @@ fn mptcp_options(tcp: &Tcp, options: &mut Vec<u8>) {
     }
 }
 
-/// ADD_ADDR for IPv4 with its HMAC, its echo, REMOVE_ADDR.
+/// Appends ADD_ADDR for IPv4 with its HMAC, its echo, or REMOVE_ADDR.
 fn address_options(tcp: &Tcp, options: &mut Vec<u8>) {
     let address = [10, tcp.address, 0, 2];
     if tcp.flags.has(Flags::ECHO_ADDRESS) {
@@ -89,7 +88,7 @@ fn address_options(tcp: &Tcp, options: &mut Vec<u8>) {
     }
 }
 
-/// The options of a TCP header, padded to whole words. At most 40 bytes.
+/// Builds the options of a TCP header, padded to whole words. At most 40 bytes.
 pub fn tcp_options(segment: &Segment, tcp: &Tcp) -> Vec<u8> {
     let mut options = Vec::with_capacity(40);
     let syn = tcp.flags.has(Flags::SYN);
@@ -153,7 +152,7 @@ mod tests {
     };
 
     #[test]
-    fn a_data_segment_carries_a_dss_with_four_byte_ack_and_eight_byte_sequence_number() {
+    fn a_data_segment_carries_a_dss_with_ack_and_sequence_number() {
         let tcp = Tcp { len: 1000, dsn: 0x0102, ..ACK };
         let options = tcp_options(&segment(40 + 12 + 24 + 1000, tcp), &tcp);
         assert_eq!(options.len(), 36);
@@ -166,8 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_address_a_lone_data_fin_and_a_third_acknowledgement_fill_the_room_they_are_given()
-     {
+    fn signalling_options_fill_the_segment_s_size() {
         for (flags, extra, kind_at, subtype) in [
             (Flags::ADD_ADDRESS, 8 + 16, 20, 0x30),
             (Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), 8 + 8, 20, 0x31),
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_with_three_blocks_and_a_data_ack_fills_forty_bytes_at_most() {
+    fn three_sack_blocks_and_a_data_ack_take_at_most_40_bytes() {
         let mut sacks = Sacks::NONE;
         for block in [(2000, 3000), (4000, 5000), (6000, 7000)] {
             sacks.push(1000, block.0, block.1);

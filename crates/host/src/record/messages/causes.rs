@@ -1,17 +1,17 @@
-//! Why messages of a flow are late or lost, and why frames of its video are not whole.
+//! Causes of late and lost messages of a flow, and of incomplete frames of its video.
 
 use skybraid_link::Cause;
 use skybraid_transport::PathId;
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, Promised};
 
-use super::super::Film;
+use super::super::VideoStats;
 use super::super::misses::{Arrival, History, MissCause};
 use super::{EXPIRED, FlowRecord, MessageRow, NONE_LOST, NOT_DELIVERED, REFUSED, UNKNOWN_EFFECT};
 
 impl FlowRecord {
-    /// A copy of one of the message's parts was lost on `path`; `effect` is `None` where it is not known.
-    pub fn copy_lost(&mut self, id: u32, path: PathId, effect: Option<Cause>) {
-        if let Some(row) = self.row(id) {
+    /// Records the loss of a copy of any part of the message on `path`; `effect` is `None` if the cause is unknown.
+    pub fn on_copy_lost(&mut self, id: u32, path: PathId, effect: Option<Cause>) {
+        if let Some(row) = self.written_row(id) {
             row.lost_path = path.0;
             row.lost_effect = effect.map_or(UNKNOWN_EFFECT, |cause| cause as u8);
         }
@@ -19,21 +19,21 @@ impl FlowRecord {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn arrived_late(&mut self, id: u32, arrival: &Arrival) {
+    pub(super) fn keep_late_arrival(&mut self, id: u32, arrival: &Arrival) {
         self.late.entry(id).or_insert(*arrival);
     }
 
-    /// A copy of the message's last part arrived over a network that shows none of its packets.
-    pub fn copy_arrived_unseen(&mut self, now: Instant, id: u32, path: PathId) {
+    /// Records the arrival of a copy of the message's last part over a network whose packets are not observed.
+    pub fn on_copy_arrived_unseen(&mut self, now: Instant, id: u32, path: PathId) {
         let Some(row) = self.row(id) else { return };
         let sent_at = row.sent() + Duration::from_micros(row.waited_us.into());
-        self.copy_arrived(id, &Arrival { at: now, sent_at, path: path.0, waits: None });
+        self.on_copy_arrived(id, &Arrival { at: now, sent_at, path: path.0, waits: None });
     }
 
-    /// A copy of the message's last part is on its way when the run has ended, and will arrive.
-    pub fn copy_arrives_later(&mut self, id: u32, arrival: &Arrival) {
-        if self.patience < Duration::MAX && self.row(id).is_some() {
-            self.arrived_late(id, arrival);
+    /// Records that a copy of the message's last part is in flight at the end of the run and will arrive.
+    pub fn on_copy_due(&mut self, id: u32, arrival: &Arrival) {
+        if self.min_deadline < Duration::MAX && self.row(id).is_some() {
+            self.keep_late_arrival(id, arrival);
         }
     }
 
@@ -41,7 +41,9 @@ impl FlowRecord {
     #[cold]
     #[inline(never)]
     pub(super) fn count_late(&mut self, id: u32, delivered: (Instant, Duration)) {
-        let Some(row) = self.row(id).copied() else { return };
+        let Some(row) = self.row(id).copied().promised("the row of a delivered message") else {
+            return;
+        };
         let arrival = self.late.remove(&id);
         let history = self.history(&row, arrival, Some(delivered));
         let delay = delivered.0 - history.written;
@@ -53,32 +55,28 @@ impl FlowRecord {
         }
     }
 
-    /// Counts a message that is not there when the record ends or forgets it; `lost` for good, or perhaps not.
+    /// Counts a message that was not delivered by the end of the run or before its row is dropped; `lost` if it is
+    /// lost rather than in flight.
     pub(super) fn count_undelivered(&mut self, id: u32, row: &MessageRow, lost: bool) {
         if row.delivered_ns > EXPIRED {
             return;
         }
         let arrival = self.late.remove(&id);
         let sent = row.sent();
-        for place in 0..self.summary.deadlines.len() {
-            let Some(limit) = self.summary.deadlines.get(place).map(|deadline| deadline.limit)
-            else {
-                break;
-            };
-            let cause = self.cause_of(row, arrival, limit);
-            if sent + limit <= self.end
-                && let Some(counts) = self.summary.misses.by_deadline.get_mut(place)
-            {
-                counts.add(cause);
+        let mut by_deadline = core::mem::take(&mut self.summary.misses.by_deadline);
+        for (deadline, counts) in self.summary.deadlines.iter().zip(&mut by_deadline) {
+            if sent + deadline.limit <= self.end {
+                counts.add(self.cause_of(row, arrival, deadline.limit));
             }
         }
+        self.summary.misses.by_deadline = by_deadline;
         if lost {
             let cause = self.cause_of(row, arrival, Duration::MAX);
             self.summary.misses.lost.add(cause);
         }
     }
 
-    /// Why a message that was not delivered missed `limit`.
+    /// Returns the cause by which a message that was not delivered missed `limit`.
     fn cause_of(&self, row: &MessageRow, arrival: Option<Arrival>, limit: Duration) -> MissCause {
         match (row.delivered_ns, row.lost()) {
             (REFUSED, _) => MissCause::Refused,
@@ -110,24 +108,24 @@ impl FlowRecord {
         }
     }
 
-    /// Finds out why frames that are decided are not whole.
+    /// Determines the causes of decided frames that are not intact.
     #[inline(never)]
     pub(super) fn explain_frames(&mut self) {
-        while let Some(id) = self.film.as_mut().and_then(Film::next_missing) {
+        while let Some(id) = self.video.as_mut().and_then(VideoStats::next_missing) {
             let cause = match self.row(id).copied() {
                 None => MissCause::Unknown,
-                Some(row) if self.is_coming(&row) => MissCause::Link { path: row.first_path },
+                Some(row) if self.is_in_flight(&row) => MissCause::Link { path: row.first_path },
                 Some(row) => self.cause_of(&row, None, Duration::MAX),
             };
-            if let Some(film) = &mut self.film {
-                film.explain(cause);
+            if let Some(video) = &mut self.video {
+                video.explain(cause);
             }
         }
     }
 
-    /// A message of which nothing has arrived and nothing was lost was still on its way.
-    const fn is_coming(&self, row: &MessageRow) -> bool {
-        !self.blind
+    /// Whether a message was sent, but nothing of it has arrived or was lost.
+    const fn is_in_flight(&self, row: &MessageRow) -> bool {
+        !self.links_hidden
             && !self.proxied
             && row.delivered_ns == NOT_DELIVERED
             && row.copies_sent > 0

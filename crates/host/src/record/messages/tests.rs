@@ -1,4 +1,4 @@
-//! Messages by their numbers.
+//! Tests of the record of a flow.
 
 use super::*;
 
@@ -11,15 +11,15 @@ fn message(id: u32) -> Delivered {
 }
 
 #[test]
-fn a_message_on_its_way_at_the_end_is_neither_lost_nor_a_trial() {
+fn a_message_in_flight_at_the_end_is_not_lost_and_no_trial() {
     let limit = Duration::from_millis(300);
     let mut flow = FlowRecord::new(true, false, at(1000), 1, &[limit]);
     for ms in [0, 100, 600, 900] {
-        flow.written(at(ms), 100);
-        flow.copy_sent(at(ms), flow.next_id() - 1, PathId(0));
+        flow.on_written(at(ms), 100);
+        flow.on_copy_sent(at(ms), flow.next_id() - 1, PathId(0));
     }
-    flow.delivered(at(50), message(0));
-    flow.delivered(at(950), message(2));
+    flow.on_delivered(at(50), message(0));
+    flow.on_delivered(at(950), message(2));
     flow.finish(&[3]);
     let summary = &flow.summary;
     assert_eq!((summary.sent, summary.delivered), (4, 2));
@@ -28,19 +28,20 @@ fn a_message_on_its_way_at_the_end_is_neither_lost_nor_a_trial() {
 }
 
 #[test]
-fn in_a_run_that_ends_early_only_deadlines_before_its_real_end_count() {
+fn deadlines_after_an_early_end_do_not_count() {
     for keep in [true, false] {
         let limits = [Duration::from_millis(300), Duration::from_millis(50)];
         let mut flow = FlowRecord::new(keep, true, at(10_000), 1, &limits);
         for ms in [0, 100, 600, 650, 900] {
-            flow.written(at(ms), 100);
+            flow.on_written(at(ms), 100);
         }
         for (id, ms) in [(0, 50), (1, 450), (2, 620), (3, 800)] {
-            flow.delivered(at(ms), message(id));
+            flow.on_delivered(at(ms), message(id));
         }
         flow.end_early(at(920));
         flow.finish(&[]);
-        let counts: Vec<_> = flow.summary.deadlines.iter().map(|it| (it.trials, it.met)).collect();
+        let deadlines = flow.summary.deadlines.iter();
+        let counts: Vec<_> = deadlines.map(|deadline| (deadline.trials, deadline.met)).collect();
         // Written at 0, 100 and 600 ms; at 0, 100, 600 and 650 ms.
         assert_eq!(counts, [(3, 2), (4, 2)]);
         assert_eq!((flow.summary.delivered, flow.summary.in_flight), (4, 1));
@@ -48,13 +49,13 @@ fn in_a_run_that_ends_early_only_deadlines_before_its_real_end_count() {
 }
 
 #[test]
-fn messages_are_not_forgotten_before_their_deadline_so_that_the_run_may_end_any_time() {
+fn rows_are_kept_until_the_deadline_has_passed() {
     let limit = Duration::from_secs(20);
     let mut flow = FlowRecord::new(false, false, at(1_000_000), 1, &[limit]);
     let count = 3 << BLOCK_BITS;
     for number in 0..count {
-        flow.written(at(i64::from(number)), 100);
-        flow.delivered(at(i64::from(number) + 5), message(number));
+        flow.on_written(at(i64::from(number)), 100);
+        flow.on_delivered(at(i64::from(number) + 5), message(number));
     }
     let end = i64::from(count) - 1;
     flow.end_early(at(end));
@@ -67,15 +68,15 @@ fn messages_are_not_forgotten_before_their_deadline_so_that_the_run_may_end_any_
 fn a_message_is_refused_when_none_of_its_copies_is_left() {
     let mut flow = FlowRecord::new(true, false, at(1000), 1, &[]).with_copies(2);
     for _ in 0..2 {
-        flow.written(at(0), 100);
+        flow.on_written(at(0), 100);
     }
-    flow.refused(0);
-    flow.copy_sent(at(0), 0, PathId(0));
-    flow.delivered(at(50), message(0));
-    assert!(flow.delivered(at(60), message(0)).is_none());
-    flow.refused(1);
+    flow.on_refused(0);
+    flow.on_copy_sent(at(0), 0, PathId(0));
+    flow.on_delivered(at(50), message(0));
+    assert!(flow.on_delivered(at(60), message(0)).is_none());
+    flow.on_refused(1);
     assert_eq!(flow.summary.refused, 0);
-    flow.refused(1);
+    flow.on_refused(1);
     flow.finish(&[]);
     let summary = &flow.summary;
     assert_eq!((summary.sent, summary.delivered), (2, 1));
@@ -83,18 +84,18 @@ fn a_message_is_refused_when_none_of_its_copies_is_left() {
 }
 
 #[test]
-fn without_the_table_memory_does_not_grow_with_the_number_of_messages() {
+fn memory_is_bounded_without_the_table() {
     let mut flow = FlowRecord::new(false, false, at(i64::MAX / 10_000_000), 1, &[]);
     for number in 0..20 << BLOCK_BITS {
         let now = at(i64::from(number));
-        flow.written(now, 100);
+        flow.on_written(now, 100);
         if number % 1000 != 0 {
-            flow.delivered(now + Duration::from_millis(20), message(number));
+            flow.on_delivered(now + Duration::from_millis(20), message(number));
         }
     }
     let rows: usize = flow.blocks().map(<[_]>::len).sum();
     assert!(rows < 10 << BLOCK_BITS);
-    flow.copy_sent(at(0), flow.next_id() - 1, PathId(0));
+    flow.on_copy_sent(at(0), flow.next_id() - 1, PathId(0));
     flow.finish(&[]);
     let summary = &flow.summary;
     assert_eq!(summary.sent, summary.delivered + summary.lost + summary.in_flight);

@@ -1,4 +1,4 @@
-//! Cutting bytes into MAVLink frames. A frame is told by its header; its checksum is for its receiver.
+//! Cutting bytes into MAVLink frames. A frame is recognised by its header; its checksum is for its receiver.
 
 use skybraid_transport::mutran::mavlink::{MAGIC_1, MAGIC_2};
 use skybraid_transport::mutran::{Classifier, Header, Span, StreamClassifier};

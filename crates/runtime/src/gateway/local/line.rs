@@ -4,15 +4,16 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
 use nix::sys::uio::writev;
+use skybraid_units::Instant;
 
 use super::Counts;
 use super::frames::Framer;
 use super::queue::Queue;
 
 /// Reads in a row from one stream in one wake-up.
-const MOST_READS: usize = 4;
+const MAX_READS: usize = 4;
 
-/// See the module. It never waits: what cannot be written stands in a bounded queue.
+/// A stream of frames. It never waits: what cannot be written is in a bounded queue.
 pub struct Line {
     io: File,
     framer: Framer,
@@ -48,7 +49,7 @@ impl Line {
         counts: &mut Counts,
         each: &mut dyn FnMut(&[u8]),
     ) -> Found {
-        for _ in 0..MOST_READS {
+        for _ in 0..MAX_READS {
             match self.io.read(scratch) {
                 Ok(0) => return Found::End,
                 Ok(length) => {
@@ -67,8 +68,8 @@ impl Line {
     }
 
     /// Puts a frame into the queue.
-    pub fn push(&mut self, frame: &[u8], control: bool, counts: &mut Counts) {
-        counts.dropped += self.queue.push(frame, control);
+    pub fn push(&mut self, frame: &[u8], control: bool, expires: Instant, counts: &mut Counts) {
+        counts.dropped += self.queue.push(frame, control, expires);
     }
 
     /// Something waits to be written.
@@ -80,7 +81,8 @@ impl Line {
     ///
     /// # Errors
     /// The other end is gone.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self, now: Instant, counts: &mut Counts) -> io::Result<()> {
+        counts.late += self.queue.drop_expired(now);
         let io = &self.io;
         self.queue.flush(|slices| Ok(writev(io, slices)?)).map(|_| ())
     }

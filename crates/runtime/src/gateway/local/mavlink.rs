@@ -4,16 +4,17 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use nix::sys::termios::BaudRate;
-use skybraid_gateway::ChannelId;
 use skybraid_gateway::config::MavlinkConfig;
+use skybraid_gateway::{ChannelId, Client, Origin};
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
 use super::calls::{Lines, listen};
 use super::frames::cut;
-use super::{Counts, Write, address, any_like, serial, udp};
+use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, serial, udp};
 use crate::batch::Outbox;
 use crate::gateway::GatewayError;
+use crate::gateway::arrival::Drained;
 use crate::gateway::names::Whose;
 use crate::gateway::poller::{Ready, Source};
 use crate::gateway::tools::Tools;
@@ -21,10 +22,10 @@ use crate::gateway::tools::Tools;
 /// Bytes that wait for a slow reader.
 const ROOM: usize = 256 << 10;
 /// Senders that are remembered, and for how long after they fell silent.
-const MOST_SENDERS: usize = 64;
+const MAX_SENDERS: usize = 64;
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// A local MAVLink end.
 pub struct End {
     /// Its kind and address.
     pub name: String,
@@ -40,11 +41,16 @@ pub struct End {
 
 enum Kind {
     /// Datagrams are awaited; what arrives goes to all who have sent some.
-    Listening { socket: Socket, outbox: Outbox, senders: Vec<(SocketAddr, Instant)> },
+    Listening {
+        socket: Socket,
+        drained: Drained,
+        outbox: Outbox,
+        senders: Vec<(SocketAddr, Instant)>,
+    },
     /// Datagrams go to one address, and come from it.
-    Sending { to: String, open: Option<(Socket, SocketAddr)>, outbox: Outbox },
+    Sending { to: String, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
     /// Connections come in.
-    Accepting { listener: TcpListener, lines: Lines },
+    Accepting { listener: TcpListener, lines: Lines, paused: bool },
     /// One connection goes out, again and again.
     Calling { to: String, lines: Lines },
     /// A device.
@@ -73,7 +79,7 @@ impl End {
         let name = format!("{key} {value}");
         let wrong = |error| GatewayError::Setup { what: format!("[[mavlink]] {name}"), error };
         let baud = config.baud.unwrap_or(serial::USUAL_BAUD);
-        let kind = Kind::open(key, value, baud).map_err(wrong)?;
+        let kind = Kind::open(key, value, baud, tools).map_err(wrong)?;
         let source = Source::Mavlink(place);
         match &kind {
             Kind::Listening { socket, .. } => tools.poller.watch(socket, source).map_err(wrong)?,
@@ -105,85 +111,114 @@ impl End {
         self.sequence
     }
 
-    /// There is something to read or room to write.
-    pub fn ready(&mut self, now: Instant, ready: Ready, tools: &mut Tools, write: &mut Write<'_>) {
-        let (channel, counts) = (self.channel, &mut self.counts);
+    /// There is something to read or room to write. True if there may be more to read.
+    pub fn ready(
+        &mut self,
+        now: Instant,
+        ready: Ready,
+        tools: &mut Tools,
+        write: &mut Write<'_>,
+    ) -> bool {
+        let (channel, end, counts) = (self.channel, self.place, &mut self.counts);
         match &mut self.kind {
-            Kind::Listening { socket, senders, .. } => {
-                let Ok(taken) = tools.inbox.take(socket) else { return };
-                for (bytes, source) in tools.inbox.datagrams(taken) {
+            Kind::Listening { socket, drained, senders, .. } => {
+                return tools.take(socket, drained, &mut |taken| {
+                    let client = Client { end, address: taken.source };
+                    let origin = Origin { client, arrived: taken.arrived };
                     let mut frames = 0;
-                    counts.foreign_bytes += cut(bytes, &mut |frame| {
+                    counts.foreign_bytes += cut(taken.bytes, &mut |frame| {
                         frames += 1;
-                        write(channel, frame);
+                        write(channel, &origin, frame);
                     });
-                    if let Some(source) = source.filter(|_| frames > 0) {
+                    if let Some(source) = taken.source.filter(|_| frames > 0) {
                         remember(senders, now, source);
                     }
-                }
+                });
             }
-            Kind::Sending { open: Some((socket, _)), .. } => {
-                let Ok(taken) = tools.inbox.take(socket) else { return };
-                for (bytes, _) in tools.inbox.datagrams(taken) {
-                    counts.foreign_bytes += cut(bytes, &mut |frame| write(channel, frame));
-                }
+            Kind::Sending { open: Some((socket, _, drained)), .. } => {
+                return tools.take(socket, drained, &mut |taken| {
+                    let client = Client { end, address: taken.source };
+                    let origin = Origin { client, arrived: taken.arrived };
+                    counts.foreign_bytes +=
+                        cut(taken.bytes, &mut |frame| write(channel, &origin, frame));
+                });
             }
             Kind::Sending { open: None, .. } => {}
-            Kind::Accepting { listener, lines } => {
-                if ready.source == Source::Mavlink(self.place) {
-                    lines.accept(self.place, listener, ROOM, tools);
+            Kind::Accepting { listener, lines, paused } => {
+                let source = Source::Mavlink(self.place);
+                if ready.source == source {
+                    if lines.accept(self.place, listener, ROOM, tools) {
+                        tools.alarms.clear(&self.name);
+                    } else {
+                        *paused = tools.poller.pause(listener, source).is_ok();
+                        let text = format!("{}: no descriptors are left for clients", self.name);
+                        tools.alarms.raise(&self.name, text);
+                    }
                 } else {
-                    lines.ready(ready, channel, counts, tools, write);
+                    lines.ready(now, ready, channel, counts, tools, write);
                 }
             }
             Kind::Calling { lines, .. } => {
-                lines.ready(ready, channel, counts, tools, write);
+                lines.ready(now, ready, channel, counts, tools, write);
             }
             Kind::Serial { lines, .. } => {
-                if let Some(error) = lines.ready(ready, channel, counts, tools, write) {
+                if let Some(error) = lines.ready(now, ready, channel, counts, tools, write) {
                     tools.alarms.raise(&self.name, format!("{} is gone: {error}", self.name));
                 }
             }
         }
+        false
     }
 
-    /// Hands a frame over to all who are there.
-    pub fn deliver(&mut self, frame: &[u8], control: bool) {
+    /// Hands a frame over to all who are there; it is of no use after `expires`.
+    pub fn deliver(&mut self, frame: &[u8], control: bool, expires: Instant, tools: &Tools) {
         let counts = &mut self.counts;
         match &mut self.kind {
-            Kind::Listening { socket, outbox, senders } => {
+            Kind::Listening { socket, outbox, senders, .. } => {
                 for (sender, _) in senders {
                     outbox.copy_in(frame, *sender);
-                    send_if_full(outbox, socket, counts);
+                    outbox.expire_last(expires);
+                    if outbox.is_full() {
+                        send(outbox, socket, counts, tools);
+                    }
                 }
             }
-            Kind::Sending { open: Some((socket, to)), outbox, .. } => {
+            Kind::Sending { open: Some((socket, to, _)), outbox, .. } => {
                 outbox.copy_in(frame, *to);
-                send_if_full(outbox, socket, counts);
+                outbox.expire_last(expires);
+                if outbox.is_full() {
+                    send(outbox, socket, counts, tools);
+                }
             }
             Kind::Sending { open: None, .. } => {}
             Kind::Accepting { lines, .. }
             | Kind::Calling { lines, .. }
-            | Kind::Serial { lines, .. } => lines.push(frame, control, counts),
+            | Kind::Serial { lines, .. } => lines.push(frame, control, expires, counts),
         }
     }
 
-    /// Sends what has been handed over.
-    pub fn flush(&mut self, _now: Instant, tools: &Tools) {
+    /// It is, or has, streams or a device.
+    pub const fn has_streams(&self) -> bool {
+        match &self.kind {
+            Kind::Listening { .. } | Kind::Sending { .. } => false,
+            Kind::Accepting { .. } | Kind::Calling { .. } | Kind::Serial { .. } => true,
+        }
+    }
+
+    /// Sends what has been passed on.
+    pub fn flush(&mut self, now: Instant, tools: &Tools) {
         let counts = &mut self.counts;
         match &mut self.kind {
-            Kind::Listening { socket, outbox, .. } => {
-                counts.dropped += outbox.send_counting(socket);
-            }
-            Kind::Sending { open: Some((socket, _)), outbox, .. } => {
-                counts.dropped += outbox.send_counting(socket);
+            Kind::Listening { socket, outbox, .. } => send(outbox, socket, counts, tools),
+            Kind::Sending { open: Some((socket, ..)), outbox, .. } => {
+                send(outbox, socket, counts, tools);
             }
             Kind::Sending { open: None, outbox, .. } => {
                 outbox.clear();
             }
             Kind::Accepting { lines, .. }
             | Kind::Calling { lines, .. }
-            | Kind::Serial { lines, .. } => lines.flush(self.place, counts, tools),
+            | Kind::Serial { lines, .. } => lines.flush(now, self.place, counts, tools),
         }
     }
 
@@ -196,7 +231,12 @@ impl End {
             Kind::Sending { to, open: None, .. } => {
                 tools.names.ask(Whose::Mavlink(self.place), to);
             }
-            Kind::Sending { .. } | Kind::Accepting { .. } => {}
+            Kind::Sending { .. } => {}
+            Kind::Accepting { listener, paused, .. } => {
+                if *paused {
+                    *paused = tools.poller.resume(listener, Source::Mavlink(self.place)).is_err();
+                }
+            }
             Kind::Calling { to, lines } => {
                 lines.give_up(now);
                 if lines.is_empty() {
@@ -208,7 +248,7 @@ impl End {
                     return;
                 }
                 let opened = serial::open(device, *speed)
-                    .and_then(|file| lines.add(self.place, file, *room, None, tools));
+                    .and_then(|file| lines.add(self.place, file, None, *room, None, tools));
                 match opened {
                     Ok(()) => tools.alarms.clear(&self.name),
                     Err(error) => tools
@@ -229,13 +269,14 @@ impl End {
             }
         };
         let result = match &mut self.kind {
-            Kind::Sending { open, .. } if open.is_none() => udp(any_like(to)).and_then(|socket| {
-                // Only that program is listened to.
-                socket.connect(&to.into())?;
-                tools.poller.watch(&socket, Source::Mavlink(self.place))?;
-                *open = Some((socket, to));
-                Ok(())
-            }),
+            Kind::Sending { open, .. } if open.is_none() => udp(any_like(to), MAVLINK_BUFFER)
+                .and_then(|socket| {
+                    // Only that program is listened to.
+                    socket.connect(&to.into())?;
+                    tools.poller.watch(&socket, Source::Mavlink(self.place))?;
+                    *open = Some((socket, to, tools.drained()));
+                    Ok(())
+                }),
             // Nobody there is usual until a program is started.
             Kind::Calling { lines, .. } if lines.is_empty() => {
                 lines.call(tools.poller.now(), self.place, to, ROOM, tools).or(Ok(()))
@@ -250,7 +291,7 @@ impl End {
 }
 
 impl Kind {
-    fn open(key: &str, value: String, baud: u32) -> io::Result<Self> {
+    fn open(key: &str, value: String, baud: u32, tools: &Tools) -> io::Result<Self> {
         let outbox = Outbox::default();
         Ok(match key {
             "serial" => Self::Serial {
@@ -260,12 +301,12 @@ impl Kind {
                 lines: Lines::default(),
             },
             "udp_listen" => {
-                let (socket, senders) = (udp(address(&value)?)?, Vec::new());
-                Self::Listening { socket, outbox, senders }
+                let socket = udp(address(&value)?, MAVLINK_BUFFER)?;
+                Self::Listening { socket, drained: tools.drained(), outbox, senders: Vec::new() }
             }
             "tcp_listen" => {
                 let (listener, lines) = (listen(address(&value)?)?, Lines::default());
-                Self::Accepting { listener, lines }
+                Self::Accepting { listener, lines, paused: false }
             }
             "tcp_connect" => Self::Calling { to: value, lines: Lines::default() },
             _ => Self::Sending { to: value, open: None, outbox },
@@ -273,8 +314,10 @@ impl Kind {
     }
 }
 
-fn send_if_full(outbox: &mut Outbox, socket: &Socket, counts: &mut Counts) {
-    if outbox.is_full() {
+/// Sends what has been passed on, but for what has become too old since.
+fn send(outbox: &mut Outbox, socket: &Socket, counts: &mut Counts, tools: &Tools) {
+    if !outbox.is_empty() {
+        counts.late += outbox.drop_expired(tools.poller.now());
         counts.dropped += outbox.send_counting(socket);
     }
 }
@@ -285,7 +328,7 @@ fn remember(senders: &mut Vec<(SocketAddr, Instant)>, now: Instant, source: Sock
         *heard = now;
         return;
     }
-    if senders.len() >= MOST_SENDERS {
+    if senders.len() >= MAX_SENDERS {
         let silent = senders.iter().enumerate().min_by_key(|(_, (_, heard))| *heard);
         if let Some(at) = silent.map(|(at, _)| at) {
             senders.swap_remove(at);

@@ -1,9 +1,10 @@
 //! The side of the local applications: MAVLink over UDP, TCP and serial devices, UDP ports, TUN.
 
 mod calls;
-mod frames;
+pub(crate) mod frames;
 mod line;
 mod mavlink;
+pub(crate) mod offload;
 mod port;
 mod queue;
 mod radio;
@@ -15,11 +16,12 @@ use std::net::SocketAddr;
 
 use skybraid_gateway::config::GatewayConfig;
 use skybraid_gateway::policy::Policy;
-use skybraid_gateway::{ChannelId, Class, Snapshot};
+use skybraid_gateway::{ChannelId, Class, Origin, Snapshot};
 use skybraid_transport::mutran::Header;
 use skybraid_units::{Duration, Instant};
 
 use self::mavlink::End;
+pub use self::offload::HEAD;
 use self::port::Port;
 use self::tun::Tun;
 use super::names::Whose;
@@ -29,7 +31,7 @@ use super::{GatewayError, LocalEdge};
 
 /// How often devices and programs that are not there are tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often ends that ask for it are told of the paths.
+/// How often ends that ask for it hear of the paths.
 const RADIO: Duration = Duration::from_secs(1);
 
 /// What an end has counted.
@@ -39,10 +41,16 @@ pub struct Counts {
     pub foreign_bytes: u64,
     /// Frames and datagrams that it was too slow to take.
     pub dropped: u64,
+    /// Frames that became too old while they waited for it.
+    pub late: u64,
 }
 
 /// Takes what a local application wrote.
-pub type Write<'a> = dyn FnMut(ChannelId, &[u8]) + 'a;
+pub type Write<'a> = dyn FnMut(ChannelId, &Origin, &[u8]) + 'a;
+
+/// Bytes that the kernel holds of the datagrams of a MAVLink end: several thousand frames, more than a
+/// second of any vehicle's. What is older than that is of no use.
+const MAVLINK_BUFFER: usize = 4 << 20;
 
 /// All local ends of a gateway.
 pub struct Local {
@@ -100,55 +108,73 @@ impl Local {
         Ok(Self { ends, ports, tun, channels, policy, retry: now + RETRY, radio: now + RADIO })
     }
 
-    /// A source of this side is ready.
-    pub fn ready(&mut self, now: Instant, ready: Ready, tools: &mut Tools, write: &mut Write<'_>) {
+    /// A source of this side is ready. True if there may be more to take.
+    pub fn ready(
+        &mut self,
+        now: Instant,
+        ready: Ready,
+        tools: &mut Tools,
+        write: &mut Write<'_>,
+    ) -> bool {
         match ready.source {
             Source::Mavlink(place) | Source::Client(place, _) => {
-                if let Some(end) = self.ends.get_mut(usize::from(place)) {
-                    end.ready(now, ready, tools, write);
-                }
+                let end = self.ends.get_mut(usize::from(place));
+                end.is_some_and(|end| end.ready(now, ready, tools, write))
             }
             Source::Port(place) => {
-                if let Some(port) = self.ports.get_mut(usize::from(place)) {
-                    port.read(tools, write);
-                }
+                let port = self.ports.get_mut(usize::from(place));
+                port.is_some_and(|port| port.read(tools, write))
             }
-            Source::Tun => {
-                if let Some(tun) = &mut self.tun {
-                    tun.read(tools, write);
-                }
-            }
-            _ => {}
+            Source::Tun => self.tun.as_mut().is_some_and(|tun| tun.read(now, tools, write)),
+            _ => false,
         }
     }
 
-    /// Hands over what the peer sent on a channel; `bytes` may get another buffer in exchange.
-    pub fn deliver(&mut self, now: Instant, channel: ChannelId, bytes: &mut Vec<u8>) {
+    /// Passes on what the peer sent on a channel, which is of no use after `expires`; `bytes` may get
+    /// another buffer in exchange.
+    pub fn deliver(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        expires: Instant,
+        bytes: &mut Vec<u8>,
+        tools: &Tools,
+    ) {
         match self.channels.get(usize::from(channel.0)) {
             Some(Channel::Mavlink) => {
                 let header = Header::parse(bytes);
                 let control = header
                     .is_ok_and(|header| self.policy.of_frame(now, &header).class == Class::Control);
-                self.ends.iter_mut().for_each(|end| end.deliver(bytes, control));
+                self.ends.iter_mut().for_each(|end| end.deliver(bytes, control, expires, tools));
             }
             Some(Channel::Port(place)) => {
                 if let Some(port) = self.ports.get_mut(*place) {
-                    port.deliver(bytes);
+                    port.deliver(bytes, expires, tools);
                 }
             }
             Some(Channel::Tun) => {
                 if let Some(tun) = &mut self.tun {
-                    tun.deliver(bytes);
+                    if tools.poller.now() <= expires {
+                        tun.deliver(bytes);
+                    } else {
+                        tun.counts.late += 1;
+                    }
                 }
             }
             None => {}
         }
     }
 
-    /// Sends what has been handed over.
+    /// Sends what has been passed on.
     pub fn flush(&mut self, now: Instant, tools: &mut Tools) {
         self.ends.iter_mut().for_each(|end| end.flush(now, tools));
-        self.ports.iter_mut().for_each(Port::flush);
+        self.ports.iter_mut().for_each(|port| port.flush(tools));
+        self.tun.iter_mut().for_each(Tun::flush);
+    }
+
+    /// Some of it are streams or devices, which the kernel does not stamp.
+    pub fn has_streams(&self) -> bool {
+        self.tun.is_some() || self.ends.iter().any(End::has_streams)
     }
 
     /// A name has been resolved.
@@ -173,6 +199,13 @@ impl Local {
         }
     }
 
+    /// The TUN interface's MTU follows the paths'.
+    pub fn follow_mtu(&mut self, unfragmented: u32) {
+        if let Some(tun) = &mut self.tun {
+            tun.follow(unfragmented);
+        }
+    }
+
     /// When to call [`wake`](Self::wake).
     pub fn due(&self) -> Instant {
         self.retry.min(self.radio)
@@ -191,7 +224,7 @@ impl Local {
                 let snapshot = snapshot();
                 for end in self.ends.iter_mut().filter(|end| end.radio_status) {
                     let frame = radio::radio_status(end.next_radio(), &snapshot);
-                    end.deliver(&frame, false);
+                    end.deliver(&frame, false, Instant::FAR_FUTURE, tools);
                 }
                 self.ends.iter_mut().for_each(|end| end.flush(now, tools));
             }
@@ -205,6 +238,7 @@ impl Local {
             clients: clients as u64,
             foreign_bytes: counts.foreign_bytes,
             dropped: counts.dropped,
+            late: counts.late,
         };
         let ends = self.ends.iter().map(|end| edge(&end.name, end.clients(), end.counts));
         let ports = self.ports.iter().map(|port| edge(&port.name, port.clients(), port.counts));
@@ -213,12 +247,14 @@ impl Local {
     }
 }
 
-/// A UDP socket that never blocks, with large buffers.
-fn udp(at: SocketAddr) -> io::Result<socket2::Socket> {
+/// A UDP socket that never blocks, with so large buffers, whose datagrams the kernel stamps.
+fn udp(at: SocketAddr, buffer: usize) -> io::Result<socket2::Socket> {
     use socket2::{Domain, Protocol, Socket, Type};
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(at), kind, Some(Protocol::UDP))?;
-    crate::batch::widen(&socket)?;
+    crate::batch::set_buffers(&socket, buffer)?;
+    crate::batch::stamp_arrivals(&socket)?;
+    crate::batch::join_arrivals(&socket);
     socket.bind(&at.into())?;
     Ok(socket)
 }

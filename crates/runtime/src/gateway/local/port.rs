@@ -3,18 +3,20 @@
 use std::io;
 use std::net::SocketAddr;
 
-use skybraid_gateway::ChannelId;
 use skybraid_gateway::config::PortConfig;
+use skybraid_gateway::{ChannelId, Client, Origin};
+use skybraid_units::Instant;
 use socket2::Socket;
 
 use super::{Counts, Write, address, any_like, udp};
-use crate::batch::Outbox;
+use crate::batch::{BUFFER, Outbox};
 use crate::gateway::GatewayError;
+use crate::gateway::arrival::Drained;
 use crate::gateway::names::Whose;
 use crate::gateway::poller::Source;
 use crate::gateway::tools::Tools;
 
-/// See the module.
+/// A UDP port of a local application.
 pub struct Port {
     /// Its name and address.
     pub name: String,
@@ -22,7 +24,7 @@ pub struct Port {
     pub counts: Counts,
     channel: ChannelId,
     place: u8,
-    socket: Option<Socket>,
+    socket: Option<(Socket, Drained)>,
     outbox: Outbox,
     /// Where datagrams go, if the file says so.
     send_to: Option<String>,
@@ -43,7 +45,7 @@ impl Port {
             let listen = config.listen.as_deref().unwrap_or_default();
             GatewayError::Setup { what: format!("[udp.{name}] listen {listen}"), error }
         };
-        let socket = config.listen.as_deref().map(|text| udp(address(text)?)).transpose();
+        let socket = config.listen.as_deref().map(|text| udp(address(text)?, BUFFER)).transpose();
         let socket = socket.map_err(wrong)?;
         if let Some(socket) = &socket {
             tools.poller.watch(socket, Source::Port(place)).map_err(wrong)?;
@@ -53,7 +55,7 @@ impl Port {
             counts: Counts::default(),
             channel,
             place,
-            socket,
+            socket: socket.map(|socket| (socket, tools.drained())),
             outbox: Outbox::default(),
             send_to: config.send_to.clone(),
             to: None,
@@ -67,33 +69,39 @@ impl Port {
         usize::from(self.to.is_some())
     }
 
-    /// Takes what has arrived.
-    pub fn read(&mut self, tools: &mut Tools, write: &mut Write<'_>) {
-        let taken = self.socket.as_ref().map(|socket| tools.inbox.take(socket));
-        let Some(Ok(taken)) = taken else { return };
-        for (bytes, source) in tools.inbox.datagrams(taken) {
-            write(self.channel, bytes);
-            if self.send_to.is_none() {
-                self.to = source.or(self.to);
+    /// Takes a batch of what has arrived. True if there may be more.
+    pub fn read(&mut self, tools: &mut Tools, write: &mut Write<'_>) -> bool {
+        let Self { socket: Some((socket, drained)), channel, place, to, send_to, .. } = self else {
+            return false;
+        };
+        tools.take(socket, drained, &mut |taken| {
+            let client = Client { end: *place, address: taken.source };
+            write(*channel, &Origin { client, arrived: taken.arrived }, taken.bytes);
+            if send_to.is_none() {
+                *to = taken.source.or(*to);
             }
-        }
+        })
     }
 
-    /// Hands a datagram over; `bytes` gets some other buffer in exchange.
-    pub fn deliver(&mut self, bytes: &mut Vec<u8>) {
+    /// Hands a datagram over, which is of no use after `expires`; `bytes` gets some other buffer in exchange.
+    pub fn deliver(&mut self, bytes: &mut Vec<u8>, expires: Instant, tools: &Tools) {
         let Some(to) = self.to else {
             self.counts.dropped += 1;
             return;
         };
         self.outbox.swap_in(bytes, to, 0, 0);
+        self.outbox.expire_last(expires);
         if self.outbox.is_full() {
-            self.flush();
+            self.flush(tools);
         }
     }
 
-    /// Sends what has been handed over.
-    pub fn flush(&mut self) {
-        if let Some(socket) = &self.socket {
+    /// Sends what has been passed on.
+    pub fn flush(&mut self, tools: &Tools) {
+        if let Some((socket, _)) = &self.socket
+            && !self.outbox.is_empty()
+        {
+            self.counts.late += self.outbox.drop_expired(tools.poller.now());
             self.counts.dropped += self.outbox.send_counting(socket);
         }
     }
@@ -109,7 +117,7 @@ impl Port {
     pub fn resolved(&mut self, addresses: io::Result<Vec<SocketAddr>>, tools: &mut Tools) {
         let result = addresses.and_then(|addresses| {
             // A socket that listens has its kind of address already.
-            let bound = self.socket.as_ref().and_then(|socket| socket.local_addr().ok());
+            let bound = self.socket.as_ref().and_then(|(socket, _)| socket.local_addr().ok());
             let bound = bound.and_then(|bound| bound.as_socket());
             let fits = |to: &&SocketAddr| bound.is_none_or(|bound| bound.is_ipv4() == to.is_ipv4());
             let Some(to) = addresses.iter().find(fits).copied() else {
@@ -117,9 +125,9 @@ impl Port {
                 return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
             };
             if self.socket.is_none() {
-                let socket = udp(any_like(to))?;
+                let socket = udp(any_like(to), BUFFER)?;
                 tools.poller.watch(&socket, Source::Port(self.place))?;
-                self.socket = Some(socket);
+                self.socket = Some((socket, tools.drained()));
             }
             self.to = Some(to);
             Ok(())

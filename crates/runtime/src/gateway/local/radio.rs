@@ -48,12 +48,12 @@ fn checksum(crc: u16, byte: u8) -> u16 {
 
 /// The message of a state.
 ///
-/// `rssi` tells of the better of the paths that live, from the peer, and `remrssi` towards it: 200 without
+/// `rssi` reports the better of the paths that live, from the peer, and `remrssi` towards it: 200 without
 /// loss, less in the measure of the loss, and down to half for round-trip times from 100 ms to 1 s; 0 when
 /// no path lives. `noise` and `remnoise` are not known to a gateway, and 0. `txbuf` is 100: what must
 /// wait is dropped by class here, and asking an autopilot for less would slow its telemetry down
 /// needlessly. `rxerrors` counts datagrams that were refused as broken or not understood; nothing is
-/// ever mended, so `fixed` is 0.
+/// ever fixed, so `fixed` is 0.
 pub fn radio_status(sequence: u8, snapshot: &Snapshot) -> Vec<u8> {
     let lives = |state: PathState| !matches!(state, PathState::Unheard | PathState::Down);
     let strongest = |state: fn(&PathSnapshot) -> PathState, loss: fn(&PathSnapshot) -> f64| {
@@ -87,12 +87,20 @@ mod tests {
             side: Side::Ground,
             uptime_ms: 0.0,
             session: true,
+            peer: None,
+            session_left_ms: None,
+            session_overdue: false,
+            session_expired: false,
             sessions: 1,
             peer_restarts: 0,
             silent_ms: None,
             paths,
             classes: Vec::new(),
             channels: Vec::new(),
+            control_limit: None,
+            sources: Vec::new(),
+            bugs: 0,
+            tun: None,
             refused: RefusedSnapshot { forged: 300, unreadable: 2, ..RefusedSnapshot::default() },
         }
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::gateway::tools::Tools;
 use crate::testbed::{Endpoint, EndpointFlags, Limits, PathManager};
 
-/// Most subflows that the kernel allows beside the first.
+/// Most subflows that the kernel allows next to the first.
 const MOST: u32 = 8;
 /// What alarms about it are known by.
 const KEY: &str = "mptcp";

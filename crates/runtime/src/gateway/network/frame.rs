@@ -1,6 +1,6 @@
-//! Datagrams in a stream: two octets of length, in network order, before each.
+//! Datagrams in a stream: two bytes of length, in network order, before each.
 
-/// Octets of the length.
+/// Bytes of the length.
 const LENGTH: usize = 2;
 
 /// Why a stream cannot be read on.
@@ -17,7 +17,7 @@ impl Unframer {
     /// Takes the next bytes and gives each datagram that is complete.
     ///
     /// # Errors
-    /// A datagram of no octets: the peer does not speak this.
+    /// A datagram of no bytes: the peer does not speak this.
     pub fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<(), NotFramed> {
         self.held.extend_from_slice(bytes);
         let mut rest = self.held.as_slice();

@@ -1,7 +1,7 @@
 //! The side of the networks: UDP, or TCP where UDP is blocked.
 
 mod bundle;
-mod frame;
+pub(crate) mod frame;
 mod place;
 mod stream;
 mod tcp;
@@ -78,11 +78,20 @@ impl Paths {
         }
     }
 
-    /// A source of this side is ready.
-    pub fn ready(&mut self, now: Instant, ready: Ready, tools: &mut Tools, gateway: &mut Gateway) {
+    /// A source of this side is ready. True if there may be more to take.
+    pub fn ready(
+        &mut self,
+        now: Instant,
+        ready: Ready,
+        tools: &mut Tools,
+        gateway: &mut Gateway,
+    ) -> bool {
         match self {
             Self::Udp(sockets) => sockets.ready(now, ready, tools, gateway),
-            Self::Tcp(streams) => streams.ready(now, ready, tools, gateway),
+            Self::Tcp(streams) => {
+                streams.ready(now, ready, tools, gateway);
+                false
+            }
         }
     }
 
@@ -126,7 +135,7 @@ impl Paths {
     }
 }
 
-/// The octet of the IP header by which networks may tell classes apart: the DSCP in its upper six bits.
+/// The byte of the IP header by which networks may tell classes apart: the DSCP in its upper six bits.
 ///
 /// Expedited forwarding (46, RFC 3246) for control and for the signs of life that stand for it; assured
 /// forwarding of classes 4 and 3 (34 and 26, RFC 2597) for telemetry and video, as RFC 4594 has it for

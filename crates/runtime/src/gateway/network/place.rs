@@ -8,10 +8,10 @@ use skybraid_gateway::config::PathConfig;
 use skybraid_units::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::batch::{set_int, widen};
+use crate::batch::{join_arrivals, set_int, stamp_arrivals, widen};
 use crate::gateway::interfaces::Interfaces;
 
-/// How often a name is resolved anew.
+/// How often a name is resolved again.
 const RENEW: Duration = Duration::from_secs(60);
 /// … and how often one that could not be resolved.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Place {
         Ok(Self { interface: path.interface.clone(), local: listen, needs_address: false })
     }
 
-    /// What there is to stand on, towards a remote address of this kind.
+    /// Interface and address to use, towards a remote address of this kind.
     pub fn footing(&self, interfaces: &Interfaces, ipv4: Option<bool>) -> Option<Footing> {
         let wanted = self.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let wanted = wanted.filter(|ip| self.needs_address && !ip.is_loopback());
@@ -98,6 +98,8 @@ impl Place {
         let kind = Type::DGRAM.nonblocking().cloexec();
         let socket = Socket::new(Domain::for_address(near), kind, Some(Protocol::UDP))?;
         widen(&socket)?;
+        stamp_arrivals(&socket)?;
+        join_arrivals(&socket);
         let probe = libc::IP_PMTUDISC_PROBE;
         // An IPv6 socket carries IPv4 as well when it listens on all addresses.
         let ipv4 = set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe);
@@ -150,12 +152,12 @@ impl Remote {
         due
     }
 
-    /// It is to be asked for at once.
+    /// It must be asked for at once.
     pub fn ask_soon(&mut self, now: Instant) {
         self.ask_at = now;
     }
 
-    /// When it is to be asked for.
+    /// When it must be asked for.
     #[cfg(test)]
     pub const fn due(&self) -> Instant {
         self.ask_at

@@ -19,11 +19,11 @@ const STALLED: Duration = Duration::from_secs(2);
 /// here can no longer be overtaken by what is more urgent.
 const UNSENT: libc::c_int = 16 << 10;
 /// Reads in a row in one wake-up.
-const MOST_READS: usize = 4;
-/// A call that is not answered by then is made anew.
+const MAX_READS: usize = 4;
+/// A call that is not answered by then is made again.
 const RINGS: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// A TCP connection that carries sealed datagrams.
 pub struct Stream {
     /// Its number, which no other has had.
     pub number: u32,
@@ -118,7 +118,7 @@ impl Stream {
     /// # Errors
     /// The connection has ended, or carries something else.
     pub fn read(&mut self, scratch: &mut [u8], each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
-        for _ in 0..MOST_READS {
+        for _ in 0..MAX_READS {
             match io::Read::read(&mut &self.socket, scratch) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => {

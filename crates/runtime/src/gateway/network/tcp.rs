@@ -18,6 +18,7 @@ use super::Losses;
 use super::bundle::Endpoints;
 use super::place::{Footing, Place, Remote};
 use super::stream::{Stream, Taken, make};
+use crate::gateway::accept::{PAUSE, accept_all};
 use crate::gateway::interfaces::Interfaces;
 use crate::gateway::names::Whose;
 use crate::gateway::poller::{Ready, Source};
@@ -26,14 +27,14 @@ use crate::gateway::{GatewayError, PathEdge};
 
 /// How often interfaces, listeners and stalled connections are looked at.
 const LOOK: Duration = Duration::from_millis(250);
-/// The wait before a call is made anew: at first, and at most.
+/// The wait before a call is made again: at first, and at most.
 const BACK_OFF: Duration = Duration::from_millis(250);
-const MOST_BACK_OFF: Duration = Duration::from_secs(2);
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 /// Connections that have said nothing authentic yet: how many, and how long they may take.
-const MOST_STRANGERS: usize = 64;
+const MAX_STRANGERS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The TCP streams of all paths.
 pub struct Streams {
     paths: Vec<Path>,
     bundle: Calls,
@@ -66,6 +67,8 @@ struct Listener {
     place: Place,
     first: PathId,
     open: Option<TcpListener>,
+    /// It accepts nobody until then, since there are no descriptors left.
+    paused: Option<Instant>,
 }
 
 struct Known {
@@ -84,7 +87,7 @@ impl Calls {
 
     fn failed(&mut self, now: Instant) {
         self.at = now + self.wait;
-        self.wait = (self.wait + self.wait).min(MOST_BACK_OFF);
+        self.wait = (self.wait + self.wait).min(MAX_BACK_OFF);
     }
 
     fn answered(&mut self) {
@@ -106,7 +109,7 @@ impl Streams {
             let place = place.map_err(wrong)?;
             if !aircraft && !listeners.iter().any(|listener| listener.place == place) {
                 let (place, first) = (place.clone(), PathId(number));
-                listeners.push(Listener { place, first, open: None });
+                listeners.push(Listener { place, first, open: None, paused: None });
             }
             let remote = path.remote.clone().filter(|_| aircraft);
             paths.push(Path {
@@ -134,6 +137,7 @@ impl Streams {
     ) {
         self.look = now + LOOK;
         self.listen(tools);
+        self.resume(now, tools);
         for number in 0..self.paths.len() {
             let id = PathId(number as u8);
             let Some(path) = self.paths.get_mut(number) else { continue };
@@ -345,18 +349,34 @@ impl Streams {
     }
 
     fn accept(&mut self, now: Instant, number: u8, tools: &mut Tools) {
-        let Some(listener) = self.listeners.get(usize::from(number)) else { return };
+        let Self { listeners, streams, next, .. } = self;
+        let Some(listener) = listeners.get_mut(usize::from(number)) else { return };
         let Some(open) = &listener.open else { return };
-        while let Ok((socket, peer)) = open.accept() {
-            let strangers = self.streams.iter().filter(|known| known.path.is_none()).count();
-            if strangers >= MOST_STRANGERS {
-                continue;
+        let accepted = accept_all(open, &mut |socket, peer| {
+            let strangers = streams.iter().filter(|known| known.path.is_none()).count();
+            if strangers >= MAX_STRANGERS {
+                return;
             }
             let socket = Socket::from(socket);
-            if let Ok(stream) = Stream::accepted(now, self.next, socket, peer, &tools.poller) {
-                self.next = self.next.wrapping_add(1);
+            if let Ok(stream) = Stream::accepted(now, *next, socket, peer, &tools.poller) {
+                *next = next.wrapping_add(1);
                 let socket = listener.first;
-                self.streams.push(Known { stream, path: None, socket, since: now });
+                streams.push(Known { stream, path: None, socket, since: now });
+            }
+        });
+        if !accepted && tools.poller.pause(open, Source::Listener(number)).is_ok() {
+            listener.paused = Some(now + PAUSE);
+        }
+    }
+
+    /// Listeners whose pause has ended accept again.
+    fn resume(&mut self, now: Instant, tools: &Tools) {
+        for (listener, number) in self.listeners.iter_mut().zip(0..) {
+            if let Some(open) = &listener.open
+                && listener.paused.is_some_and(|until| now >= until)
+                && tools.poller.resume(open, Source::Listener(number)).is_ok()
+            {
+                listener.paused = None;
             }
         }
     }

@@ -13,6 +13,7 @@ use socket2::Socket;
 use super::place::{Footing, Place, Remote};
 use super::{Losses, traffic_class};
 use crate::batch::Outbox;
+use crate::gateway::arrival::Drained;
 use crate::gateway::interfaces::Interfaces;
 use crate::gateway::names::Whose;
 use crate::gateway::poller::{Ready, Source};
@@ -22,7 +23,7 @@ use crate::gateway::{GatewayError, PathEdge};
 /// How often a socket that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The UDP sockets of all paths.
 pub struct Sockets {
     paths: Vec<Path>,
     bindings: Vec<Binding>,
@@ -37,7 +38,7 @@ struct Path {
     losses: Losses,
 }
 
-/// A socket that is open or is to be opened.
+/// A socket that is open or must be opened.
 struct Binding {
     place: Place,
     /// Of the aircraft.
@@ -54,6 +55,7 @@ struct Open {
     socket: Socket,
     near: SocketAddr,
     footing: Footing,
+    drained: Drained,
 }
 
 impl Sockets {
@@ -169,18 +171,22 @@ impl Sockets {
         self.retry = now;
     }
 
-    /// Takes what has arrived.
-    pub fn ready(&mut self, now: Instant, ready: Ready, tools: &mut Tools, gateway: &mut Gateway) {
-        let Source::Socket(number) = ready.source else { return };
-        let binding = self.bindings.get(usize::from(number));
-        let Some(Binding { open: Some(open), first, .. }) = binding else { return };
-        // An error tells of something that was sent; datagrams may lie behind it.
-        let Ok(taken) = tools.inbox.take(&open.socket) else { return };
-        for (bytes, source) in tools.inbox.datagrams(taken) {
-            if let Some(source) = source {
-                gateway.receive(now, source, bytes, *first);
+    /// Takes a batch of what has arrived. True if there may be more.
+    pub fn ready(
+        &mut self,
+        now: Instant,
+        ready: Ready,
+        tools: &mut Tools,
+        gateway: &mut Gateway,
+    ) -> bool {
+        let Source::Socket(number) = ready.source else { return false };
+        let binding = self.bindings.get_mut(usize::from(number));
+        let Some(Binding { open: Some(open), first, .. }) = binding else { return false };
+        tools.take(&open.socket, &mut open.drained, &mut |taken| {
+            if let Some(source) = taken.source {
+                gateway.receive_at(now, taken.arrived_by, source, taken.bytes, *first);
             }
-        }
+        })
     }
 
     /// Puts a datagram where [`flush`](Self::flush) finds it; `bytes` gets another buffer in exchange.
@@ -221,7 +227,7 @@ impl Binding {
         remote.choose(self.used, reaches).or_else(|| remote.choose(self.used, fits))
     }
 
-    /// Has a socket if there is something to stand on; true if it is a new one.
+    /// Has a socket if its interface and address are there; true if it is a new one.
     fn stand(
         &mut self,
         interfaces: &Interfaces,
@@ -249,7 +255,7 @@ impl Binding {
         self.open = None;
         let socket = self.place.udp(near)?;
         tools.poller.watch(&socket, source)?;
-        self.open = Some(Open { socket, near, footing });
+        self.open = Some(Open { socket, near, footing, drained: tools.drained() });
         Ok(true)
     }
 

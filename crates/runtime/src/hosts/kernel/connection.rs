@@ -53,7 +53,7 @@ pub enum Trouble {
 pub struct End {
     /// Its socket, once there is one.
     pub socket: Option<Socket>,
-    /// What is to be sent.
+    /// What must be sent.
     pub outgoing: Outgoing,
     incoming: Incoming,
     /// The records of the messages that this end writes and of those that it gets.
@@ -123,7 +123,7 @@ impl End {
         let record = self.writes.and_then(|writes| outcome.flows.get_mut(writes));
         let Some(record) = record else { return };
         self.outgoing.push(record.next_id(), written.bytes, sent, self.copies);
-        record.written(sent, written);
+        record.on_written(sent, written);
     }
 
     /// Hands the socket what it takes; shuts its writing side down behind the last message. Answers how
@@ -136,7 +136,7 @@ impl End {
             |data| socket.send_with_flags(data, libc::MSG_NOSIGNAL),
             |number| {
                 if let Some(record) = &mut record {
-                    record.copy_sent(now, number, PathId(u8::MAX));
+                    record.on_copy_sent(now, number, PathId(u8::MAX));
                 }
             },
         );
@@ -245,14 +245,14 @@ impl Application for Getting<'_> {
     fn arrived(&mut self, message: Arrived) {
         let id = message.number;
         let Some(record) = self.outcome.flows.get_mut(self.gets) else { return };
-        record.copy_arrived_unseen(self.now, id, self.path);
+        record.on_copy_arrived_unseen(self.now, id, self.path);
         let arrived = Delivered { stream: 0, id, held: Duration::ZERO, path: self.path };
-        let Some(sent) = record.delivered(self.now, arrived) else { return };
+        let Some(sent) = record.on_delivered(self.now, arrived) else { return };
         let answers = self.answers.and_then(|answers| self.outcome.flows.get_mut(answers));
         if let Some(record) = answers {
             // The answer carries the question's time, so that its delay is the round trip.
             self.outgoing.push(record.next_id(), self.bytes, sent, self.copies);
-            record.written(sent, self.bytes);
+            record.on_written(sent, self.bytes);
         }
     }
 }

@@ -223,8 +223,8 @@ impl KernelFlow {
         let Some(record) = record.filter(|_| !self.bulk) else { return };
         while let Some(written) = self.source.write(now) {
             let id = record.next_id();
-            record.written(now, written);
-            (0..self.sender.copies()).for_each(|_| record.refused(id));
+            record.on_written(now, written);
+            (0..self.sender.copies()).for_each(|_| record.on_refused(id));
         }
     }
 
@@ -365,7 +365,7 @@ impl KernelFlow {
                 let missing = ids.filter(|(message, _)| message.delivered().is_none());
                 let missing: Vec<u32> = missing.map(|(_, id)| id).collect();
                 for id in missing {
-                    (0..end.copies()).for_each(|_| record.refused(id));
+                    (0..end.copies()).for_each(|_| record.on_refused(id));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What the kernel tells of a TCP or MPTCP connection.
+//! State of a TCP or MPTCP connection, as the kernel reports it.
 //!
 //! Source: `struct tcp_info` of linux/tcp.h; `struct mptcp_info`, `mptcp_full_info`,
 //! `mptcp_subflow_data`, `mptcp_subflow_addrs` of linux/mptcp.h. They grow at their ends from version to

@@ -69,7 +69,7 @@ impl Stretch {
 /// counted from the flow's start.
 ///
 /// Bytes are payload bytes, round-trip times are in µs, `snd_cwnd` is in bytes. With several subflows
-/// `snd_cwnd` is their sum, `rtt` their mean, and `retransmits` counts all of them. What iperf3 tells of
+/// `snd_cwnd` is their sum, `rtt` their mean, and `retransmits` counts all of them. What iperf3 reports
 /// its host (`cpu_utilization_percent`, `system_info`, `snd_wnd`, `rttvar`, `pmtu`) is left out;
 /// `received_bytes`, what came out at the other end meanwhile, is in addition.
 pub fn iperf_json(test: &Test<'_>) -> Value {

@@ -2,7 +2,7 @@
 //!
 //! A [`KernelFlow`] is both ends of one flow, for one thread: non-blocking sockets that stay in the
 //! namespaces in which they were made, the applications with their queues, and what is recorded. The
-//! messages travel within their own bytes ([`framing`]), so sizes stay exact. The kernel tells how its
+//! messages travel within their own bytes ([`framing`]), so sizes stay exact. The kernel says how its
 //! connections stand ([`info`]).
 
 mod connection;

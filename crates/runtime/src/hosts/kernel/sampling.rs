@@ -1,4 +1,4 @@
-//! Samples of a connection's subflows, from what the kernel tells of them.
+//! Samples of a connection's subflows, as the kernel reports them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -86,7 +86,7 @@ impl Options {
         self.paced || self.congestion == "bbr"
     }
 
-    /// The connection is to be one of MPTCP.
+    /// The connection must be one of MPTCP.
     pub const fn is_multipath(&self) -> bool {
         self.multipath
     }

@@ -72,7 +72,7 @@ pub(super) fn congestion_name(config: &CongestionConfig) -> Result<&'static str,
         }
     };
     let deployed = |mut config: CongestionConfig| {
-        config.deploy();
+        config.use_linux_behaviour();
         config
     };
     if CongestionConfig::by_name(name).map(deployed) != Some(deployed(config.clone())) {
@@ -99,7 +99,7 @@ mod tests {
             let expected = ["reno", "cubic", "bbr"].contains(&about.name);
             let answer = supports(&TransportConfig { congestion: congestion.clone(), ..tcp() });
             assert_eq!(answer.is_ok(), expected, "{answer:?}");
-            congestion.deploy();
+            congestion.use_linux_behaviour();
             let answer = supports(&TransportConfig { congestion, ..tcp() });
             assert_eq!(answer.is_ok(), expected, "{answer:?}");
         }

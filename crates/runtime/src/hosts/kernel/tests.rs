@@ -308,7 +308,7 @@ fn a_reset_connection_ends_its_flow_and_keeps_what_was_recorded() {
 fn a_message_that_does_not_arrive_is_found_when_the_stream_ends() {
     let mut run = Run::new(&flow("cbr", "reno"), "127.0.0.2").unwrap();
     run.until(Instant::from_millis(100)).unwrap();
-    run.outcome.flows[0].written(run.clock.now(), 1000);
+    run.outcome.flows[0].on_written(run.clock.now(), 1000);
     let error = run.until(END).unwrap_err();
     let KernelError::Framing { error, .. } = error else { panic!("{error}") };
     // The next message that is sent has the number after the one that never was.

@@ -1,9 +1,10 @@
-//! What the delay-based control aims at: the state machine between increase, hold and decrease.
+//! Delay-based estimate: the state machine of increase, hold and decrease.
 //!
-//! Source: draft-ietf-rmcat-gcc-02 §5.5. Where it leaves freedom: the deviation of the rate at which
-//! over-use was met starts and stays as in WebRTC (`LEAST_VARIANCE`); over-use never raises the
-//! estimate, and while no incoming rate is known lowers it once; the limit of 1.5 times the incoming rate stops growth but takes nothing back, so that a
-//! pause of the sender does not undo what was learnt.
+//! Source: draft-ietf-rmcat-gcc-02 §5.5. Choices where the draft leaves freedom:
+//! - The deviation of the over-use rate starts and stays as in WebRTC (`MIN_VARIANCE`).
+//! - Over-use never raises the estimate, and lowers it once while no incoming rate is known.
+//! - The limit of 1.5 times the incoming rate stops growth but never lowers the estimate, so that a pause of
+//!   the sender does not undo what was learnt.
 
 use alloc::collections::VecDeque;
 
@@ -12,28 +13,28 @@ use skybraid_units::{Duration, Instant};
 use super::Bounds;
 use super::trendline::Usage;
 
-/// §5.6: β.
+/// β (§5.6).
 const DECREASE: f64 = 0.85;
-/// §5.5: at most 8 % a second.
+/// Maximum growth per second (§5.5).
 const GROWTH: f64 = 1.08;
-/// §5.5: what the rates before weigh in their average.
+/// Weight of earlier rates in the average over-use rate (§5.5).
 const SMOOTHING: f64 = 0.95;
-/// §5.5: so many deviations from the average are close to it.
+/// Number of deviations within which a rate is close to the average (§5.5).
 const CLOSE: f64 = 3.0;
-/// §5.5: the estimate stays below so many times the incoming rate.
+/// Limit of the estimate in units of the incoming rate (§5.5).
 const AHEAD: f64 = 1.5;
-/// §5.5: how long estimator and detector take, beside a round trip, in s.
+/// Response time of estimator and detector in addition to a round trip, in s (§5.5).
 const REACTION: f64 = 0.1;
-/// §5.5: additive increase is at least so many bit/s.
-const LEAST_STEP: f64 = 1000.0;
-/// The variance of the rate over its mean, in kbit/s, is kept between these (WebRTC).
-const LEAST_VARIANCE: f64 = 0.4;
-const MOST_VARIANCE: f64 = 2.5;
-/// §5.6: T, over which the incoming rate is measured.
+/// Minimum step of additive increase, in bit/s (§5.5).
+const MIN_STEP: f64 = 1000.0;
+/// Bounds of the variance of the over-use rate over its mean, in kbit/s (WebRTC).
+const MIN_VARIANCE: f64 = 0.4;
+const MAX_VARIANCE: f64 = 2.5;
+/// T, the window of the incoming rate (§5.6).
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// The rate at which packets arrive, over half a second of the receiver's time. After a silence as
-/// long as that it is measured anew: what a standing path delivered says nothing of a moving one.
+/// Incoming rate over half a second of the receiver's clock. After a silence of that length the measurement
+/// starts from scratch: the rate before an outage says nothing about the rate after it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Incoming {
     arrivals: VecDeque<(Instant, u32)>,
@@ -43,7 +44,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub fn arrived(&mut self, at: Instant, bytes: u32) {
+    pub fn on_received(&mut self, at: Instant, bytes: u32) {
         let silent = self.last.is_none_or(|last| at - last >= WINDOW);
         let last = self.last.map_or(at, |last| last.max(at));
         if silent {
@@ -60,7 +61,7 @@ impl Incoming {
         }
     }
 
-    /// In bit/s, once a whole window has passed.
+    /// Returns the incoming rate in bit/s once a whole window has elapsed.
     pub fn rate(&self) -> Option<f64> {
         let measured = self.last? - self.first? >= WINDOW;
         measured.then(|| self.bytes as f64 * 8.0 / WINDOW.as_secs_f64())
@@ -74,36 +75,36 @@ enum State {
     Decrease,
 }
 
-/// The rate at which over-use was met before, in kbit/s, and its variance over its mean.
+/// Average incoming rate at over-use in kbit/s, and its variance over its mean.
 #[derive(Clone, Copy, Debug)]
-struct Met {
+struct OverUseRate {
     mean: f64,
     variance: f64,
 }
 
-impl Met {
-    fn with(before: Option<Self>, sample: f64) -> Self {
+impl OverUseRate {
+    fn with_sample(before: Option<Self>, sample: f64) -> Self {
         let Some(Self { mean, variance }) = before else {
-            return Self { mean: sample, variance: LEAST_VARIANCE };
+            return Self { mean: sample, variance: MIN_VARIANCE };
         };
         let mean = SMOOTHING * mean + (1.0 - SMOOTHING) * sample;
         let off = mean - sample;
         let variance = SMOOTHING * variance + (1.0 - SMOOTHING) * off * off / mean.max(1.0);
-        Self { mean, variance: variance.clamp(LEAST_VARIANCE, MOST_VARIANCE) }
+        Self { mean, variance: variance.clamp(MIN_VARIANCE, MAX_VARIANCE) }
     }
 
-    /// `sample` is so far above that the path must have changed.
-    fn is_left_by(&self, sample: f64) -> bool {
+    /// Returns whether `sample` is so far above the average that the path must have changed.
+    fn is_exceeded_by(&self, sample: f64) -> bool {
         sample > self.mean + CLOSE * libm::sqrt(self.variance * self.mean)
     }
 }
 
-/// The delay-based estimate of what the path can carry.
+/// Delay-based estimate of the path's capacity.
 #[derive(Clone, Debug)]
 pub(super) struct Aimd {
     bounds: Bounds,
     state: State,
-    met: Option<Met>,
+    over_use_rate: Option<OverUseRate>,
     updated: Option<Instant>,
     /// A_hat, in bit/s.
     estimate: f64,
@@ -114,18 +115,18 @@ impl Aimd {
         Self {
             bounds: *bounds,
             state: State::Increase,
-            met: None,
+            over_use_rate: None,
             updated: None,
             estimate: bounds.first(),
         }
     }
 
-    /// In bit/s.
+    /// Returns the estimate in bit/s.
     pub fn estimate(&self) -> f64 {
         self.estimate
     }
 
-    /// The detector says `usage`; packets come in at `incoming` bit/s.
+    /// Updates the estimate by the detector's signal and the incoming rate in bit/s.
     pub fn update(
         &mut self,
         now: Instant,
@@ -158,34 +159,38 @@ impl Aimd {
                 let carried = match incoming {
                     Some(rate) => {
                         if entered {
-                            self.met = Some(Met::with(self.met, rate / 1e3));
+                            self.over_use_rate =
+                                Some(OverUseRate::with_sample(self.over_use_rate, rate / 1e3));
                         }
                         rate
                     }
                     None if entered => self.estimate,
                     None => f64::INFINITY,
                 };
-                self.estimate = self.bounds.hold(self.estimate.min(DECREASE * carried));
+                self.estimate = self.bounds.clamp(self.estimate.min(DECREASE * carried));
             }
         }
     }
 
     fn increase(&mut self, passed: f64, incoming: Option<f64>, round_trip: f64) {
-        if incoming.is_some_and(|rate| self.met.is_some_and(|met| met.is_left_by(rate / 1e3))) {
-            self.met = None;
+        if incoming.is_some_and(|rate| {
+            self.over_use_rate.is_some_and(|over_use_rate| over_use_rate.is_exceeded_by(rate / 1e3))
+        }) {
+            self.over_use_rate = None;
         }
-        let grown = if self.met.is_some() {
+        let grown = if self.over_use_rate.is_some() {
             let step = 0.5 * (passed / (REACTION + round_trip)).min(1.0);
-            self.estimate + (step * packet_bits(self.estimate)).max(LEAST_STEP)
+            self.estimate + (step * packet_bits(self.estimate)).max(MIN_STEP)
         } else {
             self.estimate * libm::pow(GROWTH, passed.min(1.0))
         };
         let limit = incoming.map_or(f64::INFINITY, |rate| AHEAD * rate);
-        self.estimate = self.bounds.hold(grown.min(limit).max(self.estimate));
+        self.estimate = self.bounds.clamp(grown.min(limit).max(self.estimate));
     }
 }
 
-/// §5.5: the size of a packet at so many bit/s, at 30 frames a second in packets of up to 1200 B.
+/// Returns the size of a packet in bits at a rate in bit/s, with 30 frames per second in packets of up to
+/// 1200 B (§5.5).
 fn packet_bits(estimate: f64) -> f64 {
     let frame = estimate / 30.0;
     frame / libm::ceil(frame / (1200.0 * 8.0)).max(1.0)
@@ -200,9 +205,9 @@ mod tests {
 
     fn aimd() -> Aimd {
         Aimd::new(&Bounds {
-            least: Rate::from_bps(100_000),
+            min: Rate::from_bps(100_000),
             start: Rate::from_bps(3_000_000),
-            most: Rate::from_bps(20_000_000),
+            max: Rate::from_bps(20_000_000),
         })
     }
 
@@ -232,7 +237,7 @@ mod tests {
     // 2.5 Mbit/s: 0.85 · 2.5; then additive: 2 125 000 / 30 = 70 833 bits in 8 packets of 8854 bits, of
     // which α = 0.5 · 50 / 150 = 1/6.
     #[test]
-    fn growth_is_multiplicative_at_first_and_additive_near_where_over_use_was_met() {
+    fn growth_is_additive_near_the_over_use_rate() {
         let mut aimd = aimd();
         let mut at = |millis, usage, incoming| {
             aimd.update(Instant::from_millis(millis), usage, Some(incoming), RTT);
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_grows_no_further_than_1_5_times_what_comes_in_and_falls_to_no_less() {
+    fn the_incoming_rate_limits_growth_without_lowering() {
         let mut aimd = aimd();
         for second in 0..30 {
             aimd.update(Instant::from_millis(1000 * second), Usage::Normal, Some(2.2e6), RTT);
@@ -265,14 +270,14 @@ mod tests {
     fn the_incoming_rate_is_that_of_half_a_second() {
         let mut incoming = Incoming::default();
         for number in 0..200 {
-            incoming.arrived(Instant::from_millis(10 * number), 1250);
+            incoming.on_received(Instant::from_millis(10 * number), 1250);
             let measured = number >= 50;
             assert_eq!(incoming.rate(), measured.then_some(1e6));
         }
-        incoming.arrived(Instant::from_millis(4_000), 1250);
+        incoming.on_received(Instant::from_millis(4_000), 1250);
         assert_eq!(incoming.rate(), None);
-        incoming.arrived(Instant::from_millis(4_499), 1250);
-        incoming.arrived(Instant::from_millis(4_500), 1250);
+        incoming.on_received(Instant::from_millis(4_499), 1250);
+        incoming.on_received(Instant::from_millis(4_500), 1250);
         assert_eq!(incoming.rate(), Some(40_000.0));
     }
 }

@@ -1,11 +1,11 @@
-//! A target that never changes.
+//! Constant rate.
 
 use skybraid_units::{Instant, Rate};
 
 use super::{Bounds, RateControl, Report, Sent, rate};
 use crate::about::Kind;
 
-/// For `list` and the documentation.
+/// Registry entry.
 pub const ABOUT: Kind = Kind {
     name: "constant",
     summary: "The encoder's rate never changes, and packets leave as soon as they are made.",
@@ -13,7 +13,7 @@ pub const ABOUT: Kind = Kind {
     source: "baltaci2023 §2.3",
 };
 
-/// A target that never changes.
+/// Rate control with a constant target.
 #[derive(Clone, Debug)]
 pub struct Constant {
     target: Rate,
@@ -26,9 +26,9 @@ impl Constant {
 }
 
 impl RateControl for Constant {
-    fn sent(&mut self, _now: Instant, _packet: Sent) {}
+    fn on_sent(&mut self, _now: Instant, _packet: Sent) {}
 
-    fn feedback(&mut self, _now: Instant, _report: &Report<'_>) {}
+    fn on_feedback(&mut self, _now: Instant, _report: &Report<'_>) {}
 
     fn target(&self) -> Rate {
         self.target

@@ -1,22 +1,23 @@
-//! Google congestion control, at the sender: the lesser of what delay and what loss allow.
+//! Google congestion control at the sender: the minimum of a delay-based and a loss-based estimate.
 //!
-//! Source: draft-ietf-rmcat-gcc-02; the delay-based half in `trendline` and
-//! `aimd`, here the loss-based (§6) and the pacer (§4). Where it leaves freedom: loss is
-//! judged once per round trip, but not within `LOSS_INTERVAL` nor on fewer than `LEAST_PACKETS`
-//! packets, since a report of five packets knows no loss between none and 20 %. The loss-based
-//! estimate follows the draft and stays by itself; WebRTC keeps it below the delay-based one, where 2
-//! to 10 % of loss hold a rate that over-use has once lowered. While no report comes nothing changes.
+//! Source: draft-ietf-rmcat-gcc-02. The delay-based part is in `trendline` and `aimd`, the loss-based part
+//! (§6) and the pacer (§4) are here. Choices where the draft leaves freedom:
+//! - Loss is evaluated once per round trip, but not within `LOSS_INTERVAL` and not on fewer than
+//!   `MIN_PACKETS` packets, since a report of five packets cannot express a loss between 0 and 20 %.
+//! - The loss-based estimate is independent, as in the draft; WebRTC keeps it below the delay-based one, so
+//!   that 2 to 10 % of loss hold a rate once lowered by over-use.
+//! - Without reports nothing changes.
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use super::aimd::{Aimd, Incoming};
-use super::history::{History, News, RoundTrip};
+use super::history::{History, RoundTrip, Update};
 pub use super::trendline::Threshold;
 use super::trendline::Trendline;
 use super::{Bounds, Queue, RateControl, RateError, Report, Sent, range, rate};
 use crate::about::Kind;
 
-/// For `list` and the documentation.
+/// Registry entry.
 pub const ABOUT: Kind = Kind {
     name: "gcc",
     summary: "Google congestion control as in WebRTC: growing delay lowers the target to 85 % of what \
@@ -25,28 +26,28 @@ pub const ABOUT: Kind = Kind {
     source: "draft-ietf-rmcat-gcc-02",
 };
 
-/// §4: `burst_time`.
+/// `burst_time` (§4).
 const BURST: Duration = Duration::from_millis(5);
-/// Loss is judged no more often.
+/// Minimum time between evaluations of loss.
 const LOSS_INTERVAL: Duration = Duration::from_millis(200);
-/// Nor on fewer packets (WebRTC).
-const LEAST_PACKETS: u32 = 20;
-/// §6: below, the estimate grows; above, it falls.
+/// Minimum number of packets for an evaluation of loss (WebRTC).
+const MIN_PACKETS: u32 = 20;
+/// Loss below which the estimate grows, and above which it falls (§6).
 const LITTLE_LOSS: f64 = 0.02;
 const MUCH_LOSS: f64 = 0.1;
-/// §6.
+/// Growth of the estimate per evaluation (§6).
 const LOSS_GROWTH: f64 = 1.05;
-/// The round trip before the first report (WebRTC).
+/// Round-trip time before the first report (WebRTC).
 const FIRST_ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// How packets leave.
+/// Parameters of Google congestion control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// At how many times the target the pacer sends, at least 1. The draft's is 1, with which a
-    /// queue that an over-long frame leaves never drains; WebRTC's, the default, is 2.5.
+    /// Pacing rate in units of the target, at least 1. With the draft's value of 1, a queue left by an
+    /// over-long frame never drains; WebRTC's value, 2.5, is the default.
     pub pacing: f64,
-    /// How the threshold of over-use moves.
+    /// Adaptation of the over-use threshold.
     pub threshold: Threshold,
 }
 
@@ -62,7 +63,7 @@ impl Config {
     }
 }
 
-/// §6.
+/// Loss-based estimate (§6).
 #[derive(Clone, Debug)]
 struct LossBased {
     bounds: Bounds,
@@ -70,27 +71,27 @@ struct LossBased {
     estimate: f64,
     expected: u32,
     lost: u32,
-    judged: Option<Instant>,
+    evaluated: Option<Instant>,
 }
 
 impl LossBased {
     fn new(bounds: &Bounds) -> Self {
-        Self { bounds: *bounds, estimate: bounds.first(), expected: 0, lost: 0, judged: None }
+        Self { bounds: *bounds, estimate: bounds.first(), expected: 0, lost: 0, evaluated: None }
     }
 
     fn update(&mut self, now: Instant, round_trip: Duration) {
-        let judged = *self.judged.get_or_insert(now);
-        if self.expected < LEAST_PACKETS || now - judged < round_trip.max(LOSS_INTERVAL) {
+        let evaluated = *self.evaluated.get_or_insert(now);
+        if self.expected < MIN_PACKETS || now - evaluated < round_trip.max(LOSS_INTERVAL) {
             return;
         }
-        self.judge(f64::from(self.lost) / f64::from(self.expected));
-        self.judged = Some(now);
+        self.apply(f64::from(self.lost) / f64::from(self.expected));
+        self.evaluated = Some(now);
         self.expected = 0;
         self.lost = 0;
     }
 
-    /// This share of the packets was lost.
-    fn judge(&mut self, loss: f64) {
+    /// Updates the estimate by the share of lost packets.
+    fn apply(&mut self, loss: f64) {
         let estimate = if loss > MUCH_LOSS {
             self.estimate * (1.0 - 0.5 * loss)
         } else if loss < LITTLE_LOSS {
@@ -98,7 +99,7 @@ impl LossBased {
         } else {
             self.estimate
         };
-        self.estimate = self.bounds.hold(estimate);
+        self.estimate = self.bounds.clamp(estimate);
     }
 }
 
@@ -112,9 +113,9 @@ pub struct Gcc {
     incoming: Incoming,
     delay_based: Aimd,
     loss_based: LossBased,
-    /// When all that was sent has left at the pace.
+    /// Time at which all sent packets have left at the pacing rate.
     paced: Instant,
-    /// Bytes of the packet that waits to leave, or zero.
+    /// Bytes of the next waiting packet, or zero.
     next: f64,
 }
 
@@ -133,49 +134,49 @@ impl Gcc {
         }
     }
 
-    /// In bit/s. §6: the lesser of both.
+    /// Returns the minimum of both estimates in bit/s (§6).
     fn estimate(&self) -> f64 {
         self.delay_based.estimate().min(self.loss_based.estimate)
     }
 
-    /// In bytes per second.
+    /// Returns the pacing rate in bytes per second.
     fn pace(&self) -> f64 {
         self.pacing * self.estimate() / 8.0
     }
 }
 
 impl RateControl for Gcc {
-    fn queued(&mut self, _now: Instant, queue: Queue) {
+    fn on_queue_changed(&mut self, _now: Instant, queue: Queue) {
         self.next = queue.next.get() as f64;
     }
 
-    fn sent(&mut self, now: Instant, packet: Sent) {
-        self.history.sent(now, packet);
+    fn on_sent(&mut self, now: Instant, packet: Sent) {
+        self.history.on_sent(now, packet);
         let takes = Duration::from_secs_f64(f64::from(packet.bytes) / self.pace());
         self.paced = self.paced.max(now) + takes;
     }
 
-    fn feedback(&mut self, now: Instant, report: &Report<'_>) {
+    fn on_feedback(&mut self, now: Instant, report: &Report<'_>) {
         let mut newest = None;
-        for (packet, news) in self.history.news(now, report) {
-            let at = match news {
-                News::Missing => {
+        for (packet, update) in self.history.updates(now, report) {
+            let at = match update {
+                Update::Missing => {
                     self.loss_based.expected += 1;
                     self.loss_based.lost += 1;
                     continue;
                 }
-                News::Late { at, .. } => {
+                Update::Late { at, .. } => {
                     self.loss_based.lost = self.loss_based.lost.saturating_sub(1);
                     at
                 }
-                News::Arrived(at) => {
+                Update::Arrived(at) => {
                     self.loss_based.expected += 1;
                     newest = Some((packet.sent, at));
                     at
                 }
             };
-            self.incoming.arrived(at, packet.bytes);
-            self.trendline.arrived(packet.sent, at);
+            self.incoming.on_received(at, packet.bytes);
+            self.trendline.on_received(packet.sent, at);
         }
         if let Some((sent, at)) = newest {
             self.round_trip.sample(now, sent, at, report.reported);
@@ -193,8 +194,8 @@ impl RateControl for Gcc {
         let behind = self.paced - now;
         let burst = self.pace() * (BURST.as_secs_f64() - behind.as_secs_f64().max(0.0));
         // A burst holds at least one packet, however low the rate.
-        let least = if behind.is_positive() { 0.0 } else { self.next };
-        Some(Bytes::new(burst.max(least) as u64))
+        let min_burst = if behind.is_positive() { 0.0 } else { self.next };
+        Some(Bytes::new(burst.max(min_burst) as u64))
     }
 
     fn next_wakeup(&self) -> Instant {
@@ -207,24 +208,24 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
-        least: Rate::from_bps(100_000),
+        min: Rate::from_bps(100_000),
         start: Rate::from_bps(4_000_000),
-        most: Rate::from_bps(20_000_000),
+        max: Rate::from_bps(20_000_000),
     };
 
     // Source: draft-ietf-rmcat-gcc-02 §6: × 1.05 below 2 %, unchanged to 10 %, × (1 − 0.5 p) above.
     #[test]
-    fn loss_counts_above_a_tenth_and_below_a_fiftieth() {
+    fn loss_lowers_the_estimate_above_10_percent() {
         for (loss, rate) in [(0.01, 4.2e6), (0.02, 4e6), (0.1, 4e6), (0.2, 3.6e6), (1.0, 2e6)] {
             let mut loss_based = LossBased::new(&BOUNDS);
-            loss_based.judge(loss);
+            loss_based.apply(loss);
             assert_eq!(loss_based.estimate, rate);
         }
     }
 
     #[test]
-    fn loss_is_judged_once_in_200_ms_or_a_longer_round_trip() {
-        for (round_trip, judged) in [(50, 5), (400, 2)] {
+    fn loss_is_evaluated_at_most_once_per_round_trip() {
+        for (round_trip, evaluations) in [(50, 5), (400, 2)] {
             let mut loss_based = LossBased::new(&BOUNDS);
             let mut steps = 0;
             for tick in 0..=20 {
@@ -234,22 +235,22 @@ mod tests {
                     .update(Instant::from_millis(50 * tick), Duration::from_millis(round_trip));
                 steps += i32::from(loss_based.estimate != before);
             }
-            assert_eq!(steps, judged);
+            assert_eq!(steps, evaluations);
         }
     }
 
     // Source: draft-ietf-rmcat-gcc-02 §4: target · burst_time; at 2.5 · 4 Mbit/s 6250 B in 5 ms.
     #[test]
-    fn the_pacer_lets_five_milliseconds_go_at_once() {
+    fn the_pacer_sends_bursts_of_five_milliseconds() {
         let mut gcc = Gcc::new(&Config::default(), &BOUNDS);
         let now = Instant::from_millis(20);
         assert_eq!(gcc.may_send(now), Some(Bytes::new(6250)));
         for number in 0..5 {
-            gcc.sent(now, Sent { number, bytes: 1250 });
+            gcc.on_sent(now, Sent { number, bytes: 1250 });
         }
         assert_eq!(gcc.may_send(now), Some(Bytes::ZERO));
         assert_eq!(gcc.next_wakeup(), Instant::FAR_FUTURE);
-        gcc.queued(now, Queue { bytes: Bytes::new(2500), next: Bytes::new(1250) });
+        gcc.on_queue_changed(now, Queue { bytes: Bytes::new(2500), next: Bytes::new(1250) });
         assert_eq!(gcc.next_wakeup(), Instant::from_millis(25));
         assert_eq!(gcc.may_send(Instant::from_millis(25)), Some(Bytes::new(6250)));
     }

@@ -1,55 +1,56 @@
-//! What the sender remembers of the packets it sent, and what a report says that is new of them.
+//! Sender's history of sent packets, and the changes that a report brings.
 
 use alloc::collections::VecDeque;
 
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
 use super::{Arrival, Report, Sent};
 
-/// How long a packet is remembered; a report on an older one says nothing.
+/// Time for which sent packets are kept; reports on older packets are ignored.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// A packet that was sent.
+/// A sent packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub number: u64,
     pub sent: Instant,
     pub bytes: u32,
-    /// Bytes of all packets up to this one and with it.
+    /// Bytes of all packets up to and including this one.
     pub total: u64,
-    known: Known,
+    status: Status,
 }
 
-/// What has been reported of a packet.
+/// Reported status of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    Nothing,
+enum Status {
+    Unreported,
     Missing { since: Instant },
     Arrived,
 }
 
-/// What a report says of a packet and none has said before.
+/// Change of a packet's status by a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    /// It arrived, at this time of the receiver.
+pub(super) enum Update {
+    /// Reported received, with its arrival time by the receiver's clock.
     Arrived(Instant),
-    /// It is missing.
+    /// Reported missing.
     Missing,
-    /// It was reported missing at `since`, and arrived after all.
+    /// Reported received after it was reported missing at `since`.
     Late { at: Instant, since: Instant },
 }
 
-/// The packets sent of late.
+/// Recently sent packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     packets: VecDeque<Packet>,
-    /// Bytes sent so far.
+    /// Bytes of all packets sent.
     pub total: u64,
 }
 
 impl History {
-    /// A packet was sent. One whose number does not rise is counted, but never found again.
-    pub fn sent(&mut self, now: Instant, packet: Sent) {
+    /// Records a sent packet. One whose number does not ascend is counted, but not kept.
+    pub fn on_sent(&mut self, now: Instant, packet: Sent) {
         self.total += u64::from(packet.bytes);
         if self.packets.back().is_some_and(|last| last.number >= packet.number) {
             return;
@@ -62,40 +63,40 @@ impl History {
             sent: now,
             bytes: packet.bytes,
             total: self.total,
-            known: Known::Nothing,
+            status: Status::Unreported,
         });
     }
 
-    /// What is new in a report that came `now`, by rising number.
-    pub fn news(
+    /// Returns the changes by a report received at `now`, by ascending number.
+    pub fn updates(
         &mut self,
         now: Instant,
         report: &Report<'_>,
-    ) -> impl Iterator<Item = (Packet, News)> {
-        report.arrivals.iter().filter_map(move |arrival| self.learn(now, arrival))
+    ) -> impl Iterator<Item = (Packet, Update)> {
+        report.arrivals.iter().filter_map(move |arrival| self.update(now, arrival))
     }
 
-    fn learn(&mut self, now: Instant, arrival: &Arrival) -> Option<(Packet, News)> {
+    fn update(&mut self, now: Instant, arrival: &Arrival) -> Option<(Packet, Update)> {
         let index = self.packets.binary_search_by_key(&arrival.number, |sent| sent.number).ok()?;
-        let packet = self.packets.get_mut(index)?;
-        let (known, news) = match (packet.known, arrival.at) {
-            (Known::Nothing, None) => (Known::Missing { since: now }, News::Missing),
-            (Known::Nothing, Some(at)) => (Known::Arrived, News::Arrived(at)),
-            (Known::Missing { since }, Some(at)) => (Known::Arrived, News::Late { at, since }),
-            (Known::Missing { .. }, None) | (Known::Arrived, _) => return None,
+        let packet = self.packets.get_mut(index).promised("the packet just found")?;
+        let (status, update) = match (packet.status, arrival.at) {
+            (Status::Unreported, None) => (Status::Missing { since: now }, Update::Missing),
+            (Status::Unreported, Some(at)) => (Status::Arrived, Update::Arrived(at)),
+            (Status::Missing { since }, Some(at)) => (Status::Arrived, Update::Late { at, since }),
+            (Status::Missing { .. }, None) | (Status::Arrived, _) => return None,
         };
-        packet.known = known;
-        Some((*packet, news))
+        packet.status = status;
+        Some((*packet, update))
     }
 }
 
-/// The smoothed round-trip time of RFC 6298 §2: an eighth of each sample.
+/// Smoothed round-trip time (RFC 6298 §2): each sample weighs one eighth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip(Option<Duration>);
 
 impl RoundTrip {
-    /// A packet sent at `sent` arrived at `at` and was reported at `reported`, both by the receiver's
-    /// clock; the report came `now`. How long the receiver held it is no part of the round trip.
+    /// Adds a sample: a packet sent at `sent` was received at `at` and reported at `reported`, both by the
+    /// receiver's clock, and the report arrived at `now`. The receiver's delay is excluded.
     pub fn sample(&mut self, now: Instant, sent: Instant, at: Instant, reported: Instant) {
         let sample = now.since(sent) - reported.since(at);
         if sample.is_positive() {
@@ -103,7 +104,7 @@ impl RoundTrip {
         }
     }
 
-    /// The smoothed time, once there is one.
+    /// Returns the smoothed round-trip time once there is a sample.
     pub fn get(self) -> Option<Duration> {
         self.0
     }
@@ -119,35 +120,38 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_news_once_and_a_late_packet_twice() {
+    fn a_status_change_is_reported_once_and_a_late_one_twice() {
         let mut history = History::default();
         for number in 0..3 {
-            history.sent(ms(10), Sent { number, bytes: 100 });
+            history.on_sent(ms(10), Sent { number, bytes: 100 });
         }
-        let mut news = |now, at: [Option<Instant>; 3]| -> Vec<(u64, u64, News)> {
+        let mut updates = |now, at: [Option<Instant>; 3]| -> Vec<(u64, u64, Update)> {
             let arrivals: Vec<_> =
                 (0u64..).zip(at).map(|(number, at)| Arrival { number, at }).collect();
             let report = Report { reported: ms(40), arrivals: &arrivals };
-            history.news(ms(now), &report).map(|(p, news)| (p.number, p.total, news)).collect()
+            history
+                .updates(ms(now), &report)
+                .map(|(p, update)| (p.number, p.total, update))
+                .collect()
         };
         assert_eq!(
-            news(60, [Some(ms(30)), None, Some(ms(31))]),
+            updates(60, [Some(ms(30)), None, Some(ms(31))]),
             [
-                (0, 100, News::Arrived(ms(30))),
-                (1, 200, News::Missing),
-                (2, 300, News::Arrived(ms(31)))
+                (0, 100, Update::Arrived(ms(30))),
+                (1, 200, Update::Missing),
+                (2, 300, Update::Arrived(ms(31)))
             ]
         );
         assert_eq!(
-            news(80, [Some(ms(30)), Some(ms(45)), Some(ms(31))]),
-            [(1, 200, News::Late { at: ms(45), since: ms(60) })]
+            updates(80, [Some(ms(30)), Some(ms(45)), Some(ms(31))]),
+            [(1, 200, Update::Late { at: ms(45), since: ms(60) })]
         );
-        assert_eq!(news(90, [None, None, None]), []);
+        assert_eq!(updates(90, [None, None, None]), []);
     }
 
     // Source: RFC 6298 §2: SRTT ← 7/8 SRTT + 1/8 R'. The receiver's clock is an hour ahead.
     #[test]
-    fn the_round_trip_leaves_out_how_long_the_receiver_held_the_packet() {
+    fn the_round_trip_time_excludes_the_receivers_delay() {
         let hour = Duration::from_secs(3600);
         let mut round_trip = RoundTrip::default();
         round_trip.sample(ms(100), ms(0), ms(20) + hour, ms(60) + hour);

@@ -1,20 +1,20 @@
-//! SCReAM's target for the encoder.
+//! SCReAM's target rate of the encoder.
 //!
-//! Source: RFC 8298 §4.1.3. Where it leaves freedom:
-//! - The queue in the sender counts as the least it held since the last step. A frame enters at once and
-//!   is paced out over a frame's time, so that its momentary size says more of the frames' phase than of
-//!   congestion: 200 ms are just six frames at 30 a second.
-//! - `target_bitrate_last_max` is what the target was at the last loss or end of fast increase.
-//! - `rate_media` is what entered the queue: what left it and what it grew by.
-
+//! Source: RFC 8298 §4.1.3. Choices where the RFC leaves freedom:
+//! - The size of the sender's queue is its minimum since the last step. A frame enters at once and is paced
+//!   out over a frame interval, so that the momentary size reflects the phase of the frames more than
+//!   congestion: 200 ms are only six frames at 30 per second.
+//! - `target_bitrate_last_max` is the target at the last loss or end of fast increase.
+//! - `rate_media` is the rate into the queue: the rate out of it plus its growth.
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant, Rate};
 
 use super::{Bounds, bps};
 
-/// RFC 8298 §4.1.1.1: `RATE_ADJUST_INTERVAL`.
+/// `RATE_ADJUST_INTERVAL` (RFC 8298 §4.1.1.1).
 const INTERVAL: Duration = Duration::from_millis(200);
 /// `BETA_R`.
 const AFTER_LOSS: f64 = 0.9;
@@ -26,10 +26,10 @@ const QUEUE_FACTOR: f64 = 1.0;
 const LONG_QUEUE: f64 = 0.02;
 /// `TARGET_RATE_SCALE_RTP_QDELAY`.
 const WITH_LONG_QUEUE: f64 = 0.95;
-/// §4.1.1.2: `rate_media_median` is computed over more than 10 s.
+/// Number of samples of `rate_media_median`, which covers more than 10 s (§4.1.1.2).
 const MEDIAN_OVER: usize = 51;
 
-/// What the network says at a step.
+/// State of the network at a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Network {
     pub fast_increase: bool,
@@ -39,25 +39,25 @@ pub(super) struct Network {
     pub trend_peak: f64,
 }
 
-/// The target.
+/// Target rate of the encoder.
 #[derive(Clone, Debug)]
 pub(super) struct MediaRate {
     bounds: Bounds,
-    /// `RAMP_UP_SPEED`, in bit/s each second.
+    /// `RAMP_UP_SPEED`, in bit/s per second.
     ramp_up: f64,
     /// `target_bitrate`, in bit/s.
     target: f64,
     /// `target_bitrate_last_max`, in bit/s.
-    last_most: f64,
+    last_max: f64,
     since: Option<Instant>,
-    /// Since the last step, in bits.
+    /// Bits sent, acknowledged and queued since the last step.
     sent: f64,
     acked: f64,
     entered: f64,
-    /// `rtp_queue_size` now, and the least since the last step, in bits.
+    /// Current `rtp_queue_size`, and its minimum since the last step, in bits.
     queue: f64,
-    least_queue: f64,
-    /// `rate_media` of the last steps.
+    min_queue: f64,
+    /// `rate_media` at the last steps.
     media: VecDeque<f64>,
 }
 
@@ -67,56 +67,56 @@ impl MediaRate {
             bounds: *bounds,
             ramp_up: bps(ramp_up),
             target: bounds.first(),
-            last_most: 1.0,
+            last_max: 1.0,
             since: None,
             sent: 0.0,
             acked: 0.0,
             entered: 0.0,
             queue: 0.0,
-            least_queue: 0.0,
+            min_queue: 0.0,
             media: VecDeque::with_capacity(MEDIAN_OVER + 1),
         }
     }
 
-    /// In bit/s.
+    /// Returns the target in bit/s.
     pub fn target(&self) -> f64 {
         self.target
     }
 
-    /// When the next step is due.
+    /// Returns the time of the next step.
     pub fn due(&self) -> Instant {
         self.since.map_or(Instant::FAR_FUTURE, |since| since + INTERVAL)
     }
 
-    pub fn queued(&mut self, now: Instant, bytes: u64) {
+    pub fn on_queue_changed(&mut self, now: Instant, bytes: u64) {
         self.since.get_or_insert(now);
         let bits = bytes as f64 * 8.0;
         self.entered += bits - self.queue;
         self.queue = bits;
-        self.least_queue = self.least_queue.min(bits);
+        self.min_queue = self.min_queue.min(bits);
     }
 
-    pub fn sent(&mut self, now: Instant, bytes: u32) {
+    pub fn on_sent(&mut self, now: Instant, bytes: u32) {
         self.since.get_or_insert(now);
         self.sent += f64::from(bytes) * 8.0;
     }
 
-    pub fn acked(&mut self, bytes: u32) {
+    pub fn on_acked(&mut self, bytes: u32) {
         self.acked += f64::from(bytes) * 8.0;
     }
 
-    /// The path is congested at the target of now.
-    pub fn congested(&mut self) {
-        self.last_most = self.target;
+    /// Records congestion at the current target.
+    pub fn on_congestion(&mut self) {
+        self.last_max = self.target;
     }
 
-    /// A loss event.
-    pub fn lost(&mut self) {
-        self.congested();
-        self.target = self.bounds.hold(AFTER_LOSS * self.target);
+    /// Handles a loss event.
+    pub fn on_loss(&mut self) {
+        self.on_congestion();
+        self.target = self.bounds.clamp(AFTER_LOSS * self.target);
     }
 
-    /// The step, if it is due.
+    /// Performs the step if it is due.
     pub fn step(&mut self, now: Instant, network: &Network) {
         let Some(since) = self.since else { return };
         let passed = (now - since).as_secs_f64();
@@ -134,33 +134,33 @@ impl MediaRate {
         self.sent = 0.0;
         self.acked = 0.0;
         self.entered = 0.0;
-        self.least_queue = self.queue;
+        self.min_queue = self.queue;
     }
 
     fn median(&self) -> f64 {
         let mut sorted: Vec<f64> = self.media.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+        sorted.get(sorted.len() / 2).copied().promised("a sample of the rate").unwrap_or(0.0)
     }
 
-    /// §4.1.3, with the throughput and the encoder's rate in bit/s.
+    /// Updates the target (§4.1.3), with the throughput and the encoder's rate in bit/s.
     fn adjust(&mut self, current: f64, media: f64, network: &Network) {
         let interval = INTERVAL.as_secs_f64();
         let ramp_up = self.ramp_up.min(self.target / 2.0) * interval;
-        let off = 4.0 * (self.target - self.last_most) / self.last_most;
+        let off = 4.0 * (self.target - self.last_max) / self.last_max;
         let scale = (off * off).clamp(0.2, 1.0);
         if network.fast_increase {
             self.target += ramp_up * scale;
         } else {
-            let delta = current * (1.0 - GUARD * network.trend) - QUEUE_FACTOR * self.least_queue;
+            let delta = current * (1.0 - GUARD * network.trend) - QUEUE_FACTOR * self.min_queue;
             self.target += if delta > 0.0 { (delta * scale).min(ramp_up) } else { delta };
-            // A product, so that a queue without any throughput is long.
-            if self.least_queue > LONG_QUEUE * current {
+            // A product instead of a quotient, so that a queue without throughput is long.
+            if self.min_queue > LONG_QUEUE * current {
                 self.target *= WITH_LONG_QUEUE;
             }
         }
         let limit = current.max(media) * (2.0 - network.trend_peak);
-        self.target = self.bounds.hold(self.target.min(limit));
+        self.target = self.bounds.clamp(self.target.min(limit));
     }
 }
 
@@ -173,9 +173,9 @@ mod tests {
 
     fn media() -> MediaRate {
         let bounds = Bounds {
-            least: Rate::from_bps(100_000),
+            min: Rate::from_bps(100_000),
             start: Rate::from_bps(1_000_000),
-            most: Rate::from_bps(10_000_000),
+            max: Rate::from_bps(10_000_000),
         };
         MediaRate::new(&bounds, Rate::from_bps(200_000))
     }
@@ -187,7 +187,7 @@ mod tests {
 
     // Source: RFC 8298 §4.1.3: 200 kbit/s² · 0.2 s = 40 kbit/s; at a low rate half of it a second.
     #[test]
-    fn fast_increase_ramps_up_by_200_kbit_per_second_each_second() {
+    fn fast_increase_ramps_up_at_the_configured_speed() {
         let mut media = media();
         assert_eq!(adjusted(&mut media, 1e6, &CALM), 1_040_000.0);
         media.target = 200_000.0;
@@ -196,10 +196,10 @@ mod tests {
 
     // Source: RFC 8298 §4.1.3: (4 · −0.1)² = 0.16, held at 0.2; (4 · −0.2)² = 0.64.
     #[test]
-    fn the_ramp_is_slower_near_the_rate_at_which_congestion_was_met() {
+    fn the_ramp_is_slower_near_the_rate_of_past_congestion() {
         let mut media = media();
         for (target, after) in [(900_000.0, 908_000.0), (800_000.0, 825_600.0)] {
-            media.last_most = 1e6;
+            media.last_max = 1e6;
             media.target = target;
             assert_eq!(adjusted(&mut media, 1e6, &CALM), after);
         }
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn a_queue_in_the_sender_lowers_the_target() {
         let mut media = media();
-        media.least_queue = 500_000.0;
+        media.min_queue = 500_000.0;
         media.adjust(300_000.0, 1e6, &TRENDING);
         assert_eq!(libm::round(media.target()), libm::round(785_000.0 * 0.95));
-        media.least_queue = 5_999.0;
+        media.min_queue = 5_999.0;
         media.target = 500_000.0;
         media.adjust(300_000.0, 1e6, &TRENDING);
         assert_eq!(libm::round(media.target()), 540_000.0);
@@ -221,26 +221,26 @@ mod tests {
 
     // Source: RFC 8298 §4.1.3: at most (2 − qdelay_trend_mem) times what is sent or made.
     #[test]
-    fn the_target_stays_below_1_5_times_the_rate_in_use_while_a_trend_is_remembered() {
+    fn a_remembered_trend_limits_the_target_by_the_rate_in_use() {
         let mut media = media();
         assert_eq!(adjusted(&mut media, 400_000.0, &TRENDING), 600_000.0);
     }
 
     #[test]
-    fn a_loss_takes_a_tenth_at_once() {
+    fn a_loss_event_lowers_the_target_at_once() {
         let mut media = media();
-        media.lost();
+        media.on_loss();
         assert_eq!(media.target(), 900_000.0);
-        assert_eq!(media.last_most, 1e6);
+        assert_eq!(media.last_max, 1e6);
     }
 
     #[test]
-    fn a_step_measures_what_left_what_arrived_and_what_the_encoder_made() {
+    fn a_step_measures_sent_acknowledged_and_encoded_rates() {
         let mut media = media();
-        media.queued(Instant::ZERO, 25_000);
-        media.sent(Instant::ZERO, 12_500);
-        media.queued(Instant::ZERO, 12_500);
-        media.acked(5_000);
+        media.on_queue_changed(Instant::ZERO, 25_000);
+        media.on_sent(Instant::ZERO, 12_500);
+        media.on_queue_changed(Instant::ZERO, 12_500);
+        media.on_acked(5_000);
         media.step(Instant::from_millis(199), &CALM);
         assert_eq!(media.target(), 1e6);
         media.step(Instant::from_millis(200), &CALM);

@@ -1,13 +1,12 @@
-//! Rate control of real-time video: what the encoder should aim at, and when packets may leave.
+//! Rate control of real-time video: the target of the encoder, and the times at which packets may leave.
 //!
-//! Each control is a state machine without a clock, beside the queue of packets that wait in the
-//! sender. The driver tells it of each change of that queue ([`RateControl::queued`]), of each packet
-//! it hands to the transport ([`RateControl::sent`]) and of each report of the receiver
-//! ([`RateControl::feedback`], made by a [`Reporter`]), calls [`RateControl::tick`] when
-//! [`RateControl::next_wakeup`] is due, and asks at any time for [`RateControl::target`] and
-//! [`RateControl::may_send`].
+//! Each control is a state machine without a clock, next to the sender's queue of waiting packets. The
+//! driver reports each change of that queue ([`RateControl::on_queue_changed`]), each packet passed to the
+//! transport ([`RateControl::on_sent`]) and each report of the receiver ([`RateControl::on_feedback`],
+//! made by a [`Reporter`]), and calls [`RateControl::on_timeout`] at [`RateControl::next_wakeup`]. It may
+//! query [`RateControl::target`] and [`RateControl::may_send`] at any time.
 //!
-//! Sender and receiver need not share a clock: only differences of the receiver's times count.
+//! Sender and receiver need not share a clock: only differences of the receiver's times matter.
 
 use skybraid_units::{Bytes, Instant, Rate};
 
@@ -30,160 +29,161 @@ mod trendline;
 
 pub use reports::Reporter;
 
-/// Every rate control, for `list` and the documentation.
+/// All rate controls, for `list` and the documentation.
 pub const ALL: &[Kind] = &[constant::ABOUT, scream::ABOUT, gcc::ABOUT, receiver_report::ABOUT];
 
-/// A packet that was handed to the transport.
+/// A packet passed to the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Its number among all packets of the video, rising by one from packet to packet; an RTP
-    /// sequence number that never wraps.
+    /// Number of the packet within the video, ascending by one; an RTP sequence number that never
+    /// wraps.
     pub number: u64,
-    /// Its bytes, RTP header included.
+    /// Bytes of the packet, RTP header included.
     pub bytes: u32,
 }
 
-/// What waits in the sender for leave to go.
+/// State of the sender's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// Bytes of all packets that wait.
+    /// Bytes of all waiting packets.
     pub bytes: Bytes,
-    /// Bytes of the first of them; zero if none waits.
+    /// Bytes of the first waiting packet; zero if the queue is empty.
     pub next: Bytes,
 }
 
-/// What became of a packet, as far as the receiver knows.
+/// Receiver's status of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The packet's number.
+    /// Number of the packet.
     pub number: u64,
-    /// When it arrived, by the receiver's clock; `None` if it has not.
+    /// Arrival time by the receiver's clock; `None` if the packet is missing.
     pub at: Option<Instant>,
 }
 
-/// What the receiver reports. A packet may be reported again, above all one that was missing and
-/// came late.
+/// Report of the receiver. A packet may be reported repeatedly, for example one that was reported missing and
+/// arrived late.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// When the report was made, by the receiver's clock.
+    /// Time of the report by the receiver's clock.
     pub reported: Instant,
-    /// The packets, by rising number and without a gap.
+    /// Packets with consecutive, ascending numbers.
     pub arrivals: &'a [Arrival],
 }
 
 impl Report<'_> {
-    /// What the report takes as an RTCP packet of RFC 8888 §3.1, without UDP and IP: 8 bytes of
-    /// header, 8 for the stream, 2 for each packet, padded to 4, and 4 for the time.
+    /// Returns the size of the report as an RTCP packet of RFC 8888 §3.1, without UDP and IP: 8 bytes of
+    /// header, 8 for the stream, 2 for each packet, padded to 4, and 4 for the timestamp.
     pub const fn wire_size(&self) -> Bytes {
         Bytes::new(20 + 4 * (self.arrivals.len() as u64).div_ceil(2))
     }
 }
 
-/// What a rate control is told and asked.
+/// A rate control algorithm.
 pub trait RateControl {
-    /// What waits in the sender has changed. A standing queue lowers SCReAM's target (RFC 8298
-    /// §4.1.3, `rtp_queue_size`), and the size of the next packet says when it will have leave.
-    fn queued(&mut self, _now: Instant, _queue: Queue) {}
+    /// Handles a change of the sender's queue. A standing queue lowers SCReAM's target (RFC 8298 §4.1.3,
+    /// `rtp_queue_size`), and the size of the next packet determines when it may leave.
+    fn on_queue_changed(&mut self, _now: Instant, _queue: Queue) {}
 
-    /// A packet was handed to the transport.
-    fn sent(&mut self, now: Instant, packet: Sent);
+    /// Records a packet passed to the transport.
+    fn on_sent(&mut self, now: Instant, packet: Sent);
 
-    /// A report came back.
-    fn feedback(&mut self, now: Instant, report: &Report<'_>);
+    /// Handles a receiver's report.
+    fn on_feedback(&mut self, now: Instant, report: &Report<'_>);
 
-    /// Time passed; at [`next_wakeup`](Self::next_wakeup) or at any other time.
-    fn tick(&mut self, _now: Instant) {}
+    /// Advances time to `now`, at [`next_wakeup`](Self::next_wakeup) or at any other time.
+    fn on_timeout(&mut self, _now: Instant) {}
 
-    /// What encoder, packetisation and protection together should aim at now; always within the
+    /// Returns the target rate of encoder, packetisation and protection together, always within the
     /// bounds.
     fn target(&self) -> Rate;
 
-    /// How much may leave now: the next packet may if it is no larger. `None` is no limit.
+    /// Returns the number of bytes that may leave now; `None` for no limit. The next packet may leave if it
+    /// is no larger.
     fn may_send(&self, _now: Instant) -> Option<Bytes> {
         None
     }
 
-    /// When to call [`tick`](Self::tick) and to ask again; [`Instant::FAR_FUTURE`] if only a report
-    /// or the sender itself changes anything. In the past only while a packet has leave to go and
-    /// does not.
+    /// Returns the time of the next [`on_timeout`](Self::on_timeout) and query; [`Instant::FAR_FUTURE`] if only
+    /// a report or the sender itself changes anything. It is in the past only while a packet that may leave
+    /// has not been sent.
     fn next_wakeup(&self) -> Instant {
         Instant::FAR_FUTURE
     }
 }
 
-/// Where the target may lie.
+/// Bounds of the target rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Never below; above zero.
-    pub least: Rate,
-    /// At first.
+    /// Minimum, above zero.
+    pub min: Rate,
+    /// Start rate.
     pub start: Rate,
-    /// Never above.
-    pub most: Rate,
+    /// Maximum.
+    pub max: Rate,
 }
 
 impl Bounds {
-    /// Checks the order.
+    /// Checks the order of the rates.
     ///
     /// # Errors
-    /// `least` is zero, or `start` is not between `least` and `most`.
+    /// `min` is zero, or `start` is not between `min` and `max`.
     pub fn check(&self) -> Result<(), RateError> {
-        if self.least > Rate::ZERO && self.least <= self.start && self.start <= self.most {
+        if self.min > Rate::ZERO && self.min <= self.start && self.start <= self.max {
             return Ok(());
         }
-        Err(RateError::Bounds { least: self.least, start: self.start, most: self.most })
+        Err(RateError::Bounds { min: self.min, start: self.start, max: self.max })
     }
 
-    /// `bits` per second within the bounds.
-    fn hold(&self, bits: f64) -> f64 {
-        bits.min(bps(self.most)).max(bps(self.least))
+    /// Returns a rate in bit/s, limited to the bounds.
+    fn clamp(&self, bits: f64) -> f64 {
+        bits.min(bps(self.max)).max(bps(self.min))
     }
 
-    /// The start within the bounds, in bit/s.
+    /// Returns the start rate within the bounds, in bit/s.
     fn first(&self) -> f64 {
-        self.hold(bps(self.start))
+        self.clamp(bps(self.start))
     }
 }
 
-/// A rate in bit/s, for arithmetic.
+/// Returns a rate in bit/s as a float.
 fn bps(rate: Rate) -> f64 {
     rate.as_bps() as f64
 }
 
-/// A rate of so many bit/s.
+/// Returns the rate of `bits` per second.
 fn rate(bits: f64) -> Rate {
     Rate::from_bps(libm::round(bits) as u64)
 }
 
-/// Why a rate control cannot be made.
+/// Error in the configuration of a rate control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     /// The rates are out of order.
-    #[error("rates must be above zero and in order: least {least}, start {start}, most {most}")]
+    #[error("rates must be above zero and in order: least {min}, start {start}, most {max}")]
     Bounds {
-        /// The least.
-        least: Rate,
-        /// The first.
+        /// Minimum rate.
+        min: Rate,
+        /// Start rate.
         start: Rate,
-        /// The most.
-        most: Rate,
+        /// Maximum rate.
+        max: Rate,
     },
     /// A parameter is out of its range.
     #[error("`{key}` must be {expected}")]
     Range {
-        /// Its key.
+        /// Key of the parameter.
         key: &'static str,
-        /// Its range.
+        /// Allowed range.
         expected: &'static str,
     },
 }
 
-/// `Ok` if a parameter is in its range.
+/// Returns an error unless the parameter is in its range.
 fn range(key: &'static str, fits: bool, expected: &'static str) -> Result<(), RateError> {
     if fits { Ok(()) } else { Err(RateError::Range { key, expected }) }
 }
 
-/// A rate control, as the scenario says it.
+/// Configuration of a rate control in a scenario.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RateConfig {
@@ -193,15 +193,15 @@ pub enum RateConfig {
     Scream(scream::Config),
     /// Google congestion control, draft-ietf-rmcat-gcc-02.
     Gcc(gcc::Config),
-    /// Loss alone, by RTCP receiver reports.
+    /// Loss-based control by RTCP receiver reports.
     ReceiverReport(receiver_report::Config),
 }
 
 impl RateConfig {
-    /// Checks the ranges.
+    /// Checks the ranges of all parameters.
     ///
     /// # Errors
-    /// Names the first parameter that is out of its range.
+    /// The error names the first parameter that is out of range.
     pub fn check(&self) -> Result<(), RateError> {
         match self {
             Self::Constant {} => Ok(()),
@@ -211,7 +211,7 @@ impl RateConfig {
         }
     }
 
-    /// A fresh control within `bounds`.
+    /// Creates a rate control within `bounds`.
     pub fn build(&self, bounds: &Bounds) -> Control {
         match self {
             Self::Constant {} => Control::Constant(constant::Constant::new(bounds)),
@@ -224,7 +224,7 @@ impl RateConfig {
     }
 }
 
-/// Any of the rate controls.
+/// One of the rate controls.
 #[derive(Clone, Debug)]
 pub enum Control {
     /// The target never changes.
@@ -233,7 +233,7 @@ pub enum Control {
     Scream(scream::Scream),
     /// Google congestion control.
     Gcc(gcc::Gcc),
-    /// Loss alone.
+    /// Loss-based control.
     ReceiverReport(receiver_report::ReceiverReport),
 }
 
@@ -258,20 +258,20 @@ impl Control {
 }
 
 impl RateControl for Control {
-    fn queued(&mut self, now: Instant, queue: Queue) {
-        self.get_mut().queued(now, queue);
+    fn on_queue_changed(&mut self, now: Instant, queue: Queue) {
+        self.get_mut().on_queue_changed(now, queue);
     }
 
-    fn sent(&mut self, now: Instant, packet: Sent) {
-        self.get_mut().sent(now, packet);
+    fn on_sent(&mut self, now: Instant, packet: Sent) {
+        self.get_mut().on_sent(now, packet);
     }
 
-    fn feedback(&mut self, now: Instant, report: &Report<'_>) {
-        self.get_mut().feedback(now, report);
+    fn on_feedback(&mut self, now: Instant, report: &Report<'_>) {
+        self.get_mut().on_feedback(now, report);
     }
 
-    fn tick(&mut self, now: Instant) {
-        self.get_mut().tick(now);
+    fn on_timeout(&mut self, now: Instant) {
+        self.get_mut().on_timeout(now);
     }
 
     fn target(&self) -> Rate {

@@ -1,33 +1,34 @@
-//! SCReAM's view of the queue in the network: its delay, where that is heading, and what delay to
-//! aim at beside competing flows.
+//! SCReAM's estimate of the network queue: its delay, the trend of the delay, and the target delay next to
+//! competing flows.
 //!
-//! Source: RFC 8298 §4.1.2, §4.1.2.3; RFC 6817 §2.4.2 (LEDBAT) for the base delay. Where RFC 8298
-//! leaves freedom: the delay is that of the newest packet of a report; its history for competing flows
-//! has 200 samples (§4.1.1.2 says 100, the code of §4.1.2.3 says 200).
+//! Source: RFC 8298 §4.1.2, §4.1.2.3; RFC 6817 §2.4.2 (LEDBAT) for the base delay. Choices where RFC 8298
+//! leaves freedom: the delay is that of the newest packet of a report; its history for competing flows has 200
+//! samples (§4.1.1.2 says 100, the code of §4.1.2.3 says 200).
 
 use alloc::collections::VecDeque;
 
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
-/// RFC 8298 §4.1.1.1: `QDELAY_TARGET_HI`, in s.
-const TARGET_MOST: f64 = 0.4;
+/// `QDELAY_TARGET_HI` (RFC 8298 §4.1.1.1), in s.
+const MAX_TARGET: f64 = 0.4;
 /// `QDELAY_WEIGHT`.
 const WEIGHT: f64 = 0.1;
-/// §4.1.2: how often the trend is sampled, over how many samples it is taken, what is left of its
-/// peak after one.
+/// Sampling interval of the trend, its number of samples, and the decay of its peak per sample
+/// (§4.1.2).
 const SAMPLE: Duration = Duration::from_millis(50);
 const FRACTIONS: usize = 20;
 const PEAK_HOLD: f64 = 0.99;
-/// §4.1.2.3: samples of the variance and of the average; thresholds of loss events and of the variance;
-/// factors of the target.
+/// Number of samples of the variance and of the average; thresholds of the loss event rate and of the
+/// variance (§4.1.2.3).
 const VARIANCE_OVER: usize = 200;
 const AVERAGE_OVER: usize = 50;
 const LOSS_EVENTS: f64 = 0.002;
 const STEADY: f64 = 0.2;
-/// RFC 6817 §2.4.2: `BASE_HISTORY`: of how many spans the least delay is kept.
+/// `BASE_HISTORY` (RFC 6817 §2.4.2): number of spans whose minimum delay is kept.
 const BASE_HISTORY: usize = 10;
 
-/// The least one-way delay of late, which is that of an empty queue.
+/// Minimum recent one-way delay, which is that of an empty queue.
 #[derive(Clone, Debug)]
 struct BaseDelay {
     span: Duration,
@@ -36,10 +37,10 @@ struct BaseDelay {
 }
 
 impl BaseDelay {
-    /// The base delay with a sample at `now`. The offset between the clocks is in both.
+    /// Adds a sample and returns the base delay. Both contain the offset between the clocks.
     fn update(&mut self, now: Instant, one_way: Duration) -> Duration {
         match self.minima.back_mut() {
-            Some(least) if now < self.next => *least = (*least).min(one_way),
+            Some(min) if now < self.next => *min = (*min).min(one_way),
             _ => {
                 self.next = now + self.span;
                 self.minima.push_back(one_way);
@@ -48,15 +49,15 @@ impl BaseDelay {
                 }
             }
         }
-        self.minima.iter().min().copied().unwrap_or(one_way)
+        self.minima.iter().min().copied().promised("the minimum just recorded").unwrap_or(one_way)
     }
 }
 
-/// The queue's delay.
+/// Delay of the network queue.
 #[derive(Clone, Debug)]
 pub(super) struct QueueDelay {
     base: BaseDelay,
-    target_least: f64,
+    min_target: f64,
     /// `qdelay_target`, in s.
     pub target: f64,
     /// `qdelay`, in s.
@@ -74,7 +75,7 @@ pub(super) struct QueueDelay {
 }
 
 impl QueueDelay {
-    /// Aims at `target`; a base delay is forgotten after `history`.
+    /// Creates an estimate with a target delay. A base delay expires after `history`.
     pub fn new(target: Duration, history: Duration) -> Self {
         let target = target.as_secs_f64();
         Self {
@@ -83,7 +84,7 @@ impl QueueDelay {
                 minima: VecDeque::new(),
                 next: Instant::ZERO,
             },
-            target_least: target,
+            min_target: target,
             target,
             delay: 0.0,
             average: 0.0,
@@ -95,21 +96,21 @@ impl QueueDelay {
         }
     }
 
-    /// The delay is too long.
+    /// Returns whether the delay exceeds the target.
     pub fn is_above_target(&self) -> bool {
         self.delay > self.target
     }
 
-    /// A packet took `one_way`, plus the offset between the clocks.
-    pub fn measured(&mut self, now: Instant, one_way: Duration) {
-        self.pass(now);
+    /// Records the one-way delay of a packet, which contains the offset between the clocks.
+    pub fn record(&mut self, now: Instant, one_way: Duration) {
+        self.advance(now);
         self.delay = (one_way - self.base.update(now, one_way)).as_secs_f64();
     }
 
-    /// Time passed; the delay is sampled as it was.
-    pub fn pass(&mut self, now: Instant) {
+    /// Samples the last known delay up to `now`.
+    pub fn advance(&mut self, now: Instant) {
         let mut next = *self.next_sample.get_or_insert(now);
-        // More samples than the history holds would only repeat the last.
+        // More samples than the history holds would only repeat the last one.
         next = next.max(now - SAMPLE * FRACTIONS as i64);
         while next <= now {
             self.sample();
@@ -118,7 +119,7 @@ impl QueueDelay {
         self.next_sample = Some(next);
     }
 
-    /// §4.1.2: `update_variables`.
+    /// Adds a sample (§4.1.2, `update_variables`).
     fn sample(&mut self) {
         let fraction = self.delay / self.target;
         self.average = (1.0 - WEIGHT) * self.average + WEIGHT * fraction;
@@ -128,9 +129,9 @@ impl QueueDelay {
         self.trend_peak = (PEAK_HOLD * self.trend_peak).max(self.trend);
     }
 
-    /// §4.1.2.3: `adjust_qdelay_target`, with each report.
-    pub fn compete(&mut self, loss_event_rate: f64) {
-        self.norms.push_back(self.delay / self.target_least);
+    /// Adjusts the target delay to competing flows, with each report (§4.1.2.3, `adjust_qdelay_target`).
+    pub fn adjust_target(&mut self, loss_event_rate: f64) {
+        self.norms.push_back(self.delay / self.min_target);
         if self.norms.len() > VARIANCE_OVER {
             self.norms.pop_front();
         }
@@ -139,21 +140,21 @@ impl QueueDelay {
             mean_of(self.norms.iter().map(|norm| (norm - mean) * (norm - mean)))
         };
         let average = mean(self.norms.iter().rev().take(AVERAGE_OVER));
-        let wanted = (average + libm::sqrt(variance)) * self.target_least;
+        let wanted = (average + libm::sqrt(variance)) * self.min_target;
         let target = if loss_event_rate > LOSS_EVENTS {
             1.5 * wanted
         } else if variance < STEADY {
             wanted
-        } else if wanted < self.target_least {
+        } else if wanted < self.min_target {
             wanted.max(0.5 * self.target)
         } else {
             0.9 * self.target
         };
-        self.target = target.min(TARGET_MOST).max(self.target_least);
+        self.target = target.min(MAX_TARGET).max(self.min_target);
     }
 }
 
-/// R(x − mean, 1) / R(x − mean, 0), the autocorrelation at lag one; zero for a constant.
+/// Returns the autocorrelation at lag one, R(x − mean, 1) / R(x − mean, 0); zero for a constant.
 fn correlation(values: &VecDeque<f64>) -> f64 {
     let mean = mean(values.iter());
     let pairs = values.iter().zip(values.iter().skip(1));
@@ -183,12 +184,12 @@ mod tests {
         QueueDelay::new(Duration::from_millis(100), Duration::from_secs(600))
     }
 
-    // Source: RFC 6817 §2.4.2: the least of ten minutes; the eleventh minute forgets the first.
+    // Source: RFC 6817 §2.4.2: the minimum of ten minutes; the eleventh minute drops the first.
     #[test]
-    fn a_longer_path_counts_as_a_queue_until_the_base_delay_is_forgotten() {
+    fn a_longer_path_counts_as_a_queue_until_the_base_expires() {
         let mut queue = queue();
         let mut at = |seconds: i64, millis| {
-            queue.measured(Instant::from_millis(1000 * seconds), Duration::from_millis(millis));
+            queue.record(Instant::from_millis(1000 * seconds), Duration::from_millis(millis));
             libm::round(queue.delay * 1e3)
         };
         assert_eq!(at(0, -50_000), 0.0);
@@ -203,7 +204,7 @@ mod tests {
     // 0.1 · 0.5; a lone last value x among 20 has mean m = x/20, R(0) = 19 m² + (x − m)² = 0.95 x² · … =
     // 0.2375, R(1) = 18 m² + (−m)(x − m) = 0.01125 − 0.011875: a negative correlation, no trend.
     #[test]
-    fn one_long_delay_is_no_trend_and_a_rising_one_is() {
+    fn a_single_long_delay_is_no_trend_a_rising_one_is() {
         let mut queue = queue();
         queue.delay = 0.05;
         queue.sample();
@@ -234,28 +235,28 @@ mod tests {
 
     // Source: RFC 8298 §4.1.2.3: a steady delay of 0.3 s looks like a competing flow's queue.
     #[test]
-    fn a_steady_long_queue_raises_the_target_but_not_above_0_4_s_and_an_empty_one_lowers_it() {
+    fn a_steady_long_queue_raises_the_target_to_its_maximum() {
         let mut queue = queue();
         queue.delay = 0.3;
         for _ in 0..VARIANCE_OVER {
-            queue.compete(0.0);
+            queue.adjust_target(0.0);
         }
         assert!((queue.target - 0.3).abs() < 1e-9);
-        queue.compete(0.01);
-        assert_eq!(queue.target, TARGET_MOST);
+        queue.adjust_target(0.01);
+        assert_eq!(queue.target, MAX_TARGET);
         queue.delay = 0.0;
         for _ in 0..VARIANCE_OVER {
-            queue.compete(0.0);
+            queue.adjust_target(0.0);
         }
         assert_eq!(queue.target, 0.1);
     }
 
     #[test]
-    fn a_pause_is_sampled_no_more_often_than_the_history_is_long() {
+    fn a_pause_is_sampled_at_most_as_long_as_the_history() {
         let mut queue = queue();
-        queue.measured(ms(0), Duration::ZERO);
+        queue.record(ms(0), Duration::ZERO);
         queue.delay = 0.1;
-        queue.pass(ms(3_600_000));
+        queue.advance(ms(3_600_000));
         assert!((queue.average - (1.0 - libm::pow(0.9, 21.0))).abs() < 1e-12);
         assert_eq!(queue.next_sample, Some(ms(3_600_050)));
     }

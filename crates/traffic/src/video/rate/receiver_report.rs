@@ -1,20 +1,20 @@
-//! Loss alone: the fraction that each RTCP receiver report names as lost, smoothed, against two
+//! Loss-based rate control: the fraction lost of each RTCP receiver report, smoothed and compared with two
 //! thresholds.
 //!
 //! Source: Busse, Deffner, Schulzrinne, "Dynamic QoS control of multimedia applications based on
 //! RTP", Computer Communications 19 (1996); RFC 3550 §6.4.1 for the fraction lost. From the paper:
 //! the smoothing and its 0.3, the thresholds of 2 % and 4 % between unloaded, loaded and congested,
-//! and the decrease to 0.875. Chosen here: a report each second (RTCP then had at least five), and
-//! the step of 50 kbit/s. With `congested = "0%"` it stands for controls that take any loss for
+//! and the decrease to 0.875. Chosen here: a report each second (the minimum interval of RTCP was five at the
+//! time), and the step of 50 kbit/s. With `congested = "0%"` it represents controls that take any loss for
 //! congestion.
 
 use skybraid_units::{Duration, Instant, Probability, Rate};
 
-use super::history::{History, News};
+use super::history::{History, Update};
 use super::{Bounds, RateControl, RateError, Report, Sent, bps, range, rate};
 use crate::about::Kind;
 
-/// For `list` and the documentation.
+/// Registry entry.
 pub const ABOUT: Kind = Kind {
     name: "receiver_report",
     summary: "Loss alone, from a receiver report each second: a step up below one threshold, a \
@@ -30,21 +30,21 @@ pub const ABOUT: Kind = Kind {
     source: "Busse, Deffner, Schulzrinne 1996; RFC 3550 §6.4.1",
 };
 
-/// How strongly loss counts.
+/// Parameters of loss-based control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// From one receiver report to the next.
+    /// Interval between receiver reports.
     pub interval: Duration,
-    /// What share the newest report has in the smoothed loss, above 0 to 1.
+    /// Weight of the newest report in the smoothed loss, above 0 to 1.
     pub smoothing: f64,
-    /// Up to this loss the rate rises.
+    /// Loss up to which the rate rises.
     pub unloaded: Probability,
-    /// Above this loss the rate falls.
+    /// Loss above which the rate falls.
     pub congested: Probability,
-    /// What is left of the rate when it falls, above 0 and below 1.
+    /// Factor by which the rate falls, above 0 and below 1.
     pub decrease: f64,
-    /// By how much the rate rises with a report.
+    /// Step by which the rate rises with a report.
     pub increase: Rate,
 }
 
@@ -71,7 +71,7 @@ impl Config {
     }
 }
 
-/// Loss alone.
+/// Loss-based rate control.
 #[derive(Clone, Debug)]
 pub struct ReceiverReport {
     config: Config,
@@ -99,8 +99,8 @@ impl ReceiverReport {
         }
     }
 
-    /// A receiver report says that this fraction of its interval was lost.
-    fn reported(&mut self, fraction: f64) {
+    /// Handles a receiver report with the fraction lost since the previous one.
+    fn on_receiver_report(&mut self, fraction: f64) {
         let Config { smoothing, unloaded, congested, decrease, increase, .. } = &self.config;
         self.loss += smoothing * (fraction - self.loss);
         let target = if self.loss > congested.ratio() {
@@ -110,24 +110,24 @@ impl ReceiverReport {
         } else {
             self.target
         };
-        self.target = self.bounds.hold(target);
+        self.target = self.bounds.clamp(target);
     }
 }
 
 impl RateControl for ReceiverReport {
-    fn sent(&mut self, now: Instant, packet: Sent) {
-        self.history.sent(now, packet);
+    fn on_sent(&mut self, now: Instant, packet: Sent) {
+        self.history.on_sent(now, packet);
     }
 
-    fn feedback(&mut self, now: Instant, report: &Report<'_>) {
-        for (_, news) in self.history.news(now, report) {
-            match news {
-                News::Arrived(_) => self.expected += 1,
-                News::Missing => {
+    fn on_feedback(&mut self, now: Instant, report: &Report<'_>) {
+        for (_, update) in self.history.updates(now, report) {
+            match update {
+                Update::Arrived(_) => self.expected += 1,
+                Update::Missing => {
                     self.expected += 1;
                     self.lost += 1;
                 }
-                News::Late { .. } => self.lost = self.lost.saturating_sub(1),
+                Update::Late { .. } => self.lost = self.lost.saturating_sub(1),
             }
         }
         let due = *self.due.get_or_insert(now + self.config.interval);
@@ -137,7 +137,7 @@ impl RateControl for ReceiverReport {
             self.due = Some(now + self.config.interval);
             self.expected = 0;
             self.lost = 0;
-            self.reported(fraction);
+            self.on_receiver_report(fraction);
         }
     }
 
@@ -151,18 +151,18 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
-        least: Rate::from_bps(500_000),
+        min: Rate::from_bps(500_000),
         start: Rate::from_bps(2_000_000),
-        most: Rate::from_bps(4_000_000),
+        max: Rate::from_bps(4_000_000),
     };
 
     // Source: Busse et al. 1996: λ ← 0.7 λ + 0.3 b. A tenth lost gives 3 %, 5.1 % and 6.57 %: loaded,
     // then congested; 4.599 % is congested still, 3.219 % is not.
     #[test]
-    fn loss_is_smoothed_before_it_counts() {
+    fn loss_is_smoothed_before_it_is_compared() {
         let mut control = ReceiverReport::new(&Config::default(), &BOUNDS);
         let mut after = |fraction| {
-            control.reported(fraction);
+            control.on_receiver_report(fraction);
             control.target().as_bps()
         };
         assert_eq!(after(0.0), 2_050_000);
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn the_target_stays_within_its_bounds() {
         let mut control = ReceiverReport::new(&Config::default(), &BOUNDS);
-        for (fraction, limit) in [(1.0, BOUNDS.least), (0.0, BOUNDS.most)] {
+        for (fraction, limit) in [(1.0, BOUNDS.min), (0.0, BOUNDS.max)] {
             for _ in 0..200 {
-                control.reported(fraction);
+                control.on_receiver_report(fraction);
             }
             assert_eq!(control.target(), limit);
         }

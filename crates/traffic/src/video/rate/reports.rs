@@ -1,45 +1,45 @@
-//! The receiver's half: which packets arrived, and when.
+//! Receiver side of rate control: reports of packet arrivals.
 //!
-//! Source: RFC 8888 §3.1 (one status for each packet of a range without gaps); how often:
-//! draft-ietf-rmcat-gcc-02 §3, RFC 8298 §4.2.2.
+//! Source: RFC 8888 §3.1 (one status for each packet of a range without gaps);
+//! draft-ietf-rmcat-gcc-02 §3 and RFC 8298 §4.2.2 (report interval).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
 use super::{Arrival, Report};
 
-/// RFC 8888 §3.1: at most so many packets in a report of one stream.
-const MOST: u64 = 16_384;
+/// Maximum number of packets of one stream in a report (RFC 8888 §3.1).
+const MAX_PACKETS: u64 = 16_384;
 
-/// Gathers arrivals and makes a report of them at an interval.
+/// Collects arrivals and reports them at an interval.
 ///
-/// A report begins with the first packet not yet reported, or with a late one that was reported
-/// missing, and ends with the last that arrived. Nothing is reported while nothing arrives, and the
-/// first arrival after a silence is reported at once. The wire
-/// rounds arrivals to 1/1024 s before the report (RFC 8888 §3.1); here they are exact.
+/// A report starts at the first packet not yet reported, or at a late packet that was reported missing,
+/// and ends at the last arrival. Without arrivals there is no report; the first arrival after a silence
+/// is reported at once. On the wire, arrival times are rounded to 1/1024 s before the report (RFC 8888
+/// §3.1); here they are exact.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     interval: Duration,
-    /// When each packet from `first` on arrived, as far back as one may still come late.
+    /// Arrival times of the packets from `first` on, as far back as a late packet may still arrive.
     arrivals: VecDeque<Option<Instant>>,
     first: u64,
-    /// Where the next report begins.
+    /// First packet of the next report.
     begin: u64,
     due: Instant,
-    /// No report before.
+    /// Earliest time of the next report.
     earliest: Instant,
     report: Vec<Arrival>,
 }
 
 impl Reporter {
-    /// How often to report unless said otherwise: 50 ms, between the
-    /// 20 ms that RFC 8298 §4.2.2 prefers at high rates and the 100 ms that the Google draft's §3
-    /// allows at most.
+    /// Default report interval: 50 ms, between the 20 ms that RFC 8298 §4.2.2 prefers at high rates and the
+    /// 100 ms that §3 of the Google draft allows at most.
     pub const INTERVAL: Duration = Duration::from_millis(50);
 
-    /// Reports every `interval`. The first packet is number `first`.
+    /// Creates a reporter with the given interval. The first packet has number `first`.
     pub const fn new(interval: Duration, first: u64) -> Self {
         Self {
             interval,
@@ -52,11 +52,11 @@ impl Reporter {
         }
     }
 
-    /// A packet arrived. A second copy, or one that is too late for any report, says nothing.
-    pub fn arrived(&mut self, now: Instant, number: u64) {
+    /// Records the arrival of a packet. A duplicate, or a packet that is too late for any report, is ignored.
+    pub fn on_received(&mut self, now: Instant, number: u64) {
         let Some(index) = number.checked_sub(self.first) else { return };
-        // A number far ahead would otherwise make a report of any length.
-        if index >= 4 * MOST {
+        // A leap of numbers would otherwise make a report of any length.
+        if index >= 4 * MAX_PACKETS {
             self.arrivals.clear();
             self.first = number;
             self.begin = number;
@@ -65,7 +65,8 @@ impl Reporter {
         if index >= self.arrivals.len() {
             self.arrivals.resize(index + 1, None);
         }
-        let Some(slot @ None) = self.arrivals.get_mut(index) else { return };
+        let slot = self.arrivals.get_mut(index).promised("a slot for the arrival");
+        let Some(slot @ None) = slot else { return };
         *slot = Some(now);
         self.begin = self.begin.min(number);
         if self.due == Instant::FAR_FUTURE {
@@ -73,18 +74,18 @@ impl Reporter {
         }
     }
 
-    /// When the next report is due; [`Instant::FAR_FUTURE`] while nothing new arrived.
+    /// Returns the time of the next report; [`Instant::FAR_FUTURE`] while nothing new has arrived.
     pub const fn next_wakeup(&self) -> Instant {
         self.due
     }
 
-    /// The report that is due by `now`, if there is one.
+    /// Returns the report that is due by `now`, if any.
     pub fn report(&mut self, now: Instant) -> Option<Report<'_>> {
         if now < self.due {
             return None;
         }
         let end = self.first.saturating_add(self.arrivals.len() as u64);
-        let begin = self.begin.max(end.saturating_sub(MOST));
+        let begin = self.begin.max(end.saturating_sub(MAX_PACKETS));
         let skip = (begin - self.first) as usize;
         self.report.clear();
         self.report.extend(
@@ -95,7 +96,7 @@ impl Reporter {
         self.begin = end;
         self.due = Instant::FAR_FUTURE;
         self.earliest = now + self.interval;
-        while self.arrivals.len() as u64 > MOST {
+        while self.arrivals.len() as u64 > MAX_PACKETS {
             self.arrivals.pop_front();
             self.first += 1;
         }
@@ -118,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn each_packet_is_reported_once_and_a_late_one_again_with_all_after_it() {
+    fn a_late_packet_is_reported_again_with_all_after_it() {
         let mut reporter = Reporter::new(Reporter::INTERVAL, 7);
         assert_eq!(reporter.next_wakeup(), Instant::FAR_FUTURE);
-        reporter.arrived(ms(10), 7);
+        reporter.on_received(ms(10), 7);
         assert_eq!(reported(&mut reporter, ms(10)), [(7, Some(ms(10)))]);
-        reporter.arrived(ms(11), 8);
-        reporter.arrived(ms(12), 10);
+        reporter.on_received(ms(11), 8);
+        reporter.on_received(ms(12), 10);
         assert_eq!(reporter.next_wakeup(), ms(60));
         assert!(reporter.report(ms(59)).is_none());
         assert_eq!(
@@ -132,18 +133,18 @@ mod tests {
             [(8, Some(ms(11))), (9, None), (10, Some(ms(12)))]
         );
         assert!(reporter.report(ms(200)).is_none());
-        reporter.arrived(ms(201), 9);
-        reporter.arrived(ms(201), 8);
+        reporter.on_received(ms(201), 9);
+        reporter.on_received(ms(201), 8);
         assert_eq!(reported(&mut reporter, ms(201)), [(9, Some(ms(201))), (10, Some(ms(12)))]);
     }
 
     #[test]
-    fn a_leap_of_numbers_never_makes_a_report_that_the_wire_cannot_carry() {
+    fn a_leap_of_numbers_never_makes_too_long_a_report() {
         let mut reporter = Reporter::new(Reporter::INTERVAL, 0);
-        for number in [0, MOST + 9, 1 << 40, (1 << 40) + MOST, 3] {
-            reporter.arrived(ms(1), number);
+        for number in [0, MAX_PACKETS + 9, 1 << 40, (1 << 40) + MAX_PACKETS, 3] {
+            reporter.on_received(ms(1), number);
             let report = reporter.report(ms(1_000)).map_or(0, |report| report.arrivals.len());
-            assert!(report as u64 <= MOST);
+            assert!(report as u64 <= MAX_PACKETS);
         }
     }
 

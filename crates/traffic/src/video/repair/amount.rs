@@ -1,14 +1,14 @@
-//! How many repair packets a measured loss needs.
+//! Number of repair packets that a measured loss requires.
 
 use skybraid_units::Probability;
 
-use super::MOST_REED_SOLOMON;
+use super::MAX_REED_SOLOMON;
 
-/// The probability that not all of `sources` packets are recovered with `repairs` repair packets of
-/// a Reed–Solomon code (for one repair packet: of a parity code), where each packet is lost with
-/// probability `loss`, independent of the others: that of more than `repairs` losses.
+/// Returns the probability that not all of `sources` packets are recovered with `repairs` repair packets
+/// of a Reed–Solomon code (with one repair packet: of a parity code). This is the probability of more than
+/// `repairs` losses where each packet is lost independently with probability `loss`.
 ///
-/// The binomial formula; relative error below 10⁻¹¹ for groups of up to 255 packets.
+/// Binomial formula; the relative error is below 10⁻¹¹ for groups of up to 255 packets.
 pub fn failure_probability(loss: Probability, sources: usize, repairs: usize) -> Probability {
     let p = loss.ratio();
     if sources == 0 || p <= 0.0 {
@@ -24,7 +24,7 @@ pub fn failure_probability(loss: Probability, sources: usize, repairs: usize) ->
         let ways = log_factorial(packets) - log_factorial(lost) - log_factorial(kept);
         libm::exp(ways + lost as f64 * lost_log + kept as f64 * kept_log)
     };
-    // The smallest terms first, as far as they are at the end.
+    // Small terms first: those at the far end of the sum.
     let sum: f64 = (repairs + 1..=packets).rev().map(term).sum();
     Probability::new(sum.min(1.0)).unwrap_or(Probability::ONE)
 }
@@ -33,42 +33,42 @@ fn log_factorial(n: usize) -> f64 {
     libm::lgamma(n as f64 + 1.0)
 }
 
-/// The fewest repair packets with which a Reed–Solomon group of `sources` source packets fails with
-/// a probability of at most `target`, where each packet is lost with probability `loss`, independent
-/// of the others. `None` if a group cannot have that many.
+/// Returns the minimum number of repair packets with which a Reed–Solomon group of `sources` source
+/// packets fails with a probability of at most `target`, where each packet is lost independently with
+/// probability `loss`. `None` if the code does not support that many.
 pub fn repair_for(loss: Probability, sources: usize, target: Probability) -> Option<usize> {
-    let most = MOST_REED_SOLOMON.checked_sub(sources)?;
-    (0..=most).find(|&repairs| failure_probability(loss, sources, repairs) <= target)
+    let max_repairs = MAX_REED_SOLOMON.checked_sub(sources)?;
+    (0..=max_repairs).find(|&repairs| failure_probability(loss, sources, repairs) <= target)
 }
 
-/// How much a packet counts in the mean of the loss.
+/// Weight of one packet in the mean loss.
 const WEIGHT_PER_PACKET: f64 = 1.0 / 1000.0;
-/// The loss that is assumed before any is measured.
+/// Loss assumed before any measurement.
 const FIRST_LOSS: f64 = 0.01;
 
-/// The share of packets that is lost, lately above all.
+/// Exponentially weighted mean of the share of lost packets.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredLoss(f64);
 
 impl MeasuredLoss {
-    /// Before anything is measured: 1 %.
+    /// Creates a mean before any measurement: 1 %.
     pub const fn new() -> Self {
         Self(FIRST_LOSS)
     }
 
-    /// The share, 0 to 1.
+    /// Returns the share of lost packets, 0 to 1.
     pub const fn ratio(self) -> f64 {
         self.0
     }
 
-    /// Of so many more packets this share was lost.
-    pub fn heed(&mut self, share: f64, packets: u32) {
+    /// Records that `share` of `packets` further packets was lost.
+    pub fn record(&mut self, share: f64, packets: u32) {
         let weight = (f64::from(packets) * WEIGHT_PER_PACKET).min(1.0);
         self.0 += (share - self.0) * weight;
     }
 
-    /// The fewest repair packets with which a Reed–Solomon group of `sources` packets fails with a
-    /// probability of at most `target`, but no more than these.
+    /// Returns the minimum number of repair packets with which a Reed–Solomon group of `sources` packets
+    /// fails with a probability of at most `target`, limited to `sources`.
     pub fn repairs(self, sources: usize, target: Probability) -> usize {
         let loss = Probability::new(self.0.clamp(0.0, 1.0)).unwrap_or(Probability::ZERO);
         repair_for(loss, sources, target).unwrap_or(sources).min(sources)
@@ -103,7 +103,7 @@ mod tests {
     // packet 3 p² (1 − p) + p³ = 0.028 at p = 0.1; one with two p³; more than half of 255 at p = 1/2
     // is 1/2.
     #[test]
-    fn the_failure_probability_is_that_of_the_binomial_formula() {
+    fn failure_probabilities_are_those_of_the_binomial_formula() {
         assert_near(fails(0.1, 10, 0), 0.651_321_559_9);
         assert_near(fails(0.1, 2, 1), 0.028);
         assert_near(fails(0.01, 1, 2), 1e-6);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_amount_of_repair_is_the_least_that_keeps_the_target() {
+    fn the_number_of_repairs_is_the_minimum_for_the_target() {
         for sources in [1, 2, 10, 50, 200] {
             for (loss, target) in [(0.001, 1e-6), (0.01, 1e-4), (0.1, 1e-3)] {
                 let repairs = repair_for(p(loss), sources, p(target)).unwrap();
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(repair_for(p(0.1), 256, p(1.0)), None);
     }
 
-    /// Share of groups that fail, of 40 000, and its standard error from the formula.
+    /// Returns the share of 40 000 groups that fail, and its standard error by the formula.
     fn simulated(loss: f64, code: Code, sources: usize, repairs: usize) -> (f64, f64) {
         let rounds = 40_000;
         let mut random = Seed(8627).stream("groups");
@@ -136,7 +136,7 @@ mod tests {
             let mut group = Group::new(code, sources).unwrap();
             for position in 0..group.packets() {
                 if !random.chance(p(loss)) {
-                    group.arrive(position);
+                    group.on_received(position);
                 }
             }
             failed += u32::from(!group.is_complete());
@@ -146,9 +146,9 @@ mod tests {
         (share, libm::sqrt(expected * (1.0 - expected) / f64::from(rounds)))
     }
 
-    // A Reed–Solomon group fails with more losses than repairs; so does a parity group of one.
+    // A Reed–Solomon group, and a parity group with one repair packet, fails with more losses than repairs.
     #[test]
-    fn simulated_groups_fail_as_often_as_the_formula_says() {
+    fn simulated_groups_fail_as_often_as_computed() {
         for (loss, sources, repairs) in [(0.05, 10, 2), (0.2, 20, 6), (0.1, 40, 4), (0.3, 5, 5)] {
             let code = Code::ReedSolomon { repairs };
             let (share, error) = simulated(loss, code, sources, repairs);

@@ -1,46 +1,48 @@
-//! Repair packets from source packets, and back.
+//! Encoder and decoder of repair packets.
 
 use alloc::vec;
 use alloc::vec::Vec;
+
+use skybraid_units::invariant::Promised as _;
 
 use super::reed_solomon::{Interpolation, add_product};
 use super::xor::covered;
 use super::{Code, Group, RepairError};
 
-/// Octets of a source packet's length, in front of its octets.
+/// Bytes of the length field before each protected source packet.
 const LENGTH_BYTES: usize = 2;
 
-/// Makes the repair packets of groups of the same size.
+/// Encoder of groups of one size.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     code: Code,
     sources: usize,
-    /// Of each Reed–Solomon repair packet: by what to multiply the sources.
+    /// Coefficients of the source packets, for each Reed–Solomon repair packet.
     coefficients: Vec<Vec<u8>>,
 }
 
-/// A source packet that was lost.
+/// A recovered source packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// Its position in the group.
+    /// Position in the group.
     pub position: usize,
-    /// Its octets.
+    /// Bytes of the packet.
     pub packet: Vec<u8>,
 }
 
-/// Recovers source packets of one group.
+/// Decoder of one group.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     group: Group,
-    /// Of each position what is known.
+    /// Known packets by position.
     packets: Vec<Option<Vec<u8>>>,
 }
 
 impl Encoder {
-    /// For groups of `sources` source packets.
+    /// Creates an encoder for groups of `sources` source packets.
     ///
     /// # Errors
-    /// The code has no such group.
+    /// The code does not support a group of this size.
     pub fn new(code: Code, sources: usize) -> Result<Self, RepairError> {
         code.check(sources)?;
         let coefficients = if let Code::ReedSolomon { repairs } = code {
@@ -53,10 +55,10 @@ impl Encoder {
         Ok(Self { code, sources, coefficients })
     }
 
-    /// The repair packets of a group. Each is two octets longer than the longest packet it covers.
+    /// Returns the repair packets of a group. Each is two bytes longer than the longest packet it covers.
     ///
     /// # Errors
-    /// There are not as many packets as the group has sources, or one is longer than 65 535 B.
+    /// The number of packets is not that of the group, or one is longer than 65 535 B.
     pub fn repair_packets(&self, packets: &[&[u8]]) -> Result<Vec<Vec<u8>>, RepairError> {
         if packets.len() != self.sources {
             return Err(RepairError::Sources { given: packets.len(), sources: self.sources });
@@ -70,13 +72,15 @@ impl Encoder {
         }
         let parity = |repair| {
             let covered = covered(self.code, self.sources, repair);
-            sum(covered.filter_map(|source| packets.get(source)).map(|packet| (*packet, 1)))
+            let source =
+                |position: usize| packets.get(position).promised("a covered source packet");
+            sum(covered.filter_map(source).map(|packet| (*packet, 1)))
         };
         Ok((0..self.code.repairs(self.sources)).map(parity).collect())
     }
 }
 
-/// The sum of packets, each multiplied by its coefficient.
+/// Returns the sum of packets, each multiplied by its coefficient.
 fn sum<'a>(terms: impl Iterator<Item = (&'a [u8], u8)> + Clone) -> Vec<u8> {
     let longest = terms.clone().map(|(packet, _)| packet.len()).max().unwrap_or(0);
     let mut symbol = vec![0; LENGTH_BYTES + longest];
@@ -86,21 +90,22 @@ fn sum<'a>(terms: impl Iterator<Item = (&'a [u8], u8)> + Clone) -> Vec<u8> {
     symbol
 }
 
-/// Adds the length and the octets of a source packet to `symbol`.
+/// Adds the length and the bytes of a source packet, times `coefficient`, to `symbol`.
 fn add_source(symbol: &mut [u8], packet: &[u8], coefficient: u8) {
     let length = u16::try_from(packet.len()).unwrap_or(u16::MAX);
-    if let Some((head, tail)) = symbol.split_at_mut_checked(LENGTH_BYTES) {
+    let split = symbol.split_at_mut_checked(LENGTH_BYTES);
+    if let Some((head, tail)) = split.promised("the length field of a symbol") {
         add_product(head, &length.to_be_bytes(), coefficient);
         add_product(tail, packet, coefficient);
     }
 }
 
-/// The source packet that a symbol holds.
+/// Returns the source packet of a decoded symbol.
 fn source_of(mut symbol: Vec<u8>) -> Result<Vec<u8>, RepairError> {
     let length = symbol.first_chunk().copied().map(u16::from_be_bytes);
     let end = LENGTH_BYTES + usize::from(length.ok_or(RepairError::Corrupt)?);
-    let filling = symbol.get(end..).ok_or(RepairError::Corrupt)?;
-    if filling.iter().any(|octet| *octet != 0) {
+    let padding = symbol.get(end..).ok_or(RepairError::Corrupt)?;
+    if padding.iter().any(|byte| *byte != 0) {
         return Err(RepairError::Corrupt);
     }
     symbol.truncate(end);
@@ -109,28 +114,28 @@ fn source_of(mut symbol: Vec<u8>) -> Result<Vec<u8>, RepairError> {
 }
 
 impl Decoder {
-    /// For a group of `sources` source packets of which none has arrived.
+    /// Creates a decoder of a group of `sources` source packets before any has arrived.
     ///
     /// # Errors
-    /// The code has no such group.
+    /// The code does not support a group of this size.
     pub fn new(code: Code, sources: usize) -> Result<Self, RepairError> {
         let group = Group::new(code, sources)?;
         let packets = vec![None; group.packets()];
         Ok(Self { group, packets })
     }
 
-    /// What is known of the group.
+    /// Returns the state of the group.
     pub const fn group(&self) -> &Group {
         &self.group
     }
 
-    /// Takes a source or repair packet, in any order, and gives the source packets that it makes
-    /// known, without itself. A packet that is known already changes nothing.
+    /// Handles a source or repair packet, in any order, and returns the source packets recovered by it. A
+    /// packet that is known already changes nothing.
     ///
     /// # Errors
-    /// The position is none of the group, the packet cannot be one of it, or the packets of the group
-    /// contradict each other; what this packet recovered before that is not given.
-    pub fn arrive(
+    /// The position or the packet is invalid, or the packets of the group contradict each other; source
+    /// packets recovered before the error are not returned.
+    pub fn on_received(
         &mut self,
         position: usize,
         packet: &[u8],
@@ -144,7 +149,7 @@ impl Decoder {
             return Err(RepairError::Corrupt);
         }
         let mut recovered = Vec::new();
-        if !self.group.note(position) {
+        if !self.group.mark_known(position) {
             return Ok(recovered);
         }
         *stored = Some(packet.to_vec());
@@ -157,9 +162,9 @@ impl Decoder {
         Ok(recovered)
     }
 
-    fn keep(&mut self, position: usize, packet: Vec<u8>) -> Recovered {
-        self.group.note(position);
-        if let Some(stored) = self.packets.get_mut(position) {
+    fn store(&mut self, position: usize, packet: Vec<u8>) -> Recovered {
+        self.group.mark_known(position);
+        if let Some(stored) = self.packets.get_mut(position).promised("a position of the group") {
             *stored = Some(packet.clone());
         }
         Recovered { position, packet }
@@ -169,10 +174,11 @@ impl Decoder {
         self.packets.get(position).and_then(Option::as_deref)
     }
 
-    /// The one source packet that is missing of those that a repair packet covers.
+    /// Recovers the only missing source packet of those that a repair packet covers.
     fn recover_parity(&mut self, source: usize, repair: usize) -> Result<Recovered, RepairError> {
         let sources = self.group.sources();
-        let mut symbol = self.known(repair).ok_or(RepairError::Corrupt)?.to_vec();
+        let repair_packet = self.known(repair).promised("a known repair packet");
+        let mut symbol = repair_packet.ok_or(RepairError::Corrupt)?.to_vec();
         let others = covered(self.group.code(), sources, repair - sources);
         for packet in others.filter_map(|position| self.known(position)) {
             if packet.len() + LENGTH_BYTES > symbol.len() {
@@ -180,15 +186,16 @@ impl Decoder {
             }
             add_source(&mut symbol, packet, 1);
         }
-        Ok(self.keep(source, source_of(symbol)?))
+        Ok(self.store(source, source_of(symbol)?))
     }
 
-    /// All source packets that are missing, by a Reed–Solomon code.
+    /// Recovers all missing source packets of a Reed–Solomon group.
     fn recover_all(&mut self) -> Result<Vec<Recovered>, RepairError> {
         let sources = self.group.sources();
         let known = || (0..self.packets.len()).filter_map(|at| Some((at, self.known(at)?)));
         let repairs = || known().filter(|(at, _)| *at >= sources).map(|(_, packet)| packet.len());
-        let size = repairs().next().ok_or(RepairError::Corrupt)?;
+        let first = repairs().next().promised("a known repair packet");
+        let size = first.ok_or(RepairError::Corrupt)?;
         let fits =
             |(at, packet): (usize, &[u8])| at >= sources || packet.len() + LENGTH_BYTES <= size;
         if repairs().any(|length| length != size) || !known().all(fits) {
@@ -207,7 +214,7 @@ impl Decoder {
             Ok((position, source_of(symbol)?))
         };
         let found: Vec<_> = self.group.missing().map(recover).collect::<Result<_, _>>()?;
-        Ok(found.into_iter().map(|(position, packet)| self.keep(position, packet)).collect())
+        Ok(found.into_iter().map(|(position, packet)| self.store(position, packet)).collect())
     }
 }
 
@@ -230,8 +237,8 @@ mod tests {
         [sources, &repairs].concat()
     }
 
-    /// Every loss pattern, in order and backwards: what comes back is right octet for octet, and is
-    /// exactly what the group without octets says.
+    /// Checks every loss pattern, in order and reversed: the recovered packets are the source packets, and
+    /// exactly those that the group without bytes recovers.
     fn check_all_patterns(code: Code, count: usize, random: &mut Stream) {
         let sources = packets(count, random);
         let all = encode(code, &sources);
@@ -244,9 +251,9 @@ mod tests {
             let mut decoder = Decoder::new(code, count).unwrap();
             let mut group = Group::new(code, count).unwrap();
             for position in here {
-                let recovered = decoder.arrive(position, &all[position]).unwrap();
+                let recovered = decoder.on_received(position, &all[position]).unwrap();
                 let positions: Vec<usize> = recovered.iter().map(|lost| lost.position).collect();
-                assert_eq!(positions, group.arrive(position));
+                assert_eq!(positions, group.on_received(position));
                 for Recovered { position, packet } in recovered {
                     assert_eq!(packet, sources[position]);
                 }
@@ -262,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_can_be_recovered_comes_back_octet_for_octet() {
+    fn recovered_packets_equal_the_source_packets() {
         let mut random = Seed(6865).stream("patterns");
         for count in 1..=6 {
             check_all_patterns(Code::Xor, count, &mut random);
@@ -277,20 +284,20 @@ mod tests {
     }
 
     #[test]
-    fn a_full_reed_solomon_group_recovers_from_its_repair_packets_alone() {
+    fn a_full_group_recovers_from_its_repair_packets_alone() {
         let mut random = Seed(255).stream("full");
         let sources = packets(127, &mut random);
         let all = encode(Code::ReedSolomon { repairs: 128 }, &sources);
         let mut decoder = Decoder::new(Code::ReedSolomon { repairs: 128 }, 127).unwrap();
         let mut recovered = Vec::new();
         for (position, packet) in all.iter().enumerate().skip(128) {
-            recovered.extend(decoder.arrive(position, packet).unwrap());
+            recovered.extend(decoder.on_received(position, packet).unwrap());
         }
         let recovered: Vec<Vec<u8>> = recovered.into_iter().map(|lost| lost.packet).collect();
         assert_eq!(recovered, sources);
     }
 
-    // Source: RFC 8627 §6.2: the exclusive or of lengths and octets.
+    // Source: RFC 8627 §6.2: the exclusive or of lengths and bytes.
     #[test]
     fn the_parity_packet_is_the_exclusive_or() {
         let all = encode(Code::Xor, &[vec![1, 2, 3], vec![0x10], vec![0x40, 0x80]]);
@@ -298,18 +305,18 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_contradict_each_other_are_refused() {
+    fn contradicting_packets_are_rejected() {
         for code in [Code::Xor, Code::ReedSolomon { repairs: 2 }] {
             let mut decoder = Decoder::new(code, 2).unwrap();
-            assert_eq!(decoder.arrive(9, &[1]), Err(RepairError::Position(9)));
-            assert_eq!(decoder.arrive(2, &[1]), Err(RepairError::Corrupt));
-            assert_eq!(decoder.arrive(0, &[0; 65_536]), Err(RepairError::TooLong(65_536)));
-            assert_eq!(decoder.arrive(0, &[1, 2, 3]), Ok(vec![]));
-            assert_eq!(decoder.arrive(2, &[0, 1, 1, 1]), Err(RepairError::Corrupt));
+            assert_eq!(decoder.on_received(9, &[1]), Err(RepairError::Position(9)));
+            assert_eq!(decoder.on_received(2, &[1]), Err(RepairError::Corrupt));
+            assert_eq!(decoder.on_received(0, &[0; 65_536]), Err(RepairError::TooLong(65_536)));
+            assert_eq!(decoder.on_received(0, &[1, 2, 3]), Ok(vec![]));
+            assert_eq!(decoder.on_received(2, &[0, 1, 1, 1]), Err(RepairError::Corrupt));
         }
         let mut decoder = Decoder::new(Code::ReedSolomon { repairs: 2 }, 2).unwrap();
-        assert_eq!(decoder.arrive(2, &[0, 0, 0]), Ok(vec![]));
-        assert_eq!(decoder.arrive(3, &[0, 0]), Err(RepairError::Corrupt));
+        assert_eq!(decoder.on_received(2, &[0, 0, 0]), Ok(vec![]));
+        assert_eq!(decoder.on_received(3, &[0, 0]), Err(RepairError::Corrupt));
         let encoder = Encoder::new(Code::Xor, 2).unwrap();
         let wrong = RepairError::Sources { given: 1, sources: 2 };
         assert_eq!(encoder.repair_packets(&[&[1]]), Err(wrong));
@@ -318,9 +325,9 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_the_decoder_panic() {
+    fn random_packets_never_panic() {
         let mut random = Seed(2).stream("any");
-        let (mut recovered, mut refused) = (0, 0);
+        let (mut recovered, mut rejected) = (0, 0);
         for round in 0..20_000 {
             let code = match round % 4 {
                 0 => Code::Xor,
@@ -334,12 +341,12 @@ mod tests {
             let mut decoder = Decoder::new(code, 4).unwrap();
             for _ in 0..10 {
                 let position = random.below(all.len() as u64) as usize;
-                match decoder.arrive(position, &all[position]) {
+                match decoder.on_received(position, &all[position]) {
                     Ok(found) => recovered += found.len(),
-                    Err(_) => refused += 1,
+                    Err(_) => rejected += 1,
                 }
             }
         }
-        assert!(recovered > 1000 && refused > 1000);
+        assert!(recovered > 1000 && rejected > 1000);
     }
 }

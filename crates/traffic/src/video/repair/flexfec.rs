@@ -1,64 +1,64 @@
-//! Repair packets of flexible forward error correction, of one protected stream: the RTP header of a
-//! repair packet has the stream's SSRC as its only contributing source
+//! FlexFEC repair packets of one protected stream. The RTP header of a repair packet has the SSRC of that
+//! stream as its only contributing source
 //! ([`Header::write_with_source`](crate::video::rtp::Header::write_with_source)).
 //!
 //! Source: RFC 8627 §4.2.2 (header), §6.2 (encoding), §6.3 (recovery).
 
 use alloc::vec::Vec;
 
-use crate::video::octets::Octets;
+use crate::video::byte_reader::ByteReader;
 use crate::video::rtp::HEADER_BYTES;
 
-/// Packets that a mask can name: the first and 109 after it.
-pub const MOST_MASKED: u32 = 110;
+/// Number of packets that a mask can cover: the base and 109 after it.
+pub const MAX_MASKED: u32 = 110;
 
-/// The first octet's R and F bits.
+/// R and F bits of the first byte.
 const RETRANSMISSION: u8 = 0x80;
 const FIXED: u8 = 0x40;
 
-/// Which packets a repair packet covers.
+/// Set of packets that a repair packet covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cover {
-    /// Any of 110 (§4.2.2.1).
+    /// Flexible mask over 110 packets (§4.2.2.1).
     Mask {
-        /// Sequence number of the packet of the mask's first bit.
+        /// Sequence number of the packet of bit 0.
         base: u16,
-        /// Bit i, counted from the least, is for the packet `base` + i. Below 2¹¹⁰, above 0.
+        /// Bit i, counted from the least significant, covers the packet `base` + i. Below 2¹¹⁰, above 0.
         mask: u128,
     },
-    /// A row or a column (§4.2.2.2).
+    /// Fixed row or column (§4.2.2.2).
     Fixed {
-        /// Sequence number of its first packet.
+        /// Sequence number of the first packet.
         base: u16,
-        /// L, above 0: the packets of a row.
+        /// L, above 0: number of packets of a row.
         columns: u8,
-        /// D: the packets of a column. With 0 (rows only) and 1 (columns follow) it is a row.
+        /// D: number of packets of a column. 0 (rows only) and 1 (columns follow) denote a row.
         rows: u8,
     },
 }
 
-/// What comes before the repair bits: of the protected packets' headers the exclusive or.
+/// FEC header: the exclusive or of fields of the protected packets' headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FecHeader {
-    /// Of the padding bits.
+    /// Padding recovery bit.
     pub padding: bool,
-    /// Of the extension bits.
+    /// Extension recovery bit.
     pub extension: bool,
-    /// Of the counts of contributing sources, 0 to 15.
+    /// CSRC count recovery field, 0 to 15.
     pub source_count: u8,
-    /// Of the marker bits.
+    /// Marker recovery bit.
     pub marker: bool,
-    /// Of the payload types, 0 to 127.
+    /// Payload type recovery field, 0 to 127.
     pub payload_type: u8,
-    /// Of the lengths without the 12 octets of the fixed header.
+    /// Length recovery field: lengths without the 12 bytes of the fixed header.
     pub length: u16,
-    /// Of the time stamps.
+    /// Timestamp recovery field.
     pub timestamp: u32,
-    /// Which packets.
+    /// Packets covered.
     pub cover: Cover,
 }
 
-/// Why there is no repair packet, or no recovered one.
+/// Error in forming or using a repair packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlexFecError {
     /// The bytes end within a header.
@@ -67,25 +67,25 @@ pub enum FlexFecError {
     /// The R bit is set: a retransmission (§4.2.2.3), not a repair packet.
     #[error("a retransmission, not a repair packet")]
     Retransmission,
-    /// An empty mask, one of more than 110 bits, or no column.
+    /// The mask is empty or has more than 110 bits, or there is no column.
     #[error("the packets covered cannot be told")]
     Cover,
-    /// The packet is none of those covered.
+    /// The packet is not covered.
     #[error("packet {0} is not covered")]
     NotCovered(u16),
-    /// Not just one of the packets covered is missing, but as many.
+    /// The number of missing packets is not one.
     #[error("{0} packets are missing instead of one")]
     Missing(usize),
-    /// A packet is longer than 65 547 B, or than the repair packet tells.
+    /// A packet is longer than 65 547 B, or than the repair packet allows.
     #[error("the lengths of the packets contradict each other")]
     Length,
 }
 
 impl Cover {
-    /// The sequence numbers of the packets covered.
+    /// Returns the sequence numbers of the packets covered.
     pub fn sequences(self) -> impl Iterator<Item = u16> + Clone {
         let (base, step, count, mask) = match self {
-            Self::Mask { base, mask } => (base, 1, MOST_MASKED as u16, mask),
+            Self::Mask { base, mask } => (base, 1, MAX_MASKED as u16, mask),
             Self::Fixed { base, columns, rows: 0 | 1 } => (base, 1, columns.into(), u128::MAX),
             Self::Fixed { base, columns, rows } => (base, columns.into(), rows.into(), u128::MAX),
         };
@@ -95,29 +95,29 @@ impl Cover {
     }
 
     fn check(self) -> Result<(), FlexFecError> {
-        let told = match self {
-            Self::Mask { mask, .. } => mask != 0 && mask >> MOST_MASKED == 0,
+        let is_valid = match self {
+            Self::Mask { mask, .. } => mask != 0 && mask >> MAX_MASKED == 0,
             Self::Fixed { columns, .. } => columns > 0,
         };
-        if told { Ok(()) } else { Err(FlexFecError::Cover) }
+        if is_valid { Ok(()) } else { Err(FlexFecError::Cover) }
     }
 }
 
-/// `count` bits of `mask` from `from` on, the least first in a word sent from its highest bit.
+/// Returns `count` bits of `mask` from `from` on; the least significant bit comes first on the wire.
 fn mask_bits(mask: u128, from: u32, count: u32) -> u64 {
     (from..from + count).fold(0, |word, bit| word << 1 | (mask >> bit & 1) as u64)
 }
 
-/// The other way round.
+/// Returns the mask whose bits [`mask_bits`] wrote as `word`.
 fn from_mask_bits(word: u64, from: u32, count: u32) -> u128 {
     (0..count).fold(0, |mask, bit| mask | u128::from(word >> (count - 1 - bit) & 1) << (from + bit))
 }
 
 impl FecHeader {
-    /// Appends the header: 12, 16 or 24 octets.
+    /// Appends the header: 12, 16 or 24 bytes.
     ///
     /// # Errors
-    /// What it covers cannot be told; then nothing is appended.
+    /// The set of covered packets is invalid; then nothing is appended.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), FlexFecError> {
         self.cover.check()?;
         let fixed = if matches!(self.cover, Cover::Fixed { .. }) { FIXED } else { 0 };
@@ -133,7 +133,7 @@ impl FecHeader {
             }
             Cover::Mask { base, mask } => {
                 out.extend(base.to_be_bytes());
-                // A set k bit tells that the mask goes on.
+                // A set k bit announces a further part of the mask.
                 let (second, third) = (mask >> 15 != 0, mask >> 46 != 0);
                 let word = mask_bits(mask, 0, 15) as u16 | u16::from(second) << 15;
                 out.extend(word.to_be_bytes());
@@ -149,33 +149,33 @@ impl FecHeader {
         Ok(())
     }
 
-    /// Reads the header of a repair packet's payload, and gives its repair bits.
+    /// Returns the header of a repair packet's payload and its repair bits.
     ///
     /// # Errors
-    /// The bytes are none of a repair packet.
+    /// The bytes are not a repair packet.
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), FlexFecError> {
-        let mut octets = Octets(payload);
-        let header = Self::read(&mut octets).ok_or(FlexFecError::Short)?;
+        let mut reader = ByteReader(payload);
+        let header = Self::read(&mut reader).ok_or(FlexFecError::Short)?;
         if payload.first().is_some_and(|first| first & RETRANSMISSION != 0) {
             return Err(FlexFecError::Retransmission);
         }
         header.cover.check()?;
-        Ok((header, octets.0))
+        Ok((header, reader.0))
     }
 
-    fn read(octets: &mut Octets<'_>) -> Option<Self> {
-        let [first, second] = octets.array()?;
-        let (length, timestamp, base) = (octets.u16()?, octets.u32()?, octets.u16()?);
+    fn read(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let [first, second] = reader.array()?;
+        let (length, timestamp, base) = (reader.u16()?, reader.u32()?, reader.u16()?);
         let cover = if first & FIXED != 0 {
-            Cover::Fixed { base, columns: octets.u8()?, rows: octets.u8()? }
+            Cover::Fixed { base, columns: reader.u8()?, rows: reader.u8()? }
         } else {
-            let word = octets.u16()?;
+            let word = reader.u16()?;
             let mut mask = from_mask_bits(word.into(), 0, 15);
             if word >> 15 == 1 {
-                let word = octets.u32()?;
+                let word = reader.u32()?;
                 mask |= from_mask_bits(word.into(), 15, 31);
                 if word >> 31 == 1 {
-                    mask |= from_mask_bits(octets.u64()?, 46, 64);
+                    mask |= from_mask_bits(reader.u64()?, 46, 64);
                 }
             }
             Cover::Mask { base, mask }
@@ -193,8 +193,8 @@ impl FecHeader {
     }
 }
 
-/// The exclusive or of packets, as §6.2 forms it: of the first eight octets of the header, with the
-/// length in place of the sequence number, and of all after its twelve.
+/// Exclusive or of packets (§6.2): of the first eight bytes of the header, with the length in place of the
+/// sequence number, and of everything after the fixed header.
 struct Sum {
     head: [u8; 8],
     rest: Vec<u8>,
@@ -202,31 +202,31 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, head: [u8; 8], rest: &[u8]) {
-        self.head.iter_mut().zip(head).for_each(|(sum, octet)| *sum ^= octet);
+        self.head.iter_mut().zip(head).for_each(|(sum, byte)| *sum ^= byte);
         if self.rest.len() < rest.len() {
             self.rest.resize(rest.len(), 0);
         }
-        self.rest.iter_mut().zip(rest).for_each(|(sum, octet)| *sum ^= octet);
+        self.rest.iter_mut().zip(rest).for_each(|(sum, byte)| *sum ^= byte);
     }
 
-    /// Adds an RTP packet and gives its sequence number.
+    /// Adds an RTP packet and returns its sequence number.
     fn add_packet(&mut self, packet: &[u8]) -> Result<u16, FlexFecError> {
-        let mut octets = Octets(packet);
-        let [a, b, high, low, stamp @ ..] = octets.array::<8>().ok_or(FlexFecError::Short)?;
-        octets.take(HEADER_BYTES - 8).ok_or(FlexFecError::Short)?;
-        let length = u16::try_from(octets.len()).map_err(|_| FlexFecError::Length)?;
-        self.add(head(a, b, length, u32::from_be_bytes(stamp)), octets.0);
+        let mut reader = ByteReader(packet);
+        let [a, b, high, low, stamp @ ..] = reader.array::<8>().ok_or(FlexFecError::Short)?;
+        reader.take(HEADER_BYTES - 8).ok_or(FlexFecError::Short)?;
+        let length = u16::try_from(reader.len()).map_err(|_| FlexFecError::Length)?;
+        self.add(head(a, b, length, u32::from_be_bytes(stamp)), reader.0);
         Ok(u16::from_be_bytes([high, low]))
     }
 }
 
-/// The first eight octets of a header, `middle` in place of the sequence number.
+/// Returns the first eight bytes of a header, with `middle` in place of the sequence number.
 fn head(first: u8, second: u8, middle: u16, timestamp: u32) -> [u8; 8] {
     let ([a, b], [c, d, e, f]) = (middle.to_be_bytes(), timestamp.to_be_bytes());
     [first, second, a, b, c, d, e, f]
 }
 
-/// The covered packets that are none of `packets`, and the sum of these.
+/// Returns the covered sequence numbers missing from `packets`, and the sum of `packets`.
 fn sum_of(cover: Cover, packets: &[&[u8]]) -> Result<(Vec<u16>, Sum), FlexFecError> {
     let mut missing: Vec<u16> = cover.sequences().collect();
     let mut sum = Sum { head: [0; 8], rest: Vec::new() };
@@ -238,10 +238,10 @@ fn sum_of(cover: Cover, packets: &[&[u8]]) -> Result<(Vec<u16>, Sum), FlexFecErr
     Ok((missing, sum))
 }
 
-/// The payload of the repair packet that covers these RTP packets.
+/// Returns the payload of the repair packet that covers these RTP packets.
 ///
 /// # Errors
-/// The packets are not those that `cover` tells, each once, or one is too long.
+/// The packets are not exactly those of `cover`, or one is too long.
 pub fn protect(cover: Cover, packets: &[&[u8]]) -> Result<Vec<u8>, FlexFecError> {
     cover.check()?;
     let (missing, sum) = sum_of(cover, packets)?;
@@ -265,11 +265,11 @@ pub fn protect(cover: Cover, packets: &[&[u8]]) -> Result<Vec<u8>, FlexFecError>
     Ok(payload)
 }
 
-/// The one RTP packet that is missing of those that a repair packet covers, from its payload and the
-/// `others`, for the stream `ssrc`.
+/// Returns the only missing RTP packet of those that a repair packet covers, from the payload of the repair
+/// packet and the `others`, for the stream `ssrc`.
 ///
 /// # Errors
-/// Not just one is missing, or the packets contradict each other.
+/// The number of missing packets is not one, or the packets contradict each other.
 pub fn recover(payload: &[u8], others: &[&[u8]], ssrc: u32) -> Result<Vec<u8>, FlexFecError> {
     let (header, bits) = FecHeader::parse(payload)?;
     let (missing, mut sum) = sum_of(header.cover, others)?;
@@ -277,7 +277,7 @@ pub fn recover(payload: &[u8], others: &[&[u8]], ssrc: u32) -> Result<Vec<u8>, F
     if sum.rest.len() > bits.len() {
         return Err(FlexFecError::Length);
     }
-    let mut repair = Octets(payload);
+    let mut repair = ByteReader(payload);
     sum.add(repair.array().ok_or(FlexFecError::Short)?, bits);
     let [first, second, high, low, stamp @ ..] = sum.head;
     let length = usize::from(u16::from_be_bytes([high, low]));
@@ -318,7 +318,7 @@ mod tests {
 
     // Source: RFC 8627 §4.2.2.2, the drawing: R = 0, F = 1, base, L, D.
     #[test]
-    fn the_fixed_header_lies_on_the_wire_as_rfc_8627_draws_it() {
+    fn the_fixed_header_matches_the_figure_of_rfc_8627() {
         let mut drawn = FRONT.to_vec();
         drawn[0] |= 0x40;
         drawn.extend([0xa0, 0xb0, 5, 7]);
@@ -329,7 +329,7 @@ mod tests {
     // Source: RFC 8627 §4.2.2.1, the drawing: k and Mask [0-14], k and Mask [15-45], Mask [46-109];
     // the packet of the base is the highest bit of the first.
     #[test]
-    fn the_mask_is_as_long_as_it_must_be() {
+    fn the_mask_is_no_longer_than_needed() {
         let bit = |bit: u32| 1_u128 << bit;
         for (mask, drawn) in [
             (bit(0) | bit(14), [0x40, 0x01].as_slice()),
@@ -347,7 +347,7 @@ mod tests {
 
     // Source: RFC 8627 §4.2.2.2: D = 0 and D = 1 rows, D > 1 columns; L = 0 is reserved.
     #[test]
-    fn rows_and_columns_wrap_around_with_the_sequence_numbers() {
+    fn rows_and_columns_wrap_with_the_sequence_numbers() {
         let fixed = |columns, rows| Cover::Fixed { base: 65_534, columns, rows };
         let sequences = |cover: Cover| cover.sequences().collect::<Vec<u16>>();
         assert_eq!(sequences(fixed(4, 0)), [65_534, 65_535, 0, 1]);
@@ -359,8 +359,8 @@ mod tests {
         for cover in
             [fixed(0, 3), Cover::Mask { base: 0, mask: 0 }, Cover::Mask { base: 0, mask: 1 << 110 }]
         {
-            let refused = FecHeader { cover, ..HEADER }.write(&mut out);
-            assert_eq!((refused, out.len()), (Err(FlexFecError::Cover), 0));
+            let rejected = FecHeader { cover, ..HEADER }.write(&mut out);
+            assert_eq!((rejected, out.len()), (Err(FlexFecError::Cover), 0));
         }
     }
 
@@ -375,7 +375,7 @@ mod tests {
         let mut packet = Vec::new();
         header.write(&mut packet);
         packet.extend((0..random.below(60)).map(|_| random.next_u64() as u8));
-        // With padding, now and then.
+        // A third of the packets has padding.
         if random.below(3) == 0 {
             packet[0] |= 0x20;
             packet.push(1);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packet_missing_comes_back_with_its_header() {
+    fn the_missing_packet_is_recovered_with_its_header() {
         let mut random = Seed(8627).stream("flexfec");
         for round in 0..3000 {
             let base = random.next_u64() as u16;
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_recovered_is_named_so() {
+    fn packets_that_cannot_be_recovered_are_rejected() {
         let mut random = Seed(1).stream("flexfec");
         let cover = Cover::Fixed { base: 10, columns: 3, rows: 0 };
         let packets: Vec<Vec<u8>> = (10..14).map(|number| packet(number, &mut random)).collect();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn random_packets_never_panic() {
         let mut random = Seed(3).stream("any");
         let mut read = 0;
         for _ in 0..50_000 {

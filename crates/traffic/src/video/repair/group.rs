@@ -1,4 +1,4 @@
-//! Which packets of a group are known.
+//! Recovery state of a group of source and repair packets.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,74 +6,73 @@ use alloc::vec::Vec;
 use super::xor::next_recoverable;
 use super::{Code, RepairError};
 
-/// A group whose packets are counted, not kept.
+/// A group whose packets are tracked without their bytes.
 #[derive(Clone, Debug)]
 pub struct Group {
     code: Code,
     sources: usize,
-    /// Of each position: the packet arrived, or was recovered.
+    /// Whether the packet at each position has arrived or been recovered.
     known: Vec<bool>,
     known_packets: usize,
     known_sources: usize,
 }
 
 impl Group {
-    /// A group of `sources` source packets of which none has arrived.
+    /// Creates a group of `sources` source packets before any has arrived.
     ///
     /// # Errors
-    /// The code has no such group.
+    /// The code does not support a group of this size.
     pub fn new(code: Code, sources: usize) -> Result<Self, RepairError> {
         code.check(sources)?;
         let known = vec![false; sources + code.repairs(sources)];
         Ok(Self { code, sources, known, known_packets: 0, known_sources: 0 })
     }
 
-    /// How its repair packets are made.
+    /// Returns the code of the group.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// Its source packets.
+    /// Returns the number of source packets.
     pub const fn sources(&self) -> usize {
         self.sources
     }
 
-    /// Its packets: sources and repairs.
+    /// Returns the number of packets, sources and repairs.
     pub fn packets(&self) -> usize {
         self.known.len()
     }
 
-    /// The packet arrived, or was recovered.
+    /// Returns whether the packet has arrived or been recovered; `false` for a position outside the group.
     pub fn is_known(&self, position: usize) -> bool {
         self.known.get(position).copied().unwrap_or(false)
     }
 
-    /// All source packets are known.
+    /// Returns whether all source packets are known.
     pub const fn is_complete(&self) -> bool {
         self.known_sources == self.sources
     }
 
-    /// The source packets that are not known.
+    /// Returns the source packets that are not known.
     pub fn missing(&self) -> impl Iterator<Item = usize> {
         (0..self.sources).filter(|&source| !self.is_known(source))
     }
 
-    /// Notes that a packet arrived, and gives the source packets that this makes known: those
-    /// recovered, without the packet itself. A packet that is known already, or none of the group,
-    /// changes nothing.
-    pub fn arrive(&mut self, position: usize) -> Vec<usize> {
+    /// Records the arrival of a packet, and returns the source packets recovered by it. A packet that is known
+    /// already or not of the group changes nothing.
+    pub fn on_received(&mut self, position: usize) -> Vec<usize> {
         let mut recovered = Vec::new();
-        if self.note(position) {
+        if self.mark_known(position) {
             while let Some((source, _)) = self.next_recoverable() {
-                self.note(source);
+                self.mark_known(source);
                 recovered.push(source);
             }
         }
         recovered
     }
 
-    /// The packet is known from now on. False if it was before, or is none of the group.
-    pub(super) fn note(&mut self, position: usize) -> bool {
+    /// Marks a packet as known. Returns `false` if it was known before or is not of the group.
+    pub(super) fn mark_known(&mut self, position: usize) -> bool {
         let Some(known) = self.known.get_mut(position) else { return false };
         let new = !core::mem::replace(known, true);
         self.known_packets += usize::from(new);
@@ -81,7 +80,7 @@ impl Group {
         new
     }
 
-    /// The next source packet to recover, and for a parity code the repair packet that gives it.
+    /// Returns the next source packet to recover, and for a parity code the repair packet that recovers it.
     pub(super) fn next_recoverable(&self) -> Option<(usize, Option<usize>)> {
         if self.is_complete() {
             return None;
@@ -99,11 +98,12 @@ impl Group {
 mod tests {
     use super::*;
 
-    /// The source packets missing in the end when `lost` (bit by position) did not arrive.
+    /// Returns the number of source packets missing in the end if the packets in `lost` (one bit per
+    /// position) do not arrive.
     fn missing(code: Code, sources: usize, lost: u64) -> usize {
         let mut group = Group::new(code, sources).unwrap();
         for position in (0..group.packets()).filter(|position| lost >> position & 1 == 0) {
-            group.arrive(position);
+            group.on_received(position);
         }
         group.missing().count()
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_parity_recovers_a_burst_as_long_as_it_has_columns() {
+    fn interleaved_parity_recovers_a_burst_of_its_columns() {
         let code = Code::Interleaved { columns: 4 };
         for start in 0..20 {
             for (length, all) in [(1, true), (4, true), (5, false)] {
@@ -133,7 +133,7 @@ mod tests {
     // Source: RFC 8627 §1.1.3: two-dimensional parity fails where the lost packets are at the
     // corners of rectangles; with four losses of 4 × 4 there are C(4, 2)² = 36 such.
     #[test]
-    fn the_grid_recovers_any_three_losses_and_of_four_all_but_rectangles() {
+    fn the_grid_recovers_up_to_four_losses_but_rectangles() {
         let code = Code::Grid { columns: 4 };
         let mut failed = [0; 5];
         for lost in (0..1_u64 << 16).filter(|lost| lost.count_ones() <= 4) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn reed_solomon_recovers_from_as_many_packets_as_sources_whichever_they_are() {
+    fn reed_solomon_recovers_from_any_set_as_large_as_its_sources() {
         let code = Code::ReedSolomon { repairs: 4 };
         for lost in 0..1_u64 << 10 {
             let lost_sources = (lost & 0x3f).count_ones() as usize;
@@ -153,27 +153,27 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_or_twice_changes_nothing() {
+    fn late_and_duplicate_packets_change_nothing() {
         let mut group = Group::new(Code::Xor, 2).unwrap();
-        assert_eq!(group.arrive(2), []);
-        assert_eq!(group.arrive(2), []);
-        assert_eq!(group.arrive(7), []);
+        assert_eq!(group.on_received(2), []);
+        assert_eq!(group.on_received(2), []);
+        assert_eq!(group.on_received(7), []);
         assert!(!group.is_complete());
-        assert_eq!(group.arrive(1), [0]);
+        assert_eq!(group.on_received(1), [0]);
         assert!(group.is_complete() && group.is_known(0));
-        assert_eq!(group.arrive(0), []);
+        assert_eq!(group.on_received(0), []);
     }
 
     #[test]
-    fn groups_that_a_code_cannot_have_are_refused() {
-        let refused = |code, sources| Group::new(code, sources).map(|_| ());
-        assert_eq!(refused(Code::Xor, 0), Err(RepairError::Empty));
-        assert_eq!(refused(Code::Grid { columns: 0 }, 4), Err(RepairError::Empty));
-        assert_eq!(refused(Code::Interleaved { columns: 0 }, 4), Err(RepairError::Empty));
-        let too_many = RepairError::TooMany { packets: 256, most: 255 };
-        assert_eq!(refused(Code::ReedSolomon { repairs: 56 }, 200), Err(too_many));
-        assert_eq!(refused(Code::ReedSolomon { repairs: 55 }, 200), Ok(()));
-        let too_many = RepairError::TooMany { packets: usize::MAX, most: 1024 };
-        assert_eq!(refused(Code::Xor, usize::MAX), Err(too_many));
+    fn groups_that_a_code_does_not_support_are_rejected() {
+        let rejected = |code, sources| Group::new(code, sources).map(|_| ());
+        assert_eq!(rejected(Code::Xor, 0), Err(RepairError::Empty));
+        assert_eq!(rejected(Code::Grid { columns: 0 }, 4), Err(RepairError::Empty));
+        assert_eq!(rejected(Code::Interleaved { columns: 0 }, 4), Err(RepairError::Empty));
+        let too_many = RepairError::TooMany { packets: 256, max: 255 };
+        assert_eq!(rejected(Code::ReedSolomon { repairs: 56 }, 200), Err(too_many));
+        assert_eq!(rejected(Code::ReedSolomon { repairs: 55 }, 200), Ok(()));
+        let too_many = RepairError::TooMany { packets: usize::MAX, max: 1024 };
+        assert_eq!(rejected(Code::Xor, usize::MAX), Err(too_many));
     }
 }

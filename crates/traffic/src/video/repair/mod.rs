@@ -1,11 +1,12 @@
-//! Repair packets: sent beside a group of source packets, so that lost ones need not be sent again.
+//! Forward error correction: repair packets from which a group recovers lost source packets without
+//! retransmission.
 //!
-//! The codes are systematic: the source packets stay as they are. Packets of a group have positions:
-//! the sources from 0 on, then the repair packets. Source packets may differ in length; a code works
-//! on their length (16 bits) and their octets, filled up with zeros.
+//! The codes are systematic: source packets stay unchanged. Each packet of a group has a position: the
+//! source packets from 0 on, then the repair packets. Source packets may differ in length; a code protects
+//! their length (16 bits) and their bytes, padded with zeros.
 //!
-//! [`Encoder`] and [`Decoder`] work on octets. [`Group`] does the same bookkeeping without them, for
-//! simulations.
+//! [`Encoder`] and [`Decoder`] work on bytes. [`Group`] tracks which packets can be recovered without
+//! their bytes, for simulations.
 
 mod amount;
 mod coder;
@@ -18,63 +19,63 @@ pub use amount::{MeasuredLoss, failure_probability, repair_for};
 pub use coder::{Decoder, Encoder, Recovered};
 pub use group::Group;
 
-/// Most packets of a Reed–Solomon group, sources and repairs: the order of the field's generator.
-pub const MOST_REED_SOLOMON: usize = 255;
+/// Maximum number of packets of a Reed–Solomon group, sources and repairs: the order of the field's generator.
+pub const MAX_REED_SOLOMON: usize = 255;
 
-/// Most source packets of a group of the other codes.
-pub const MOST_SOURCES: usize = 1024;
+/// Maximum number of source packets of a group of the other codes.
+pub const MAX_SOURCES: usize = 1024;
 
-/// How repair packets are made of a group's source packets.
+/// Erasure code of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// One repair packet: the exclusive or of all source packets. It repairs one loss.
+    /// One repair packet: the exclusive or of all source packets. It recovers one loss.
     Xor,
-    /// Interleaved parity (RFC 8627 §1.1.2): a repair packet for each column, of every
-    /// `columns`-th source packet. They repair a burst of up to `columns` losses.
+    /// Interleaved parity (RFC 8627 §1.1.2): a repair packet for each column, which covers every
+    /// `columns`-th source packet. The code recovers a burst of up to `columns` losses.
     Interleaved {
-        /// Columns, and repair packets, if there are as many source packets.
+        /// Number of columns, and of repair packets if there are as many source packets.
         columns: usize,
     },
-    /// Two-dimensional parity (RFC 8627 §1.1.3): a repair packet for each row of `columns` source
-    /// packets after each other, then one for each column. The last row may be shorter.
+    /// Two-dimensional parity (RFC 8627 §1.1.3): a repair packet for each row of `columns` consecutive
+    /// source packets, then one for each column. The last row may be shorter.
     Grid {
-        /// Source packets of a row.
+        /// Number of source packets of a row.
         columns: usize,
     },
-    /// A Reed–Solomon code: as many packets as there are sources, of sources and repairs together,
-    /// give all of them.
+    /// Reed–Solomon code: any subset of source and repair packets as large as the number of sources recovers
+    /// all source packets.
     ReedSolomon {
-        /// Repair packets.
+        /// Number of repair packets.
         repairs: usize,
     },
 }
 
-/// Why there is no such group, or no such packet in it.
+/// Error in a group or in one of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairError {
-    /// A group without source packets, or a code without columns.
+    /// The group has no source packet, or the code no column.
     #[error("a group has at least one source packet and one column")]
     Empty,
-    /// More packets than the code can have.
-    #[error("a group has at most {most} packets, not {packets}")]
+    /// The group has more packets than the code supports.
+    #[error("a group has at most {max} packets, not {packets}")]
     TooMany {
-        /// As many were asked for.
+        /// Number of packets requested.
         packets: usize,
-        /// The limit.
-        most: usize,
+        /// Maximum number of packets.
+        max: usize,
     },
-    /// The packets given are not as many as the group has.
+    /// The number of packets given is not that of the group.
     #[error("{given} source packets instead of {sources}")]
     Sources {
-        /// Source packets given.
+        /// Number of source packets given.
         given: usize,
-        /// Source packets of the group.
+        /// Number of source packets of the group.
         sources: usize,
     },
     /// The group has no packet at this position.
     #[error("the group has no packet {0}")]
     Position(usize),
-    /// The source packet's length does not fit 16 bits.
+    /// The length of the source packet does not fit 16 bits.
     #[error("a packet of {0} B cannot be protected")]
     TooLong(usize),
     /// The packets of the group contradict each other.
@@ -83,7 +84,7 @@ pub enum RepairError {
 }
 
 impl Code {
-    /// Repair packets for a group of `sources` source packets.
+    /// Returns the number of repair packets of a group of `sources` source packets.
     pub const fn repairs(self, sources: usize) -> usize {
         match self {
             Self::Xor => 1,
@@ -104,17 +105,17 @@ impl Code {
     }
 
     const fn check(self, sources: usize) -> Result<(), RepairError> {
-        let (packets, most) = match self {
+        let (packets, max) = match self {
             Self::Interleaved { columns: 0 } | Self::Grid { columns: 0 } => {
                 return Err(RepairError::Empty);
             }
-            Self::ReedSolomon { repairs } => (sources.saturating_add(repairs), MOST_REED_SOLOMON),
-            _ => (sources, MOST_SOURCES),
+            Self::ReedSolomon { repairs } => (sources.saturating_add(repairs), MAX_REED_SOLOMON),
+            _ => (sources, MAX_SOURCES),
         };
         if sources == 0 {
             Err(RepairError::Empty)
-        } else if packets > most {
-            Err(RepairError::TooMany { packets, most })
+        } else if packets > max {
+            Err(RepairError::TooMany { packets, max })
         } else {
             Ok(())
         }

@@ -1,9 +1,9 @@
 //! Reed–Solomon codes over GF(2⁸).
 //!
 //! Source: RFC 5510 §8.1 (field of 1 + x² + x³ + x⁴ + x⁸, 0x11d) and §8.2 (generator matrix: the
-//! Vandermonde matrix of powers of the field's generator α = 2, made systematic), as RFC 6865 uses
-//! it. An octet of packet j is the value, at αʲ, of a polynomial of a degree below the number of
-//! sources. So sources and repairs alike are interpolated (Lagrange) from any as many packets.
+//! Vandermonde matrix of powers of the field's generator α = 2, made systematic), as RFC 6865 uses it. A
+//! byte of packet j is the value, at αʲ, of a polynomial whose degree is below the number of sources. Any
+//! packets as many as the sources therefore determine all others by Lagrange interpolation.
 
 use alloc::vec::Vec;
 
@@ -11,9 +11,9 @@ const POLYNOMIAL: u16 = 0x11d;
 const ORDER: usize = 255;
 
 struct Tables {
-    /// αⁱ, twice over, so that sums of two logarithms need no remainder.
+    /// αⁱ, repeated once, so that the sum of two logarithms needs no reduction.
     power: [u8; 2 * ORDER],
-    /// Its inverse; that of zero is never used.
+    /// Logarithm to base α; the entry of zero is never used.
     log: [u8; 256],
 }
 
@@ -40,7 +40,7 @@ fn log(value: u8) -> usize {
     usize::from(TABLES.log[usize::from(value)])
 }
 
-/// α to the power of `exponent`.
+/// Returns α to the power of `exponent`.
 fn power(exponent: usize) -> u8 {
     TABLES.power[exponent % ORDER]
 }
@@ -49,31 +49,31 @@ fn product(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 { 0 } else { TABLES.power[log(a) + log(b)] }
 }
 
-/// Adds `coefficient` times each of `octets` to those of `sum`, as far as both go.
-pub(super) fn add_product(sum: &mut [u8], octets: &[u8], coefficient: u8) {
+/// Adds `coefficient` times each of `bytes` to the byte of `sum` at the same index, over the shorter length.
+pub(super) fn add_product(sum: &mut [u8], bytes: &[u8], coefficient: u8) {
     if coefficient == 1 {
-        sum.iter_mut().zip(octets).for_each(|(sum, octet)| *sum ^= octet);
+        sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
         return;
     }
     let mut products = [0; 256];
-    for (octet, entry) in (0..=u8::MAX).zip(&mut products) {
-        *entry = product(coefficient, octet);
+    for (byte, entry) in (0..=u8::MAX).zip(&mut products) {
+        *entry = product(coefficient, byte);
     }
-    for (sum, octet) in sum.iter_mut().zip(octets) {
-        *sum ^= products[usize::from(*octet)];
+    for (sum, byte) in sum.iter_mut().zip(bytes) {
+        *sum ^= products[usize::from(*byte)];
     }
 }
 
-/// Gives packets from others.
+/// Lagrange interpolation of packets from others.
 #[derive(Clone, Debug)]
 pub(super) struct Interpolation {
-    /// Of each known packet: αʲ of its position j, and the logarithm of the product of its
-    /// differences to all others.
+    /// For each known packet αʲ of its position j, and the logarithm of the product of its differences
+    /// from all others.
     known: Vec<(u8, usize)>,
 }
 
 impl Interpolation {
-    /// From the packets at these positions, all below 255 and each once.
+    /// Creates the interpolation from the packets at these distinct positions below 255.
     pub(super) fn new(positions: impl Iterator<Item = usize>) -> Self {
         let points: Vec<u8> = positions.map(power).collect();
         let weight = |&point: &u8| {
@@ -83,13 +83,13 @@ impl Interpolation {
         Self { known: points.iter().map(weight).collect() }
     }
 
-    /// By what to multiply each of the known packets, so that their sum is the packet at `position`,
-    /// which is none of them.
+    /// Returns the coefficient of each known packet in the sum that equals the packet at `position`, which must
+    /// not be known.
     pub(super) fn coefficients(&self, position: usize) -> impl Iterator<Item = u8> {
         let at = power(position);
         let all: usize = self.known.iter().map(|(point, _)| log(at ^ point)).sum();
         self.known.iter().map(move |(point, weight)| {
-            // Logarithms subtract modulo the order.
+            // Logarithms are subtracted modulo the order.
             let divisor = (log(at ^ point) + weight) % ORDER;
             power(all + ORDER - divisor)
         })
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use skybraid_units::Seed;
 
-    /// Multiplication as in §8.1 of RFC 5510: of polynomials, bit by bit, modulo 0x11d.
+    /// Multiplies polynomials bit by bit modulo 0x11d, as in RFC 5510 §8.1.
     fn slow_product(a: u8, b: u8) -> u8 {
         let (mut a, mut sum) = (u16::from(a), 0);
         for bit in 0..8 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_added_as_far_as_both_go() {
+    fn bytes_are_added_over_the_shorter_length() {
         let mut sum = [1, 2, 3];
         add_product(&mut sum, &[0x80, 5], 2);
         assert_eq!(sum, [1 ^ 0x1d, 2 ^ 10, 3]);
@@ -141,9 +141,9 @@ mod tests {
     }
 
     // Source: RFC 5510 §8.2: codeword = source · V(k,k)⁻¹ · V(k,n), V(i,j) = αⁱʲ; with m = source ·
-    // V(k,k)⁻¹, octet j of the codeword is the sum of m(i) · αⁱʲ.
+    // V(k,k)⁻¹, byte j of the codeword is the sum of m(i) · αⁱʲ.
     #[test]
-    fn codewords_are_those_of_the_vandermonde_matrix_of_rfc_5510() {
+    fn codewords_are_those_of_the_vandermonde_matrix() {
         let mut random = Seed(5510).stream("codewords");
         for _ in 0..300 {
             let sources = 1 + random.below(40) as usize;
@@ -160,7 +160,7 @@ mod tests {
                 let coefficients = interpolation.coefficients(position);
                 let sum = coefficients
                     .zip(&codeword)
-                    .fold(0, |sum, (coefficient, octet)| sum ^ product(coefficient, *octet));
+                    .fold(0, |sum, (coefficient, byte)| sum ^ product(coefficient, *byte));
                 assert_eq!(sum, codeword[position]);
             }
         }

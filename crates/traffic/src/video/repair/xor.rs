@@ -5,10 +5,12 @@
 use core::iter::StepBy;
 use core::ops::Range;
 
+use skybraid_units::invariant::Promised as _;
+
 use super::Code;
 
-/// The source packets that repair packet `repair` (from 0) of a group of `sources` covers; none
-/// with a Reed–Solomon code.
+/// Returns the source packets that repair packet `repair` (from 0) of a group of `sources` covers; none
+/// for a Reed–Solomon code.
 pub(super) fn covered(code: Code, sources: usize, repair: usize) -> StepBy<Range<usize>> {
     let column = |column: usize, columns: usize| (column..sources).step_by(columns.max(1));
     match code {
@@ -27,14 +29,16 @@ pub(super) fn covered(code: Code, sources: usize, repair: usize) -> StepBy<Range
     }
 }
 
-/// A source packet that is the only one missing of those that a known repair packet covers: its
-/// position, and that of the repair packet.
+/// Returns a source packet that is the only missing one of those that a known repair packet covers, and the
+/// position of that repair packet.
 pub(super) fn next_recoverable(
     code: Code,
     sources: usize,
     known: &[bool],
 ) -> Option<(usize, usize)> {
-    let is_known = |position: usize| known.get(position).copied().unwrap_or(false);
+    let is_known = |position: usize| {
+        known.get(position).copied().promised("a position of the group").unwrap_or(false)
+    };
     (sources..known.len()).filter(|&repair| is_known(repair)).find_map(|repair| {
         let mut missing =
             covered(code, sources, repair - sources).filter(|&source| !is_known(source));
@@ -54,7 +58,7 @@ mod tests {
 
     // Source: RFC 8627 §1.1.1 to §1.1.3, the drawings, with L = 3 columns and D = 2 rows.
     #[test]
-    fn rows_and_columns_are_those_of_the_drawings() {
+    fn rows_and_columns_match_the_figures() {
         assert_eq!(sets(Code::Xor, 4), [[0, 1, 2, 3]]);
         assert_eq!(sets(Code::Interleaved { columns: 3 }, 6), [[0, 3], [1, 4], [2, 5]]);
         let rows = [[0, 1, 2].as_slice(), &[3, 4, 5]];
@@ -63,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn each_packet_is_in_one_row_and_one_column_however_short_the_last_row() {
+    fn each_packet_is_in_one_row_and_one_column() {
         for sources in 1..40 {
             for columns in 1..12 {
                 let grid = sets(Code::Grid { columns }, sources);

@@ -1,4 +1,4 @@
-//! Congestion control feedback: which packets arrived, when, and with which ECN mark.
+//! RTCP congestion control feedback: arrival time and ECN mark of each packet.
 //!
 //! Source: RFC 8888 §3.1, with erratum 8166 (`num_reports` is the count of metric blocks).
 
@@ -7,54 +7,53 @@ use alloc::vec::Vec;
 use skybraid_units::{Duration, Instant};
 
 use super::WriteError;
-use crate::video::octets::Octets;
+use crate::video::byte_reader::ByteReader;
 
-/// Most packets of one stream in a report.
-pub const MOST_METRICS: usize = 16_384;
+/// Maximum number of packets of one stream in a report.
+pub const MAX_METRICS: usize = 16_384;
 
-/// Offset of a packet that arrived more than 8189/1024 s before the report.
+/// Arrival time offset of a packet received more than 8189/1024 s before the report.
 pub const OFFSET_OVER_RANGE: u16 = 0x1ffe;
 
-/// Offset of a packet whose arrival time is not known, or is after the report's.
+/// Arrival time offset of a packet whose arrival time is unknown or after the report.
 pub const OFFSET_UNKNOWN: u16 = 0x1fff;
 
 const RECEIVED: u16 = 0x8000;
 
-/// What has arrived of some streams.
+/// Congestion control feedback on one or more streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionFeedback {
-    /// Who received them.
+    /// SSRC of the receiver, which sends the report.
     pub sender: u32,
-    /// Each stream once.
+    /// Report blocks, one per stream.
     pub streams: Vec<StreamReport>,
-    /// When the report was made: the middle of an NTP time stamp, in 1/65536 s.
+    /// Report timestamp: the middle 32 bits of an NTP timestamp, in 1/65536 s.
     pub timestamp: u32,
 }
 
-/// What has arrived of a stream.
+/// Report block of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamReport {
-    /// The stream.
+    /// SSRC of the stream.
     pub ssrc: u32,
     /// Sequence number of the first of `packets`.
     pub begin: u16,
-    /// The packets from there on, one after the other; `None` did not arrive. At most
-    /// [`MOST_METRICS`].
+    /// Consecutive packets from `begin` on; `None` for those not received. At most [`MAX_METRICS`].
     pub packets: Vec<Option<Arrival>>,
 }
 
-/// The arrival of a packet.
+/// Metric block of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The two bits of its ECN field.
     pub ecn: u8,
-    /// From its arrival to the report, in 1/1024 s, 13 bits; or one of the offsets that tell of no
-    /// time.
+    /// Arrival time offset: time from arrival to report in 1/1024 s, 13 bits; or [`OFFSET_OVER_RANGE`] or
+    /// [`OFFSET_UNKNOWN`].
     pub offset: u16,
 }
 
-/// The offset of a packet that came at `arrived`, in a report made at `reported`. The clock must be
-/// that of the report's time stamp.
+/// Returns the arrival time offset of a packet received at `arrived`, in a report made at `reported`. Both
+/// times are of the clock of the report timestamp.
 pub fn arrival_offset(arrived: Instant, reported: Instant) -> u16 {
     let scaled = (i128::from(reported.as_nanos()) - i128::from(arrived.as_nanos())) << 10;
     match u128::try_from(scaled) {
@@ -64,7 +63,7 @@ pub fn arrival_offset(arrived: Instant, reported: Instant) -> u16 {
     }
 }
 
-/// From the arrival to the report, or `None` where the offset tells of no time.
+/// Returns the time from arrival to report, `None` if the offset encodes none.
 pub fn duration_of(offset: u16) -> Option<Duration> {
     let nanos = (i64::from(offset) * 1_000_000_000) >> 10;
     (offset < OFFSET_OVER_RANGE).then_some(Duration::from_nanos(nanos))
@@ -74,7 +73,7 @@ impl CongestionFeedback {
     pub(super) fn write(&self, out: &mut Vec<u8>) -> Result<(), WriteError> {
         out.extend(self.sender.to_be_bytes());
         for stream in &self.streams {
-            if stream.packets.len() > MOST_METRICS {
+            if stream.packets.len() > MAX_METRICS {
                 return Err(WriteError::TooLong);
             }
             out.extend(stream.ssrc.to_be_bytes());
@@ -95,21 +94,21 @@ impl CongestionFeedback {
         Ok(())
     }
 
-    pub(super) fn parse(octets: &mut Octets<'_>) -> Option<Self> {
-        let sender = octets.u32()?;
+    pub(super) fn parse(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let sender = reader.u32()?;
         let mut streams = Vec::new();
-        while octets.len() > 4 {
-            streams.push(parse_stream(octets)?);
+        while reader.len() > 4 {
+            streams.push(parse_stream(reader)?);
         }
-        Some(Self { sender, streams, timestamp: octets.u32()? })
+        Some(Self { sender, streams, timestamp: reader.u32()? })
     }
 }
 
-fn parse_stream(octets: &mut Octets<'_>) -> Option<StreamReport> {
-    let (ssrc, begin, count) = (octets.u32()?, octets.u16()?, octets.u16()?);
-    let metrics = octets.take(2 * usize::from(count))?;
-    octets.take(2 * usize::from(count % 2))?;
-    let mut metrics = Octets(metrics);
+fn parse_stream(reader: &mut ByteReader<'_>) -> Option<StreamReport> {
+    let (ssrc, begin, count) = (reader.u32()?, reader.u16()?, reader.u16()?);
+    let metrics = reader.take(2 * usize::from(count))?;
+    reader.take(2 * usize::from(count % 2))?;
+    let mut metrics = ByteReader(metrics);
     let packets = core::iter::from_fn(|| metrics.u16()).map(|metric| {
         (metric & RECEIVED != 0)
             .then_some(Arrival { ecn: (metric >> 13 & 3) as u8, offset: metric & 0x1fff })
@@ -125,7 +124,7 @@ mod tests {
 
     // Source: RFC 8888 §3.1, the drawing: R, ECN (2), offset (13); an odd count is padded.
     #[test]
-    fn the_feedback_lies_on_the_wire_as_rfc_8888_draws_it() {
+    fn the_feedback_matches_the_figure_of_rfc_8888() {
         let arrived = |ecn, offset| Some(Arrival { ecn, offset });
         let first = StreamReport {
             ssrc: 2,
@@ -167,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn a_count_beyond_the_packet_is_refused() {
+    fn a_count_beyond_the_packet_is_rejected() {
         let short = [0x8b, 205, 0, 4, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0xff, 0xff, 0, 0, 0, 0];
         assert_eq!(parse(&short), Err(RtcpError::Contents(205)));
-        let stream = StreamReport { ssrc: 2, begin: 0, packets: vec![None; MOST_METRICS + 1] };
+        let stream = StreamReport { ssrc: 2, begin: 0, packets: vec![None; MAX_METRICS + 1] };
         let feedback = CongestionFeedback { sender: 1, streams: vec![stream], timestamp: 0 };
         let mut out = Vec::new();
         assert_eq!(Packet::Congestion(feedback).write(&mut out), Err(WriteError::TooLong));

@@ -1,18 +1,20 @@
-//! RTCP: what receivers and senders tell each other about the media.
+//! RTCP packets.
 //!
 //! Source: RFC 3550 §6 (reports, compound packets), RFC 4585 §6.2.1 (generic NACK), RFC 8888 §3.1
 //! (congestion control feedback).
 
 use alloc::vec::Vec;
 
-use super::octets::Octets;
+use skybraid_units::invariant::Promised as _;
+
+use super::byte_reader::ByteReader;
 
 mod congestion;
 mod nack;
 mod report;
 
 pub use congestion::{
-    Arrival, CongestionFeedback, MOST_METRICS, OFFSET_OVER_RANGE, OFFSET_UNKNOWN, StreamReport,
+    Arrival, CongestionFeedback, MAX_METRICS, OFFSET_OVER_RANGE, OFFSET_UNKNOWN, StreamReport,
     arrival_offset, duration_of,
 };
 pub use nack::Nack;
@@ -32,58 +34,58 @@ const TRANSPORT_FEEDBACK: u8 = 205;
 const NACK: u8 = 1;
 const CONGESTION: u8 = 11;
 
-/// One packet of a compound packet.
+/// An RTCP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// From who sends media.
+    /// Sender report (SR).
     SenderReport(SenderReport),
-    /// From who only receives.
+    /// Receiver report (RR).
     ReceiverReport(ReceiverReport),
-    /// The names of sources.
+    /// Source description (SDES).
     Description(Description),
-    /// Packets to send again.
+    /// Generic NACK.
     Nack(Nack),
-    /// Which packets arrived, and when.
+    /// Congestion control feedback.
     Congestion(CongestionFeedback),
-    /// A packet of another type or format, which is passed over.
+    /// A packet of another type or format, whose contents are ignored.
     Other {
-        /// Its packet type.
+        /// Packet type.
         kind: u8,
     },
 }
 
-/// Why bytes are no RTCP packet.
+/// Error in an RTCP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtcpError {
-    /// They end within a packet.
+    /// The bytes end within a packet.
     #[error("the packet ends too early")]
     Short,
-    /// They are of another version, or no RTCP at all.
+    /// The version is not 2.
     #[error("version {0} instead of 2")]
     Version(u8),
-    /// Padding in another packet than the last, or of a wrong length.
+    /// The padding is not in the last packet, or has an invalid length.
     #[error("the padding is wrong")]
     Padding,
-    /// The contents do not fit the length of the packet.
+    /// The contents do not match the length of the packet.
     #[error("the contents of a packet of type {0} do not fit its length")]
     Contents(u8),
 }
 
-/// Why a packet cannot be written.
+/// Error in writing a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// More blocks, names, octets or metrics than its counters can tell.
+    /// The packet has more blocks, names, bytes or metrics than its fields can count.
     #[error("the packet has more than its counters can tell")]
     TooLong,
-    /// A compound packet begins with a report (RFC 3550 §6.1).
+    /// The compound packet does not start with a report (RFC 3550 §6.1).
     #[error("a compound packet begins with a sender or receiver report")]
     NoReport,
-    /// A packet of an unknown type has no contents to write.
+    /// The packet type is unknown.
     #[error("a packet of type {0} cannot be written")]
     Unknown(u8),
 }
 
-/// Tells RTCP from RTP on a shared port: by the second octet (RFC 5761 §4).
+/// Returns whether a packet on a port shared with RTP is RTCP, by its second byte (RFC 5761 §4).
 pub fn is_rtcp(packet: &[u8]) -> bool {
     packet.get(1).is_some_and(|kind| (192..=223).contains(kind))
 }
@@ -92,10 +94,10 @@ impl Packet {
     /// Appends the packet.
     ///
     /// # Errors
-    /// It holds more than its counters can tell; then nothing is appended.
+    /// The packet holds more than its fields can count; then nothing is appended.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), WriteError> {
         let start = out.len();
-        // The first octet's count, the type and the length follow when the contents are known.
+        // Count, type and length are filled in after the contents.
         out.extend([0; 4]);
         let written = match self {
             Self::SenderReport(report) => report.write(out).map(|n| (n, SENDER_REPORT)),
@@ -113,7 +115,8 @@ impl Packet {
         let framed = written.and_then(|(count, kind)| {
             let words = (out.len() - start) / 4 - 1;
             let [high, low] = u16::try_from(words).map_err(|_| WriteError::TooLong)?.to_be_bytes();
-            if let Some(header) = out.get_mut(start..start + 4) {
+            if let Some(header) = out.get_mut(start..start + 4).promised("the header just written")
+            {
                 header.copy_from_slice(&[VERSION << 6 | count, kind, high, low]);
             }
             Ok(())
@@ -124,26 +127,26 @@ impl Packet {
         framed
     }
 
-    fn parse(count: u8, kind: u8, mut contents: Octets<'_>) -> Option<Self> {
-        let octets = &mut contents;
+    fn parse(count: u8, kind: u8, mut contents: ByteReader<'_>) -> Option<Self> {
+        let reader = &mut contents;
         Some(match (kind, count) {
-            (SENDER_REPORT, _) => Self::SenderReport(SenderReport::parse(count, octets)?),
-            (RECEIVER_REPORT, _) => Self::ReceiverReport(ReceiverReport::parse(count, octets)?),
-            (DESCRIPTION, _) => Self::Description(Description::parse(count, octets)?),
-            (TRANSPORT_FEEDBACK, NACK) => Self::Nack(Nack::parse(octets)?),
+            (SENDER_REPORT, _) => Self::SenderReport(SenderReport::parse(count, reader)?),
+            (RECEIVER_REPORT, _) => Self::ReceiverReport(ReceiverReport::parse(count, reader)?),
+            (DESCRIPTION, _) => Self::Description(Description::parse(count, reader)?),
+            (TRANSPORT_FEEDBACK, NACK) => Self::Nack(Nack::parse(reader)?),
             (TRANSPORT_FEEDBACK, CONGESTION) => {
-                Self::Congestion(CongestionFeedback::parse(octets)?)
+                Self::Congestion(CongestionFeedback::parse(reader)?)
             }
             _ => Self::Other { kind },
         })
     }
 }
 
-/// Appends a compound packet as RFC 3550 §6.1 wants it: a sender or receiver report, the names of
-/// the sources, then the `others`.
+/// Appends a compound packet (RFC 3550 §6.1): a sender or receiver report, the source description, then
+/// the `others`.
 ///
 /// # Errors
-/// `report` is none, or a packet cannot be written; then nothing is appended.
+/// `report` is not a report, or a packet cannot be written; then nothing is appended.
 pub fn write_compound(
     report: &Packet,
     names: &Description,
@@ -163,30 +166,30 @@ pub fn write_compound(
     written
 }
 
-/// Reads all packets of a compound packet. A single feedback packet is read too (RFC 5506).
+/// Returns the packets of a compound packet. A single feedback packet is accepted too (RFC 5506).
 ///
 /// # Errors
-/// The bytes are no RTCP packet.
+/// The bytes are not RTCP.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Packet>, RtcpError> {
-    let mut octets = Octets(bytes);
+    let mut reader = ByteReader(bytes);
     let mut packets = Vec::new();
-    while !octets.is_empty() {
-        let [first, kind] = octets.array().ok_or(RtcpError::Short)?;
+    while !reader.is_empty() {
+        let [first, kind] = reader.array().ok_or(RtcpError::Short)?;
         if first >> 6 != VERSION {
             return Err(RtcpError::Version(first >> 6));
         }
-        let words = octets.u16().ok_or(RtcpError::Short)?;
-        let mut contents = octets.take(4 * usize::from(words)).ok_or(RtcpError::Short)?;
+        let words = reader.u16().ok_or(RtcpError::Short)?;
+        let mut contents = reader.take(4 * usize::from(words)).ok_or(RtcpError::Short)?;
         if first & 0x20 != 0 {
             let padding = contents.last().copied().unwrap_or(0);
             let kept = contents.len().checked_sub(usize::from(padding));
-            let whole = padding > 0 && padding.is_multiple_of(4) && octets.is_empty();
+            let whole = padding > 0 && padding.is_multiple_of(4) && reader.is_empty();
             contents = kept
                 .filter(|_| whole)
                 .and_then(|kept| contents.get(..kept))
                 .ok_or(RtcpError::Padding)?;
         }
-        let packet = Packet::parse(first & 0x1f, kind, Octets(contents));
+        let packet = Packet::parse(first & 0x1f, kind, ByteReader(contents));
         packets.push(packet.ok_or(RtcpError::Contents(kind))?);
     }
     if packets.is_empty() { Err(RtcpError::Short) } else { Ok(packets) }
@@ -220,7 +223,7 @@ mod tests {
                 ntp: random.next_u64(),
                 timestamp: random.next_u64() as u32,
                 packets: random.next_u64() as u32,
-                octets: random.next_u64() as u32,
+                bytes: random.next_u64() as u32,
                 blocks: (0..count).map(|_| block(random)).collect(),
             }),
             1 => Packet::ReceiverReport(ReceiverReport {
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_packets_are_read_back() {
         let mut random = Seed(3550).stream("rtcp");
         for _ in 0..2000 {
             let packets: Vec<Packet> = (0..=random.below(4)).map(|_| packet(&mut random)).collect();
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic() {
+    fn random_bytes_never_panic() {
         let mut random = Seed(8888).stream("any");
         let mut read = 0;
         for _ in 0..50_000 {
@@ -295,12 +298,12 @@ mod tests {
 
     // Source: RFC 3550 §6.1: a report first, CNAME in each compound packet.
     #[test]
-    fn a_compound_packet_begins_with_a_report_and_names_its_source() {
+    fn a_compound_packet_starts_with_a_report_and_a_name() {
         let names = Description { names: vec![Name { ssrc: 1, cname: String::from("uav") }] };
         let nack = Packet::Nack(Nack { sender: 1, media: 2, lost: vec![5] });
         let mut bytes = Vec::new();
-        let refused = write_compound(&nack, &names, &[], &mut bytes);
-        assert_eq!((refused, bytes.len()), (Err(WriteError::NoReport), 0));
+        let rejected = write_compound(&nack, &names, &[], &mut bytes);
+        assert_eq!((rejected, bytes.len()), (Err(WriteError::NoReport), 0));
         let report = Packet::ReceiverReport(ReceiverReport { ssrc: 1, blocks: vec![] });
         write_compound(&report, &names, core::slice::from_ref(&nack), &mut bytes).unwrap();
         assert_eq!(
@@ -309,12 +312,12 @@ mod tests {
         );
         let length = bytes.len();
         let other = [Packet::Other { kind: 204 }];
-        let refused = write_compound(&report, &names, &other, &mut bytes);
-        assert_eq!((refused, bytes.len()), (Err(WriteError::Unknown(204)), length));
+        let rejected = write_compound(&report, &names, &other, &mut bytes);
+        assert_eq!((rejected, bytes.len()), (Err(WriteError::Unknown(204)), length));
     }
 
     #[test]
-    fn what_is_no_rtcp_is_named_so() {
+    fn packets_that_are_not_rtcp_are_rejected() {
         assert_eq!(parse(&[]), Err(RtcpError::Short));
         assert_eq!(parse(&[0x80, 201, 0]), Err(RtcpError::Short));
         assert_eq!(parse(&[0x40, 201, 0, 0]), Err(RtcpError::Version(1)));

@@ -1,24 +1,24 @@
-//! Generic negative acknowledgements: what to send again.
+//! Generic NACK: requests for retransmission.
 //!
 //! Source: RFC 4585 §6.1 and §6.2.1.
 
 use alloc::vec::Vec;
 
-use crate::video::octets::Octets;
+use crate::video::byte_reader::ByteReader;
 
-/// Packets of a stream that did not arrive.
+/// Generic NACK: packets of a stream that were not received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
-    /// Who misses them.
+    /// SSRC of the receiver, which sends the NACK.
     pub sender: u32,
-    /// Whose packets they are.
+    /// SSRC of the media source.
     pub media: u32,
-    /// Their sequence numbers. They need least room in the order in which they were sent.
+    /// Sequence numbers of the lost packets. The encoding is shortest in sending order.
     pub lost: Vec<u16>,
 }
 
 impl Nack {
-    /// A packet's number (PID), and a bit for each of the sixteen after it (BLP).
+    /// Appends for each group of losses a sequence number (PID) and a bit for each of the sixteen after it (BLP).
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.sender.to_be_bytes());
         out.extend(self.media.to_be_bytes());
@@ -29,7 +29,7 @@ impl Nack {
                 _ => None,
             };
             let mut mask = 0;
-            // Only onwards, so that reading gives the numbers in the same order.
+            // Only ascending, so that reading returns the numbers in the same order.
             while let Some(bit) =
                 rest.peek().and_then(|&next| after(next)).filter(|bit| *bit > mask)
             {
@@ -41,11 +41,11 @@ impl Nack {
         }
     }
 
-    pub(super) fn parse(octets: &mut Octets<'_>) -> Option<Self> {
-        let (sender, media) = (octets.u32()?, octets.u32()?);
+    pub(super) fn parse(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let (sender, media) = (reader.u32()?, reader.u32()?);
         let mut lost = Vec::new();
-        while !octets.is_empty() {
-            let (first, mask) = (octets.u16()?, octets.u16()?);
+        while !reader.is_empty() {
+            let (first, mask) = (reader.u16()?, reader.u16()?);
             lost.push(first);
             let after = (0..16).filter(|bit| mask >> bit & 1 == 1);
             lost.extend(after.map(|bit| first.wrapping_add(bit + 1)));
@@ -62,7 +62,7 @@ mod tests {
 
     // Source: RFC 4585 §6.2.1: bit i of BLP, counted from the least, is PID + i + 1.
     #[test]
-    fn sixteen_packets_after_the_first_share_its_word() {
+    fn sixteen_packets_after_the_first_share_its_entry() {
         let lost = vec![65_535, 0, 15, 16, 40];
         let nack = Packet::Nack(Nack { sender: 1, media: 2, lost });
         let mut bytes = Vec::new();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn any_order_is_kept() {
+    fn the_order_of_losses_is_kept() {
         let nack = Packet::Nack(Nack { sender: 1, media: 2, lost: vec![5, 8, 7, 7, 4] });
         let mut bytes = Vec::new();
         nack.write(&mut bytes).unwrap();

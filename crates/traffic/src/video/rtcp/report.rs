@@ -1,6 +1,6 @@
-//! Sender and receiver reports, and the names of sources.
+//! Sender and receiver reports, and source descriptions.
 //!
-//! Source: RFC 3550 §6.4.1 (SR), §6.4.2 (RR), §6.5 (SDES), §4 (time stamps of NTP).
+//! Source: RFC 3550 §6.4.1 (SR), §6.4.2 (RR), §6.5 (SDES), §4 (NTP timestamps).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,90 +8,90 @@ use alloc::vec::Vec;
 use skybraid_units::{Duration, Instant};
 
 use super::WriteError;
-use crate::video::octets::Octets;
+use crate::video::byte_reader::ByteReader;
 
-/// Most blocks of a report and names of a description: their counter has five bits.
-const MOST_BLOCKS: usize = 31;
+/// Maximum number of report blocks of a report and of names of a description: the count field has five bits.
+const MAX_BLOCKS: usize = 31;
 
 const END: u8 = 0;
 const CNAME: u8 = 1;
 
-/// What a source has sent, and what it has received of others.
+/// Sender report (SR).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderReport {
-    /// Who sends the report.
+    /// SSRC of the sender of the report.
     pub ssrc: u32,
-    /// When it was sent, as a time stamp of NTP: seconds in the upper 32 bits.
+    /// Sending time of the report as an NTP timestamp: seconds in the upper 32 bits.
     pub ntp: u64,
-    /// The same time, in ticks of the media's clock.
+    /// Sending time of the report, in ticks of the media clock.
     pub timestamp: u32,
-    /// Packets sent so far.
+    /// Number of packets sent.
     pub packets: u32,
-    /// Octets of payload sent so far.
-    pub octets: u32,
-    /// What it has received, at most 31.
+    /// Number of payload bytes sent.
+    pub bytes: u32,
+    /// Report blocks on sources that the sender receives, at most 31.
     pub blocks: Vec<ReportBlock>,
 }
 
-/// What a receiver has received.
+/// Receiver report (RR).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverReport {
-    /// Who sends the report.
+    /// SSRC of the sender of the report.
     pub ssrc: u32,
-    /// What it has received, at most 31.
+    /// Report blocks on received sources, at most 31.
     pub blocks: Vec<ReportBlock>,
 }
 
-/// What was received of one source.
+/// Reception report block on one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportBlock {
-    /// The source.
+    /// SSRC of the source.
     pub ssrc: u32,
-    /// Share of packets lost since the report before, in 1/256.
+    /// Fraction of packets lost since the previous report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets lost so far; below zero with duplicates. Kept within ±2²³ on the wire.
+    /// Cumulative number of packets lost, negative with duplicates; limited to ±2²³ on the wire.
     pub lost: i32,
-    /// Highest sequence number, with the count of cycles above its 16 bits.
+    /// Extended highest sequence number received: the cycle count is in the upper 16 bits.
     pub highest: u32,
-    /// Mean deviation of transit times, in ticks of the media's clock.
+    /// Interarrival jitter, in ticks of the media clock.
     pub jitter: u32,
-    /// The middle of the last sender report's NTP time stamp; 0 if there was none.
+    /// Middle 32 bits of the NTP timestamp of the last sender report (LSR); 0 if there was none.
     pub last_report: u32,
-    /// From that report's arrival to this one's sending, in 1/65536 s.
+    /// Delay between receiving that report and sending this one (DLSR), in 1/65536 s.
     pub delay: u32,
 }
 
-/// Names of sources that stay the same when their SSRC changes.
+/// Source description (SDES): names that stay the same when an SSRC changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// At most 31.
+    /// Names of sources, at most 31.
     pub names: Vec<Name>,
 }
 
-/// The canonical name of a source.
+/// Canonical name (CNAME) of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The source.
+    /// SSRC of the source.
     pub ssrc: u32,
-    /// At most 255 octets. Empty if the description does not give one.
+    /// Name of at most 255 bytes; empty if the description has none.
     pub cname: String,
 }
 
-/// The NTP time stamp of an instant of the run, counted from the run's beginning: a sender without
-/// wall clock uses the time that has passed (RFC 3550 §6.4.1).
+/// Returns the NTP timestamp of an instant of the run, counted from the start of the run: a sender without
+/// wall clock may use elapsed time (RFC 3550 §6.4.1).
 pub fn ntp_timestamp(at: Instant) -> u64 {
     let nanos = at.as_nanos().max(0) as u128;
     ((nanos << 32) / 1_000_000_000) as u64
 }
 
-/// The middle 32 bits of an NTP time stamp: 1/65536 s.
+/// Returns the middle 32 bits of an NTP timestamp, in 1/65536 s.
 pub const fn ntp_middle(ntp: u64) -> u32 {
     (ntp >> 16) as u32
 }
 
 impl ReportBlock {
-    /// The round trip of a sender who gets this block at `now` (an NTP time stamp's middle).
-    /// `None` if no sender report had come, or if the times contradict.
+    /// Returns the round-trip time of a sender that receives this block at `now` (middle 32 bits of an NTP
+    /// timestamp). `None` if there was no sender report, or if the times contradict each other.
     pub fn round_trip(&self, now: u32) -> Option<Duration> {
         let away = now.wrapping_sub(self.last_report).checked_sub(self.delay)?;
         let nanos = (i64::from(away) * 1_000_000_000) >> 16;
@@ -106,48 +106,48 @@ impl ReportBlock {
         }
     }
 
-    fn parse(octets: &mut Octets<'_>) -> Option<Self> {
-        let ssrc = octets.u32()?;
-        let second = octets.u32()?;
+    fn parse(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let ssrc = reader.u32()?;
+        let second = reader.u32()?;
         Some(Self {
             ssrc,
             fraction_lost: (second >> 24) as u8,
             lost: ((second << 8) as i32) >> 8,
-            highest: octets.u32()?,
-            jitter: octets.u32()?,
-            last_report: octets.u32()?,
-            delay: octets.u32()?,
+            highest: reader.u32()?,
+            jitter: reader.u32()?,
+            last_report: reader.u32()?,
+            delay: reader.u32()?,
         })
     }
 }
 
 fn count(length: usize) -> Result<u8, WriteError> {
-    if length > MOST_BLOCKS { Err(WriteError::TooLong) } else { Ok(length as u8) }
+    if length > MAX_BLOCKS { Err(WriteError::TooLong) } else { Ok(length as u8) }
 }
 
-fn parse_blocks(count: u8, octets: &mut Octets<'_>) -> Option<Vec<ReportBlock>> {
-    (0..count).map(|_| ReportBlock::parse(octets)).collect()
+fn parse_blocks(count: u8, reader: &mut ByteReader<'_>) -> Option<Vec<ReportBlock>> {
+    (0..count).map(|_| ReportBlock::parse(reader)).collect()
 }
 
 impl SenderReport {
     pub(super) fn write(&self, out: &mut Vec<u8>) -> Result<u8, WriteError> {
         out.extend(self.ssrc.to_be_bytes());
         out.extend(self.ntp.to_be_bytes());
-        for word in [self.timestamp, self.packets, self.octets] {
+        for word in [self.timestamp, self.packets, self.bytes] {
             out.extend(word.to_be_bytes());
         }
         self.blocks.iter().for_each(|block| block.write(out));
         count(self.blocks.len())
     }
 
-    pub(super) fn parse(count: u8, octets: &mut Octets<'_>) -> Option<Self> {
+    pub(super) fn parse(count: u8, reader: &mut ByteReader<'_>) -> Option<Self> {
         Some(Self {
-            ssrc: octets.u32()?,
-            ntp: octets.u64()?,
-            timestamp: octets.u32()?,
-            packets: octets.u32()?,
-            octets: octets.u32()?,
-            blocks: parse_blocks(count, octets)?,
+            ssrc: reader.u32()?,
+            ntp: reader.u64()?,
+            timestamp: reader.u32()?,
+            packets: reader.u32()?,
+            bytes: reader.u32()?,
+            blocks: parse_blocks(count, reader)?,
         })
     }
 }
@@ -159,8 +159,8 @@ impl ReceiverReport {
         count(self.blocks.len())
     }
 
-    pub(super) fn parse(count: u8, octets: &mut Octets<'_>) -> Option<Self> {
-        Some(Self { ssrc: octets.u32()?, blocks: parse_blocks(count, octets)? })
+    pub(super) fn parse(count: u8, reader: &mut ByteReader<'_>) -> Option<Self> {
+        Some(Self { ssrc: reader.u32()?, blocks: parse_blocks(count, reader)? })
     }
 }
 
@@ -171,31 +171,31 @@ impl Description {
             out.extend(name.ssrc.to_be_bytes());
             out.extend([CNAME, length]);
             out.extend(name.cname.bytes());
-            // At least one null ends the list of items, up to the next word.
+            // At least one null byte ends the list of items and pads it to a word.
             let items = 2 + usize::from(length);
             out.extend(core::iter::repeat_n(END, 4 - items % 4));
         }
         count(self.names.len())
     }
 
-    pub(super) fn parse(count: u8, octets: &mut Octets<'_>) -> Option<Self> {
-        let names = (0..count).map(|_| parse_name(octets)).collect::<Option<_>>()?;
+    pub(super) fn parse(count: u8, reader: &mut ByteReader<'_>) -> Option<Self> {
+        let names = (0..count).map(|_| parse_name(reader)).collect::<Option<_>>()?;
         Some(Self { names })
     }
 }
 
-fn parse_name(octets: &mut Octets<'_>) -> Option<Name> {
-    let mut name = Name { ssrc: octets.u32()?, cname: String::new() };
-    let before = octets.len();
+fn parse_name(reader: &mut ByteReader<'_>) -> Option<Name> {
+    let mut name = Name { ssrc: reader.u32()?, cname: String::new() };
+    let before = reader.len();
     loop {
-        let item = octets.u8()?;
+        let item = reader.u8()?;
         if item == END {
-            let read = before - octets.len();
-            octets.take(read.next_multiple_of(4) - read)?;
+            let read = before - reader.len();
+            reader.take(read.next_multiple_of(4) - read)?;
             return Some(name);
         }
-        let length = octets.u8()?;
-        let text = octets.take(usize::from(length))?;
+        let length = reader.u8()?;
+        let text = reader.take(usize::from(length))?;
         if item == CNAME {
             name.cname = String::from_utf8_lossy(text).into_owned();
         }
@@ -231,13 +231,13 @@ mod tests {
 
     // Source: RFC 3550 §6.4.1 and §6.4.2, the drawings.
     #[test]
-    fn reports_lie_on_the_wire_as_rfc_3550_draws_them() {
+    fn reports_match_the_figures_of_rfc_3550() {
         let report = SenderReport {
             ssrc: 9,
             ntp: 0xb44d_b705_2000_0000,
             timestamp: 0x0a0b_0c0d,
             packets: 5,
-            octets: 6000,
+            bytes: 6000,
             blocks: vec![BLOCK],
         };
         let mut drawn = vec![0x81, 200, 0, 12, 0, 0, 0, 9, 0xb4, 0x4d, 0xb7, 0x05, 0x20, 0, 0, 0];
@@ -250,9 +250,9 @@ mod tests {
         assert_eq!(bytes(&Packet::ReceiverReport(report)), drawn);
     }
 
-    // Source: RFC 3550 §6.5: items end with a null octet, chunks at a word.
+    // Source: RFC 3550 §6.5: items end with a null byte, chunks at a word.
     #[test]
-    fn a_name_ends_with_at_least_one_null() {
+    fn a_name_ends_with_at_least_one_null_byte() {
         let named = |cname: &str| {
             let name = Name { ssrc: 7, cname: String::from(cname) };
             bytes(&Packet::Description(Description { names: vec![name] }))
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn other_items_of_a_description_are_passed_over() {
+    fn other_items_of_a_description_are_skipped() {
         let chunk = [0x81, 202, 0, 4, 0, 0, 0, 7, 6, 2, b'v', b'1', 1, 1, b'u', 0, 0, 0, 0, 0];
         let name = Name { ssrc: 7, cname: String::from("u") };
         let read = Packet::Description(Description { names: vec![name] });
@@ -275,9 +275,8 @@ mod tests {
     }
 
     // Source: RFC 3550 §6.4.1, figure 2: 46864.500 s − 46853.125 s − 5.250 s = 6.125 s.
-    // The figure is of a report of a link with much delay, seen at 0xb710:8000.
     #[test]
-    fn the_round_trip_is_that_of_figure_2() {
+    fn the_round_trip_time_is_that_of_figure_2() {
         let block = ReportBlock { last_report: 0xb705_2000, delay: 0x0005_4000, ..BLOCK };
         assert_eq!(block.round_trip(0xb710_8000), Some(Duration::from_millis(6125)));
         assert_eq!(ntp_middle(0xb44d_b705_2000_0000), 0xb705_2000);
@@ -287,13 +286,13 @@ mod tests {
     }
 
     #[test]
-    fn time_stamps_count_from_the_beginning_of_the_run() {
+    fn timestamps_count_from_the_start_of_the_run() {
         assert_eq!(ntp_timestamp(Instant::from_millis(1500)), 0x0000_0001_8000_0000);
         assert_eq!(ntp_middle(ntp_timestamp(Instant::from_millis(1500))), 0x0001_8000);
     }
 
     #[test]
-    fn more_than_31_blocks_or_255_octets_of_a_name_are_refused() {
+    fn too_many_blocks_and_too_long_names_are_rejected() {
         let mut out = vec![1, 2];
         let report = ReceiverReport { ssrc: 1, blocks: vec![BLOCK; 32] };
         assert_eq!(Packet::ReceiverReport(report).write(&mut out), Err(WriteError::TooLong));

@@ -1,12 +1,14 @@
-//! When each mode ends: start, drain, probing for bandwidth, probing for the round-trip time.
+//! Transitions between modes: startup, drain, probing for bandwidth, probing for the round-trip
+//! time.
 
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{Bbr, CYCLE, MIN_SEGMENTS, Mode, times};
 use crate::congestion::Acked;
 
+/// Duration of probing for the round-trip time.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
-/// The pipe is full when the bandwidth grew less than this in so many rounds.
+/// The pipe is full if the bandwidth grew by less than this factor in that many rounds.
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 
@@ -21,14 +23,15 @@ impl Bbr {
         self.filled = self.full_rounds >= FULL_ROUNDS;
     }
 
-    /// Starts to probe for bandwidth in any phase but the one that drains.
+    /// Starts probing for bandwidth in a random phase other than the draining one.
     pub(super) fn probe_bandwidth(&mut self, now: Instant) {
         let drawn = self.draws.below(CYCLE.len() as u64 - 1) as usize;
         let phase = if drawn == 0 { 0 } else { drawn + 1 };
         self.mode = Mode::ProbeBw { phase, since: now };
     }
 
-    /// Goes on to the next phase of probing for bandwidth once this one has done its work.
+    /// Advances to the next phase of probing for bandwidth once the current one has served its
+    /// purpose.
     pub(super) fn advance_cycle(&mut self, acked: &Acked) {
         let Mode::ProbeBw { phase, since } = self.mode else { return };
         let whole = acked.now.since(since) > self.min_rtt.value.unwrap_or(Duration::ZERO);
@@ -47,7 +50,7 @@ impl Bbr {
         }
     }
 
-    pub(super) fn leave_start(&mut self, acked: &Acked) {
+    pub(super) fn check_startup_end(&mut self, acked: &Acked) {
         if self.mode == Mode::Startup && self.filled {
             self.mode = Mode::Drain;
         }
@@ -57,8 +60,8 @@ impl Bbr {
         }
     }
 
-    /// Keeps the least round-trip time, and probes for it once it has become old.
-    pub(super) fn watch_min_rtt(&mut self, acked: &Acked) {
+    /// Tracks the minimum round-trip time, and probes for it once it is too old.
+    pub(super) fn update_min_rtt(&mut self, acked: &Acked) {
         let rtt = acked.latest_rtt.or(acked.rtt);
         let expired = self.min_rtt.update(acked.now, rtt, self.rules.min_rtt_window);
         if expired && !self.idle_restart && !matches!(self.mode, Mode::ProbeRtt { .. }) {
@@ -66,7 +69,7 @@ impl Bbr {
             self.mode = Mode::ProbeRtt { until: None, round_over: false };
         }
         if let Mode::ProbeRtt { until, round_over } = self.mode {
-            self.lull.note(acked.delivered, acked.in_flight_after);
+            self.lull.extend(acked.delivered, acked.in_flight_after);
             if until.is_some() {
                 self.mode = Mode::ProbeRtt { until, round_over: round_over | self.rounds.started };
                 self.end_probe_rtt(acked.now);

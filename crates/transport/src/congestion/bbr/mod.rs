@@ -1,17 +1,17 @@
-//! BBR, version 1: send at the rate at which the network delivers, with about two bandwidth-delay
-//! products in flight, both measured.
+//! BBR, version 1: paces at the measured delivery rate, with about two measured bandwidth-delay
+//! products in flight.
 //!
-//! Source: draft-cardwell-iccrg-bbr-congestion-control-00; Linux `tcp_bbr.c` for what the draft leaves
-//! out (recovery, policers, aggregation).
+//! Source: draft-cardwell-iccrg-bbr-congestion-control-00; Linux `tcp_bbr.c` for what the draft
+//! omits (recovery, policers, aggregation).
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate, Stream};
+use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Siblings};
-use crate::registry::{About, Check, Compat, Parameter, Wrong};
+use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 mod cycle;
 mod policer;
@@ -67,19 +67,19 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// Which rules, and how long measurements count.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The draft or Linux.
+    /// Gains and rounding of the draft or of Linux.
     pub compat: Compat,
-    /// Round trips for which the largest delivery rate counts as the bandwidth, at least 1.
+    /// Number of rounds of the maximum filter of the bandwidth, at least 1.
     pub bandwidth_rounds: u32,
-    /// How long the least round-trip time counts, above zero.
+    /// Window of the minimum filter of the round-trip time, above zero.
     pub min_rtt_window: Duration,
-    /// Widen the window by what acknowledgements bring in clumps.
+    /// Widens the window by the aggregation of acknowledgements.
     pub aggregation: bool,
-    /// Look out for policers.
+    /// Detects policers.
     pub policer: bool,
 }
 
@@ -96,7 +96,7 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if self.bandwidth_rounds == 0 {
             return Err(("bandwidth_rounds", "expected at least 1".to_string()));
         }
@@ -106,18 +106,18 @@ impl Check for Config {
         Ok(())
     }
 
-    fn deploy(&mut self) {
+    fn use_linux_behaviour(&mut self) {
         self.compat = Compat::Linux;
     }
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         Box::new(Bbr::new(self, path))
     }
 
-    /// Pacing gain of the start, and of draining what the start has queued.
+    /// Pacing gains of startup and drain.
     fn start_gains(&self) -> (f64, f64) {
         match self.compat {
             Compat::Paper => (2.0 / core::f64::consts::LN_2, core::f64::consts::LN_2 / 2.0),
@@ -129,10 +129,10 @@ impl Config {
 /// Pacing gains of the phases of probing for bandwidth.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const WINDOW_GAIN: f64 = 2.0;
-/// The least window, and the window while probing for the round-trip time.
+/// Minimum window, and the window while probing for the round-trip time.
 const MIN_SEGMENTS: u64 = 4;
 const AGGREGATION_ROUNDS: u64 = 10;
-/// Segments after which aggregation is counted anew.
+/// Segments after which the measurement of aggregation restarts.
 const AGGREGATION_EPOCH: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,7 +143,7 @@ enum Mode {
         phase: usize,
         since: Instant,
     },
-    /// `until` is known once no more than the least window is in flight.
+    /// `until` is set once at most the minimum window is in flight.
     ProbeRtt {
         until: Option<Instant>,
         round_over: bool,
@@ -160,7 +160,7 @@ struct Bbr {
     rounds: Rounds,
     bandwidth: MaxFilter<Rate>,
     min_rtt: MinRtt,
-    /// The bandwidth that growth is measured against, and for how many rounds there was none.
+    /// Bandwidth that growth is measured against, and the number of rounds without growth.
     full_bandwidth: Rate,
     full_rounds: u32,
     filled: bool,
@@ -170,16 +170,16 @@ struct Bbr {
     lull: Lull,
     idle_restart: bool,
     window: u64,
-    /// The window before recovery or before probing for the round-trip time.
+    /// Window before recovery or before probing for the round-trip time.
     prior_window: u64,
     pace: Rate,
     recovering: bool,
-    /// First round of a recovery: what leaves is what arrives.
+    /// True in the first round of a recovery: packet conservation.
     conserving: bool,
     /// Bytes delivered and lost since the start.
     delivered: Bytes,
     lost: Bytes,
-    /// What is in flight once each byte just acknowledged has let one out.
+    /// Bytes in flight if each byte just acknowledged is replaced by a new one.
     conserved: Bytes,
 }
 
@@ -218,7 +218,7 @@ impl Bbr {
         self.rules.compat == Compat::Linux
     }
 
-    /// The bandwidth to send at.
+    /// Bandwidth to send at.
     fn rate(&self) -> Rate {
         self.policer.rate().unwrap_or(self.bandwidth.max())
     }
@@ -229,7 +229,9 @@ impl Bbr {
             Mode::Startup => start,
             Mode::Drain => drain,
             Mode::ProbeBw { .. } if self.policer.rate().is_some() => 1.0,
-            Mode::ProbeBw { phase, .. } => CYCLE.get(phase).copied().unwrap_or(1.0),
+            Mode::ProbeBw { phase, .. } => {
+                CYCLE.get(phase).promised("a phase of the cycle").copied().unwrap_or(1.0)
+            }
             Mode::ProbeRtt { .. } => 1.0,
         }
     }
@@ -242,7 +244,8 @@ impl Bbr {
         }
     }
 
-    /// Takes a delivery rate into the model. Answers whether it tells of the network.
+    /// Updates the model with a delivery rate sample. Returns false if the sample was
+    /// application-limited.
     fn measure(&mut self, acked: &Acked, sample: &RateSample) -> bool {
         self.rounds.update(sample.prior_delivered, acked.delivered);
         self.conserving &= !self.rounds.started;
@@ -253,8 +256,8 @@ impl Bbr {
         }
         self.watch_policer(acked.now, acked.lost > Bytes::ZERO, app_limited);
         if self.rules.aggregation {
-            let most = Bytes::new(AGGREGATION_EPOCH * self.segment);
-            let extra = self.aggregation.update(acked.now, acked.bytes, self.rate(), most);
+            let max = Bytes::new(AGGREGATION_EPOCH * self.segment);
+            let extra = self.aggregation.update(acked.now, acked.bytes, self.rate(), max);
             let extra = extra.min(Bytes::new(self.window));
             self.extra.update(self.rounds.count, extra, AGGREGATION_ROUNDS);
         }
@@ -262,7 +265,7 @@ impl Bbr {
     }
 
     fn watch_policer(&mut self, now: Instant, losing: bool, app_limited: bool) {
-        let seen = policer::Seen {
+        let seen = policer::Observation {
             at: now,
             delivered: self.delivered,
             lost: self.lost,
@@ -285,13 +288,13 @@ impl Congestion for Bbr {
         self.conserved = acked.in_flight_after + acked.bytes;
         self.lost += acked.lost;
         self.rounds.started = false;
-        let telling = acked.rate.is_some_and(|sample| self.measure(acked, &sample));
+        let informative = acked.rate.is_some_and(|sample| self.measure(acked, &sample));
         self.advance_cycle(acked);
-        if telling && self.rounds.started && !self.filled {
+        if informative && self.rounds.started && !self.filled {
             self.check_full_pipe();
         }
-        self.leave_start(acked);
-        self.watch_min_rtt(acked);
+        self.check_startup_end(acked);
+        self.update_min_rtt(acked);
         self.set_pace(self.pacing_gain());
         self.set_window(acked);
     }

@@ -1,48 +1,49 @@
-//! Token-bucket policers: two stretches of heavy loss with the same rate give that rate away.
+//! Detection of token-bucket policers: two intervals with heavy loss and the same rate reveal the
+//! policed rate.
 //!
-//! Source: Linux `tcp_bbr.c`, long-term bandwidth sampling; Flach et al., "An Internet-wide analysis of
-//! traffic policing", SIGCOMM 2016.
+//! Source: Linux `tcp_bbr.c`, long-term bandwidth sampling; Flach et al., "An Internet-wide
+//! analysis of traffic policing", SIGCOMM 2016.
 
 use skybraid_units::{Bytes, Instant, Rate};
 
 use super::times;
 
-/// A stretch has at least so many rounds …
-const LEAST_ROUNDS: u32 = 4;
-/// … and is given up after so many without a loss at its end.
-const MOST_ROUNDS: u32 = 16;
-/// Lost for each byte delivered.
+/// Minimum rounds of an interval.
+const MIN_ROUNDS: u32 = 4;
+/// Rounds after which an interval without a loss at its end is abandoned.
+const MAX_ROUNDS: u32 = 16;
+/// Minimum ratio of lost to delivered bytes in a policed interval.
 const HEAVY_LOSS: f64 = 50.0 / 256.0;
-/// Two rates are the same when they differ by at most this share, or by this rate.
+/// Two rates are equal if they differ by at most this share or by this rate in bit/s.
 const SAME_SHARE: f64 = 1.0 / 8.0;
 const SAME_RATE: u64 = 4_000;
-/// The rate is held for so many rounds.
+/// Rounds for which a policed rate is kept.
 const HOLD_ROUNDS: u32 = 48;
 
-/// What an acknowledgement shows of the flow.
+/// State of the flow at an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct Observation {
     pub at: Instant,
     /// Bytes delivered and lost since the start.
     pub delivered: Bytes,
     pub lost: Bytes,
-    /// Something was found lost just now.
+    /// True if the acknowledgement revealed a loss.
     pub losing: bool,
     pub round_started: bool,
     pub app_limited: bool,
 }
 
-/// A stretch of the flow between two losses.
+/// An interval of the flow between two losses.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct Interval {
     since: Instant,
     delivered: Bytes,
     lost: Bytes,
     rounds: u32,
 }
 
-impl Stretch {
-    fn from(seen: &Seen) -> Self {
+impl Interval {
+    fn from(seen: &Observation) -> Self {
         Self { since: seen.at, delivered: seen.delivered, lost: seen.lost, rounds: 0 }
     }
 }
@@ -52,20 +53,20 @@ enum State {
     /// Waiting for a loss.
     #[default]
     Idle,
-    /// Measuring, with the rate of the stretch before.
-    Sampling(Stretch, Option<Rate>),
-    /// A policer's rate, and the rounds for which it has been held while probing for bandwidth.
+    /// Measuring an interval, with the rate of the one before.
+    Sampling(Interval, Option<Rate>),
+    /// Rate of a policer, and the rounds for which it was kept while probing for bandwidth.
     Policed(Rate, u32),
 }
 
-/// Finds policers.
+/// Policer detector.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Policer {
     state: State,
 }
 
 impl Policer {
-    /// The rate that a policer lets through, where one is suspected.
+    /// Rate of the suspected policer.
     pub(super) fn rate(&self) -> Option<Rate> {
         match self.state {
             State::Policed(rate, _) => Some(rate),
@@ -73,12 +74,12 @@ impl Policer {
         }
     }
 
-    /// Takes an acknowledgement in; `steady` while probing for bandwidth. Answers whether a held rate
-    /// has just been let go.
-    pub(super) fn update(&mut self, seen: &Seen, steady: bool) -> bool {
+    /// Processes an acknowledgement. `steady` is true while probing for bandwidth. Returns true if
+    /// a policed rate was just dropped.
+    pub(super) fn update(&mut self, seen: &Observation, steady: bool) -> bool {
         match &mut self.state {
             State::Idle if seen.losing => {
-                self.state = State::Sampling(Stretch::from(seen), None);
+                self.state = State::Sampling(Interval::from(seen), None);
             }
             State::Idle => {}
             State::Policed(_, held) => {
@@ -88,23 +89,23 @@ impl Policer {
                     return true;
                 }
             }
-            State::Sampling(stretch, before) => {
-                stretch.rounds += u32::from(seen.round_started);
-                let (stretch, before) = (*stretch, *before);
-                if seen.app_limited || stretch.rounds > MOST_ROUNDS {
+            State::Sampling(interval, before) => {
+                interval.rounds += u32::from(seen.round_started);
+                let (interval, before) = (*interval, *before);
+                if seen.app_limited || interval.rounds > MAX_ROUNDS {
                     self.state = State::Idle;
-                } else if seen.losing && stretch.rounds >= LEAST_ROUNDS {
-                    self.end_stretch(seen, &stretch, before);
+                } else if seen.losing && interval.rounds >= MIN_ROUNDS {
+                    self.end_interval(seen, &interval, before);
                 }
             }
         }
         false
     }
 
-    fn end_stretch(&mut self, seen: &Seen, stretch: &Stretch, before: Option<Rate>) {
-        let delivered = (seen.delivered - stretch.delivered).get() as f64;
-        let lost = (seen.lost - stretch.lost).get() as f64;
-        let seconds = seen.at.since(stretch.since).as_secs_f64();
+    fn end_interval(&mut self, seen: &Observation, interval: &Interval, before: Option<Rate>) {
+        let delivered = (seen.delivered - interval.delivered).get() as f64;
+        let lost = (seen.lost - interval.lost).get() as f64;
+        let seconds = seen.at.since(interval.since).as_secs_f64();
         if delivered <= 0.0 || lost < HEAVY_LOSS * delivered || seconds < 0.001 {
             return;
         }
@@ -113,7 +114,7 @@ impl Policer {
             Some(before) if same(rate, before) => {
                 State::Policed(Rate::from_bps(rate.as_bps().midpoint(before.as_bps())), 0)
             }
-            _ => State::Sampling(Stretch::from(seen), Some(rate)),
+            _ => State::Sampling(Interval::from(seen), Some(rate)),
         };
     }
 }
@@ -127,8 +128,14 @@ fn same(rate: Rate, before: Rate) -> bool {
 mod tests {
     use super::*;
 
-    /// Rounds of 100 ms, in each of which `delivered` and `lost` bytes are added.
-    fn rounds(policer: &mut Policer, seen: &mut Seen, count: u32, delivered: u64, lost: u64) {
+    /// Runs rounds of 100 ms, each of which adds `delivered` and `lost` bytes.
+    fn rounds(
+        policer: &mut Policer,
+        seen: &mut Observation,
+        count: u32,
+        delivered: u64,
+        lost: u64,
+    ) {
         for _ in 0..count {
             seen.at += skybraid_units::Duration::from_millis(100);
             seen.delivered += Bytes::new(delivered);
@@ -137,8 +144,8 @@ mod tests {
         }
     }
 
-    fn start() -> (Policer, Seen) {
-        let seen = Seen {
+    fn start() -> (Policer, Observation) {
+        let seen = Observation {
             at: Instant::ZERO,
             delivered: Bytes::ZERO,
             lost: Bytes::ZERO,
@@ -151,7 +158,7 @@ mod tests {
 
     // Source: the algorithm reference, §2.5 (long-term mode).
     #[test]
-    fn two_stretches_of_20_percent_loss_at_about_the_same_rate_give_their_mean_for_48_rounds() {
+    fn two_lossy_intervals_at_one_rate_reveal_a_policer() {
         let (mut policer, mut seen) = start();
         policer.update(&seen, true);
         rounds(&mut policer, &mut seen, 4, 10_000, 2_000);
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_below_a_fifth_and_rates_an_eighth_apart_are_no_policer() {
+    fn moderate_loss_or_unequal_rates_are_no_policer() {
         for (first, second, lost) in [(10_000, 10_000, 1_900), (10_000, 12_000, 2_400)] {
             let (mut policer, mut seen) = start();
             policer.update(&seen, true);
@@ -176,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_given_up_after_16_rounds_without_heavy_loss_or_when_the_application_pauses() {
+    fn an_interval_is_abandoned_without_loss_or_if_app_limited() {
         let (mut policer, mut seen) = start();
         policer.update(&seen, true);
         seen.losing = false;

@@ -15,7 +15,7 @@ fn bbr(compat: Compat) -> Bbr {
     Bbr::new(&rules, &path)
 }
 
-/// In the middle of a flow of 10 Mbit/s over 50 ms.
+/// Returns the control in the middle of a flow of 10 Mbit/s over 50 ms.
 fn steady(compat: Compat) -> Bbr {
     let mut control = bbr(compat);
     control.bandwidth.update(0, Rate::from_mbps(10.0), 10);
@@ -37,7 +37,7 @@ fn acked(ms: i64, segments: u64, in_flight: u64) -> Acked {
 
 // Source: the derived numbers of the algorithm reference, §2.5: 41.67 packets, window 84.
 #[test]
-fn ten_megabits_over_50_ms_hold_42_segments_and_the_window_takes_84() {
+fn the_window_is_two_bandwidth_delay_products() {
     let control = steady(Compat::Paper);
     let target = |gain| control.target(control.rate(), gain, Bytes::ZERO) / SEGMENT;
     assert_eq!((target(1.0), target(2.0)), (42, 84));
@@ -62,17 +62,17 @@ fn linux_adds_transmission_units_and_rounds_to_even() {
 
 // Source: the table of states of the algorithm reference, §2.5.
 #[test]
-fn the_gains_of_the_start_are_2_885_and_its_inverse_or_in_linux_739_and_88_of_256() {
+fn the_start_gains_are_those_of_the_draft_or_of_linux() {
     let (start, drain) = Config::default().start_gains();
     assert!((start - 2.8854).abs() < 1e-4 && (start * drain - 1.0).abs() < 1e-12);
     let linux = Config { compat: Compat::Linux, ..Config::default() };
     assert_eq!(linux.start_gains(), (2.886_718_75, 0.343_75));
-    // The start gain over one is what can queue up: 1.89 bandwidth-delay products.
+    // The startup gain less one is the maximum queue: 1.89 bandwidth-delay products.
     assert!((start - 1.0 - 1.89).abs() < 0.005);
 }
 
 #[test]
-fn the_first_pace_is_2_885_windows_in_the_round_trip_of_the_handshake_or_in_a_millisecond() {
+fn the_first_pacing_rate_follows_the_initial_window() {
     let mut control = bbr(Compat::Paper);
     assert!((control.pace.as_bps() as f64 - 2.8854 * 120e6).abs() < 1e4);
     control.on_established(Instant::ZERO, Some(Duration::from_millis(50)));
@@ -80,7 +80,7 @@ fn the_first_pace_is_2_885_windows_in_the_round_trip_of_the_handshake_or_in_a_mi
 }
 
 #[test]
-fn probing_for_bandwidth_starts_in_any_phase_but_the_draining_one() {
+fn probing_for_bandwidth_never_starts_in_the_draining_phase() {
     let mut control = steady(Compat::Paper);
     let mut seen = [0; CYCLE.len()];
     for _ in 0..7000 {
@@ -94,7 +94,7 @@ fn probing_for_bandwidth_starts_in_any_phase_but_the_draining_one() {
 }
 
 #[test]
-fn a_phase_lasts_a_round_trip_and_the_fast_one_until_its_flight_or_a_loss_is_there() {
+fn a_phase_lasts_a_round_trip_the_probing_one_until_it_shows() {
     let phase_after = |phase, acked: Acked| {
         let mut control = steady(Compat::Paper);
         control.mode = Mode::ProbeBw { phase, since: Instant::ZERO };
@@ -117,7 +117,7 @@ fn a_phase_lasts_a_round_trip_and_the_fast_one_until_its_flight_or_a_loss_is_the
 }
 
 #[test]
-fn recovery_conserves_packets_for_a_round_then_grows_and_gives_the_window_back() {
+fn recovery_conserves_packets_for_a_round_then_restores() {
     let mut control = steady(Compat::Paper);
     control.window = 84 * SEGMENT;
     let nothing = Siblings::default();
@@ -136,7 +136,7 @@ fn recovery_conserves_packets_for_a_round_then_grows_and_gives_the_window_back()
 }
 
 #[test]
-fn a_timeout_leaves_one_segment_and_slow_start_from_there() {
+fn a_timeout_leaves_one_segment_and_slow_start() {
     let mut control = steady(Compat::Paper);
     control.window = 84 * SEGMENT;
     let nothing = Siblings::default();
@@ -152,7 +152,7 @@ fn a_timeout_leaves_one_segment_and_slow_start_from_there() {
 }
 
 #[test]
-fn a_restart_after_idleness_goes_on_at_the_bandwidth_and_does_not_probe_for_the_round_trip_time() {
+fn a_restart_after_idle_keeps_the_bandwidth_without_probing() {
     let mut control = steady(Compat::Paper);
     control.mode = Mode::ProbeBw { phase: 0, since: Instant::ZERO };
     control.on_restart(Instant::from_millis(20_000));

@@ -1,15 +1,15 @@
-//! Window and pace that follow from the model.
+//! Window and pacing rate, derived from the model.
 
 use skybraid_units::{Bytes, Duration, Rate};
 
 use super::{Bbr, MIN_SEGMENTS, Mode, bdp, times};
 use crate::congestion::Acked;
 
-/// Aggregation explains at most so much time of the bandwidth.
-const AGGREGATION_MOST: Duration = Duration::from_millis(100);
+/// Maximum aggregation, as a time at the bandwidth.
+const MAX_AGGREGATION: Duration = Duration::from_millis(100);
 
 impl Bbr {
-    /// What should be in flight for `gain` bandwidth-delay products and `extra`, in bytes.
+    /// Target of the bytes in flight for `gain` bandwidth-delay products plus `extra`.
     pub(super) fn target(&self, bandwidth: Rate, gain: f64, extra: Bytes) -> u64 {
         let Some(rtt) = self.min_rtt.value else {
             return self.initial_window;
@@ -18,7 +18,8 @@ impl Bbr {
             let segments = (bdp(bandwidth, rtt, gain) + extra.get() as f64) / self.segment as f64;
             return libm::ceil(segments - 1e-9) as u64 * self.segment;
         }
-        // Rates in segments per 2^24 µs and gains in 1/256, each product rounded down but the last.
+        // Rates are in segments per 2^24 µs and gains in 1/256; each product but the last is
+        // rounded down.
         let scaled = u128::from(bandwidth.as_bps()) * (1 << 24) / 8_000_000;
         let scaled = scaled / u128::from(self.segment) * (rtt.as_nanos() / 1000).max(0) as u128;
         let product = (scaled * ((gain * 256.0) as u128)) >> 8;
@@ -28,10 +29,10 @@ impl Bbr {
         (even + 2 * u64::from(probing)) * self.segment
     }
 
-    /// Segments that Linux sends in one go: those of a millisecond.
+    /// Segments that Linux sends as a unit: those of a millisecond.
     pub(super) fn transmission_unit(&self) -> u64 {
-        let least = if self.pace < Rate::from_bps(1_200_000) { 1 } else { 2 };
-        (self.pace.as_bps() / 8 / 1024 / self.segment).clamp(least, 127)
+        let min = if self.pace < Rate::from_bps(1_200_000) { 1 } else { 2 };
+        (self.pace.as_bps() / 8 / 1024 / self.segment).clamp(min, 127)
     }
 
     pub(super) fn save_window(&mut self) {
@@ -56,8 +57,8 @@ impl Bbr {
         if self.conserving {
             self.window = self.window.max(self.conserved.get());
         } else if bytes > 0 {
-            let most = Bytes::new(self.rate().bits_in(AGGREGATION_MOST) / 8);
-            let extra = if self.filled { self.extra.max().min(most) } else { Bytes::ZERO };
+            let max = Bytes::new(self.rate().bits_in(MAX_AGGREGATION) / 8);
+            let extra = if self.filled { self.extra.max().min(max) } else { Bytes::ZERO };
             let target = self.target(self.rate(), self.window_gain(), extra);
             if self.filled {
                 self.window = (self.window + bytes).min(target);

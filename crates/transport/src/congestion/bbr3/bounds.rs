@@ -1,4 +1,4 @@
-//! What loss says of the path: the bounds on bandwidth and on data in flight.
+//! Bounds on bandwidth and data in flight, derived from loss.
 //!
 //! Source: draft-ietf-ccwg-bbr-06 §5.5.10, §5.3.1.3.
 
@@ -7,15 +7,16 @@ use skybraid_units::{Bytes, Rate};
 use super::{Bbr3, STARTUP_LOSS_EVENTS, State, times};
 use crate::congestion::{Acked, RateSample};
 
-/// The bounds, and the delivery and loss of the round trip from which they follow.
+/// Bounds, and the delivery and loss signals of the round trip that they follow from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Most in flight that the path is known to carry without much loss (`inflight_longterm`).
+    /// Maximum bytes in flight known not to cause much loss (`inflight_longterm`).
     pub long_term: u64,
-    /// What recent loss leaves in flight and of the bandwidth (`inflight_shortterm`, `bw_shortterm`).
+    /// Bounds on bytes in flight and bandwidth after recent loss (`inflight_shortterm`,
+    /// `bw_shortterm`).
     pub short_term: u64,
     pub bandwidth: Rate,
-    /// The largest delivery of this round trip: rate and bytes.
+    /// Maximum delivery of this round trip: rate and bytes.
     latest_rate: Rate,
     pub(super) latest: Bytes,
     /// Bytes delivered since the start.
@@ -23,7 +24,7 @@ pub(super) struct Bounds {
     loss_round_ends: Bytes,
     loss_round_started: bool,
     loss_in_round: bool,
-    /// Acknowledgements that showed a loss in this round trip.
+    /// Number of acknowledgements that revealed a loss in this round trip.
     loss_events: u32,
 }
 
@@ -48,13 +49,13 @@ impl Default for Bounds {
 
 impl Bounds {
     /// `ResetShortTermModel`.
-    pub(super) fn forget_short_term(&mut self) {
+    pub(super) fn reset_short_term(&mut self) {
         self.short_term = u64::MAX;
         self.bandwidth = NO_BOUND;
     }
 
     /// `ResetCongestionSignals`.
-    pub(super) fn forget_round(&mut self) {
+    pub(super) fn reset_round(&mut self) {
         self.loss_in_round = false;
         self.latest_rate = Rate::ZERO;
         self.latest = Bytes::ZERO;
@@ -69,8 +70,9 @@ impl Bounds {
     }
 }
 
-/// What was in flight when losses came to exceed the share `threshold`, which they did within the
-/// last `size` bytes lost: of `in_flight` bytes `lost` are lost, these included (`InflightAtLoss`).
+/// Returns the bytes in flight at which losses exceeded the share `threshold`, given that they did
+/// so within the last `size` bytes lost: `lost` of `in_flight` bytes are lost, these included
+/// (`InflightAtLoss`).
 pub(super) fn in_flight_at_loss(in_flight: f64, lost: f64, size: f64, threshold: f64) -> f64 {
     let (in_flight, lost) = (in_flight - size, lost - size);
     (in_flight + (threshold * in_flight - lost) / (1.0 - threshold)).max(0.0)
@@ -78,7 +80,7 @@ pub(super) fn in_flight_at_loss(in_flight: f64, lost: f64, size: f64, threshold:
 
 impl Bbr3 {
     /// `UpdateLatestDeliverySignals`.
-    pub(super) fn note_delivery(&mut self, acked: &Acked, sample: &RateSample) {
+    pub(super) fn on_rate_sample(&mut self, acked: &Acked, sample: &RateSample) {
         let bounds = &mut self.bounds;
         bounds.delivered = acked.delivered;
         bounds.latest_rate = bounds.latest_rate.max(sample.rate);
@@ -89,16 +91,16 @@ impl Bbr3 {
         }
     }
 
-    /// `HandleLostPacket`, for all that one acknowledgement showed to be lost. The segment that it
-    /// acknowledged stands for them: it was sent just behind.
-    pub(super) fn note_loss(&mut self, acked: &Acked, sample: Option<&RateSample>) {
+    /// `HandleLostPacket`, for all losses that one acknowledgement reveals. The acknowledged
+    /// segment represents them: it was sent just after them.
+    pub(super) fn on_lost(&mut self, acked: &Acked, sample: Option<&RateSample>) {
         self.bounds.loss_events += 1;
         if !self.bounds.loss_in_round {
             self.bounds.loss_in_round = true;
             self.bounds.loss_round_ends = acked.delivered;
         }
         if let Some(sample) = sample
-            && self.probe.tells
+            && self.probe.pending
             && self.is_too_much(sample)
         {
             let [in_flight, lost, size] =
@@ -106,10 +108,10 @@ impl Bbr3 {
             let threshold = self.rules.loss_threshold.ratio();
             let at_loss = in_flight_at_loss(in_flight, lost, size, threshold);
             self.probe.too_high = true;
-            self.probe.tells = false;
+            self.probe.pending = false;
             if !sample.app_limited {
-                let least = self.aim() as f64 * self.rules.beta;
-                self.bounds.long_term = at_loss.max(least) as u64;
+                let min = self.target() as f64 * self.rules.beta;
+                self.bounds.long_term = at_loss.max(min) as u64;
             }
             if self.state == State::Up {
                 self.start_down(acked);
@@ -123,7 +125,7 @@ impl Bbr3 {
         sample.lost.get() as f64 > allowed || (!self.sack && sample.lost > Bytes::ZERO)
     }
 
-    /// `UpdateCongestionSignals` without its first step: once in a round trip, loss takes effect.
+    /// `UpdateCongestionSignals` without its first step: loss takes effect once per round trip.
     pub(super) fn end_loss_round(&mut self) {
         if !self.bounds.loss_round_started {
             return;
@@ -142,8 +144,8 @@ impl Bbr3 {
         self.bounds.loss_in_round = false;
     }
 
-    /// `CheckStartupHighLoss`: the start ends when a round trip of recovery has lost too much, in
-    /// several places.
+    /// `CheckStartupHighLoss`: startup ends if a round trip of recovery lost too much in several
+    /// places.
     pub(super) fn check_startup_loss(&mut self, acked: &Acked, sample: &RateSample) {
         let whole_round = acked.recovering && self.bounds.loss_round_started;
         let events = if self.sack { STARTUP_LOSS_EVENTS } else { 1 };
@@ -163,11 +165,11 @@ impl Bbr3 {
 
     /// `InflightWithHeadroom`.
     pub(super) fn with_headroom(&self) -> u64 {
-        let most = self.bounds.long_term;
-        if most == u64::MAX {
-            return most;
+        let max = self.bounds.long_term;
+        if max == u64::MAX {
+            return max;
         }
-        let headroom = ((most as f64 * self.rules.headroom) as u64).max(self.segment);
-        most.saturating_sub(headroom).max(self.least_window())
+        let headroom = ((max as f64 * self.rules.headroom) as u64).max(self.segment);
+        max.saturating_sub(headroom).max(self.min_window())
     }
 }

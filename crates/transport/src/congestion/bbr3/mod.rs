@@ -1,7 +1,7 @@
-//! BBR, version 3: as version 1, and bounded by what the path was seen to lose.
+//! BBR, version 3: version 1 with bounds from observed loss.
 //!
-//! Source: draft-ietf-ccwg-bbr-06. Undoing a recovery that turns out to be spurious (§5.5.11) is left
-//! out, since the scoreboard never takes a loss back.
+//! Source: draft-ietf-ccwg-bbr-06. Undoing a spurious recovery (§5.5.11) is omitted: the control
+//! keeps its model.
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -10,7 +10,7 @@ use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Stream};
 
 use super::model::{Aggregation, Lull, MaxFilter, MinRtt, Rounds, bdp, initial_pace, times};
 use super::{Acked, Congestion, Lost, PathBasics, RateSample, Siblings};
-use crate::registry::{About, Check, Parameter, Wrong};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
 
 mod bounds;
 mod probe;
@@ -64,15 +64,16 @@ pub const ABOUT: About = About {
     ],
 };
 
-/// Tolerance of loss, and how long measurements count.
+/// Parameters of the control.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// `BBR.LossThresh`: share lost in a round trip above which too much is in flight; below 100 %.
+    /// `BBR.LossThresh`: share of bytes lost in a round trip above which too much is in flight;
+    /// below 100 %.
     pub loss_threshold: Probability,
-    /// `BBR.Beta`: what a reduction leaves at least, between 0 and 1.
+    /// `BBR.Beta`: minimum factor of a reduction, between 0 and 1.
     pub beta: f64,
-    /// `BBR.Headroom`: what is left to others, from 0 to below 1.
+    /// `BBR.Headroom`: share left to other flows, from 0 to below 1.
     pub headroom: f64,
     /// `BBR.MinRTTFilterLen`, above zero.
     pub min_rtt_window: Duration,
@@ -93,7 +94,7 @@ impl Default for Config {
 }
 
 impl Check for Config {
-    fn check(&self) -> Result<(), Wrong> {
+    fn check(&self) -> Result<(), InvalidParameter> {
         if self.loss_threshold.ratio() >= 1.0 {
             return Err(("loss_threshold", "expected less than 100%".to_string()));
         }
@@ -114,14 +115,14 @@ impl Check for Config {
 }
 
 impl Config {
-    /// A fresh instance.
+    /// Builds a new instance.
     pub fn build(&self, path: &PathBasics) -> Box<dyn Congestion> {
         Box::new(Bbr3::new(self, path))
     }
 }
 
 const STARTUP_PACING_GAIN: f64 = 2.77;
-/// The bandwidth is the largest rate of so many cycles of probing.
+/// Number of probing cycles of the maximum filter of the bandwidth.
 const BANDWIDTH_CYCLES: u64 = 2;
 const AGGREGATION_ROUNDS: u64 = 10;
 const FULL_GROWTH: f64 = 1.25;
@@ -132,13 +133,13 @@ const STARTUP_LOSS_EVENTS: u32 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Startup,
-    /// Since this round.
+    /// The round in which it began.
     Drain(u64),
     Down,
     Cruise,
     Refill,
     Up,
-    /// `until` is known once little enough is in flight.
+    /// `until` is set once little enough is in flight.
     ProbeRtt {
         until: Option<Instant>,
         round_over: bool,
@@ -164,34 +165,34 @@ impl State {
         }
     }
 
-    /// One of the states of `ProbeBW`.
+    /// True in the states of `ProbeBW`.
     const fn probes_bandwidth(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// Sends faster than the network is known to deliver, or is about to.
+    /// True if the state sends faster than the known bandwidth, or is about to.
     const fn accelerates(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
 }
 
-/// Whether faster sending still brings faster delivery (§5.3.1.2).
+/// Detector of a full pipe: faster sending no longer brings faster delivery (§5.3.1.2).
 #[derive(Clone, Copy, Debug, Default)]
 struct FullPipe {
     rate: Rate,
     rounds: u32,
     now: bool,
-    /// It has been full at some time.
+    /// True once the pipe has been full.
     ever: bool,
 }
 
 impl FullPipe {
-    /// Starts anew from the rate `rate`.
+    /// Restarts from the rate `rate`.
     fn restart(&mut self, rate: Rate) {
         *self = Self { rate, ever: self.ever, ..Self::default() };
     }
 
-    /// Takes in the delivery rate at the end of a round.
+    /// Processes the delivery rate at the end of a round.
     fn end_round(&mut self, rate: Rate) {
         if rate >= times(self.rate, FULL_GROWTH) {
             self.restart(rate);
@@ -215,10 +216,10 @@ struct Bbr3 {
     full: FullPipe,
     max_bandwidth: MaxFilter<Rate>,
     cycle: u64,
-    /// The bandwidth to send at: the largest measured, within the bounds.
+    /// Bandwidth to send at: the maximum measured, within the bounds.
     bandwidth: Rate,
     min_rtt: MinRtt,
-    /// The least round-trip time since the last probe for it.
+    /// Minimum round-trip time since the last probe for it.
     probed_rtt: MinRtt,
     bounds: Bounds,
     probe: Probe,
@@ -228,7 +229,7 @@ struct Bbr3 {
     idle_restart: bool,
     window: u64,
     prior_window: u64,
-    /// The window, not the pace, held data back before the acknowledgement in hand.
+    /// True if the window, not the pacing rate, limited sending before the current acknowledgement.
     window_limited: bool,
     pace: Rate,
     recovering: bool,
@@ -265,17 +266,17 @@ impl Bbr3 {
         }
     }
 
-    /// A delivery rate came in: the model and the states other than `ProbeRTT`.
+    /// Updates the model, and every state but `ProbeRTT`, with a delivery rate sample.
     fn measure(&mut self, acked: &Acked, sample: &RateSample) {
-        self.note_delivery(acked, sample);
+        self.on_rate_sample(acked, sample);
         self.rounds.update(sample.prior_delivered, acked.delivered);
         self.probe.rounds += u64::from(self.rounds.started);
         if !sample.app_limited || sample.rate >= self.max_bandwidth.max() {
             self.max_bandwidth.update(self.cycle, sample.rate, BANDWIDTH_CYCLES);
         }
         self.end_loss_round();
-        let most = Bytes::new(u64::MAX);
-        let extra = self.aggregation.update(acked.now, acked.bytes, self.bandwidth, most);
+        let max = Bytes::new(u64::MAX);
+        let extra = self.aggregation.update(acked.now, acked.bytes, self.bandwidth, max);
         let rounds = if self.full.ever { AGGREGATION_ROUNDS } else { 1 };
         self.extra.update(self.rounds.count, extra.min(Bytes::new(self.window)), rounds);
         if self.rounds.started && !self.full.now && !sample.app_limited {
@@ -308,12 +309,12 @@ impl Congestion for Bbr3 {
             ..sample
         });
         if acked.lost > Bytes::ZERO {
-            self.note_loss(acked, sample.as_ref());
+            self.on_lost(acked, sample.as_ref());
         }
         if let Some(sample) = &sample {
             self.measure(acked, sample);
         }
-        self.watch_min_rtt(acked);
+        self.update_min_rtt(acked);
         if let Some(sample) = &sample {
             self.bounds.begin_loss_round(acked, sample);
         }

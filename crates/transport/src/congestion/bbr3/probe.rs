@@ -8,47 +8,47 @@ use super::{Bbr3, State};
 use crate::congestion::model::Rounds;
 use crate::congestion::{Acked, RateSample};
 
-/// Round trips after which Reno would have recovered on a path of a usual bandwidth-delay product.
+/// Round trips in which Reno would recover on a path with a typical bandwidth-delay product.
 const RENO_ROUNDS: u64 = 63;
-/// The long-term bound grows by at most two to this power of segments in a round trip.
-const MOST_DOUBLINGS: u32 = 30;
+/// Maximum growth of the long-term bound in segments per round trip, as a power of two.
+const MAX_DOUBLINGS: u32 = 30;
 
-/// To what the acknowledgements of now belong.
+/// Phase that the current acknowledgements belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Init,
     Refilling,
-    /// The probe has begun, and its acknowledgements are still to come.
+    /// The probe has begun; its acknowledgements are still to come.
     Starting,
     Feedback,
-    /// The probe is over, and its last acknowledgements are still to come.
+    /// The probe is over; its last acknowledgements are still to come.
     Stopping,
 }
 
-/// The state of probing.
+/// State of probing for bandwidth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Probe {
     phase: Phase,
-    /// The samples of now belong to a probe whose loss has not been answered.
-    pub tells: bool,
-    /// The last probe lost too much.
+    /// True if the current samples belong to a probe whose loss has not been handled.
+    pub pending: bool,
+    /// True if the last probe lost too much.
     pub too_high: bool,
-    /// The last probe stopped at the bound of the one before, to be careful.
+    /// True if the last probe stopped at the bound of the one before, as a precaution.
     precautionary: bool,
-    /// Round trips since the last probe, begun at random with 0 or 1.
+    /// Round trips since the last probe, starting at a random 0 or 1.
     pub rounds: u64,
-    /// When the cycle began, and how long it waits for the next probe.
+    /// Start of the cycle, and the wait until the next probe.
     since: Instant,
     pub wait: Duration,
     up_rounds: u32,
     up_acked: u64,
-    /// Bytes that must be acknowledged for each segment by which the long-term bound grows.
+    /// Bytes to be acknowledged for each segment of growth of the long-term bound.
     acked_per_step: u64,
 }
 
 impl Probe {
-    /// The probe, if there was one, is over.
+    /// Ends the probe, if there is one.
     pub(super) fn stop(&mut self, rounds: &mut Rounds, delivered: Bytes) {
         self.phase = Phase::Stopping;
         rounds.restart(delivered);
@@ -62,7 +62,7 @@ impl Bbr3 {
     }
 
     pub(super) fn begin_down(&mut self, now: Instant, delivered: Bytes) {
-        self.bounds.forget_round();
+        self.bounds.reset_round();
         self.probe.rounds = self.draws.below(2);
         self.probe.wait = Duration::from_secs_f64(2.0 + self.draws.unit());
         self.probe.since = now;
@@ -71,7 +71,7 @@ impl Bbr3 {
     }
 
     fn start_refill(&mut self, acked: &Acked) {
-        self.bounds.forget_short_term();
+        self.bounds.reset_short_term();
         self.probe.up_rounds = 0;
         self.probe.up_acked = 0;
         self.probe.precautionary = false;
@@ -81,7 +81,7 @@ impl Bbr3 {
     }
 
     fn start_up(&mut self, acked: &Acked, sample: &RateSample) {
-        self.probe.tells = true;
+        self.probe.pending = true;
         self.probe.phase = Phase::Starting;
         self.rounds.restart(acked.delivered);
         self.full.restart(sample.rate);
@@ -114,19 +114,19 @@ impl Bbr3 {
         }
     }
 
-    /// A multiple of the bandwidth-delay product without the short-term bound.
+    /// Returns a multiple of the bandwidth-delay product without the short-term bound.
     fn bdp_of_max(&self, gain: f64) -> u64 {
         let rtt = self.min_rtt.value.unwrap_or(Duration::ZERO);
         super::bdp(self.max_bandwidth.max(), rtt, gain) as u64
     }
 
     pub(super) fn is_time_to_probe(&self, now: Instant) -> bool {
-        let reno_rounds = (self.aim() / self.segment).min(RENO_ROUNDS);
+        let reno_rounds = (self.target() / self.segment).min(RENO_ROUNDS);
         now > self.probe.since + self.probe.wait || self.probe.rounds >= reno_rounds
     }
 
     fn is_time_to_go_down(&mut self, acked: &Acked, sample: &RateSample) -> bool {
-        // Before the acknowledgement, and to a whole segment: the window never lets more out.
+        // Before the acknowledgement, and to a whole segment: the window never admits more.
         let reached = acked.in_flight.get() + self.segment > self.bounds.long_term;
         if self.probe.too_high && reached {
             self.probe.precautionary = true;
@@ -140,13 +140,13 @@ impl Bbr3 {
         self.full.now
     }
 
-    /// `AdaptLongTermModel`. Answers whether it has gone to another state.
+    /// `AdaptLongTermModel`. Returns true if the state has changed.
     fn adapt_long_term(&mut self, acked: &Acked, sample: &RateSample) -> bool {
         if self.rounds.started && self.probe.phase == Phase::Starting {
             self.probe.phase = Phase::Feedback;
         }
         if self.rounds.started && self.probe.phase == Phase::Stopping {
-            self.probe.tells = false;
+            self.probe.pending = false;
             self.probe.phase = Phase::Init;
             if self.state.probes_bandwidth() && !sample.app_limited {
                 self.cycle += 1;
@@ -183,7 +183,7 @@ impl Bbr3 {
     /// `RaiseInflightLongtermSlope`: the growth doubles with each round trip.
     fn steepen(&mut self) {
         let growth = 1 << self.probe.up_rounds;
-        self.probe.up_rounds = (self.probe.up_rounds + 1).min(MOST_DOUBLINGS);
+        self.probe.up_rounds = (self.probe.up_rounds + 1).min(MAX_DOUBLINGS);
         self.probe.acked_per_step = (self.window / growth).max(self.segment);
     }
 }

@@ -10,8 +10,8 @@ use crate::congestion::Acked;
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 
 impl Bbr3 {
-    /// Keeps the least round-trip time, and probes for it in time (§5.3.4.3).
-    pub(super) fn watch_min_rtt(&mut self, acked: &Acked) {
+    /// Tracks the minimum round-trip time, and probes for it when due (§5.3.4.3).
+    pub(super) fn update_min_rtt(&mut self, acked: &Acked) {
         let (now, rtt) = (acked.now, acked.latest_rtt.or(acked.rtt));
         let due = self.probed_rtt.update(now, rtt, self.rules.probe_rtt_interval);
         let expired = self.min_rtt.has_expired(now, self.rules.min_rtt_window);
@@ -24,7 +24,7 @@ impl Bbr3 {
             self.probe.stop(&mut self.rounds, acked.delivered);
         }
         if let State::ProbeRtt { until, round_over } = self.state {
-            self.lull.note(acked.delivered, acked.in_flight_after);
+            self.lull.extend(acked.delivered, acked.in_flight_after);
             if until.is_some() {
                 let round_over = round_over | self.rounds.started;
                 self.state = State::ProbeRtt { until, round_over };
@@ -40,7 +40,7 @@ impl Bbr3 {
 
     pub(super) fn probe_rtt_window(&self) -> u64 {
         self.bdp(State::ProbeRtt { until: None, round_over: false }.window_gain())
-            .max(self.least_window())
+            .max(self.min_window())
     }
 
     pub(super) fn end_probe_rtt(&mut self, now: Instant, delivered: Bytes) {
@@ -49,7 +49,7 @@ impl Bbr3 {
         {
             self.probed_rtt.at = now;
             self.window = self.window.max(self.prior_window);
-            self.bounds.forget_short_term();
+            self.bounds.reset_short_term();
             self.state = State::Startup;
             if self.full.ever {
                 self.begin_down(now, delivered);

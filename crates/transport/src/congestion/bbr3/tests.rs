@@ -4,7 +4,7 @@ use skybraid_units::Seed;
 
 const SEGMENT: u64 = 1500;
 
-/// In the middle of a flow of 10 Mbit/s over 50 ms.
+/// Returns the control in the middle of a flow of 10 Mbit/s over 50 ms.
 fn steady(state: State) -> Bbr3 {
     let path = PathBasics {
         segment: Bytes::new(SEGMENT),
@@ -45,9 +45,10 @@ fn sample(prior: u64, in_flight: u64, lost: u64) -> RateSample {
     }
 }
 
-// Source: the algorithm reference, §2.7: of 98 in flight one was lost; the next loss crosses 2 %.
+// Source: the algorithm reference, §2.7: of 98 segments in flight one was lost; the next loss
+// crosses 2 %.
 #[test]
-fn the_flight_in_which_loss_crossed_two_percent_is_interpolated() {
+fn the_bytes_in_flight_at_the_loss_threshold_are_interpolated() {
     assert!((in_flight_at_loss(99.0, 2.0, 1.0, 0.02) - 98.979_591_8).abs() < 1e-6);
 }
 
@@ -74,8 +75,7 @@ fn gains_and_constants_are_those_of_the_draft() {
 }
 
 #[test]
-fn the_window_of_ten_megabits_over_50_ms_is_83_segments_and_a_third_and_21_while_probing_its_delay()
-{
+fn the_window_is_two_products_and_a_half_while_probing_rtt() {
     let mut control = steady(State::Cruise);
     control.set_window(&acked(100, 100, 40));
     assert_eq!(control.window, 125_000);
@@ -87,7 +87,7 @@ fn the_window_of_ten_megabits_over_50_ms_is_83_segments_and_a_third_and_21_while
 }
 
 #[test]
-fn the_budget_is_three_quanta_of_a_millisecond_and_two_segments_more_going_up() {
+fn the_budget_is_three_quanta_and_two_segments_more_going_up() {
     let mut control = steady(State::Cruise);
     for (mbps, bytes) in [(1.0, 9000), (100.0, 37_500), (1000.0, 3 * 65_536)] {
         control.pace = Rate::from_mbps(mbps);
@@ -99,53 +99,53 @@ fn the_budget_is_three_quanta_of_a_millisecond_and_two_segments_more_going_up() 
 }
 
 #[test]
-fn too_much_loss_going_up_sets_the_long_term_bound_where_it_crossed_and_goes_down() {
+fn too_much_loss_going_up_sets_the_long_term_bound() {
     let mut control = steady(State::Up);
-    control.probe.tells = true;
+    control.probe.pending = true;
     let lossy = Acked { lost: Bytes::new(SEGMENT), ..acked(100, 100, 80) };
-    control.note_loss(&lossy, Some(&sample(0, 99, 2)));
+    control.on_lost(&lossy, Some(&sample(0, 99, 2)));
     assert_eq!(control.state, State::Down);
     assert_eq!(control.bounds.long_term, (98.979_591_8 * SEGMENT as f64) as u64);
-    // 15 % stay free of it.
+    // 15 % stay free.
     assert_eq!(control.with_headroom(), control.bounds.long_term * 85 / 100 + 1);
     // Once per probe only.
-    control.note_loss(&lossy, Some(&sample(0, 50, 20)));
+    control.on_lost(&lossy, Some(&sample(0, 50, 20)));
     assert!(control.bounds.long_term > 98 * SEGMENT);
 }
 
 #[test]
-fn a_reduction_never_goes_below_beta_times_what_should_be_in_flight() {
+fn a_reduction_keeps_at_least_beta_times_the_target() {
     let mut control = steady(State::Up);
-    control.probe.tells = true;
+    control.probe.pending = true;
     let lossy = Acked { lost: Bytes::new(SEGMENT), ..acked(100, 100, 8) };
-    control.note_loss(&lossy, Some(&sample(0, 10, 5)));
+    control.on_lost(&lossy, Some(&sample(0, 10, 5)));
     assert_eq!(control.bounds.long_term, (0.7 * 62_500.0) as u64);
 }
 
 #[test]
 fn a_lossy_round_trip_while_cruising_takes_at_most_three_tenths() {
     let mut control = steady(State::Cruise);
-    control.note_loss(&acked(100, 100, 60), None);
+    control.on_lost(&acked(100, 100, 60), None);
     let quarter = RateSample { rate: Rate::from_mbps(2.5), ..sample(100, 60, 1) };
-    control.note_delivery(&acked(150, 120, 60), &quarter);
+    control.on_rate_sample(&acked(150, 120, 60), &quarter);
     control.end_loss_round();
     assert_eq!(control.bounds.bandwidth, Rate::from_mbps(7.0));
     assert_eq!(control.bounds.short_term, 87_150);
-    control.bounds.forget_short_term();
+    control.bounds.reset_short_term();
     assert_eq!(control.bounds.short_term, u64::MAX);
 }
 
 #[test]
 fn loss_while_refilling_does_not_slow_the_flow_down() {
     let mut control = steady(State::Refill);
-    control.note_loss(&acked(100, 100, 60), None);
-    control.note_delivery(&acked(150, 120, 60), &sample(100, 60, 1));
+    control.on_lost(&acked(100, 100, 60), None);
+    control.on_rate_sample(&acked(150, 120, 60), &sample(100, 60, 1));
     control.end_loss_round();
     assert_eq!(control.bounds.short_term, u64::MAX);
 }
 
 #[test]
-fn the_long_term_bound_grows_by_one_two_and_four_segments_in_successive_round_trips_of_going_up() {
+fn the_growth_of_the_long_term_bound_doubles_each_round_trip() {
     let mut control = steady(State::Refill);
     control.bounds.long_term = 83 * SEGMENT;
     control.rounds.started = true;
@@ -157,7 +157,7 @@ fn the_long_term_bound_grows_by_one_two_and_four_segments_in_successive_round_tr
         let window = control.window / SEGMENT;
         for index in 0..window {
             delivered += 1;
-            // The round's end makes growth steeper from then on.
+            // Growth steepens from the end of the round on.
             control.rounds.started = index + 1 == window;
             control.window_limited = true;
             control.window = control.bounds.long_term;
@@ -170,7 +170,7 @@ fn the_long_term_bound_grows_by_one_two_and_four_segments_in_successive_round_tr
 }
 
 #[test]
-fn the_wait_for_a_probe_is_two_to_three_seconds_or_as_many_round_trips_as_reno_would_take() {
+fn a_probe_waits_two_to_three_seconds_or_reno_s_round_trips() {
     let mut control = steady(State::Up);
     let mut waits = [0.0_f64; 100];
     for wait in &mut waits {
@@ -195,7 +195,7 @@ fn the_wait_for_a_probe_is_two_to_three_seconds_or_as_many_round_trips_as_reno_w
 }
 
 #[test]
-fn draining_ends_after_three_round_trips_even_if_the_queue_stays() {
+fn drain_ends_after_three_round_trips_even_with_a_queue() {
     let mut control = steady(State::Drain(10));
     control.rounds.count = 12;
     for (count, state) in [(13, State::Drain(10)), (14, State::Down)] {
@@ -205,18 +205,18 @@ fn draining_ends_after_three_round_trips_even_if_the_queue_stays() {
 }
 
 #[test]
-fn the_start_ends_when_a_round_trip_of_recovery_loses_too_much_in_six_places() {
+fn startup_ends_after_a_round_trip_of_heavy_loss() {
     let start = |events, recovering, lost| {
         let mut control = steady(State::Startup);
         control.full.ever = false;
         for _ in 0..events {
-            control.note_loss(&acked(100, 100, 80), None);
+            control.on_lost(&acked(100, 100, 80), None);
         }
         let end = Acked { recovering, ..acked(150, 180, 80) };
         control.measure(&end, &sample(100, 80, lost));
         (control.full.ever, control.bounds.long_term)
     };
-    // What was delivered in the round trip is more than the bandwidth-delay product.
+    // The data delivered in the round trip exceeds the bandwidth-delay product.
     assert_eq!(start(6, true, 2), (true, 80 * SEGMENT));
     assert_eq!(start(5, true, 2), (false, u64::MAX));
     assert_eq!(start(6, true, 1), (false, u64::MAX));

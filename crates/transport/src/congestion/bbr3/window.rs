@@ -1,4 +1,4 @@
-//! Window and pace that follow from the model.
+//! Window and pacing rate, derived from the model.
 //!
 //! Source: draft-ietf-ccwg-bbr-06 §5.6.
 
@@ -8,10 +8,10 @@ use super::{Bbr3, State, bdp, times};
 use crate::congestion::Acked;
 
 const MIN_SEGMENTS: u64 = 4;
-/// The pace stays this far below the bandwidth.
+/// Share by which the pacing rate stays below the bandwidth.
 const PACING_MARGIN: f64 = 0.01;
-/// Most that is sent in one go.
-const MOST_QUANTUM: u64 = 64 * 1024;
+/// Maximum burst in bytes.
+const MAX_QUANTUM: u64 = 64 * 1024;
 
 impl Bbr3 {
     /// `BDPMultiple`, in bytes.
@@ -22,20 +22,20 @@ impl Bbr3 {
         bdp(self.bandwidth, rtt, gain) as u64
     }
 
-    pub(super) fn least_window(&self) -> u64 {
+    pub(super) fn min_window(&self) -> u64 {
         MIN_SEGMENTS * self.segment
     }
 
-    /// `QuantizationBudget`: what `bytes` in flight need at least to keep a host busy.
+    /// `QuantizationBudget`: raises `bytes` in flight to the minimum that keeps a host busy.
     pub(super) fn with_budget(&self, bytes: u64) -> u64 {
         let quantum = self.pace.bits_in(Duration::from_millis(1)) / 8;
-        let quantum = quantum.min(MOST_QUANTUM).max(2 * self.segment);
+        let quantum = quantum.min(MAX_QUANTUM).max(2 * self.segment);
         let probing = if self.state == State::Up { 2 * self.segment } else { 0 };
-        bytes.max(3 * quantum).max(self.least_window()) + probing
+        bytes.max(3 * quantum).max(self.min_window()) + probing
     }
 
     /// `TargetInflight`.
-    pub(super) fn aim(&self) -> u64 {
+    pub(super) fn target(&self) -> u64 {
         self.bdp(1.0).min(self.window)
     }
 
@@ -61,7 +61,7 @@ impl Bbr3 {
         } else if self.window < target || acked.delivered.get() < self.initial_window {
             self.window = grown;
         }
-        self.window = self.window.max(self.least_window());
+        self.window = self.window.max(self.min_window());
         self.bound_window();
     }
 
@@ -73,7 +73,7 @@ impl Bbr3 {
             State::Cruise => self.with_headroom(),
             State::ProbeRtt { .. } => self.with_headroom().min(self.probe_rtt_window()),
         };
-        let bound = bound.min(self.bounds.short_term).max(self.least_window());
+        let bound = bound.min(self.bounds.short_term).max(self.min_window());
         self.window = self.window.min(bound);
     }
 }

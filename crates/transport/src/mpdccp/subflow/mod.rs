@@ -10,8 +10,8 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::ack_ratio::AckRatio;
 use super::ack_vector::Place;
-use super::flight::{Flight, Progress};
 use super::receiver::Receiver;
+use super::sent_packets::{Progress, SentPackets};
 use crate::congestion::{Acked, Congestion, CongestionConfig, Lost, PathBasics, Sibling, Siblings};
 use crate::endpoint::Role;
 use crate::pacing::Pacer;
@@ -24,27 +24,27 @@ use crate::{PathId, PathInfo, PathView, TransportConfig};
 
 mod outgoing;
 
-/// Longest timeout (RFC 4340 §8.1.1: a Request's).
-const TIMEOUT_MAX: Duration = Duration::from_secs(64);
+/// Maximum timeout (RFC 4340 §8.1.1: that of a Request).
+const MAX_TIMEOUT: Duration = Duration::from_secs(64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing has happened yet.
+    /// Initial state.
     Closed,
-    /// A Request is to be sent or has been.
+    /// A Request is due or has been sent.
     Requesting,
-    /// A Request has arrived and is answered.
+    /// A Request has been received.
     Responding,
-    /// The Response has arrived, but the peer does not know that it has.
+    /// A Response has been received; the peer has not confirmed the acknowledgement.
     PartOpen,
-    /// Both ends know of each other.
+    /// The handshake is complete.
     Open,
 }
 
-/// What happened to a subflow that the connection must act upon.
+/// Event of a subflow that concerns the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Data may flow.
+    /// The subflow is established: data may be sent.
     Established,
     /// The Request went unanswered.
     Unanswered,
@@ -53,48 +53,49 @@ pub enum Event {
 /// One subflow.
 #[derive(Debug)]
 pub struct Subflow {
-    /// Its path.
+    /// Path of the subflow, and its number within the connection.
     pub id: PathId,
     info: PathInfo,
     role: Role,
     multipath: bool,
     joins: bool,
-    /// The driver has not said that the path is gone.
+    /// False if the driver has excluded the path.
     allowed: bool,
     segment: u32,
     state: State,
-    /// A packet of the handshake is to be sent.
+    /// True if a packet of the handshake is due.
     handshake_due: bool,
-    /// Number of the packet that told a client that the server is open.
+    /// Number of the packet that told the client that the server is open.
     opened_with: u64,
-    flight: Flight,
+    sent: SentPackets,
     receiver: Receiver,
     ratio: AckRatio,
-    /// The ratio that the peer has confirmed.
+    /// Ack Ratio confirmed by the peer.
     confirmed_ratio: u32,
     rtt: RttEstimator,
     last_rtt: Duration,
-    most_rtt: Duration,
-    /// Which round-trip time to tell the peer, and when next.
-    tells_rtt: Option<RttKind>,
-    tell_at: Instant,
+    max_rtt: Duration,
+    /// Kind of round-trip time to report to the peer, and the time of the next report.
+    reported_rtt: Option<RttKind>,
+    report_at: Instant,
     peer_priority: Option<u8>,
     control: Box<dyn Congestion>,
-    /// The control's answers since its last event, in bytes; each packet counts as a full segment.
+    /// Window and slow start threshold in bytes, as of the control's last event; each packet counts
+    /// as a full segment.
     window: u64,
     threshold: u64,
     coupled: bool,
     backlog: VecDeque<Datagram>,
-    /// Packets from this one on were sent after the last reaction to a loss.
+    /// Packets from this number on were sent after the last reaction to a loss.
     reaction: u64,
     recovering: bool,
-    /// Packets below this were outstanding when the window last held data back.
+    /// Packets below this number were outstanding when the window last limited sending.
     limited_mark: u64,
-    /// The last packet of the handshake, or a Sync on its way: its number, and when it was sent.
+    /// Last packet of the handshake, or the current Sync: number and time of sending.
     probe: Option<(u64, Instant)>,
     sync_due: bool,
     sync_ack_due: bool,
-    /// The timer: a timeout, a probe of a failed path, a sign of life on an idle one.
+    /// Timer for a timeout, a probe of a failed path, or a keep-alive on an idle path.
     timer_at: Instant,
     timeouts: u32,
     probe_every: Duration,
@@ -107,7 +108,7 @@ pub struct Subflow {
 }
 
 impl Subflow {
-    /// A subflow that has not been opened; `segment` is the largest payload of a packet.
+    /// Creates a closed subflow. `segment` is the maximum payload of a packet.
     pub fn new(
         config: &TransportConfig,
         id: PathId,
@@ -115,7 +116,7 @@ impl Subflow {
         role: Role,
         multipath: bool,
         segment: u32,
-        tells_rtt: Option<RttKind>,
+        reported_rtt: Option<RttKind>,
     ) -> Self {
         let basics = PathBasics::of(config, role, id, segment, true);
         let control = config.congestion.build(&basics);
@@ -134,15 +135,15 @@ impl Subflow {
             state: State::Closed,
             handshake_due: false,
             opened_with: 0,
-            flight: Flight::new(segment),
+            sent: SentPackets::new(segment),
             receiver: Receiver::new(config.ack_every, config.ack_delay),
             ratio: AckRatio::new(config.ack_every, compat),
             confirmed_ratio: config.ack_every,
-            rtt: RttEstimator::new(config.rto_rule, config.rto_min, TIMEOUT_MAX),
+            rtt: RttEstimator::new(config.rto_rule, config.rto_min, MAX_TIMEOUT),
             last_rtt: Duration::ZERO,
-            most_rtt: Duration::ZERO,
-            tells_rtt,
-            tell_at: Instant::ZERO,
+            max_rtt: Duration::ZERO,
+            reported_rtt,
+            report_at: Instant::ZERO,
             peer_priority: None,
             window: 0,
             threshold: 0,
@@ -166,11 +167,12 @@ impl Subflow {
             totals: Totals::default(),
         };
         new.control.set_ack_ratio(new.ratio.get());
-        new.ask_control();
+        new.read_control();
         new
     }
 
-    /// Sends a Request. `joins` an existing connection, or opens a new one.
+    /// Starts the handshake. `joins` is true to join an existing connection, false to open a new
+    /// one.
     pub fn open(&mut self, joins: bool) {
         if self.state == State::Closed {
             self.joins = joins;
@@ -179,66 +181,66 @@ impl Subflow {
         }
     }
 
-    /// Nothing has been tried yet.
+    /// True in the initial state.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Data may flow. A subflow of several waits until the peer has proved to know it (RFC 9897
-    /// §3.3).
+    /// True if data may be sent. With several subflows, the peer must have confirmed the handshake
+    /// first (RFC 9897 §3.3).
     pub fn is_established(&self) -> bool {
         self.state == State::Open || self.state == State::PartOpen && !self.multipath
     }
 
-    /// Established and making progress.
+    /// True if established, allowed by the driver and not suspected of having failed.
     pub fn is_usable(&self) -> bool {
         self.is_established() && self.timeouts == 0 && self.allowed
     }
 
-    /// Whether it may carry new messages, as far as the driver is concerned.
+    /// Allows or forbids new messages.
     pub const fn set_allowed(&mut self, allowed: bool) {
         self.allowed = allowed;
     }
 
-    /// Another packet may leave at once.
+    /// True if another packet may be assigned.
     pub fn has_room(&self) -> bool {
-        let ahead = self.flight.in_flight() + self.backlog.len() as u64 * u64::from(self.segment);
+        let ahead = self.sent.in_flight() + self.backlog.len() as u64 * u64::from(self.segment);
         ahead == 0 || ahead + u64::from(self.segment) <= self.window && !self.pace_is_full()
     }
 
-    /// As much waits for its turn in the pace as may.
+    /// True if the pacer's queue is full.
     fn pace_is_full(&self) -> bool {
         let packets = |quantum| quantum / u64::from(self.segment);
-        let most = self.pacer.quantum(self.segment).map(packets);
-        most.is_some_and(|most| self.backlog.len() as u64 >= most)
+        let max = self.pacer.quantum(self.segment).map(packets);
+        max.is_some_and(|max| self.backlog.len() as u64 >= max)
     }
 
-    /// Congestion window, slow start threshold, and the pacing rate where there is one.
+    /// Congestion control, for its window, threshold and pacing rate.
     pub fn control(&self) -> &dyn Congestion {
         &*self.control
     }
 
-    /// The round-trip time estimator.
+    /// Round-trip time estimator.
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
     /// Bytes in flight, each packet counted as a full segment.
     pub fn in_flight(&self) -> u64 {
-        self.flight.in_flight()
+        self.sent.in_flight()
     }
 
     /// Totals since the start.
     pub fn totals(&self) -> Totals {
-        Totals { lost: self.flight.losses(), ..self.totals }
+        Totals { lost: self.sent.losses(), ..self.totals }
     }
 
-    /// The congestion control reads its siblings.
+    /// True if the congestion control reads its siblings.
     pub fn is_coupled(&self) -> bool {
         self.coupled
     }
 
-    /// The subflow as a scheduler sees it. `none_better` says that no other makes progress either.
+    /// Returns the view of a scheduler. `none_better` is true if no subflow makes progress.
     pub fn view(&self, none_better: bool) -> PathView {
         PathView {
             id: self.id,
@@ -246,11 +248,11 @@ impl Subflow {
             has_room: self.is_established() && self.has_room(),
             srtt: self.rtt.srtt(),
             rtt_deviation: self.rtt.deviation(),
-            min_rtt: self.rtt.least(),
+            min_rtt: self.rtt.min_rtt(),
             window: Bytes::new(self.window),
             threshold: Bytes::new(self.threshold),
             pacing: self.pacer.rate(),
-            in_flight: Bytes::new(self.flight.in_flight()),
+            in_flight: Bytes::new(self.sent.in_flight()),
             queued: Bytes::new(self.backlog.len() as u64 * u64::from(self.segment)),
             segment: Bytes::new(u64::from(self.segment)),
             cost: self.info.cost,
@@ -259,10 +261,10 @@ impl Subflow {
         }
     }
 
-    /// The subflow as the congestion control of another sees it.
+    /// Returns the view of a sibling's congestion control.
     pub fn sibling(&self) -> Sibling {
         Sibling {
-            counts: self.is_usable() && self.rtt.srtt().is_some(),
+            active: self.is_usable() && self.rtt.srtt().is_some(),
             window: Bytes::new(self.window),
             acked_since_loss: Bytes::new(self.since_loss),
             acked_between_losses: Bytes::new(self.between_losses),
@@ -271,24 +273,24 @@ impl Subflow {
         }
     }
 
-    /// Puts a datagram in line to be sent.
+    /// Queues a datagram.
     pub fn assign(&mut self, datagram: Datagram) {
         self.backlog.push_back(datagram);
     }
 
-    /// There is more to send than the window lets out.
+    /// Records that the window holds data back.
     pub fn note_limited(&mut self) {
-        self.limited_mark = self.flight.next();
+        self.limited_mark = self.sent.next();
     }
 
-    /// There is nothing to send.
+    /// Marks the delivery rate as application-limited if there is nothing to send.
     pub fn note_app_limited(&mut self) {
         if self.state == State::Open && self.backlog.is_empty() && self.has_room() {
-            self.flight.note_app_limited();
+            self.sent.note_app_limited();
         }
     }
 
-    /// Takes a packet from the peer.
+    /// Processes a packet.
     pub fn receive(&mut self, now: Instant, dccp: &Dccp, siblings: Siblings<'_>) -> Option<Event> {
         if dccp.sequence == 0 {
             return None;
@@ -303,13 +305,13 @@ impl Subflow {
         let event = self.advance_handshake(now, dccp);
         if event == Some(Event::Established) {
             self.control.on_established(now, self.rtt.srtt());
-            self.ask_control();
+            self.read_control();
         }
         match dccp.kind {
             DccpKind::Sync => self.sync_ack_due = true,
             DccpKind::SyncAck => {
                 if self.end_probe(now, dccp) {
-                    self.note_progress(now);
+                    self.on_progress(now);
                 }
             }
             DccpKind::Ack | DccpKind::DataAck => self.process_acks(now, dccp, siblings),
@@ -344,13 +346,13 @@ impl Subflow {
             (State::Responding, DccpKind::Ack | DccpKind::DataAck) => {
                 self.end_probe(now, dccp);
                 self.state = State::Open;
-                self.opened_with = self.flight.next();
+                self.opened_with = self.sent.next();
                 self.receiver.acknowledge_now();
                 self.arm(now);
                 return Some(Event::Established);
             }
             (State::PartOpen, _) => {
-                if dccp.kind.answers() {
+                if dccp.kind.has_ack_number() {
                     self.end_probe(now, dccp);
                 }
                 self.probe = None;
@@ -373,12 +375,13 @@ impl Subflow {
 
     fn sample_rtt(&mut self, rtt: Duration) {
         self.last_rtt = rtt;
-        self.most_rtt = self.most_rtt.max(rtt);
-        self.rtt.sample(rtt, true);
+        self.max_rtt = self.max_rtt.max(rtt);
+        self.rtt.on_sample(rtt, true);
     }
 
-    /// Takes the round-trip time if the packet answers the probe: every packet has a number of its
-    /// own, so a repeated one is not mistaken for the first (Karn).
+    /// Takes a round-trip time sample if the packet acknowledges the probe. Every packet has a
+    /// number of its own, so that a repeated one is not confused with the original (Karn's
+    /// algorithm).
     fn end_probe(&mut self, now: Instant, dccp: &Dccp) -> bool {
         let Some((_, at)) = self.probe.filter(|probe| probe.0 == dccp.acks.newest()) else {
             return false;
@@ -388,7 +391,7 @@ impl Subflow {
         true
     }
 
-    fn note_progress(&mut self, now: Instant) {
+    fn on_progress(&mut self, now: Instant) {
         self.timeouts = 0;
         self.sync_due = false;
         self.probe = None;
@@ -397,8 +400,8 @@ impl Subflow {
     }
 
     fn process_acks(&mut self, now: Instant, dccp: &Dccp, siblings: Siblings<'_>) {
-        let before = self.flight.in_flight();
-        let progress = self.flight.acknowledge(now, &dccp.acks);
+        let before = self.sent.in_flight();
+        let progress = self.sent.on_ack(now, &dccp.acks);
         if !progress.news {
             return;
         }
@@ -406,19 +409,19 @@ impl Subflow {
         if let Some(rtt) = rtt {
             self.sample_rtt(rtt);
         }
-        self.note_progress(now);
+        self.on_progress(now);
         self.totals.acked_bytes += progress.payload;
         self.since_loss += u64::from(progress.delivered) * u64::from(self.segment);
         if progress.delivered > 0 || progress.lost > 0 {
-            self.tell_control(now, before, rtt, &progress, siblings);
+            self.update_control(now, before, rtt, &progress, siblings);
         }
         let window = (self.window / u64::from(self.segment)) as u32;
-        let newest = self.flight.newest_known();
-        self.ratio.on_ack(newest, progress.delivered, self.flight.next(), window);
+        let newest = self.sent.newest_known();
+        self.ratio.on_ack(newest, progress.delivered, self.sent.next(), window);
         self.control.set_ack_ratio(self.ratio.get());
     }
 
-    fn tell_control(
+    fn update_control(
         &mut self,
         now: Instant,
         before: u64,
@@ -431,12 +434,12 @@ impl Subflow {
         let acked = Acked {
             now,
             bytes: in_bytes(progress.delivered),
-            delivered: Bytes::new(self.flight.delivered()),
+            delivered: Bytes::new(self.sent.delivered()),
             srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
             rtt,
             latest_rtt: rtt,
             in_flight: Bytes::new(before),
-            in_flight_after: Bytes::new(self.flight.in_flight()),
+            in_flight_after: Bytes::new(self.sent.in_flight()),
             lost: in_bytes(progress.lost),
             window_limited: progress.first.is_some_and(|first| first < self.limited_mark)
                 || slow_start && self.window < 2 * before,
@@ -444,44 +447,44 @@ impl Subflow {
             rate: progress.rate,
         };
         self.control.on_delivery(&acked, siblings);
-        if self.recovering && self.flight.newest_known() >= self.reaction {
+        if self.recovering && self.sent.newest_known() >= self.reaction {
             self.recovering = false;
             self.control.on_recovered(now);
         }
-        // One reaction to the losses among what was sent before it.
+        // One reaction per window of data: to losses among packets sent after the last reaction.
         if progress.last_lost.is_some_and(|lost| lost >= self.reaction) {
-            self.reaction = self.flight.next();
+            self.reaction = self.sent.next();
             self.recovering = true;
             self.totals.fast_recoveries += 1;
             self.between_losses = core::mem::take(&mut self.since_loss);
             self.control.on_loss(&Lost { now, in_flight: Bytes::new(before) }, siblings);
-            self.ask_control();
-            self.note_reduction(false);
+            self.read_control();
+            self.on_reduction(false);
         } else if progress.delivered > 0 {
-            // Nothing is sent again, so the window grows at once.
+            // Nothing is retransmitted, so that the window may grow in recovery.
             self.control.on_ack(&acked, siblings);
-            self.ask_control();
+            self.read_control();
         }
     }
 
-    fn ask_control(&mut self) {
+    fn read_control(&mut self) {
         self.window = self.control.window().get();
         self.threshold = self.control.slow_start_threshold().get();
         self.pacer.set_rate(self.control.pacing_rate());
     }
 
-    fn note_reduction(&mut self, timeout: bool) {
+    fn on_reduction(&mut self, timeout: bool) {
         self.ratio.on_reduction((self.window / u64::from(self.segment)) as u32, timeout);
         self.control.set_ack_ratio(self.ratio.get());
     }
 
-    /// Sets the timer for what comes next.
+    /// Sets the timer for the next event.
     fn arm(&mut self, now: Instant) {
         let timeout = self.rtt.timeout();
         self.timer_at = match self.state {
             State::Closed | State::Responding => Instant::FAR_FUTURE,
             State::Requesting | State::PartOpen => now + timeout,
-            State::Open if self.flight.pipe() > 0 => now + timeout,
+            State::Open if self.sent.pipe() > 0 => now + timeout,
             State::Open if !self.multipath => Instant::FAR_FUTURE,
             State::Open if self.timeouts > 0 => now + timeout.min(self.probe_every),
             State::Open if self.probe.is_some() => now + timeout,
@@ -490,18 +493,18 @@ impl Subflow {
         };
     }
 
-    /// There is something that [`poll_send`](Self::poll_send) might send.
+    /// True if [`poll_send`](Self::poll_send) may return a packet.
     pub fn may_send(&self) -> bool {
         self.handshake_due || self.sync_due || self.sync_ack_due || !self.backlog.is_empty()
     }
 
-    /// There is something that [`poll_ack`](Self::poll_ack) will send.
+    /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
     pub fn owes_ack(&self) -> bool {
         self.receiver.must_acknowledge() && self.is_established()
     }
 
-    /// The next packet to leave, if one may leave now. Acknowledgements that stand alone come last,
-    /// through [`poll_ack`](Self::poll_ack), so that they can ride on data.
+    /// Returns the next packet, if one may be sent now. Pure acknowledgements come last, through
+    /// [`poll_ack`](Self::poll_ack), so that data can carry them.
     pub fn poll_send(&mut self, now: Instant) -> Option<Segment> {
         if core::mem::take(&mut self.handshake_due) {
             return self.send_handshake(now);
@@ -510,7 +513,7 @@ impl Subflow {
             return Some(self.control_packet(now, DccpKind::SyncAck, DccpOptions::NONE));
         }
         if core::mem::take(&mut self.sync_due) {
-            self.probe = Some((self.flight.next(), now));
+            self.probe = Some((self.sent.next(), now));
             return Some(self.control_packet(now, DccpKind::Sync, DccpOptions::NONE));
         }
         if !self.is_established() || self.backlog.is_empty() {
@@ -519,7 +522,7 @@ impl Subflow {
         if self.pacer.holds_back(now, true) {
             return None;
         }
-        let in_flight = self.flight.in_flight();
+        let in_flight = self.sent.in_flight();
         if in_flight > 0 && in_flight + u64::from(self.segment) > self.window {
             self.note_limited();
             return None;
@@ -528,12 +531,12 @@ impl Subflow {
         Some(self.send_data(now, datagram))
     }
 
-    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
         self.timer_at.min(self.receiver.next_wakeup()).min(self.pacer.next_wakeup())
     }
 
-    /// Lets timers expire.
+    /// Fires expired timers.
     pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
         self.receiver.wake(now);
         if now < self.timer_at {
@@ -548,9 +551,9 @@ impl Subflow {
                 let unanswered = self.state == State::Requesting;
                 return unanswered.then_some(Event::Unanswered);
             }
-            State::Open if self.flight.pipe() > 0 => self.time_out(now, siblings),
+            State::Open if self.sent.pipe() > 0 => self.on_timeout(now, siblings),
             State::Open => {
-                // A path that does not answer a sign of life has failed.
+                // A path without a response to a keep-alive has failed.
                 if self.timeouts > 0 || self.probe.is_some() {
                     self.timeouts += 1;
                     self.rtt.back_off();
@@ -561,15 +564,15 @@ impl Subflow {
         None
     }
 
-    /// Nothing was acknowledged for a timeout (RFC 4341 §5).
-    fn time_out(&mut self, now: Instant, siblings: Siblings<'_>) {
-        let lost = Lost { now, in_flight: Bytes::new(self.flight.in_flight()) };
+    /// Handles a timeout: no packet was acknowledged (RFC 4341 §5).
+    fn on_timeout(&mut self, now: Instant, siblings: Siblings<'_>) {
+        let lost = Lost { now, in_flight: Bytes::new(self.sent.in_flight()) };
         self.between_losses = core::mem::take(&mut self.since_loss);
         self.control.on_timeout(&lost, self.timeouts > 0, siblings);
-        self.ask_control();
-        self.note_reduction(true);
-        self.flight.abandon();
-        self.reaction = self.flight.next();
+        self.read_control();
+        self.on_reduction(true);
+        self.sent.abandon();
+        self.reaction = self.sent.next();
         self.recovering = true;
         self.timeouts += 1;
         self.totals.timeouts += 1;

@@ -1,22 +1,22 @@
-//! What a subflow has sent and not yet seen acknowledged, and which of it is lost.
+//! Scoreboard of a subflow: sent segments, acknowledgements and losses.
 //!
-//! Source: RFC 8985 §6 (RACK); RFC 6675 (`Update`, `IsLost`, `pipe`); RFC 6582 where the peer sends no
-//! SACK. Under RFC 6675, which never finds a retransmission lost, one is taken for lost by time: when
-//! something that was sent later, by more than a quarter of the least round-trip time, has arrived.
+//! Source: RFC 8985 §6 (RACK); RFC 6675 (`Update`, `IsLost`, `pipe`); RFC 6582 if the peer sends no
+//! SACK. RFC 6675 never detects a lost retransmission; here one is marked lost once a segment sent
+//! later, by more than a quarter of the minimum round-trip time, has arrived.
 
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::{Duration, Instant, Promised};
 
 use crate::PathSet;
 use crate::congestion::RateSample;
 use crate::segment::Sacks;
-use crate::tcp::rack::{Arrival, Rack};
-use crate::tcp::rate::{RateSampler, Sending};
+use crate::tcp::rack::{Rack, SegmentDelivery};
+use crate::tcp::rate::{RateAtSending, RateSampler};
 
-mod judge;
+mod detection;
 
-/// How losses are found.
+/// Loss detection algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossDetection {
@@ -29,66 +29,66 @@ pub enum LossDetection {
     NewReno,
 }
 
-/// An acknowledgement, and what the subflow knows beside it.
+/// An acknowledgement, and the state of the subflow that its processing needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledgement<'a> {
-    /// When it arrived.
+    /// Time of arrival.
     pub now: Instant,
-    /// Next sequence number that the peer expects.
+    /// Next sequence number expected by the peer.
     pub ack: u64,
     /// Selective acknowledgements.
     pub sacks: &'a Sacks,
-    /// The timestamp that the peer echoes.
+    /// Timestamp echoed by the peer.
     pub echo: Instant,
-    /// One that repeats the last counts as a duplicate: it says nothing of addresses or of closing
-    /// (RFC 8684 §3.4.1).
+    /// True if a repetition counts as a duplicate acknowledgement: it carries no address or closing
+    /// signal (RFC 8684 §3.4.1).
     pub may_be_duplicate: bool,
-    /// A loss is being repaired.
+    /// True during a recovery.
     pub recovering: bool,
     /// Smoothed round-trip time.
     pub srtt: Duration,
 }
 
-/// A run of stream bytes that is always sent whole.
+/// A range of stream bytes that is always sent as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Data sequence number of the first byte.
     pub dsn: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// Number of the first message that ends in it.
+    /// Number of the first message that ends in the chunk.
     pub first_message: u32,
-    /// How many messages end in it.
+    /// Number of messages that end in the chunk.
     pub messages: u16,
-    /// The stream of these messages.
+    /// Stream of these messages.
     pub stream: u8,
-    /// Bytes of a further message follow behind the last one that ends in it.
+    /// True if bytes of another message follow the last message that ends in the chunk.
     pub tail: bool,
-    /// Subflows that have carried it, or have been told to.
+    /// Subflows that have carried the chunk or have it queued.
     pub carried_by: PathSet,
 }
 
 impl Chunk {
-    /// Data sequence number just behind the last byte.
+    /// Data sequence number after the last byte.
     pub const fn end(&self) -> u64 {
         self.dsn + self.len as u64
     }
 }
 
-/// A segment that has been sent.
+/// A sent segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Subflow sequence number of its first byte.
+    /// Subflow sequence number of the first byte.
     pub seq: u64,
-    /// What it carries.
+    /// Chunk of the segment.
     pub chunk: Chunk,
-    /// When it was last sent.
+    /// Time of the last transmission.
     pub at: Instant,
     state: State,
     retransmitted: bool,
-    /// It was sent three times or more.
+    /// True if sent three times or more.
     repeatedly: bool,
-    sending: Sending,
+    rate: RateAtSending,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,29 +104,29 @@ impl Sent {
     }
 }
 
-/// Segments that must be acknowledged above another before that one is taken for lost
-/// (`DupThresh` of RFC 6675).
+/// Number of segments acknowledged above a segment after which it counts as lost (`DupThresh` of
+/// RFC 6675).
 pub const DUPLICATE_THRESHOLD: u32 = 3;
 
-/// What an acknowledgement brought.
+/// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Bytes acknowledged for the first time, cumulatively or selectively.
     pub delivered: u64,
     /// Bytes by which the cumulative acknowledgement advanced.
     pub advanced: u64,
-    /// Round-trip time of the earliest segment newly acknowledged that was sent only once.
+    /// Round-trip time of the earliest newly acknowledged segment that was sent once.
     pub rtt: Option<Duration>,
-    /// The same of the latest such segment.
+    /// Round-trip time of the latest newly acknowledged segment that was sent once.
     pub latest_rtt: Option<Duration>,
-    /// The oldest segment had been sent again, once, and the acknowledgement answers the original
-    /// (RFC 3522).
+    /// True if the oldest segment was retransmitted once and the acknowledgement is for the
+    /// original (RFC 3522).
     pub original_arrived: bool,
-    /// At least one segment was newly taken for lost.
+    /// True if at least one segment was newly marked lost.
     pub found_loss: bool,
-    /// Bytes newly taken for lost.
+    /// Bytes newly marked lost.
     pub lost: u64,
-    /// The delivery rate.
+    /// Delivery rate sample.
     pub rate: Option<RateSample>,
 }
 
@@ -141,32 +141,34 @@ pub struct Scoreboard {
     losses: u64,
     lost_bytes: u64,
     rate: RateSampler,
-    /// Everything below this that is not selectively acknowledged has been judged.
+    /// Loss detection is complete for all segments below this that are not selectively
+    /// acknowledged.
     judged: u64,
     highest_sacked: u64,
-    /// SACK blocks of the last acknowledgement, so that only news is looked at.
+    /// SACK blocks of the last acknowledgement, to skip what is known.
     known: Sacks,
     known_ack: u64,
     /// First entry that may need retransmission, as an index into `sent`.
     cursor: usize,
     duplicate_acks: u32,
     segment: u64,
-    /// Segments sent again, in the order of sending.
+    /// Retransmitted segments in the order of their retransmission.
     resent: VecDeque<(Instant, u64)>,
-    /// When the segment was sent that was sent last of all that have arrived.
+    /// Time of sending of the most recently sent segment that has arrived.
     newest_arrived: Instant,
-    least_rtt: Duration,
+    min_rtt: Duration,
     detection: LossDetection,
     rack: Rack,
     sacked_segments: u32,
-    /// When RACK has something to judge.
-    judge_at: Instant,
-    /// Bytes that duplicate acknowledgements have taken out of the pipe ahead of the cumulative one.
+    /// Next instant at which RACK must detect losses.
+    detect_at: Instant,
+    /// Bytes that duplicate acknowledgements removed from `pipe` before the cumulative
+    /// acknowledgement.
     inflation: u64,
 }
 
 impl Scoreboard {
-    /// An empty scoreboard. `segment` is the largest payload of a segment in bytes.
+    /// Creates an empty scoreboard. `segment` is the maximum payload of a segment in bytes.
     pub fn new(segment: u64, detection: LossDetection) -> Self {
         Self {
             sent: VecDeque::new(),
@@ -186,46 +188,47 @@ impl Scoreboard {
             segment: segment.max(1),
             resent: VecDeque::new(),
             newest_arrived: Instant::ZERO,
-            least_rtt: Duration::MAX,
+            min_rtt: Duration::MAX,
             detection,
             rack: Rack::default(),
             sacked_segments: 0,
-            judge_at: Instant::FAR_FUTURE,
+            detect_at: Instant::FAR_FUTURE,
             inflation: 0,
         }
     }
 
-    /// Oldest sequence number not acknowledged (SND.UNA).
+    /// Oldest unacknowledged sequence number (SND.UNA).
     pub const fn una(&self) -> u64 {
         self.una
     }
 
-    /// Next sequence number to be sent (SND.NXT).
+    /// Next sequence number to send (SND.NXT).
     pub const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Bytes in flight (`pipe` of RFC 6675): neither acknowledged nor taken for lost, or sent again.
+    /// Bytes in flight (`pipe` of RFC 6675): not acknowledged, and not marked lost since the last
+    /// transmission.
     pub const fn in_flight(&self) -> u64 {
         self.pipe
     }
 
-    /// Something has been acknowledged out of order.
+    /// True if a segment is acknowledged out of order.
     pub const fn has_sacked(&self) -> bool {
         self.sacked_segments > 0
     }
 
-    /// Everything sent has been acknowledged.
+    /// True if all sent data is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// Bytes taken for lost and not yet sent again.
+    /// Bytes marked lost and not yet retransmitted.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Segments taken for lost since the start, each time anew.
+    /// Segments marked lost since the start; a segment counts once per loss.
     pub const fn losses(&self) -> u64 {
         self.losses
     }
@@ -235,24 +238,25 @@ impl Scoreboard {
         self.rate.delivered()
     }
 
-    /// The application has nothing to send although the window is open.
+    /// Marks the flow as application-limited: the window is open but there is nothing to send.
     pub fn note_app_limited(&mut self) {
         self.rate.note_app_limited(self.pipe);
     }
 
-    /// The application held data back when the segments were sent that would leave now.
+    /// True if segments sent now count as application-limited.
     pub const fn is_app_limited(&self) -> bool {
         self.rate.is_app_limited()
     }
 
-    /// Chunks that are not cumulatively acknowledged, oldest first. What is acknowledged selectively is
-    /// among them: behind a hole it has not come to the connection (RFC 8684 §3.3.6).
+    /// Returns the chunks not cumulatively acknowledged, oldest first. They include those
+    /// acknowledged selectively: after a hole, they have not reached the connection (RFC 8684
+    /// §3.3.6).
     pub fn outstanding(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.sent.iter().map(|sent| sent.chunk)
     }
 
-    /// Takes note of new data being sent. Returns its sequence number.
-    pub fn send(&mut self, now: Instant, chunk: Chunk) -> u64 {
+    /// Records the transmission of new data. Returns its sequence number.
+    pub fn on_sent(&mut self, now: Instant, chunk: Chunk) -> u64 {
         let seq = self.next;
         if self.pipe == 0 {
             self.rate.restart(now);
@@ -266,12 +270,12 @@ impl Scoreboard {
             state: State::InFlight,
             retransmitted: false,
             repeatedly: false,
-            sending: self.rate.sending(self.pipe, self.lost_bytes),
+            rate: self.rate.at_sending(self.pipe, self.lost_bytes),
         });
         seq
     }
 
-    /// The oldest lost segment that has not been sent again.
+    /// Returns the oldest lost segment that has not been retransmitted.
     pub fn next_lost(&mut self) -> Option<(u64, Chunk)> {
         if self.lost == 0 {
             return None;
@@ -285,61 +289,61 @@ impl Scoreboard {
         None
     }
 
-    /// Takes note of the segment of [`next_lost`](Self::next_lost) being sent again.
-    pub fn retransmit(&mut self, now: Instant) {
-        if let Some(sent) = self.sent.get_mut(self.cursor)
-            && sent.state == State::Lost
-        {
-            let len = u64::from(sent.chunk.len);
-            sent.state = State::InFlight;
-            sent.repeatedly = sent.retransmitted;
-            sent.retransmitted = true;
-            sent.at = now;
-            if self.pipe == 0 {
-                self.rate.restart(now);
-            }
-            self.pipe += len;
-            self.lost -= len;
-            sent.sending = self.rate.sending(self.pipe, self.lost_bytes);
-            self.resent.push_back((now, sent.seq));
-            self.cursor += 1;
+    /// Records the retransmission of the segment of [`next_lost`](Self::next_lost).
+    pub fn on_retransmitted(&mut self, now: Instant) {
+        let sent = self.sent.get_mut(self.cursor).filter(|sent| sent.state == State::Lost);
+        let Some(sent) = sent.promised("a lost segment at the cursor") else { return };
+        let len = u64::from(sent.chunk.len);
+        sent.state = State::InFlight;
+        sent.repeatedly = sent.retransmitted;
+        sent.retransmitted = true;
+        sent.at = now;
+        if self.pipe == 0 {
+            self.rate.restart(now);
         }
+        self.pipe += len;
+        self.lost -= len;
+        sent.rate = self.rate.at_sending(self.pipe, self.lost_bytes);
+        self.resent.push_back((now, sent.seq));
+        self.cursor += 1;
     }
 
     /// Processes an acknowledgement.
-    pub fn acknowledge(&mut self, it: &Acknowledgement<'_>) -> Progress {
+    pub fn acknowledge(&mut self, acked: &Acknowledgement<'_>) -> Progress {
         let mut progress = Progress::default();
-        if it.ack > self.next {
+        if acked.ack > self.next {
             return progress;
         }
         let before = self.una;
         let lost_before = self.lost_bytes;
-        self.take_cumulative(it, &mut progress);
+        self.take_cumulative(acked, &mut progress);
         match self.detection {
             LossDetection::NewReno => {
-                self.count_duplicates(it.ack == before && it.may_be_duplicate, &mut progress);
+                self.count_duplicates(acked.ack == before && acked.may_be_duplicate, &mut progress);
             }
             LossDetection::Sack => {
-                self.take_sacks(it, &mut progress);
-                progress.found_loss = self.judge();
-                self.judge_retransmissions();
+                self.take_sacks(acked, &mut progress);
+                progress.found_loss = self.detect_by_sacks();
+                self.detect_lost_retransmissions();
             }
             LossDetection::Rack => {
-                if it.sacks.duplicate(it.ack).is_some() {
-                    self.rack.duplicate_reported(self.una, self.next);
+                if acked.sacks.duplicate(acked.ack).is_some() {
+                    self.rack.on_duplicate(self.una, self.next);
                 }
-                self.take_sacks(it, &mut progress);
-                progress.found_loss = self.judge_by_time(it.now, it.recovering, it.srtt);
+                self.take_sacks(acked, &mut progress);
+                progress.found_loss = self.detect_by_time(acked.now, acked.recovering, acked.srtt);
             }
         }
         progress.lost = self.lost_bytes - lost_before;
-        progress.rate = self.rate.sample(self.least_rtt, self.lost_bytes);
+        progress.rate = self.rate.sample(self.min_rtt, self.lost_bytes);
         progress
     }
 
-    /// Takes a segment for lost unless it is known to be, or to have arrived. True if it did.
-    fn take_for_lost(&mut self, index: usize) -> bool {
-        let Some(sent) = self.sent.get_mut(index) else { return false };
+    /// Marks a segment lost unless it has arrived or is marked already. Returns true if newly
+    /// marked.
+    fn mark_lost(&mut self, index: usize) -> bool {
+        let sent = self.sent.get_mut(index).promised("a sent segment");
+        let Some(sent) = sent else { return false };
         if sent.state != State::InFlight {
             return false;
         }
@@ -353,22 +357,22 @@ impl Scoreboard {
         true
     }
 
-    /// Sends the newest segment once more as a tail loss probe, whether it is lost or not.
-    pub fn probe(&mut self, now: Instant) -> Option<(u64, Chunk)> {
+    /// Retransmits the newest segment as a tail loss probe, lost or not.
+    pub fn resend_newest(&mut self, now: Instant) -> Option<(u64, Chunk)> {
         let last = self.sent.len().checked_sub(1)?;
-        self.take_for_lost(last);
+        self.mark_lost(last);
         self.cursor = last;
         let (seq, chunk) = self.next_lost()?;
         self.losses -= 1;
         self.lost_bytes -= u64::from(chunk.len);
-        self.retransmit(now);
+        self.on_retransmitted(now);
         Some((seq, chunk))
     }
 
-    fn take_cumulative(&mut self, it: &Acknowledgement<'_>, progress: &mut Progress) {
+    fn take_cumulative(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
         let mut covers_resent = false;
         while let Some(sent) = self.sent.front() {
-            if sent.end() > it.ack {
+            if sent.end() > acked.ack {
                 break;
             }
             let len = u64::from(sent.chunk.len);
@@ -379,20 +383,20 @@ impl Scoreboard {
             }
             if progress.advanced == 0 {
                 progress.original_arrived =
-                    sent.retransmitted && !sent.repeatedly && it.echo < sent.at;
+                    sent.retransmitted && !sent.repeatedly && acked.echo < sent.at;
             }
             covers_resent |= sent.retransmitted;
             if sent.state != State::Sacked {
                 let arrived = *sent;
-                self.note_arrival(it, &arrived, progress);
+                self.on_delivered(acked, &arrived, progress);
             }
             progress.advanced += len;
             self.sent.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
         }
         if covers_resent {
-            // What lay behind the hole may have arrived long ago, with its acknowledgements lost: no
-            // sample (Karn's rule; Linux's FLAG_RETRANS_DATA_ACKED).
+            // Segments after the hole may have arrived long ago with their acknowledgements lost:
+            // no sample (Karn's algorithm; Linux's FLAG_RETRANS_DATA_ACKED).
             progress.rtt = None;
             progress.latest_rtt = None;
         }
@@ -402,39 +406,39 @@ impl Scoreboard {
         }
     }
 
-    fn note_arrival(&mut self, it: &Acknowledgement<'_>, sent: &Sent, progress: &mut Progress) {
-        let now = it.now;
+    fn on_delivered(&mut self, acked: &Acknowledgement<'_>, sent: &Sent, progress: &mut Progress) {
+        let now = acked.now;
         progress.delivered += u64::from(sent.chunk.len);
-        self.rate.arrived(now, u64::from(sent.chunk.len), sent.at, &sent.sending);
+        self.rate.on_delivered(now, u64::from(sent.chunk.len), sent.at, &sent.rate);
         if self.detection == LossDetection::Rack {
-            let arrival = Arrival {
+            let delivery = SegmentDelivery {
                 sent_at: sent.at,
                 end: sent.end(),
                 retransmitted: sent.retransmitted,
-                echo: it.echo,
+                echo: acked.echo,
             };
-            self.rack.arrived(now, &arrival);
+            self.rack.on_delivered(now, &delivery);
         }
         let rtt = now.since(sent.at);
         if !sent.retransmitted {
             progress.rtt = progress.rtt.or(Some(rtt));
-            progress.latest_rtt = Some(progress.latest_rtt.map_or(rtt, |least| least.min(rtt)));
-            self.least_rtt = self.least_rtt.min(rtt);
-        } else if rtt < self.least_rtt {
-            // Too early for the retransmission: the first copy had arrived after all.
+            progress.latest_rtt = Some(progress.latest_rtt.map_or(rtt, |min| min.min(rtt)));
+            self.min_rtt = self.min_rtt.min(rtt);
+        } else if rtt < self.min_rtt {
+            // Too early for the retransmission: the original has arrived.
             return;
         }
         self.newest_arrived = self.newest_arrived.max(sent.at);
     }
 
-    fn take_sacks(&mut self, it: &Acknowledgement<'_>, progress: &mut Progress) {
-        if it.sacks.is_empty() {
+    fn take_sacks(&mut self, acked: &Acknowledgement<'_>, progress: &mut Progress) {
+        if acked.sacks.is_empty() {
             self.known = Sacks::NONE;
-            self.known_ack = it.ack;
+            self.known_ack = acked.ack;
             return;
         }
         let mut blocks = [(u64::MAX, 0); 3];
-        for (slot, block) in blocks.iter_mut().zip(it.sacks.iter(it.ack)) {
+        for (slot, block) in blocks.iter_mut().zip(acked.sacks.iter(acked.ack)) {
             *slot = block;
         }
         blocks.sort_unstable();
@@ -461,12 +465,12 @@ impl Scoreboard {
                 sent.state = State::Sacked;
                 let arrived = *sent;
                 self.sacked_segments += 1;
-                self.note_arrival(it, &arrived, progress);
+                self.on_delivered(acked, &arrived, progress);
             }
             self.highest_sacked = self.highest_sacked.max(end);
         }
-        self.known = *it.sacks;
-        self.known_ack = it.ack;
+        self.known = *acked.sacks;
+        self.known_ack = acked.ack;
     }
 }
 

@@ -9,7 +9,7 @@ fn chunk(dsn: u64) -> Chunk {
 fn board_with(segments: u64, detection: LossDetection) -> Scoreboard {
     let mut board = Scoreboard::new(1000, detection);
     for number in 0..segments {
-        board.send(Instant::ZERO, chunk(number * 1000));
+        board.on_sent(Instant::ZERO, chunk(number * 1000));
     }
     board
 }
@@ -48,44 +48,44 @@ fn a_segment_is_lost_once_three_above_it_are_acknowledged() {
     assert_eq!(progress.delivered, 1000);
     assert_eq!(board.in_flight(), 6000);
     assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
-    board.retransmit(at);
+    board.on_retransmitted(at);
     assert_eq!((board.in_flight(), board.lost()), (7000, 0));
 }
 
 #[test]
-fn all_holes_below_the_third_highest_acknowledged_segment_are_lost() {
+fn all_holes_below_the_third_highest_sacked_segment_are_lost() {
     let mut board = board(10);
     let at = Instant::from_millis(100);
     acknowledge(&mut board, at, 0, &sacks(0, &[(6, 9), (3, 4), (1, 2)]));
     let mut lost = alloc::vec::Vec::new();
     while let Some((seq, _)) = board.next_lost() {
         lost.push(seq / 1000);
-        board.retransmit(at);
+        board.on_retransmitted(at);
     }
     assert_eq!(lost, [0, 2, 4, 5]);
 }
 
 #[test]
-fn a_retransmission_is_lost_once_something_sent_later_has_arrived() {
+fn a_retransmission_is_lost_once_a_later_segment_has_arrived() {
     let mut board = board(10);
     let at = Instant::from_millis(100);
     acknowledge(&mut board, at, 0, &sacks(0, &[(1, 4)]));
     board.next_lost();
-    board.retransmit(at);
+    board.on_retransmitted(at);
     acknowledge(&mut board, Instant::from_millis(101), 0, &sacks(0, &[(1, 10)]));
     assert_eq!(board.lost(), 0);
     let later = Instant::from_millis(130);
-    board.send(later, chunk(10_000));
+    board.on_sent(later, chunk(10_000));
     acknowledge(&mut board, Instant::from_millis(230), 0, &sacks(0, &[(1, 11)]));
     assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
 }
 
 #[test]
-fn an_acknowledgement_that_covers_a_retransmission_gives_no_round_trip_time() {
+fn an_acknowledgement_of_a_retransmission_gives_no_sample() {
     let mut board = board(10);
-    board.time_out(Instant::from_secs_f64(9.0), false, Duration::ZERO);
+    board.on_timeout(Instant::from_secs_f64(9.0), false, Duration::ZERO);
     board.next_lost();
-    board.retransmit(Instant::from_millis(300));
+    board.on_retransmitted(Instant::from_millis(300));
     let progress = acknowledge(&mut board, Instant::from_millis(400), 5000, &Sacks::NONE);
     assert_eq!((progress.advanced, progress.rtt), (5000, None));
     let progress = acknowledge(&mut board, Instant::from_millis(401), 6000, &Sacks::NONE);
@@ -93,17 +93,18 @@ fn an_acknowledgement_that_covers_a_retransmission_gives_no_round_trip_time() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_is_ignored() {
+fn an_acknowledgement_of_unsent_data_is_ignored() {
     let mut board = board(2);
     let progress = acknowledge(&mut board, Instant::ZERO, 99_000, &Sacks::NONE);
     assert_eq!(progress.advanced, 0);
     assert_eq!(board.in_flight(), 2000);
 }
 
-// Source: RFC 6582 §3.2; the vector of the algorithm reference, §1.2: ten in flight, segments 0 and 4
-// lost. Where the RFC inflates the window, the pipe shrinks; the room between the two is the same.
+// Source: RFC 6582 §3.2; the vector of the algorithm reference, §1.2: ten segments in flight, 0 and
+// 4 lost. Where the RFC inflates the window, the pipe shrinks; the difference between them is the
+// same.
 #[test]
-fn without_sack_duplicates_shrink_the_pipe_and_a_partial_acknowledgement_repairs_the_next_hole() {
+fn a_partial_acknowledgement_without_sack_marks_the_next_hole() {
     let mut board = board_with(10, LossDetection::NewReno);
     let at = Instant::from_millis(100);
     let window = 5000;
@@ -112,11 +113,11 @@ fn without_sack_duplicates_shrink_the_pipe_and_a_partial_acknowledgement_repairs
         assert_eq!(progress.found_loss, duplicate == 3);
         if progress.found_loss {
             assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
-            board.retransmit(at);
+            board.on_retransmitted(at);
         }
         if duplicate > 3 && board.in_flight() < window {
             let dsn = board.next();
-            board.send(at, chunk(dsn));
+            board.on_sent(at, chunk(dsn));
         }
     }
     assert_eq!(board.next(), 13_000, "three new segments");
@@ -124,20 +125,20 @@ fn without_sack_duplicates_shrink_the_pipe_and_a_partial_acknowledgement_repairs
     assert_eq!(partial.advanced, 4000);
     board.mark_first_lost();
     assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(4000));
-    board.retransmit(at);
+    board.on_retransmitted(at);
     assert_eq!(window - board.in_flight(), 1000, "cwnd 10 against 9 outstanding");
 }
 
 // Source: RFC 8985 §6.2; the algorithm reference, §1.5.
 #[test]
-fn by_time_a_hole_is_lost_when_the_window_behind_a_later_delivery_has_passed() {
+fn a_hole_is_lost_once_the_reordering_window_has_passed() {
     let mut board = Scoreboard::new(1000, LossDetection::Rack);
     for (ms, number) in [(0, 0), (5, 1), (6, 2)] {
-        board.send(Instant::from_millis(ms), chunk(number * 1000));
+        board.on_sent(Instant::from_millis(ms), chunk(number * 1000));
     }
     let at = Instant::from_millis(105);
     assert!(!acknowledge(&mut board, at, 0, &sacks(0, &[(1, 2)])).found_loss);
-    assert_eq!(board.judge_at(), Instant::from_millis(125));
+    assert_eq!(board.detect_at(), Instant::from_millis(125));
     assert!(!board.detect(Instant::from_millis(124), false, Duration::from_millis(100)));
     assert!(board.detect(Instant::from_millis(125), false, Duration::from_millis(100)));
     assert_eq!(board.next_lost().map(|(seq, _)| seq), Some(0));
@@ -145,7 +146,7 @@ fn by_time_a_hole_is_lost_when_the_window_behind_a_later_delivery_has_passed() {
 
 proptest::proptest! {
     #[test]
-    fn bytes_in_flight_are_exactly_those_neither_acknowledged_nor_lost(
+    fn the_pipe_holds_what_is_neither_acknowledged_nor_lost(
         events in proptest::collection::vec((0u64..40, 0u64..40, 1u64..6, 0u8..4), 1..60)
     ) {
         let mut board = board(40);
@@ -164,9 +165,9 @@ proptest::proptest! {
                 }
                 _ => {
                     if board.next_lost().is_some() {
-                        board.retransmit(at);
+                        board.on_retransmitted(at);
                     } else {
-                        board.time_out(Instant::from_secs_f64(9.0), false, Duration::ZERO);
+                        board.on_timeout(Instant::from_secs_f64(9.0), false, Duration::ZERO);
                     }
                 }
             }

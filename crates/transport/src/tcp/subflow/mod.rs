@@ -1,5 +1,5 @@
-//! One subflow: handshake, retransmission, congestion window and timers of a TCP connection over one
-//! path.
+//! One subflow: handshake, retransmission, congestion window and timers of a TCP connection over
+//! one path.
 //!
 //! Source: RFC 9293 (handshake), RFC 6675 and RFC 6582 (recovery), RFC 6298 (timer), RFC 8684 §3.2
 //! (a joined subflow waits for the fourth acknowledgement).
@@ -23,23 +23,24 @@ use crate::{PathId, PathInfo, Role, TransportConfig};
 
 mod outgoing;
 mod recovery;
-mod shown;
+mod view;
 
-/// Longest retransmission timeout (`TCP_RTO_MAX`).
+/// Maximum retransmission timeout (`TCP_RTO_MAX`).
 const RTO_MAX: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing has happened yet.
+    /// Initial state.
     Closed,
-    /// A SYN is to be sent or has been.
+    /// A SYN is due or has been sent.
     SynSent,
-    /// A SYN has arrived.
+    /// A SYN has been received.
     SynReceived,
-    /// The SYN of a joined subflow has been answered, but the peer does not know that we know.
+    /// A joining subflow has received the SYN/ACK; the server has not confirmed the third
+    /// acknowledgement.
     AwaitingFourthAck,
-    /// Data may flow.
+    /// Data may be sent.
     Established,
-    /// Its address is gone.
+    /// The address of the subflow was removed.
     Removed,
 }
 
@@ -52,49 +53,49 @@ enum Recovery {
     Timeout(u64),
 }
 
-/// What the connection puts into each segment of its subflows.
+/// Connection-level fields of each segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// Next data sequence number expected from the peer.
     pub data_ack: u64,
-    /// First data sequence number that the peer may not send yet.
+    /// First data sequence number beyond the receive window of this end.
     pub window_end: u64,
-    /// Oldest of our own data sequence numbers that the peer has not acknowledged.
+    /// Oldest own data sequence number that the peer has not acknowledged.
     pub data_una: u64,
 }
 
-/// Totals since the start.
+/// Totals of a subflow since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes that the peer has acknowledged.
     pub acked_bytes: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
-    /// Segments taken for lost, each time anew.
+    /// Segments marked lost; a segment counts once per loss.
     pub lost: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Recoveries taken back because nothing had been lost.
+    /// Recoveries undone because they were spurious.
     pub undone: u64,
-    /// Times that the congestion window was reduced after duplicate or selective acknowledgements.
+    /// Window reductions after duplicate or selective acknowledgements.
     pub fast_recoveries: u64,
 }
 
-/// What is to leave a subflow.
+/// Segment that a subflow must send next.
 #[derive(Clone, Copy, Debug)]
 pub enum Due {
     /// A SYN.
     Syn,
     /// A chunk at this sequence number.
     Data(u64, Chunk),
-    /// A segment that makes the peer answer with its window.
+    /// A window probe, which the peer answers with its window.
     Probe,
 }
 
-/// What happened to a subflow that the connection must act upon.
+/// Event of a subflow that concerns the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Data may flow.
+    /// The subflow is established: data may be sent.
     Established,
     /// The retransmission timer expired for the first time since the last progress.
     TimedOut,
@@ -105,9 +106,9 @@ pub enum Event {
 /// One subflow.
 #[derive(Debug)]
 pub struct Subflow {
-    /// Its number within the connection, by which schedulers know it.
+    /// Number within the connection, which schedulers use as the path's.
     pub id: PathId,
-    /// The path that it takes.
+    /// Path of the subflow.
     pub path: PathId,
     info: PathInfo,
     multipath: bool,
@@ -122,7 +123,7 @@ pub struct Subflow {
     receiver: Receiver,
     rtt: RttEstimator,
     control: Box<dyn Congestion>,
-    /// The control's answers since its last event: window and slow start threshold in bytes.
+    /// Window and slow start threshold in bytes, as of the control's last event.
     window: u64,
     threshold: u64,
     coupled: bool,
@@ -133,41 +134,44 @@ pub struct Subflow {
     rto_at: Instant,
     timeouts: u32,
     probe_due: bool,
-    /// The first retransmission of a recovery does not wait for room (RFC 6675 §5 step 4.3).
+    /// The first retransmission of a recovery ignores the window (RFC 6675 §5 step 4.3).
     first_retransmission: bool,
     last_sent: Instant,
-    /// Sequence numbers below this were sent when the last round-trip sample's flight began.
-    flight_mark: u64,
-    /// Data below this was outstanding when the window last held data back.
+    /// Sequence number up to which data had been sent at the last round-trip sample that began a
+    /// window.
+    round_mark: u64,
+    /// Data below this was outstanding when the window last limited sending.
     limited_mark: u64,
-    /// Most bytes in flight in this round trip and the last one.
+    /// Maximum bytes in flight in this round trip and the last one.
     peak: [u64; 2],
     peak_mark: u64,
-    /// Bytes acknowledged since the last loss, and between it and the one before.
+    /// Bytes acknowledged since the last loss.
     since_loss: u64,
-    /// Bytes found lost by time since the last acknowledgement.
+    /// Bytes marked lost by a timer since the last acknowledgement.
     lost_between: u64,
+    /// Bytes acknowledged between the last two losses.
     between_losses: u64,
     pacer: Pacer,
-    /// Windows are paced although the control sets no pace.
+    /// Paces a control that sets only a window.
     paces_windows: bool,
-    /// Bounds the window where bufferbloat is mitigated.
+    /// Upper bound of the window, if bufferbloat is mitigated.
     ceiling: Option<Ceiling>,
     idle_restart: bool,
-    /// Recoveries reduce the window by RFC 9937, and the one under way.
+    /// True if recoveries reduce the window by RFC 9937; `reduction` is that of the current
+    /// recovery.
     proportional: bool,
     reduction: Option<Reduction>,
     undo: Undo,
     tail: TailProbe,
     probe_at: Instant,
-    /// A tail loss probe must leave, whether the window has room or not.
+    /// A tail loss probe is due, regardless of the window.
     tail_due: bool,
     peer_ack_delay: Duration,
     totals: Totals,
 }
 
 impl Subflow {
-    /// A subflow that has not been opened.
+    /// Creates a closed subflow.
     pub fn new(
         config: &TransportConfig,
         role: Role,
@@ -209,7 +213,7 @@ impl Subflow {
             probe_due: false,
             first_retransmission: false,
             last_sent: Instant::ZERO,
-            flight_mark: 0,
+            round_mark: 0,
             limited_mark: 0,
             peak: [0; 2],
             peak_mark: 0,
@@ -231,7 +235,8 @@ impl Subflow {
         }
     }
 
-    /// Sends a SYN. `joins` an existing connection, or opens a new one.
+    /// Starts the handshake. `joins` is true to join an existing connection, false to open a new
+    /// one.
     pub fn open(&mut self, joins: bool) {
         if self.state == State::Closed {
             self.joins = joins;
@@ -240,12 +245,13 @@ impl Subflow {
         }
     }
 
-    /// Nothing has been tried yet.
+    /// True in the initial state.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Gives the subflow up for good: its address is gone. What it carried is up to the connection.
+    /// Removes the subflow for good because its address was removed. The connection reinjects its
+    /// data.
     pub fn remove(&mut self) {
         self.state = State::Removed;
         self.syn_due = false;
@@ -255,27 +261,27 @@ impl Subflow {
         self.pacer.release();
     }
 
-    /// Its address is gone.
+    /// True once the address of the subflow was removed.
     pub fn is_removed(&self) -> bool {
         self.state == State::Removed
     }
 
-    /// Congestion window in bytes, as reduced in a recovery.
+    /// Congestion window in bytes, including the reduction of a recovery.
     pub const fn window(&self) -> u64 {
         self.window
     }
 
-    /// Data may flow.
+    /// True if data may be sent.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
-    /// Established and making progress.
+    /// True if established and not suspected of having failed.
     pub fn is_usable(&self) -> bool {
         self.is_established() && self.timeouts == 0
     }
 
-    /// `bytes` more may leave at once.
+    /// True if `bytes` more may be assigned.
     pub fn has_room(&self, bytes: u32) -> bool {
         let ahead = self.board.in_flight() + self.board.lost() + self.backlog_bytes;
         ahead == 0
@@ -283,17 +289,17 @@ impl Subflow {
             || (ahead + u64::from(bytes) <= self.window && !self.pace_is_full())
     }
 
-    /// As much waits for its turn in the pace as may.
+    /// True if the pacer's queue is full.
     fn pace_is_full(&self) -> bool {
         self.pacer.quantum(self.segment).is_some_and(|quantum| self.backlog_bytes >= quantum)
     }
 
-    /// Nothing is outstanding or waiting.
+    /// True if nothing is outstanding or queued.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty() && self.backlog.is_empty()
     }
 
-    /// Bytes held beyond a hole in the subflow's own sequence space.
+    /// Bytes received beyond a hole in the subflow's sequence space.
     pub fn held(&self) -> u64 {
         self.receiver.held()
     }
@@ -303,12 +309,12 @@ impl Subflow {
         Totals { lost: self.board.losses(), ..self.totals }
     }
 
-    /// Congestion window, slow start threshold, and the pacing rate where there is one.
+    /// Congestion control, for its window, threshold and pacing rate.
     pub fn control(&self) -> &dyn Congestion {
         &*self.control
     }
 
-    /// The round-trip time estimator.
+    /// Round-trip time estimator.
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
@@ -318,65 +324,64 @@ impl Subflow {
         self.board.in_flight()
     }
 
-    /// Puts a chunk in line to be sent.
+    /// Queues a chunk.
     pub fn assign(&mut self, chunk: Chunk) {
         self.backlog_bytes += u64::from(chunk.len);
         self.backlog.push_back(chunk);
     }
 
-    /// Takes back what has been put in line and not sent.
+    /// Takes all queued chunks back.
     pub fn take_backlog(&mut self) -> impl Iterator<Item = Chunk> + '_ {
         self.backlog_bytes = 0;
         self.backlog.drain(..)
     }
 
-    /// The smoothed round-trip time; the longest time before the first sample.
+    /// Smoothed round-trip time; the maximum duration before the first sample.
     pub fn srtt_or_max(&self) -> Duration {
         self.rtt.srtt().unwrap_or(Duration::MAX)
     }
 
-    /// The connection takes half of the window away because the subflow holds up the others. Not while
-    /// it repairs a loss.
+    /// Halves the window because the subflow delays the others, unless a recovery is in progress.
     pub fn penalise(&mut self) {
         if self.recovery == Recovery::Open {
             self.control.on_penalty();
-            self.ask_control();
+            self.read_control();
         }
     }
 
-    /// Asks for an acknowledgement to be sent.
+    /// Requests an immediate acknowledgement.
     pub fn acknowledge_now(&mut self) {
         self.receiver.acknowledge_now();
     }
 
-    /// Chunks that are sent and not cumulatively acknowledged, oldest first.
+    /// Returns the chunks sent but not cumulatively acknowledged, oldest first.
     pub fn outstanding(&self) -> impl Iterator<Item = Chunk> + '_ {
         self.board.outstanding()
     }
 
-    /// The chunk that begins at `dsn` is outstanding here or in line.
-    pub fn holds(&self, dsn: u64) -> bool {
+    /// True if the chunk at `dsn` is outstanding or queued here.
+    pub fn has_chunk(&self, dsn: u64) -> bool {
         self.outstanding().chain(self.backlog.iter().copied()).any(|chunk| chunk.dsn == dsn)
     }
 
-    /// The application has more to send than the window lets out.
+    /// Records that the window holds data back.
     pub fn note_limited(&mut self) {
         self.limited_mark = self.board.next();
     }
 
-    /// Sends a segment that makes the peer answer with its window.
+    /// Requests a window probe.
     pub fn probe(&mut self) {
         self.probe_due = true;
     }
 
-    /// Takes a segment from the peer. Chunks that are in order go to `hand_over`.
+    /// Processes a segment. Chunks in order go to `deliver`, with their times of arrival.
     pub fn receive(
         &mut self,
         now: Instant,
         segment: &Segment,
         tcp: &Tcp,
         siblings: Siblings<'_>,
-        hand_over: &mut impl FnMut(Chunk, Instant),
+        deliver: &mut impl FnMut(Chunk, Instant),
     ) -> Option<Event> {
         let mut event = None;
         if tcp.flags.has(Flags::SYN) {
@@ -386,7 +391,7 @@ impl Subflow {
                 State::SynReceived => {
                     self.state = State::Established;
                     event = Some(Event::Established);
-                    self.time_handshake(now);
+                    self.sample_handshake(now);
                     self.syn_at = Instant::FAR_FUTURE;
                     self.rto_at = Instant::FAR_FUTURE;
                 }
@@ -414,23 +419,23 @@ impl Subflow {
                 tail: segment.tail,
                 carried_by: crate::PathSet::only(self.id),
             };
-            self.receiver.receive(now, tcp.seq, chunk, segment.sent_at, hand_over);
+            self.receiver.receive(now, tcp.seq, chunk, segment.sent_at, deliver);
         } else if tcp.seq < self.receiver.next() {
             self.receiver.acknowledge_now();
         }
         if event == Some(Event::Established) {
             self.control.on_established(now, self.rtt.srtt());
-            self.ask_control();
+            self.read_control();
         }
         event
     }
 
-    /// The handshake gives the first sample, unless it had to be repeated.
-    fn time_handshake(&mut self, now: Instant) {
+    /// Takes the round-trip time of the handshake, unless it was retransmitted.
+    fn sample_handshake(&mut self, now: Instant) {
         if self.syn_repeated {
             self.rtt.fall_back();
         } else {
-            self.rtt.sample(now.since(self.syn_at), true);
+            self.rtt.on_sample(now.since(self.syn_at), true);
         }
     }
 
@@ -444,12 +449,12 @@ impl Subflow {
             }
             return None;
         }
-        // A SYN/ACK that comes again means that the acknowledgement was lost.
+        // A repeated SYN/ACK means that the acknowledgement was lost.
         self.receiver.acknowledge_now();
         if self.state != State::SynSent {
             return None;
         }
-        self.time_handshake(now);
+        self.sample_handshake(now);
         self.rtt.end_back_off();
         self.syn_at = Instant::FAR_FUTURE;
         self.rto_at = Instant::FAR_FUTURE;
@@ -463,21 +468,22 @@ impl Subflow {
         Some(Event::Established)
     }
 
-    /// There is something that [`poll_send`](Self::poll_send) might send.
+    /// True if [`poll_send`](Self::poll_send) may return something.
     pub fn may_send(&self) -> bool {
         self.syn_due
             || (self.state == State::Established
                 && (self.board.lost() > 0 || !self.backlog.is_empty() || self.probe_due))
     }
 
-    /// There is something that [`poll_ack`](Self::poll_ack) will send.
+    /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
     pub fn owes_ack(&self) -> bool {
         self.receiver.must_acknowledge()
             && matches!(self.state, State::Established | State::AwaitingFourthAck)
     }
 
-    /// What leaves next, if something may leave now; it must be [sent](Self::send). Acknowledgements
-    /// that stand alone come last, through [`poll_ack`](Self::poll_ack), so that they can ride on data.
+    /// Returns the next segment to build with [`send`](Self::send), if one may be sent now. Pure
+    /// acknowledgements come last, through [`poll_ack`](Self::poll_ack), so that data can carry
+    /// them.
     pub fn poll_send(&mut self, now: Instant, stamp: &Stamp) -> Option<Due> {
         if self.syn_due {
             return Some(Due::Syn);
@@ -498,9 +504,9 @@ impl Subflow {
                 || self.board.in_flight() + u64::from(chunk.len) <= self.window)
         {
             self.first_retransmission = false;
-            self.board.retransmit(now);
+            self.board.on_retransmitted(now);
             self.totals.retransmitted += 1;
-            self.note_sent(chunk.len);
+            self.on_data_sent(chunk.len);
             if seq == self.board.una() {
                 self.restart_timer(now);
             }
@@ -521,22 +527,22 @@ impl Subflow {
             self.backlog_bytes -= u64::from(chunk.len);
             if self.board.is_empty() && self.board.is_app_limited() {
                 self.control.on_restart(now);
-                self.ask_control();
+                self.read_control();
             }
             let idle = self.idle_restart && self.board.is_empty();
             if idle && now.since(self.last_sent) > self.rtt.timeout() {
                 self.control.on_idle(now);
-                self.ask_control();
+                self.read_control();
             }
-            let seq = self.board.send(now, chunk);
+            let seq = self.board.on_sent(now, chunk);
             self.peak[0] = self.peak[0].max(self.board.in_flight());
             if self.rto_at == Instant::FAR_FUTURE {
                 self.restart_timer(now);
             }
-            self.note_sent(chunk.len);
+            self.on_data_sent(chunk.len);
             if self.tail_due {
                 self.tail_due = false;
-                self.tail.sent(self.board.next(), false);
+                self.tail.on_sent(self.board.next(), false);
             } else {
                 self.arm_tail_probe(now);
             }
@@ -545,30 +551,30 @@ impl Subflow {
         core::mem::take(&mut self.probe_due).then_some(Due::Probe)
     }
 
-    fn note_sent(&mut self, bytes: u32) {
+    fn on_data_sent(&mut self, bytes: u32) {
         if let Some(reduction) = &mut self.reduction {
-            reduction.sent(u64::from(bytes));
+            reduction.on_sent(u64::from(bytes));
         }
     }
 
-    /// A tail loss probe that repeats the newest segment, if one is due and there is nothing new to send
-    /// in its place.
+    /// Returns a tail loss probe that repeats the newest segment, if one is due and no new data was
+    /// sent in its place.
     pub fn poll_tail_probe(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
         if !core::mem::take(&mut self.tail_due) {
             return None;
         }
-        let (seq, chunk) = self.board.probe(now)?;
+        let (seq, chunk) = self.board.resend_newest(now)?;
         self.totals.retransmitted += 1;
-        self.tail.sent(self.board.next(), true);
+        self.tail.on_sent(self.board.next(), true);
         Some(self.data_segment(now, stamp, seq, chunk))
     }
 
-    /// [`poll_tail_probe`](Self::poll_tail_probe) may have something.
+    /// True if [`poll_tail_probe`](Self::poll_tail_probe) may return a segment.
     pub const fn owes_tail_probe(&self) -> bool {
         self.tail_due
     }
 
-    /// An acknowledgement that stands alone, if one is due.
+    /// Returns a pure acknowledgement, if one is due.
     pub fn poll_ack(&mut self, now: Instant, stamp: &Stamp) -> Option<Segment> {
         self.owes_ack().then(|| self.ack_segment(now, stamp))
     }

@@ -1,4 +1,4 @@
-//! The segments that a subflow sends: their headers and sizes.
+//! Outgoing segments of a subflow: headers and sizes.
 //!
 //! Source: RFC 9293 §3.1, RFC 7323, RFC 2018, RFC 8684 §3.
 
@@ -11,23 +11,25 @@ use crate::segment::{
 };
 use crate::tcp::scoreboard::{Chunk, LossDetection};
 
-/// Bytes of the options of a SYN: maximum segment size, SACK permitted, timestamps, window scale.
+/// Size of the options of a SYN in bytes: maximum segment size, SACK permitted, timestamps, window
+/// scale.
 const SYN_OPTIONS: u32 = 20;
 
-/// SACK blocks that fit into the 40 bytes of options beside timestamps and, with MPTCP, a data ACK;
-/// beside a data sequence mapping there is room for none.
+/// Maximum SACK blocks in 40 bytes of options with timestamps and, for MPTCP, a data ACK. A data
+/// sequence mapping leaves space for none.
 const SACK_BLOCKS: u8 = 3;
 const SACK_BLOCKS_WITH_DATA_ACK: u8 = 2;
 
-/// Bytes of ADD_ADDR for IPv4 with its HMAC, of its echo, and of REMOVE_ADDR (RFC 8684 §3.4).
+/// Sizes in bytes of ADD_ADDR for IPv4 with its HMAC, of its echo, and of REMOVE_ADDR (RFC 8684
+/// §3.4).
 const ADD_ADDRESS_OPTION: u32 = 16;
 const ADDRESS_ECHO_OPTION: u32 = 8;
 const REMOVE_ADDRESS_OPTION: u32 = 4;
-/// Bytes of MP_JOIN on the third acknowledgement (RFC 8684 §3.2).
+/// Size in bytes of MP_JOIN on the third acknowledgement (RFC 8684 §3.2).
 const JOIN_HMAC_OPTION: u32 = 24;
 
 impl Subflow {
-    /// The largest payload of a segment on a path of that MTU.
+    /// Maximum payload of a segment on a path with this MTU.
     pub fn segment_for(mtu: Bytes, multipath: bool) -> u32 {
         let headers = IPV4_HEADER
             + TCP_HEADER
@@ -36,9 +38,9 @@ impl Subflow {
         u32::try_from(mtu.get()).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
     }
 
-    /// There is nothing to send on this subflow for now. Where the window would have let more out, the
-    /// delivery rate says nothing of the network until what is in flight has arrived
-    /// (draft-ietf-ccwg-bbr-06 §4.1.2.4, `CheckIfApplicationLimited`).
+    /// Marks the delivery rate as application-limited if the subflow has nothing to send although
+    /// the window has room, until the data in flight has been delivered (draft-ietf-ccwg-bbr-06
+    /// §4.1.2.4, `CheckIfApplicationLimited`).
     pub fn note_starved(&mut self) {
         let waiting = !self.backlog.is_empty() || self.board.lost() > 0;
         if !waiting && self.board.in_flight() + u64::from(self.segment) <= self.window {
@@ -46,7 +48,7 @@ impl Subflow {
         }
     }
 
-    /// The segment for what [`poll_send`](Self::poll_send) let leave.
+    /// Builds the segment that [`poll_send`](Self::poll_send) returned.
     pub fn send(&mut self, now: Instant, stamp: &Stamp, due: &Due) -> Segment {
         match *due {
             Due::Syn => self.send_syn(now, stamp),
@@ -72,7 +74,7 @@ impl Subflow {
         if self.joins {
             flags = flags.and(Flags::JOIN);
         }
-        // MP_CAPABLE and MP_JOIN, each on SYN and SYN/ACK (RFC 8684 §3.1, §3.2).
+        // MP_CAPABLE or MP_JOIN, on SYN and SYN/ACK (RFC 8684 §3.1, §3.2).
         let multipath_option = match (self.multipath, self.joins, flags.has(Flags::ACK)) {
             (false, ..) => 0,
             (true, false, false) => 4,
@@ -96,7 +98,7 @@ impl Subflow {
         chunk: Chunk,
     ) -> Segment {
         self.last_sent = now;
-        self.pacer.sent(now, chunk.len);
+        self.pacer.on_sent(now, chunk.len);
         let headers = IPV4_HEADER
             + TCP_HEADER
             + TIMESTAMP_OPTION
@@ -128,15 +130,15 @@ impl Subflow {
         }
     }
 
-    /// Ends the delay of an acknowledgement. Returns at most `most` SACK blocks for it.
-    fn acknowledge(&mut self, most: u8) -> Sacks {
+    /// Clears the pending acknowledgement. Returns at most `max` SACK blocks for it.
+    fn acknowledge(&mut self, max: u8) -> Sacks {
         self.receiver.acknowledge().first(match self.detection {
             LossDetection::NewReno => 0,
-            LossDetection::Rack | LossDetection::Sack => most,
+            LossDetection::Rack | LossDetection::Sack => max,
         })
     }
 
-    /// An acknowledgement that says something of the connection.
+    /// Builds an acknowledgement that carries a connection-level signal.
     pub fn signal_segment(&mut self, now: Instant, stamp: &Stamp, flags: Flags) -> Segment {
         let mut segment = self.bare_ack(now, stamp, flags);
         segment.size += if flags.has(Flags::ECHO_ADDRESS) {
@@ -153,8 +155,8 @@ impl Subflow {
         segment
     }
 
-    /// The acknowledgement that ends the handshake of a joined subflow, with the client's HMAC; sent
-    /// until the server answers it (RFC 8684 §3.2).
+    /// Builds the third acknowledgement of a joining subflow, with the client's HMAC; it is
+    /// repeated until the server answers (RFC 8684 §3.2).
     fn third_ack(&mut self, now: Instant, stamp: &Stamp) -> Segment {
         self.receiver.acknowledge();
         let mut segment = self.bare_ack(now, stamp, Flags::JOIN);
@@ -162,7 +164,7 @@ impl Subflow {
         segment
     }
 
-    /// An acknowledgement without SACK blocks: other options take their room.
+    /// Builds an acknowledgement without SACK blocks: other options take their space.
     fn bare_ack(&self, now: Instant, stamp: &Stamp, flags: Flags) -> Segment {
         let mut segment = self.acknowledgement(now, stamp, Sacks::NONE);
         if let Body::Tcp(tcp) = &mut segment.body {

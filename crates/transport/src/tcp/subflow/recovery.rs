@@ -1,13 +1,13 @@
-//! What acknowledgements and timers do to a subflow: round-trip times, losses, recovery, and the events
-//! that congestion control hears of.
+//! Processing of acknowledgements and timers: round-trip times, losses, recovery, and the events of
+//! congestion control.
 //!
-//! Source: RFC 6582 and RFC 6675 (recovery), RFC 8985 (RACK-TLP), RFC 9937 (the window in recovery),
-//! RFC 6298 (the timer).
+//! Source: RFC 6582 and RFC 6675 (recovery), RFC 8985 (RACK-TLP), RFC 9937 (the window in
+//! recovery), RFC 6298 (the timer).
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
 use super::{Event, Recovery, State, Subflow};
-use crate::congestion::{Acked, Before, Lost, Siblings};
+use crate::congestion::{Acked, ControlState, Lost, Siblings};
 use crate::segment::{Flags, Tcp};
 use crate::tcp::prr::Reduction;
 use crate::tcp::scoreboard::{Acknowledgement, LossDetection, Progress};
@@ -69,17 +69,17 @@ impl Subflow {
             self.rtt.end_back_off();
         }
         if progress.advanced > 0
-            && let Some(before) = self.undo.advanced(progress.original_arrived)
+            && let Some(before) = self.undo.on_advanced(progress.original_arrived)
             && self.is_recovering()
         {
             self.undo_reaction(now, &before);
         }
         self.leave_recovery(now, &progress);
         let duplicate = tcp.sacks.duplicate(tcp.ack).map(|(_, end)| end);
-        if self.tail.acknowledged(tcp.ack, duplicate, bare) == Verdict::RepairedLoss
+        if self.tail.on_ack(tcp.ack, duplicate, bare) == Verdict::RepairedLoss
             && self.recovery == Recovery::Open
         {
-            self.note_loss();
+            self.start_loss_interval();
             self.control.on_loss(&lost, siblings);
             self.control.on_recovered(now);
         }
@@ -89,12 +89,12 @@ impl Subflow {
             self.control.on_ack(&acked, siblings);
         }
         if news {
-            self.ask_control();
+            self.read_control();
         }
         if let (Recovery::Fast(_), Some(reduction)) = (self.recovery, &mut self.reduction) {
             let safe = progress.advanced > 0 && !progress.found_loss;
             let in_flight = self.board.in_flight();
-            let window = reduction.acknowledged(progress.delivered, in_flight, safe);
+            let window = reduction.on_ack(progress.delivered, in_flight, safe);
             self.window = window.max(u64::from(self.segment));
         }
         if progress.advanced > 0 {
@@ -105,16 +105,16 @@ impl Subflow {
 
     fn take_sample(&mut self, progress: &Progress) {
         let Some(rtt) = progress.rtt else { return };
-        self.tail.sampled();
-        let new_flight = self.board.una() >= self.flight_mark;
-        if new_flight {
-            self.flight_mark = self.board.next();
+        self.tail.on_rtt_sample();
+        let new_round = self.board.una() >= self.round_mark;
+        if new_round {
+            self.round_mark = self.board.next();
         }
-        self.rtt.sample(rtt, new_flight);
-        if let (Some(ceiling), Some(srtt), Some(least)) =
-            (&mut self.ceiling, self.rtt.srtt(), self.rtt.least())
+        self.rtt.on_sample(rtt, new_round);
+        if let (Some(ceiling), Some(srtt), Some(min_rtt)) =
+            (&mut self.ceiling, self.rtt.srtt(), self.rtt.min_rtt())
         {
-            ceiling.sampled(new_flight, self.window, srtt, least);
+            ceiling.on_rtt_sample(new_round, self.window, srtt, min_rtt);
         }
     }
 
@@ -123,7 +123,7 @@ impl Subflow {
             Recovery::Fast(point) | Recovery::Timeout(point) if self.board.una() >= point => {
                 self.recovery = Recovery::Open;
                 self.reduction = None;
-                self.board.recovered();
+                self.board.on_recovered();
                 self.control.on_recovered(now);
             }
             Recovery::Fast(_)
@@ -141,8 +141,8 @@ impl Subflow {
         self.first_retransmission = true;
         self.tail.abandon();
         self.probe_at = Instant::FAR_FUTURE;
-        self.note_loss();
-        self.undo.begin(self.before());
+        self.start_loss_interval();
+        self.undo.on_recovery_started(self.before());
         self.control.on_loss(lost, siblings);
         if self.proportional && !self.governs_recovery {
             let target = self.control.window().get();
@@ -151,13 +151,16 @@ impl Subflow {
         }
     }
 
-    fn before(&self) -> Before {
-        Before { window: self.control.window(), threshold: self.control.slow_start_threshold() }
+    fn before(&self) -> ControlState {
+        ControlState {
+            window: self.control.window(),
+            threshold: self.control.slow_start_threshold(),
+        }
     }
 
-    /// Nothing had been lost: the recovery ends as if it had not begun.
-    fn undo_reaction(&mut self, now: Instant, before: &Before) {
-        self.board.take_back_losses();
+    /// Ends a spurious recovery as if it had not begun.
+    fn undo_reaction(&mut self, now: Instant, before: &ControlState) {
+        self.board.undo_losses();
         self.recovery = Recovery::Open;
         self.reduction = None;
         self.totals.undone += 1;
@@ -165,12 +168,12 @@ impl Subflow {
         self.control.on_recovered(now);
     }
 
-    /// Not the network but the ceiling limits the window.
+    /// True if the ceiling limits the window, not the network.
     fn is_capped(&self) -> bool {
         self.ceiling.as_ref().is_some_and(|ceiling| ceiling.bytes() <= self.window)
     }
 
-    fn note_loss(&mut self) {
+    fn start_loss_interval(&mut self) {
         self.between_losses = core::mem::take(&mut self.since_loss);
     }
 
@@ -182,7 +185,8 @@ impl Subflow {
         self.rtt.srtt().unwrap_or(Duration::ZERO)
     }
 
-    pub(super) fn ask_control(&mut self) {
+    /// Reads window, threshold and pacing rate from the congestion control.
+    pub(super) fn read_control(&mut self) {
         self.window = self.control.window().get();
         self.threshold = self.control.slow_start_threshold().get();
         let mut pace = self.control.pacing_rate();
@@ -195,9 +199,9 @@ impl Subflow {
         }
     }
 
-    /// What congestion control is told of a loss. Data that has left the network without being
-    /// acknowledged in order is outstanding by the letter of RFC 5681, but never more than a window of
-    /// it was in flight.
+    /// Returns the loss event for congestion control. By the letter of RFC 5681, data that has left
+    /// the network but is not acknowledged in order is outstanding, but at most one window was in
+    /// flight.
     fn loss(&self, now: Instant) -> Lost {
         let outstanding = self.board.next() - self.board.una();
         Lost { now, in_flight: Bytes::new(outstanding).min(Bytes::new(self.window)) }
@@ -208,7 +212,7 @@ impl Subflow {
             if self.board.is_empty() { Instant::FAR_FUTURE } else { now + self.rtt.timeout() };
     }
 
-    /// Sets the time of the tail loss probe (RFC 8985 §7.2).
+    /// Sets the tail loss probe timer (RFC 8985 §7.2).
     pub(super) fn arm_tail_probe(&mut self, now: Instant) {
         self.probe_at = Instant::FAR_FUTURE;
         let quiet = self.recovery == Recovery::Open && !self.board.has_sacked();
@@ -224,24 +228,24 @@ impl Subflow {
         }
     }
 
-    /// The earliest instant at which [`wake`](Self::wake) has something to do.
+    /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
         if self.state == State::Removed {
             return Instant::FAR_FUTURE;
         }
-        // What waited may have been acknowledged or taken back in the meantime.
+        // The waiting data may have been acknowledged or taken back in the meantime.
         let pace = if self.may_send() { self.pacer.next_wakeup() } else { Instant::FAR_FUTURE };
         self.rto_at
             .min(self.receiver.next_wakeup())
             .min(pace)
             .min(self.probe_at)
-            .min(self.board.judge_at())
+            .min(self.board.detect_at())
     }
 
-    /// Lets timers expire.
+    /// Fires expired timers.
     pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
         self.receiver.wake(now);
-        if self.board.judge_at() <= now {
+        if self.board.detect_at() <= now {
             let lost = self.loss(now);
             let undelivered = self.board.in_flight() + self.board.lost();
             let before = self.board.lost();
@@ -249,9 +253,9 @@ impl Subflow {
             self.lost_between += self.board.lost() - before;
             if found && self.recovery == Recovery::Open {
                 self.enter_recovery(&lost, undelivered, siblings);
-                self.ask_control();
+                self.read_control();
                 if let Some(reduction) = &mut self.reduction {
-                    let window = reduction.acknowledged(0, self.board.in_flight(), false);
+                    let window = reduction.on_ack(0, self.board.in_flight(), false);
                     self.window = window.max(u64::from(self.segment));
                 }
             }
@@ -291,19 +295,19 @@ impl Subflow {
             return None;
         }
         let lost = self.loss(now);
-        self.note_loss();
+        self.start_loss_interval();
         if self.timeouts == 0 {
-            self.undo.begin(self.before());
+            self.undo.on_recovery_started(self.before());
         }
         self.control.on_timeout(&lost, self.timeouts > 0, siblings);
-        self.board.time_out(now, self.is_recovering(), self.srtt());
+        self.board.on_timeout(now, self.is_recovering(), self.srtt());
         self.recovery = Recovery::Timeout(self.board.next());
         self.reduction = None;
         self.first_retransmission = true;
         self.tail.abandon();
         self.tail_due = false;
         self.probe_at = Instant::FAR_FUTURE;
-        self.ask_control();
+        self.read_control();
         self.timeouts += 1;
         self.totals.timeouts += 1;
         self.rtt.back_off();
@@ -312,8 +316,8 @@ impl Subflow {
     }
 }
 
-/// The pace at which Linux lets a window-based control send: twice the window per round trip in slow
-/// start, 1.2 times afterwards (`tcp_update_pacing_rate`).
+/// Pacing rate of Linux for a window-based control: two windows per round trip in slow start, 1.2
+/// windows afterwards (`tcp_update_pacing_rate`).
 fn window_pace(window: u64, slow_start: bool, srtt: Duration) -> Rate {
     let gain = if slow_start { 2.0 } else { 1.2 };
     let seconds = srtt.as_secs_f64().max(1e-6);

@@ -2,17 +2,17 @@
 
 use alloc::vec::Vec;
 
-use skybraid_units::Duration;
+use skybraid_units::{Duration, Promised};
 
 use super::fields::{Reader, check_numbers, put_number};
-use super::udp::{has_message, no_parts, parts_of, put_part, take_part};
+use super::udp::{has_message, no_parts, parts_of, put_fragment, take_fragment};
 use super::{Parts, WireError};
 use crate::mpdccp::AckVector;
 use crate::segment::{Body, Datagram, Dccp, DccpKind, DccpOptions};
 
 const KIND_SHIFT: u8 = 2;
 
-/// What data there is, in the form octet above the kind.
+/// Kind of data, in the form byte above the kind of packet.
 mod data {
     pub const SHIFT: u8 = 5;
     pub const NONE: u8 = 0;
@@ -20,10 +20,10 @@ mod data {
     pub const NUMBERED_ALIKE: u8 = 1;
     /// A whole message.
     pub const WHOLE: u8 = 2;
-    /// A part of a message.
-    pub const PART: u8 = 3;
+    /// A fragment of a message.
+    pub const FRAGMENT: u8 = 3;
 }
-/// An octet follows with the options and the bits below.
+/// A byte with the options and the bits below follows.
 const MORE: u8 = 1 << 7;
 
 const OPTIONS: u8 = 31;
@@ -37,7 +37,7 @@ const fn data_form(data: &Datagram) -> u8 {
         0 => data::NONE,
         1 if has_message(data) => data::WHOLE,
         1 => data::NUMBERED_ALIKE,
-        _ => data::PART,
+        _ => data::FRAGMENT,
     }
 }
 
@@ -49,20 +49,21 @@ pub fn put(dccp: &Dccp, out: &mut Vec<u8>) -> Result<(), WireError> {
         return Err(WireError::Field("length"));
     }
     let elapsed_us = u64::try_from(dccp.elapsed.as_nanos() / 1000).unwrap_or(0);
-    let has_elapsed = dccp.kind.answers() && elapsed_us > 0;
+    let has_elapsed = dccp.kind.has_ack_number() && elapsed_us > 0;
     let more = dccp.options.bits()
         | if dccp.rtt_us > 0 { RTT } else { 0 }
         | if has_elapsed { ELAPSED } else { 0 };
-    let kind = DccpKind::ALL.iter().position(|kind| *kind == dccp.kind).unwrap_or_default() as u8;
+    let kind = DccpKind::ALL.iter().position(|kind| *kind == dccp.kind);
+    let kind = kind.promised("a kind of packet").unwrap_or_default() as u8;
     out.push(kind << KIND_SHIFT | form << data::SHIFT | if more != 0 { MORE } else { 0 });
     if more != 0 {
         out.push(more);
     }
     put_number(out, dccp.sequence);
-    if dccp.kind.answers() {
+    if dccp.kind.has_ack_number() {
         put_number(out, newest);
     }
-    if dccp.kind.acknowledges() {
+    if dccp.kind.has_ack_vector() {
         put_number(out, dccp.acks.cells().count() as u64);
         out.extend(dccp.acks.cells());
     }
@@ -80,24 +81,25 @@ pub fn put(dccp: &Dccp, out: &mut Vec<u8>) -> Result<(), WireError> {
     }
     match form {
         data::NONE => Ok(()),
-        data::NUMBERED_ALIKE => put_part(&dccp.data, false, false, out),
-        data::WHOLE => put_part(&dccp.data, true, false, out),
-        _ => put_part(&dccp.data, true, true, out),
+        data::NUMBERED_ALIKE => put_fragment(&dccp.data, false, false, out),
+        data::WHOLE => put_fragment(&dccp.data, true, false, out),
+        _ => put_fragment(&dccp.data, true, true, out),
     }
 }
 
 pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
     let kind = DccpKind::ALL.get(usize::from(form >> KIND_SHIFT & 7));
     let kind = *kind.ok_or(WireError::Field("kind of packet"))?;
-    let more = if form & MORE != 0 { reader.octet()? } else { 0 };
+    let more = if form & MORE != 0 { reader.byte()? } else { 0 };
     let unknown = more & !(OPTIONS | RTT | ELAPSED) != 0;
-    if unknown || more & ELAPSED != 0 && !kind.answers() {
+    if unknown || more & ELAPSED != 0 && !kind.has_ack_number() {
         return Err(WireError::Field("options"));
     }
-    let options = DccpOptions::from_bits(more & OPTIONS).unwrap_or_default();
+    let options = DccpOptions::from_bits(more & OPTIONS);
+    let options = options.promised("known option bits").unwrap_or_default();
     let sequence = reader.number()?;
-    let newest = if kind.answers() { reader.number()? } else { 0 };
-    let acks = if kind.acknowledges() {
+    let newest = if kind.has_ack_number() { reader.number()? } else { 0 };
+    let acks = if kind.has_ack_vector() {
         let count = reader.number_in("ack vector")?;
         let cells = reader.take(count)?;
         AckVector::from_cells(newest, cells).ok_or(WireError::Field("ack vector"))?
@@ -111,15 +113,15 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
     let elapsed_us: i64 = if more & ELAPSED != 0 { reader.number_in("elapsed time")? } else { 0 };
     let elapsed_ns = elapsed_us.checked_mul(1000).ok_or(WireError::Field("elapsed time"))?;
     let rtt_us = if more & RTT != 0 { reader.number_in("round-trip time")? } else { 0 };
-    let priority = if options.has(DccpOptions::PRIORITY) { reader.octet()? } else { 0 };
-    let ack_ratio = if options.has(DccpOptions::RATIO) { reader.octet()? } else { 0 };
+    let priority = if options.has(DccpOptions::PRIORITY) { reader.byte()? } else { 0 };
+    let ack_ratio = if options.has(DccpOptions::RATIO) { reader.byte()? } else { 0 };
     let data = match form >> data::SHIFT & 3 {
         data::NONE => NO_DATA,
-        data::NUMBERED_ALIKE => take_part(false, false, reader)?,
-        data::WHOLE => take_part(true, false, reader)?,
-        _ => match take_part(true, true, reader)? {
+        data::NUMBERED_ALIKE => take_fragment(false, false, reader)?,
+        data::WHOLE => take_fragment(true, false, reader)?,
+        _ => match take_fragment(true, true, reader)? {
             Datagram { fragments: 0, .. } => return Err(WireError::Field("parts")),
-            part => part,
+            fragment => fragment,
         },
     };
     let elapsed = Duration::from_nanos(elapsed_ns);

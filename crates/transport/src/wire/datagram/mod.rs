@@ -1,13 +1,13 @@
-//! Segments as UDP datagrams, for real networks. The format is written down in `docs/wire.md`.
+//! Segments as UDP datagrams, for real networks. `docs/wire.md` specifies the format.
 //!
-//! One datagram carries one segment. Every number is whole, so a datagram is read without those before
-//! it; times alone are read against the clock. Where the header fits into the room of the simulated
-//! one, the datagram is padded, and its IPv4 packet is as large as [`Segment::size`] says.
+//! One datagram carries one segment. Numbers are sent in full, so that a datagram is read without
+//! those before it; only times are read relative to the clock. If the header fits the space of the
+//! simulated one, the datagram is padded, and its IPv4 packet has the size [`Segment::size`].
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use skybraid_units::Instant;
+use skybraid_units::{Instant, Promised};
 
 use crate::Protocol;
 use crate::segment::{Body, IPV4_HEADER, Segment, UDP_HEADER};
@@ -19,30 +19,30 @@ mod udp;
 
 use fields::{Reader, put_time};
 
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u8 = 1;
-/// Bytes of the headers around a datagram.
-pub const AROUND: u32 = IPV4_HEADER + UDP_HEADER;
-/// Most octets of a datagram in an IPv4 packet.
-pub const LARGEST: usize = u16::MAX as usize - AROUND as usize;
+/// Size of the IPv4 and UDP headers around a datagram, in bytes.
+pub const OUTER_HEADERS: u32 = IPV4_HEADER + UDP_HEADER;
+/// Maximum size of a datagram in an IPv4 packet, in bytes.
+pub const MAX_DATAGRAM: usize = u16::MAX as usize - OUTER_HEADERS as usize;
 
-/// How the payload fills what lies behind the header: the low two bits of the form octet.
+/// Length of the payload after the header: the low two bits of the form byte.
 mod form {
-    /// The payload is all the rest.
+    /// The payload is the rest of the datagram.
     pub const WHOLE: u8 = 0;
-    /// The payload is the rest without its last octet.
+    /// The payload is the rest of the datagram without its last byte.
     pub const ALL_BUT_ONE: u8 = 1;
-    /// The payload's length follows; padding lies behind it.
+    /// The payload's length follows; padding follows the payload.
     pub const PADDED: u8 = 2;
-    /// The payload's length follows; the rest is filler in its place, and shorter.
+    /// The payload's length follows; the rest of the datagram is filler in its place, and shorter.
     pub const FILLER: u8 = 3;
     pub const MASK: u8 = 3;
 }
 
-/// Why bytes are no datagram of this format, or a segment cannot be one.
+/// Reason why bytes are not a datagram of this format, or a segment cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// It ends before its header does.
+    /// The datagram ends within its header.
     #[error("the datagram ends before its header does")]
     Truncated,
     /// Another version of the format.
@@ -51,33 +51,33 @@ pub enum WireError {
     /// An unknown kind of segment.
     #[error("unknown kind {0} of segment")]
     Kind(u8),
-    /// A field holds what it cannot.
+    /// A field is out of range.
     #[error("the datagram's {0} is out of range")]
     Field(&'static str),
 }
 
-/// What a datagram says beside its segment.
+/// Header of a datagram, apart from its segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The connection that it belongs to.
+    /// Number of the connection.
     pub connection: u16,
 }
 
 impl Header {
-    /// Reads the header alone, by which a datagram finds its connection.
+    /// Reads only the header, which identifies the connection.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         Self::take(&mut Reader::new(bytes, Instant::ZERO)).map(|(header, _)| header)
     }
 
-    /// Writes the header of a segment of a kind.
+    /// Writes the header for a segment of the given kind.
     fn put(&self, kind: u8, out: &mut Vec<u8>) {
         out.push(VERSION << 5 | kind << 2);
         out.extend(self.connection.to_be_bytes());
     }
 
-    /// Takes the header with the segment's kind.
+    /// Reads the header and the segment's kind.
     fn take(reader: &mut Reader<'_>) -> Result<(Self, u8), WireError> {
-        let first = reader.octet()?;
+        let first = reader.byte()?;
         if first >> 5 != VERSION {
             return Err(WireError::Version(first >> 5));
         }
@@ -88,29 +88,29 @@ impl Header {
     }
 }
 
-/// What a segment carries of the application's bytes.
+/// Application data of a segment.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Zeros in place of bytes that nobody needs. The header takes room from them.
+    /// Zeros in place of data that nobody reads. The header takes its space from them.
     Filler,
-    /// These, as many as the segment's length says.
+    /// Data, as long as the segment says.
     Bytes(&'a [u8]),
 }
 
-/// A datagram that has been read.
+/// A decoded datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// What it says beside its segment.
+    /// Header, apart from the segment.
     pub header: Header,
-    /// The segment. Its size is that of the IPv4 packet.
+    /// The segment; its size is that of the IPv4 packet.
     pub segment: Segment,
-    /// Where the payload lies in the datagram; shorter than the segment says where it is filler.
+    /// Position of the payload in the datagram; shorter than the segment says if it is filler.
     pub payload: Range<usize>,
 }
 
-/// By how many bytes an IPv4 packet with all the application's bytes may exceed [`Segment::size`]:
-/// so much less than its path's is the MTU that a gateway hands to an endpoint. Holds for streams of up
-/// to 32 GiB and 2²⁸ packets and messages.
+/// Maximum bytes by which an IPv4 packet with all application data exceeds [`Segment::size`]. A
+/// gateway subtracts them from the path MTU of an endpoint. Valid for streams of up to 32 GiB and
+/// 2²⁸ packets and messages.
 pub const fn excess(protocol: Protocol) -> u32 {
     match protocol {
         Protocol::Udp => 22,
@@ -121,8 +121,8 @@ pub const fn excess(protocol: Protocol) -> u32 {
     }
 }
 
-/// Writes a segment as a datagram into `out`, in place of what was there. Returns where the payload
-/// lies; what is behind it is padding.
+/// Encodes a segment as a datagram, which replaces the content of `out`. Returns the position of
+/// the payload; bytes after it are padding.
 pub fn encode(
     segment: &Segment,
     header: &Header,
@@ -135,17 +135,17 @@ pub fn encode(
         Payload::Bytes(bytes) if bytes.len() == len => Some(bytes),
         Payload::Bytes(_) => return Err(WireError::Field("payload")),
     };
-    if len > LARGEST {
+    if len > MAX_DATAGRAM {
         return Err(WireError::Field("length"));
     }
-    // Octets that make the packet as large as the simulated one.
-    let target = segment.size.saturating_sub(AROUND) as usize;
-    if target > LARGEST {
+    // Size that makes the packet as large as the simulated one.
+    let target = segment.size.saturating_sub(OUTER_HEADERS) as usize;
+    if target > MAX_DATAGRAM {
         return Err(WireError::Field("size"));
     }
-    let least = bytes.map_or(0, <[u8]>::len);
+    let min_payload = bytes.map_or(0, <[u8]>::len);
     let mut form_at = put_head(segment, header, true, out)?;
-    if out.len() + least > target {
+    if out.len() + min_payload > target {
         form_at = put_head(segment, header, false, out)?;
     }
     let room = target.saturating_sub(out.len());
@@ -157,8 +157,8 @@ pub fn encode(
             _ => (form::PADDED, len),
         },
     };
-    if let Some(octet) = out.get_mut(form_at) {
-        *octet |= form;
+    if let Some(byte) = out.get_mut(form_at).promised("the form byte") {
+        *byte |= form;
     }
     if form >= form::PADDED {
         out.extend((len as u16).to_be_bytes());
@@ -170,13 +170,13 @@ pub fn encode(
     }
     let end = out.len();
     out.resize(end.max(target), 0);
-    if out.len() > LARGEST {
+    if out.len() > MAX_DATAGRAM {
         return Err(WireError::Field("size"));
     }
     Ok(start..end)
 }
 
-/// Writes everything in front of the payload's length. Returns the place of the form octet.
+/// Writes everything before the payload's length. Returns the position of the form byte.
 fn put_head(
     segment: &Segment,
     header: &Header,
@@ -202,7 +202,7 @@ fn put_head(
     Ok(form_at)
 }
 
-/// What a body says of the whole segment.
+/// A decoded body with the fields of its segment.
 struct Parts {
     first_message: u32,
     messages: u16,
@@ -211,14 +211,14 @@ struct Parts {
     body: Body,
 }
 
-/// Reads a datagram. Times are those nearest to `now`, the receiver's time.
+/// Decodes a datagram. Times are resolved to those nearest to `now`, the receiver's time.
 ///
-/// Nothing here proves who sent it: what a network has carried sealed has to be opened first.
+/// The sender is not authenticated: datagrams that a network carries sealed must be opened first.
 pub fn decode(bytes: &[u8], now: Instant) -> Result<Decoded, WireError> {
     let mut reader = Reader::new(bytes, now);
     let (header, kind) = Header::take(&mut reader)?;
     let sent_at = reader.time()?;
-    let form = reader.octet()?;
+    let form = reader.byte()?;
     let mut parts = match kind {
         0 => udp::take_datagram(form, &mut reader)?,
         1 => udp::take_report(form, &mut reader)?,
@@ -239,13 +239,13 @@ pub fn decode(bytes: &[u8], now: Instant) -> Result<Decoded, WireError> {
     }
     let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let Parts { first_message, messages, stream, tail, body } = parts;
-    let size = size.saturating_add(AROUND);
+    let size = size.saturating_add(OUTER_HEADERS);
     let segment = Segment { size, sent_at, first_message, messages, stream, tail, body };
     let start = reader.position();
     Ok(Decoded { header, segment, payload: start..start + carried })
 }
 
-/// Takes the payload's length, and how much of it is there.
+/// Reads the payload's length, and how much of it is present.
 fn take_length(form: u8, reader: &mut Reader<'_>) -> Result<(u32, usize), WireError> {
     let len = match form {
         form::WHOLE => reader.left(),

@@ -8,51 +8,51 @@ use super::fields::{Reader, check_numbers, from_short_window, put_number, put_ti
 use super::{Parts, WireError};
 use crate::segment::{Body, Flags, Sacks, Segment, Tcp};
 
-/// The form octet, above the payload's form: which messages end here …
+/// Bits of the form byte above the payload's form: messages that end in the segment.
 mod messages {
     pub const MASK: u8 = 3 << 2;
     pub const NONE: u8 = 0;
-    /// One; its number follows.
+    /// One message; its number follows.
     pub const ONE: u8 = 1 << 2;
-    /// None; the number of the one that goes on follows.
+    /// No message; the number of the unfinished one follows.
     pub const UNFINISHED: u8 = 2 << 2;
-    /// Several; the first one's number and how many follow.
+    /// Several messages; the first number and the count follow.
     pub const SEVERAL: u8 = 3 << 2;
 }
-/// … bytes of a further message follow …
+/// Bytes of another message follow.
 const TAIL: u8 = 1 << 4;
-/// … a timestamp is answered …
+/// An echoed timestamp follows.
 const ECHO: u8 = 1 << 5;
-/// … the window has 32 bits instead of 16 …
+/// The window has 32 bits instead of 16.
 const EXACT: u8 = 1 << 6;
-/// … and an octet follows with the bits below.
+/// A byte with the bits below follows.
 const MORE: u8 = 1 << 7;
 
-/// How many SACK blocks there are.
+/// Number of SACK blocks.
 const BLOCKS: u8 = 3;
-/// The first of them is a D-SACK.
+/// The first block is a D-SACK.
 const DUPLICATE: u8 = 1 << 2;
 const SUBFLOW: u8 = 1 << 3;
-/// The data sequence number is not the subflow's.
+/// The data sequence number differs from the subflow's.
 const DSN: u8 = 1 << 4;
-/// The data acknowledgement is not the subflow's.
+/// The data acknowledgement differs from the subflow's.
 const DATA_ACK: u8 = 1 << 5;
 const STREAM: u8 = 1 << 6;
-/// The flags are not those of an ordinary segment, or there is an address.
+/// Flags other than those of an ordinary segment, or an address.
 const FLAGS: u8 = 1 << 7;
 
-/// `bits` if `condition` holds.
+/// Returns `bits` if `condition` holds, else 0.
 const fn only_if(condition: bool, bits: u8) -> u8 {
     if condition { bits } else { 0 }
 }
 
-/// The data sequence number of a segment whose connection has one subflow: that of its data, or of its
+/// Data sequence number of a segment in a connection with one subflow: that of its data, or of its
 /// end.
-const fn usual_dsn(tcp: &Tcp) -> u64 {
+const fn default_dsn(tcp: &Tcp) -> u64 {
     if tcp.len > 0 || tcp.flags.has(Flags::FIN) { tcp.seq } else { 0 }
 }
 
-/// Writes a segment. The window is exact if it is asked for and has no more than 32 bits.
+/// Writes a segment. The window is exact if `exact` is set and it has at most 32 bits.
 pub fn put(segment: &Segment, tcp: &Tcp, exact: bool, out: &mut Vec<u8>) -> Result<(), WireError> {
     check_numbers(&[tcp.seq, tcp.ack, tcp.dsn, tcp.data_ack])?;
     let window = tcp.window_end.saturating_sub(tcp.data_ack);
@@ -68,7 +68,7 @@ pub fn put(segment: &Segment, tcp: &Tcp, exact: bool, out: &mut Vec<u8>) -> Resu
     let more = (tcp.sacks.len() as u8 & BLOCKS)
         | only_if(has_duplicate, DUPLICATE)
         | only_if(tcp.subflow != 0, SUBFLOW)
-        | only_if(tcp.dsn != usual_dsn(tcp), DSN)
+        | only_if(tcp.dsn != default_dsn(tcp), DSN)
         | only_if(tcp.data_ack != tcp.ack, DATA_ACK)
         | only_if(segment.stream != 0, STREAM)
         | only_if(tcp.flags != Flags::ACK || tcp.address != 0, FLAGS);
@@ -120,21 +120,21 @@ pub fn put(segment: &Segment, tcp: &Tcp, exact: bool, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// Takes a segment; the length is filled in later.
+/// Reads a segment; the length is filled in later.
 pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
-    let more = if form & MORE != 0 { reader.octet()? } else { 0 };
+    let more = if form & MORE != 0 { reader.byte()? } else { 0 };
     let (mut flags, mut address, mut subflow) = (Flags::ACK, 0, 0);
     if more & FLAGS != 0 {
         flags = Flags::from_bits(reader.number_in("flags")?).ok_or(WireError::Field("flags"))?;
-        address = reader.octet()?;
+        address = reader.byte()?;
     }
     if more & SUBFLOW != 0 {
-        subflow = reader.octet()?;
+        subflow = reader.byte()?;
     }
     let (seq, ack) = (reader.number()?, reader.number()?);
     let echo = if form & ECHO != 0 { reader.time()? } else { Instant::ZERO };
-    // Without a number of its own, that of the connection depends on the length.
-    let dsn = if more & DSN != 0 { reader.number()? } else { USUAL };
+    // Without a data sequence number in the datagram, it depends on the length.
+    let dsn = if more & DSN != 0 { reader.number()? } else { UNKNOWN_DSN };
     let data_ack = if more & DATA_ACK != 0 { reader.number()? } else { ack };
     let window =
         if form & EXACT != 0 { u64::from(reader.u32()?) } else { from_short_window(reader.u16()?) };
@@ -145,7 +145,7 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
         messages::ONE => 1,
         _ => 0,
     };
-    let stream = if more & STREAM != 0 { reader.octet()? } else { 0 };
+    let stream = if more & STREAM != 0 { reader.byte()? } else { 0 };
     let sacks = take_sacks(more, ack, reader)?;
     let window_end = data_ack + window;
     let body = Body::Tcp(Tcp {
@@ -164,13 +164,13 @@ pub fn take(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
     Ok(Parts { first_message, messages, stream, tail: form & TAIL != 0, body })
 }
 
-/// Stands for [`usual_dsn`] until the length is known; no number is as large.
-const USUAL: u64 = u64::MAX;
+/// Placeholder of [`default_dsn`] until the length is known; valid numbers are smaller.
+const UNKNOWN_DSN: u64 = u64::MAX;
 
-/// Fills in what depends on the length.
+/// Fills in the fields that depend on the length.
 pub const fn complete(tcp: &mut Tcp) {
-    if tcp.dsn == USUAL {
-        tcp.dsn = usual_dsn(tcp);
+    if tcp.dsn == UNKNOWN_DSN {
+        tcp.dsn = default_dsn(tcp);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Parts of messages, and reports on what arrives.
+//! UDP datagrams: fragments of messages, and receiver reports.
 
 use alloc::vec::Vec;
 
@@ -6,13 +6,13 @@ use super::fields::{Reader, check_numbers, put_number, put_time};
 use super::{Parts, WireError, form};
 use crate::segment::{Body, Datagram, Report};
 
-/// The form octet of a part of a message, above the payload's form.
+/// Bits of the form byte above the payload's form.
 const MESSAGE: u8 = 1 << 2;
 const FRAGMENTS: u8 = 1 << 3;
 
-/// The fields that tell a part of a message: its number within the connection, the message's where it
-/// asked for, and which part it is of how many where that is.
-pub fn put_part(
+/// Writes the fields of a fragment: sequence number, the message's number if `message`, and index
+/// and number of fragments if `fragments`.
+pub fn put_fragment(
     datagram: &Datagram,
     message: bool,
     fragments: bool,
@@ -30,13 +30,13 @@ pub fn put_part(
     Ok(())
 }
 
-/// The message's number is not that of the datagram.
+/// True if the message's number differs from the datagram's.
 pub const fn has_message(datagram: &Datagram) -> bool {
     datagram.message as u64 != datagram.sequence
 }
 
-/// Takes the fields of [`put_part`]; the length is filled in later.
-pub fn take_part(
+/// Reads the fields of [`put_fragment`]; the length is filled in later.
+pub fn take_fragment(
     message: bool,
     fragments: bool,
     reader: &mut Reader<'_>,
@@ -55,14 +55,14 @@ pub fn take_part(
     Ok(Datagram { sequence, message, len: 0, fragment, fragments })
 }
 
-/// A segment with a part of a message says that the message ends with its last part.
+/// Returns the parts of a segment with a fragment: the message ends with its last fragment.
 pub fn parts_of(datagram: &Datagram, body: Body) -> Parts {
     let Datagram { message, fragment, fragments, .. } = *datagram;
     let messages = u16::from(fragments > 0 && fragment + 1 == fragments);
     Parts { first_message: message, messages, stream: 0, tail: false, body }
 }
 
-/// A segment that says something of the connection only.
+/// Returns the parts of a segment without messages.
 pub const fn no_parts(body: Body) -> Parts {
     Parts { first_message: 0, messages: 0, stream: 0, tail: false, body }
 }
@@ -71,14 +71,14 @@ pub fn put_datagram(datagram: &Datagram, out: &mut Vec<u8>) -> Result<(), WireEr
     let (message, fragments) = (has_message(datagram), datagram.fragments != 1);
     let form = if message { MESSAGE } else { 0 } | if fragments { FRAGMENTS } else { 0 };
     out.push(form);
-    put_part(datagram, message, fragments, out)
+    put_fragment(datagram, message, fragments, out)
 }
 
 pub fn take_datagram(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
     if form & !(form::MASK | MESSAGE | FRAGMENTS) != 0 {
         return Err(WireError::Field("form"));
     }
-    let datagram = take_part(form & MESSAGE != 0, form & FRAGMENTS != 0, reader)?;
+    let datagram = take_fragment(form & MESSAGE != 0, form & FRAGMENTS != 0, reader)?;
     Ok(parts_of(&datagram, Body::Datagram(datagram)))
 }
 

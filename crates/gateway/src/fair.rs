@@ -1,0 +1,341 @@
+//! Fair shares of a class among its sources.
+//!
+//! Messages wait in a queue for each component of each client. Clients are served in turn by bytes (deficit
+//! round robin, RFC 8290 §4.2 has the same idea), and the components of a client message by message, so that
+//! who sends a thousand times as much as others waits for itself alone. A full queue refuses what its own
+//! source writes; when all queues together are full, the client that holds most loses its newest.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Maximum number of clients, and of components of a client, with queues of their own; further ones share
+/// the last.
+const MAX_CLIENTS: usize = 64;
+const MAX_COMPONENTS: usize = 32;
+/// Bytes that a client may send before it is the next one's turn.
+const QUANTUM: i64 = 300;
+/// Bytes that a message costs next to its own: headers, seals, system calls.
+const OVERHEAD: i64 = 100;
+/// All queues together hold so many times as much as one.
+const QUEUES: usize = 8;
+
+/// Messages of type `T` that wait, by client `C` and component `S`.
+#[derive(Debug)]
+pub struct FairQueue<C, S, T> {
+    /// Clients with something that waits, the next one to be served first.
+    clients: VecDeque<Client<C, S, T>>,
+    len: usize,
+    max_queue: usize,
+    /// Empty queues of the client and the component that were served last, to be used again.
+    spare_components: VecDeque<Component<S, T>>,
+    spare_items: VecDeque<Item<T>>,
+}
+
+#[derive(Debug)]
+struct Client<C, S, T> {
+    name: C,
+    deficit: i64,
+    len: usize,
+    /// Components with something that waits, the next one to be served first.
+    components: VecDeque<Component<S, T>>,
+}
+
+#[derive(Debug)]
+struct Component<S, T> {
+    name: S,
+    items: VecDeque<Item<T>>,
+    /// Number of the first of them.
+    first: u64,
+    /// The kinds among them, each with its item's number.
+    kinds: Vec<(u32, u64)>,
+}
+
+#[derive(Debug)]
+struct Item<T> {
+    value: T,
+    cost: i64,
+    kind: Option<u32>,
+}
+
+/// A message that did not stay in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displaced<C, S, T> {
+    /// There was no room.
+    Refused(C, S, T),
+    /// A newer one of the same kind has taken its place.
+    Superseded(T),
+}
+
+impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
+    /// An empty queue in which each source may have `max_queue` messages, at least one.
+    pub const fn new(max_queue: usize) -> Self {
+        let max_queue = if max_queue == 0 { 1 } else { max_queue };
+        Self {
+            clients: VecDeque::new(),
+            len: 0,
+            max_queue,
+            spare_components: VecDeque::new(),
+            spare_items: VecDeque::new(),
+        }
+    }
+
+    /// Number of messages that wait.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Nothing waits.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a message of so many bytes. One of a `kind` takes the place of the one of that kind that waits.
+    pub fn push(
+        &mut self,
+        client: C,
+        component: S,
+        bytes: usize,
+        kind: Option<u32>,
+        value: T,
+    ) -> Option<Displaced<C, S, T>> {
+        let place = self.place(client);
+        let max_queue = self.max_queue;
+        let Some(owner) = self.clients.get_mut(place) else {
+            return Some(Displaced::Refused(client, component, value));
+        };
+        let place = owner.place(component, &mut self.spare_items);
+        let Some(queue) = owner.components.get_mut(place) else {
+            return Some(Displaced::Refused(client, component, value));
+        };
+        let cost = bytes as i64 + OVERHEAD;
+        if let Some(item) = kind.and_then(|kind| queue.of_kind(kind)) {
+            item.cost = cost;
+            return Some(Displaced::Superseded(core::mem::replace(&mut item.value, value)));
+        }
+        if queue.items.len() >= max_queue {
+            return Some(Displaced::Refused(client, component, value));
+        }
+        queue.push(Item { value, cost, kind });
+        owner.len += 1;
+        self.len += 1;
+        if self.len > QUEUES * max_queue { self.drop_newest() } else { None }
+    }
+
+    /// The place of a client's queue, which is added if there is none.
+    fn place(&mut self, name: C) -> usize {
+        let known = self.clients.iter().position(|client| client.name == name);
+        known.unwrap_or_else(|| {
+            if self.clients.len() < MAX_CLIENTS {
+                let components = core::mem::take(&mut self.spare_components);
+                self.clients.push_back(Client { name, deficit: QUANTUM, len: 0, components });
+            }
+            self.clients.len() - 1
+        })
+    }
+
+    /// Takes the newest message of the longest queue of the client that holds most.
+    fn drop_newest(&mut self) -> Option<Displaced<C, S, T>> {
+        let (at, client) = self.clients.iter_mut().enumerate().max_by_key(|(_, it)| it.len)?;
+        let longest = client.components.iter_mut().enumerate();
+        let (place, queue) = longest.max_by_key(|(_, queue)| queue.items.len())?;
+        let item = queue.pop_back()?;
+        let (name, component) = (client.name, queue.name);
+        if queue.items.is_empty() {
+            client.components.remove(place);
+        }
+        client.len -= 1;
+        self.len -= 1;
+        if client.len == 0 {
+            self.clients.remove(at);
+        }
+        Some(Displaced::Refused(name, component, item.value))
+    }
+
+    /// Takes the next message, with its source.
+    pub fn pop(&mut self) -> Option<(C, S, T)> {
+        while let Some(client) = self.clients.front_mut() {
+            if client.deficit <= 0 {
+                client.deficit += QUANTUM;
+                self.clients.rotate_left(1);
+                continue;
+            }
+            let Some(mut queue) = client.components.pop_front() else {
+                self.clients.pop_front();
+                continue;
+            };
+            let item = queue.pop_front();
+            let name = queue.name;
+            if queue.items.is_empty() {
+                self.spare_items = queue.items;
+            } else {
+                client.components.push_back(queue);
+            }
+            let Some(item) = item else { continue };
+            client.deficit -= item.cost;
+            client.len -= 1;
+            self.len -= 1;
+            let owner = client.name;
+            if client.len == 0
+                && let Some(client) = self.clients.pop_front()
+            {
+                self.spare_components = client.components;
+            }
+            return Some((owner, name, item.value));
+        }
+        None
+    }
+}
+
+impl<C, S: Copy + PartialEq, T> Client<C, S, T> {
+    fn place(&mut self, name: S, spare: &mut VecDeque<Item<T>>) -> usize {
+        let known = self.components.iter().position(|component| component.name == name);
+        known.unwrap_or_else(|| {
+            if self.components.len() < MAX_COMPONENTS {
+                let (items, kinds) = (core::mem::take(spare), Vec::new());
+                self.components.push_back(Component { name, items, first: 0, kinds });
+            }
+            self.components.len() - 1
+        })
+    }
+}
+
+impl<S, T> Component<S, T> {
+    /// The item of a kind, of which there is one at most.
+    fn of_kind(&mut self, kind: u32) -> Option<&mut Item<T>> {
+        let (_, number) = self.kinds.iter().find(|(known, _)| *known == kind)?;
+        self.items.get_mut((number - self.first) as usize)
+    }
+
+    fn push(&mut self, item: Item<T>) {
+        let number = self.first + self.items.len() as u64;
+        self.kinds.extend(item.kind.map(|kind| (kind, number)));
+        self.items.push_back(item);
+    }
+
+    fn pop_front(&mut self) -> Option<Item<T>> {
+        let item = self.items.pop_front()?;
+        self.first += 1;
+        self.forget(item.kind);
+        Some(item)
+    }
+
+    fn pop_back(&mut self) -> Option<Item<T>> {
+        let item = self.items.pop_back()?;
+        self.forget(item.kind);
+        Some(item)
+    }
+
+    fn forget(&mut self, kind: Option<u32>) {
+        if let Some(kind) = kind {
+            self.kinds.retain(|(known, _)| *known != kind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Queue = FairQueue<u8, u8, u32>;
+
+    fn drain(queue: &mut Queue) -> Vec<(u8, u8, u32)> {
+        core::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    #[test]
+    fn one_source_keeps_its_order() {
+        let mut queue = Queue::new(100);
+        for number in 0..100 {
+            assert_eq!(queue.push(1, 1, 45, None, number), None);
+        }
+        assert_eq!(queue.push(1, 1, 45, None, 100), Some(Displaced::Refused(1, 1, 100)));
+        let numbers: Vec<u32> = drain(&mut queue).iter().map(|(_, _, number)| *number).collect();
+        assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+        assert!(queue.is_empty() && queue.clients.is_empty());
+    }
+
+    #[test]
+    fn a_flood_refuses_itself_and_waits_for_itself() {
+        let mut queue = Queue::new(100);
+        for number in 0..1_000 {
+            let _ = queue.push(1, 1, 45, None, number);
+        }
+        assert_eq!(queue.push(2, 1, 45, None, 7), None);
+        assert_eq!(queue.push(1, 9, 45, None, 8), None);
+        let order = drain(&mut queue);
+        let ahead = |source: (u8, u8)| order.iter().position(|it| (it.0, it.1) == source).unwrap();
+        // One turn of the other client, and one message of the other component.
+        assert!(ahead((2, 1)) <= 4, "{}", ahead((2, 1)));
+        assert!(ahead((1, 9)) <= 2, "{}", ahead((1, 9)));
+        assert_eq!(order.len(), 102);
+    }
+
+    #[test]
+    fn clients_share_by_bytes() {
+        let mut queue = Queue::new(1_000);
+        for number in 0..400 {
+            assert_eq!(queue.push(1, 1, 1_200, None, number), None);
+            assert_eq!(queue.push(2, 1, 50, None, number), None);
+        }
+        let (mut large, mut small) = (0, 0);
+        for _ in 0..200 {
+            match queue.pop() {
+                Some((1, ..)) => large += 1_300,
+                _ => small += 150,
+            }
+        }
+        assert!((large - small as i64).abs() <= 2 * (QUANTUM + 1_300), "{large} and {small}");
+    }
+
+    #[test]
+    fn many_sources_of_one_client_take_no_place_of_another() {
+        let mut queue = Queue::new(10);
+        let mut refused = Vec::new();
+        for number in 0..500 {
+            refused.extend(queue.push(1, (number % 200) as u8, 45, None, number));
+        }
+        for number in 0..10 {
+            refused.extend(queue.push(2, 1, 45, None, number));
+        }
+        assert!(refused.iter().all(|it| matches!(it, Displaced::Refused(1, ..))), "{refused:?}");
+        assert!(queue.len() <= QUEUES * 10);
+        assert_eq!(drain(&mut queue).iter().filter(|it| it.0 == 2).count(), 10);
+    }
+
+    #[test]
+    fn a_newer_one_of_its_kind_takes_the_place_of_the_one_that_waits() {
+        let mut queue = Queue::new(10);
+        assert_eq!(queue.push(1, 1, 45, Some(69), 1), None);
+        assert_eq!(queue.push(1, 1, 45, None, 2), None);
+        assert_eq!(queue.push(1, 1, 45, Some(69), 3), Some(Displaced::Superseded(1)));
+        assert_eq!(queue.push(1, 2, 45, Some(69), 4), None);
+        assert_eq!(queue.pop(), Some((1, 1, 3)));
+        assert_eq!(queue.push(1, 1, 45, Some(69), 5), None);
+        assert_eq!(queue.push(1, 1, 45, Some(70), 6), None);
+        assert_eq!(queue.push(1, 1, 45, Some(69), 7), Some(Displaced::Superseded(5)));
+        assert_eq!(drain(&mut queue), [(1, 2, 4), (1, 1, 2), (1, 1, 7), (1, 1, 6)]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_without_being_told_and_all_is_bounded(
+            pushes in proptest::collection::vec(
+                (any::<u8>(), any::<u8>(), 0_usize..2_000, any::<Option<bool>>(), any::<bool>()), 0..2_000),
+        ) {
+            let mut queue = Queue::new(5);
+            let (mut given, mut taken) = (0, 0);
+            for (client, component, bytes, kind, pops) in pushes {
+                given += 1;
+                taken += usize::from(queue.push(client, component, bytes, kind.map(u32::from), 0).is_some());
+                if pops {
+                    taken += usize::from(queue.pop().is_some());
+                }
+                prop_assert!(queue.len() <= QUEUES * 5 && queue.clients.len() <= MAX_CLIENTS);
+                prop_assert_eq!(given, taken + queue.len());
+            }
+            taken += drain(&mut queue).len();
+            prop_assert_eq!((given, queue.clients.len()), (taken, 0));
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! Repair packets, from which lost packets of a class are recovered without retransmission.
+//!
+//! What a class writes is gathered in groups. Each piece leaves at once, with the group and its position in front;
+//! when the group is full, or its first piece has waited for the rest long enough, repair packets follow. The
+//! other end knows such pieces by a channel number that no channel has, so that one side alone may use them.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | 0x7f |
+//! | 2 | the group |
+//! | 1 | its position in the group: pieces from 0 on, then repair packets |
+//! | 1 | of a repair packet: how many pieces the group has; of a piece 0 |
+//! | 1 | of a repair packet: how many of them there are |
+//! | any | the piece, or the symbol of the code (RFC 5510, Reed–Solomon over GF(2^8)) |
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use skybraid_traffic::video::repair::{Code, Decoder, Encoder, MeasuredLoss};
+use skybraid_transport::PathId;
+use skybraid_units::{Duration, Instant, Probability};
+
+/// In place of a channel's number.
+pub const MARK: u8 = 0x7f;
+/// Bytes in front of a piece.
+pub const HEAD: usize = 6;
+/// Bytes that a repair packet has in addition to the longest piece of its group: the piece's length.
+pub const LENGTH: usize = 2;
+/// Groups whose pieces the receiver keeps.
+const KEPT: usize = 64;
+/// Default number of repair packets for each piece.
+const USUAL_SHARE: f64 = 0.2;
+
+/// Repair packets of a class.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RepairConfig {
+    /// Their number relative to that of the pieces, at least one for each group; 20 % unless this or `fails`
+    /// is said.
+    #[serde(default)]
+    pub share: Option<Probability>,
+    /// So many that this share of the groups cannot be recovered, by the loss that the peer measures.
+    #[serde(default)]
+    pub fails: Option<Probability>,
+    /// Pieces of a group at most, 1 to 100. Default 10.
+    #[serde(default = "group")]
+    pub group: u8,
+    /// How long the first piece of a group waits for others. Default 10 ms.
+    #[serde(default = "within")]
+    pub within: Duration,
+}
+
+const fn group() -> u8 {
+    10
+}
+
+const fn within() -> Duration {
+    Duration::from_millis(10)
+}
+
+impl core::fmt::Display for RepairConfig {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let group = self.group;
+        match self.fails {
+            Some(fails) => write!(f, "repair so that {fails} of groups of {group} fail"),
+            None => write!(f, "{} repair in groups of {group}", self.share()),
+        }
+    }
+}
+
+impl RepairConfig {
+    fn share(&self) -> Probability {
+        self.share.or(Probability::new(USUAL_SHARE)).unwrap_or(Probability::ZERO)
+    }
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// The key that is out of its range, and what is expected.
+    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        if !(1..=100).contains(&self.group) {
+            return Err(("group", "1 to 100"));
+        }
+        if self.share.is_some_and(|share| share.ratio() <= 0.0) {
+            return Err(("share", "above 0 %"));
+        }
+        if self.fails.is_some_and(|fails| fails.ratio() <= 0.0 || fails.ratio() >= 1.0) {
+            return Err(("fails", "between 0 % and 100 %"));
+        }
+        if self.fails.is_some() && self.share.is_some() {
+            return Err(("fails", "without `share`"));
+        }
+        if !self.within.is_positive() {
+            return Err(("within", "above zero"));
+        }
+        Ok(())
+    }
+
+    /// Repair packets of a group of so many pieces.
+    fn repairs(&self, sources: usize, loss: MeasuredLoss) -> usize {
+        if let Some(fails) = self.fails {
+            return loss.repairs(sources, fails);
+        }
+        let exact = sources as f64 * self.share().ratio();
+        let whole = exact as usize;
+        // The share of a whole group is not rounded up by what floating point leaves.
+        (whole + usize::from(exact - whole as f64 > 1e-9)).max(1)
+    }
+}
+
+/// What leaves of a group, in two parts.
+#[derive(Clone, Copy, Debug)]
+pub enum Packet<'a> {
+    /// Something that was written.
+    Piece([&'a [u8]; 2]),
+    /// What makes a piece good that is lost.
+    Repair([&'a [u8]; 2]),
+}
+
+/// The sender's half.
+#[derive(Debug)]
+pub struct FecEncoder {
+    config: RepairConfig,
+    group: u16,
+    pieces: Vec<Vec<u8>>,
+    since: Instant,
+    /// Of the last group: its pieces and repair packets. Most are like the one before.
+    encoder: Option<((usize, usize), Encoder)>,
+    loss: MeasuredLoss,
+    /// Packets that left since the losses of paths were last heeded, by path.
+    left: Vec<u32>,
+}
+
+impl FecEncoder {
+    /// Before the first group.
+    pub const fn new(config: RepairConfig) -> Self {
+        Self {
+            config,
+            group: 0,
+            pieces: Vec::new(),
+            since: Instant::ZERO,
+            encoder: None,
+            loss: MeasuredLoss::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// A packet of the class left by a path.
+    pub fn on_sent_via(&mut self, path: PathId) {
+        let place = path.index();
+        if self.left.len() <= place {
+            self.left.resize(place + 1, 0);
+        }
+        if let Some(count) = self.left.get_mut(place) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// The loss of each path, as the peer has it, counts as much as was sent by it since the last call.
+    pub fn heed(&mut self, loss_of: impl Fn(PathId) -> f64) {
+        let packets: u32 = self.left.iter().sum();
+        if packets == 0 {
+            return;
+        }
+        let by_path = self.left.iter().zip(0..);
+        let lost: f64 = by_path.map(|(left, id)| f64::from(*left) * loss_of(PathId(id))).sum();
+        self.loss.record(lost / f64::from(packets), packets);
+        self.left.fill(0);
+    }
+
+    /// A piece leaves: `take` gets it with what goes in front, and the repair packets if the group is full.
+    pub fn protect(&mut self, now: Instant, piece: [&[u8]; 2], take: &mut impl FnMut(Packet<'_>)) {
+        if self.pieces.is_empty() {
+            self.since = now;
+        }
+        let piece = piece.concat();
+        let position = self.pieces.len() as u8;
+        let [high, low] = self.group.to_be_bytes();
+        take(Packet::Piece([&[MARK, high, low, position, 0, 0], &piece]));
+        self.pieces.push(piece);
+        if self.pieces.len() >= usize::from(self.config.group) {
+            self.close(take);
+        }
+    }
+
+    /// When [`wake`](Self::wake) is due.
+    pub fn due(&self) -> Instant {
+        if self.pieces.is_empty() { Instant::FAR_FUTURE } else { self.since + self.config.within }
+    }
+
+    /// A group that has waited long enough gets its repair packets.
+    pub fn wake(&mut self, now: Instant, take: &mut impl FnMut(Packet<'_>)) {
+        if now >= self.due() {
+            self.close(take);
+        }
+    }
+
+    fn close(&mut self, take: &mut impl FnMut(Packet<'_>)) {
+        let sources = self.pieces.len();
+        let repairs = self.config.repairs(sources, self.loss);
+        let size = (sources, repairs);
+        if repairs > 0 && self.encoder.as_ref().is_none_or(|(known, _)| *known != size) {
+            let code = Code::ReedSolomon { repairs };
+            self.encoder = Encoder::new(code, sources).ok().map(|encoder| (size, encoder));
+        }
+        if let Some((_, encoder)) = self.encoder.as_ref().filter(|_| repairs > 0) {
+            let pieces: Vec<&[u8]> = self.pieces.iter().map(Vec::as_slice).collect();
+            let symbols = encoder.repair_packets(&pieces).unwrap_or_default();
+            let [high, low] = self.group.to_be_bytes();
+            for (number, symbol) in symbols.iter().enumerate() {
+                let position = (sources + number) as u8;
+                let head = [MARK, high, low, position, sources as u8, repairs as u8];
+                take(Packet::Repair([&head, symbol]));
+            }
+        }
+        self.pieces.clear();
+        self.group = self.group.wrapping_add(1);
+    }
+}
+
+/// The receiver's half.
+#[derive(Debug, Default)]
+pub struct FecDecoder {
+    groups: VecDeque<Group>,
+    /// Recovered pieces.
+    pub mended: u64,
+}
+
+/// What has come of a group.
+#[derive(Debug)]
+struct Group {
+    number: u16,
+    /// By position.
+    pieces: Vec<Option<Vec<u8>>>,
+    /// Repair packets that came, and how many pieces and repair packets there are.
+    repairs: Vec<(u8, Vec<u8>)>,
+    counts: Option<(u8, u8)>,
+    /// Nothing more can be recovered.
+    settled: bool,
+}
+
+impl FecDecoder {
+    /// A piece or repair packet has arrived: `take` gets each piece that is known by that, once.
+    /// What is no such piece is given as it is.
+    pub fn arrived(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8])) {
+        let Some((&[MARK, high, low, position, sources, repairs], rest)) =
+            bytes.split_first_chunk()
+        else {
+            return take(bytes);
+        };
+        let number = u16::from_be_bytes([high, low]);
+        let Some(group) = self.group(number) else { return };
+        if sources == 0 {
+            if group.piece(position, rest) {
+                take(rest);
+            }
+        } else if position >= sources && position - sources < repairs {
+            group.counts = group.counts.or(Some((sources, repairs)));
+            if group.counts == Some((sources, repairs)) {
+                group.repairs.push((position, rest.to_vec()));
+            }
+        }
+        let mended = group.mend();
+        self.mended += mended.len() as u64;
+        mended.iter().for_each(|piece| take(piece));
+    }
+
+    /// A group by its number; `None` for one that is long forgotten.
+    fn group(&mut self, number: u16) -> Option<&mut Group> {
+        if let Some(place) = self.groups.iter().position(|group| group.number == number) {
+            return self.groups.get_mut(place);
+        }
+        let newest = self.groups.back().map(|group| group.number);
+        let behind = newest.is_some_and(|newest| newest.wrapping_sub(number) < 1 << 15);
+        let oldest = self.groups.front().map(|group| group.number);
+        let forgotten = oldest.is_some_and(|oldest| oldest.wrapping_sub(number) < 1 << 15);
+        if behind && forgotten && self.groups.len() >= KEPT {
+            return None;
+        }
+        if self.groups.len() >= KEPT {
+            self.groups.pop_front();
+        }
+        let after = |group: &Group| number.wrapping_sub(group.number) < 1 << 15;
+        let place = self.groups.partition_point(after);
+        self.groups.insert(
+            place,
+            Group { number, pieces: Vec::new(), repairs: Vec::new(), counts: None, settled: false },
+        );
+        self.groups.get_mut(place)
+    }
+}
+
+impl Group {
+    /// Notes a piece; false where it was known.
+    fn piece(&mut self, position: u8, bytes: &[u8]) -> bool {
+        let place = usize::from(position);
+        if self.pieces.len() <= place {
+            self.pieces.resize(place + 1, None);
+        }
+        match self.pieces.get_mut(place) {
+            Some(piece @ None) => {
+                *piece = Some(bytes.to_vec());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the pieces that can be recovered now.
+    fn mend(&mut self) -> Vec<Vec<u8>> {
+        let Some((sources, repairs)) = self.counts.filter(|_| !self.settled) else {
+            return Vec::new();
+        };
+        let known = self.pieces.iter().flatten().count();
+        if known < usize::from(sources) && known + self.repairs.len() < usize::from(sources) {
+            return Vec::new();
+        }
+        self.settled = true;
+        let code = Code::ReedSolomon { repairs: repairs.into() };
+        let Ok(mut decoder) = Decoder::new(code, sources.into()) else { return Vec::new() };
+        let pieces =
+            self.pieces.iter().enumerate().filter_map(|(place, it)| Some((place, it.as_ref()?)));
+        let repairs = self.repairs.iter().map(|(position, it)| (usize::from(*position), it));
+        let mut found = Vec::new();
+        for (position, packet) in pieces.chain(repairs) {
+            match decoder.on_received(position, packet) {
+                Ok(recovered) => found.extend(recovered),
+                Err(_) => return Vec::new(),
+            }
+        }
+        found.sort_by_key(|recovered| recovered.position);
+        let new = found.into_iter().filter(|recovered| {
+            let position = u8::try_from(recovered.position);
+            position.is_ok_and(|position| self.piece(position, &recovered.packet))
+        });
+        new.map(|recovered| recovered.packet).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn config(group: u8, share: f64) -> RepairConfig {
+        let share = Probability::new(share);
+        RepairConfig { share, fails: None, group, within: Duration::from_millis(10) }
+    }
+
+    fn bytes(packet: Packet<'_>) -> Vec<u8> {
+        match packet {
+            Packet::Piece(parts) | Packet::Repair(parts) => parts.concat(),
+        }
+    }
+
+    fn sent(fec_encoder: &mut FecEncoder, pieces: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        for piece in pieces {
+            fec_encoder.protect(Instant::ZERO, [piece, &[]], &mut |packet| out.push(bytes(packet)));
+        }
+        fec_encoder.wake(Instant::from_millis(10), &mut |packet| out.push(bytes(packet)));
+        out
+    }
+
+    fn received(
+        fec_decoder: &mut FecDecoder,
+        packets: impl Iterator<Item = Vec<u8>>,
+    ) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        for packet in packets {
+            fec_decoder.arrived(&packet, &mut |piece| out.push(piece.to_vec()));
+        }
+        out
+    }
+
+    #[test]
+    fn each_group_outlives_as_many_losses_as_it_has_repair_packets() {
+        let pieces: Vec<Vec<u8>> = (0..8_u8).map(|it| vec![it; 5 + usize::from(it)]).collect();
+        for lost in 0..1_u32 << 10 {
+            let mut packets = sent(&mut FecEncoder::new(config(8, 0.25)), &pieces);
+            assert_eq!(packets.len(), 10);
+            let mut number = 0;
+            packets.retain(|_| {
+                number += 1;
+                lost >> (number - 1) & 1 == 0
+            });
+            let mut fec_decoder = FecDecoder::default();
+            let mut found = received(&mut fec_decoder, packets.into_iter());
+            found.sort();
+            let losses = (lost & 0xff).count_ones() as usize;
+            let whole = lost.count_ones() <= 2;
+            assert_eq!(found.len(), if whole { 8 } else { 8 - losses }, "{lost:b}");
+            assert!(found.iter().all(|piece| pieces.contains(piece)));
+            assert_eq!(fec_decoder.mended as usize, if whole { losses } else { 0 });
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_not_full_is_repaired_after_a_while() {
+        let mut fec_encoder = FecEncoder::new(config(10, 0.2));
+        assert_eq!(fec_encoder.due(), Instant::FAR_FUTURE);
+        let mut out = Vec::new();
+        let mut take = |packet: Packet<'_>| out.push(bytes(packet));
+        fec_encoder.protect(Instant::from_millis(3), [&[1, 2], &[3]], &mut take);
+        assert_eq!(fec_encoder.due(), Instant::from_millis(13));
+        fec_encoder.wake(Instant::from_millis(12), &mut take);
+        fec_encoder.wake(Instant::from_millis(13), &mut take);
+        assert_eq!(out.len(), 2);
+        let found = received(&mut FecDecoder::default(), out.drain(1..));
+        assert_eq!(found, [[1, 2, 3]], "the piece was lost, its repair packet was not");
+    }
+
+    // Source: the binomial formula. Of 10 pieces and r repair packets at 2 % loss more than r are lost with
+    // probability 1.5e-3 (r = 2) and 9.9e-5 (r = 3); at 10 % with 2.2e-3 (r = 5) and 5.0e-4 (r = 6).
+    #[test]
+    fn repair_follows_the_loss_of_the_paths_that_carry_the_class() {
+        let fails = Probability::new(0.001);
+        let config = RepairConfig { share: None, fails, ..config(10, 0.2) };
+        let mut fec_encoder = FecEncoder::new(config);
+        let pieces: Vec<Vec<u8>> = (0..10_u8).map(|it| vec![it; 9]).collect();
+        let repairs = |fec_encoder: &mut FecEncoder, carrying: PathId| {
+            for _ in 0..30 {
+                (0..500).for_each(|_| fec_encoder.on_sent_via(carrying));
+                fec_encoder.heed(|path| [0.02, 0.0, 0.1][path.index()]);
+            }
+            sent(fec_encoder, &pieces).len() - pieces.len()
+        };
+        assert_eq!(repairs(&mut fec_encoder, PathId(0)), 3);
+        assert_eq!(repairs(&mut fec_encoder, PathId(1)), 0, "nothing is lost, nothing is added");
+        assert_eq!(repairs(&mut fec_encoder, PathId(2)), 6);
+    }
+
+    #[test]
+    fn copies_and_latecomers_are_given_once() {
+        let pieces: Vec<Vec<u8>> = (0..4_u8).map(|it| vec![it; 9]).collect();
+        let packets = sent(&mut FecEncoder::new(config(4, 0.25)), &pieces);
+        // Piece 1 comes after it was recovered; all come twice.
+        let order = [0, 2, 3, 4, 1, 0, 1, 2, 3, 4];
+        let found =
+            received(&mut FecDecoder::default(), order.iter().map(|it| packets[*it].clone()));
+        assert_eq!(found, [0, 2, 3, 1].map(|it: usize| pieces[it].clone()));
+    }
+
+    #[test]
+    fn what_is_not_protected_passes() {
+        let found = received(&mut FecDecoder::default(), [vec![3, 1, 4], vec![]].into_iter());
+        assert_eq!(found, [vec![3, 1, 4], vec![]]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_peer_says_nothing_panics_and_memory_is_bounded(
+            packets in prop::collection::vec(
+                (any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<u8>(),
+                 prop::collection::vec(any::<u8>(), 0..20)),
+                0..300,
+            ),
+        ) {
+            let mut fec_decoder = FecDecoder::default();
+            for (high, low, position, sources, repairs, rest) in packets {
+                let packet = [&[MARK, high, low, position, sources, repairs][..], &rest].concat();
+                fec_decoder.arrived(&packet, &mut |_| {});
+            }
+            prop_assert!(fec_decoder.groups.len() <= KEPT);
+        }
+
+        #[test]
+        fn streams_with_losses_and_disorder_give_each_piece_at_most_once(
+            lost in prop::collection::vec(any::<bool>(), 200),
+            swaps in prop::collection::vec((0usize..180, 0usize..12), 0..40),
+        ) {
+            let pieces: Vec<Vec<u8>> = (0..150_u16).map(|it| it.to_be_bytes().to_vec()).collect();
+            let mut packets = sent(&mut FecEncoder::new(config(10, 0.2)), &pieces);
+            prop_assert_eq!(packets.len(), 180);
+            for (place, by) in swaps {
+                let other = (place + by).min(packets.len() - 1);
+                packets.swap(place, other);
+            }
+            let kept = packets.into_iter().zip(&lost).filter(|(_, lost)| !**lost).map(|(it, _)| it);
+            let mut found = received(&mut FecDecoder::default(), kept);
+            let given = found.len();
+            found.sort();
+            found.dedup();
+            prop_assert_eq!(found.len(), given);
+            prop_assert!(found.iter().all(|piece| pieces.contains(piece)));
+        }
+    }
+}

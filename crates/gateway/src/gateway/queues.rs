@@ -1,0 +1,279 @@
+//! What local applications write: classes, fair shares, and the way into the transports.
+
+use alloc::vec::Vec;
+
+use skybraid_units::{Duration, Instant};
+
+use super::{Gateway, Kind, MAX_SPARE, frame_header};
+use crate::event::PathState;
+use crate::fair::{Displaced, FairQueue};
+use crate::fec;
+use crate::health::Path;
+use crate::health::clock::{micros, nearest};
+use crate::health::mtu::BASE_MTU;
+use crate::message;
+use crate::session::OVERHEAD;
+use crate::signing::Signature;
+use crate::sources::{Client, Component, Fate, Origin};
+use crate::{ChannelId, Class};
+
+/// Bytes of a transport's headers in a datagram, at most: those of MP-DCCP with acknowledgements.
+const INSIDE: u32 = 100;
+/// Messages that wait in a transport. Those behind them wait in the fair queue.
+const MAX_IN_TRANSPORT: usize = 16;
+
+/// The longest wait of datagrams for the driver is of one to two times this.
+const LAG_WINDOW: Duration = Duration::from_millis(50);
+
+/// A wait for the driver that does not count as a queue: slices of the machine's scheduler.
+const USUAL_LAG: Duration = Duration::from_millis(5);
+
+/// Control of two sources within this time is shared by them.
+const WRITES: Duration = Duration::from_secs(5);
+/// A longer wait that the only source of control may cause.
+const ALONE: Duration = Duration::from_millis(100);
+
+/// A source of control, and when it wrote last.
+pub(super) type Writer = (Client, Component, Instant);
+
+/// A message that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Written {
+    channel: ChannelId,
+    /// When it reached this machine.
+    arrived: Instant,
+    /// It is of a key frame.
+    vital: bool,
+    bytes: Vec<u8>,
+}
+
+/// The queue of a class.
+pub(super) type Queue = FairQueue<Client, Component, Written>;
+
+impl Gateway {
+    /// A local application wrote a MAVLink frame, a datagram or an IP packet just now.
+    pub fn write(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) {
+        let client = Client::default();
+        self.write_from(now, channel, &Origin { client, arrived: now }, bytes);
+    }
+
+    /// A MAVLink frame, a datagram or an IP packet of a local application, whose age counts from the time
+    /// at which it reached this machine. It leaves with the next calls of [`poll_send`](Self::poll_send).
+    pub fn write_from(&mut self, now: Instant, channel: ChannelId, origin: &Origin, bytes: &[u8]) {
+        let Some(known) = self.channels.get_mut(usize::from(channel.0)) else { return };
+        known.written += 1;
+        if known.kind == Kind::Packets && !self.inner.admits_outgoing(bytes) {
+            return;
+        }
+        let (mut component, mut kind) = ((0, 0), None);
+        let class = match known.kind {
+            Kind::Datagrams(class) => class,
+            Kind::Packets => self.policy.of_packet(bytes),
+            Kind::Mavlink => {
+                let Some(header) = frame_header(bytes) else { return };
+                if Signature::of(self.signing.as_ref(), &header, bytes) == Signature::Wrong {
+                    return self.refuse_signature(now);
+                }
+                component = (header.system, header.component);
+                // A signed frame must not overtake those before it.
+                let latest = self.policy.is_superseded_in_queue(header.message);
+                kind = (latest && !header.signed).then_some(header.message);
+                self.policy.of_frame(now, &header).class
+            }
+        };
+        let Some(stats) = self.stats.get_mut(class.index()) else { return };
+        stats.written(bytes.len());
+        self.sources.count(channel, origin.client, component, Fate::Written);
+        let vital = known.keys.as_mut().is_some_and(|keys| keys.is_key_frame(bytes));
+        let life = self.config.class.deadline(class);
+        if life.is_some_and(|life| now.since(origin.arrived) > life) {
+            return self.lose(class, channel, origin.client, component, Fate::Late);
+        }
+        // Without a session nobody knows what becomes of a message that waits.
+        if known.wire.is_none() || !self.session_up {
+            return self.lose(class, channel, origin.client, component, Fate::Refused);
+        }
+        if class == Class::Control {
+            self.note_writer(now, origin.client, component);
+        }
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        let written = Written { channel, arrived: origin.arrived, vital, bytes: copy };
+        let Some(queue) = self.queues.get_mut(class.index()) else { return };
+        match queue.push(origin.client, component, bytes.len(), kind, written) {
+            None => {}
+            Some(Displaced::Refused(client, component, written)) => {
+                self.lose(class, written.channel, client, component, Fate::Refused);
+                self.recycle(written.bytes);
+            }
+            Some(Displaced::Superseded(written)) => {
+                self.lose(class, channel, origin.client, component, Fate::Superseded);
+                self.recycle(written.bytes);
+            }
+        }
+    }
+
+    /// Remembers the two sources that have written control last.
+    fn note_writer(&mut self, now: Instant, client: Client, component: Component) {
+        let is_it = |it: &Option<Writer>| it.is_some_and(|it| (it.0, it.1) == (client, component));
+        let place = self.writers.iter().position(is_it).unwrap_or_else(|| {
+            let [first, second] = self.writers.map(|it| it.map(|it| it.2));
+            usize::from(first > second)
+        });
+        if let Some(writer) = self.writers.get_mut(place) {
+            *writer = Some((client, component, now));
+        }
+    }
+
+    /// Counts a message that does not leave.
+    fn lose(
+        &mut self,
+        class: Class,
+        channel: ChannelId,
+        client: Client,
+        component: Component,
+        fate: Fate,
+    ) {
+        self.sources.count(channel, client, component, fate);
+        let Some(stats) = self.stats.get_mut(class.index()) else { return };
+        match fate {
+            Fate::Written => {}
+            Fate::Refused => stats.refused(1),
+            Fate::Late => stats.late(1),
+            Fate::Superseded => stats.dropped(crate::stats::Dropped::Superseded),
+        }
+    }
+
+    /// Keeps a buffer to be written over.
+    pub(super) fn recycle(&mut self, bytes: Vec<u8>) {
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Moves messages of a class into its transport as far as that has room. True if any was moved.
+    pub(super) fn feed(&mut self, now: Instant, class: Class) -> bool {
+        let mut moved = false;
+        if self.queues.get(class.index()).is_none_or(Queue::is_empty) {
+            return moved;
+        }
+        let max = self.max_message();
+        let mut room = self
+            .carriers
+            .get(class.index())
+            .map_or(0, |carrier| MAX_IN_TRANSPORT.saturating_sub(carrier.waiting()));
+        while room > 0
+            && let Some(queue) = self.queues.get_mut(class.index())
+            && !queue.is_empty()
+            && (class != Class::Control || self.brake.take(now))
+            && let Some((client, component, written)) = queue.pop()
+        {
+            let life = self.config.class.deadline(class);
+            if life.is_some_and(|life| now.since(written.arrived) > life) {
+                self.lose(class, written.channel, client, component, Fate::Late);
+                if class == Class::Control {
+                    self.brake.give_back();
+                }
+            } else if self.enter(now, class, max, &written) {
+                room -= 1;
+                moved = true;
+            } else {
+                self.lose(class, written.channel, client, component, Fate::Refused);
+            }
+            self.recycle(written.bytes);
+        }
+        moved
+    }
+
+    /// When control that is held back may go on.
+    pub(super) fn brake_wakeup(&self) -> Instant {
+        let control = Class::Control.index();
+        let waits = self.queues.get(control).is_some_and(|queue| !queue.is_empty());
+        let carrier = self.carriers.get(control);
+        let room = carrier.is_some_and(|carrier| carrier.waiting() < MAX_IN_TRANSPORT);
+        if waits && room && self.session_up { self.brake.next() } else { Instant::FAR_FUTURE }
+    }
+
+    /// A probe arrived: whatever control waits for on its way, and for how long it waits at the peer.
+    pub(super) fn heed_waits(&mut self, now: Instant, lag_ms: u8) {
+        let alive = || self.paths.iter().filter(|path| path.is_heard());
+        let newest = alive().filter_map(|path| path.outgoing_transit.last());
+        let lowest = alive().filter_map(|path| path.outgoing_transit.least());
+        let (Some(newest), Some(lowest)) = (newest.min(), lowest.min()) else { return };
+        let rtt = alive().filter_map(|path| path.rtt).min().unwrap_or_default();
+        // Programs are woken up late even where nothing is wrong.
+        let lag = Duration::from_millis(i64::from(lag_ms)) - USUAL_LAG;
+        let wait = nearest(newest - lowest).max(lag);
+        // Who writes alone waits for itself alone.
+        let shared =
+            self.writers.iter().flatten().filter(|it| now.since(it.2) < WRITES).count() > 1;
+        let wait = if shared { wait } else { wait - ALONE };
+        self.brake.heed(now, wait, rtt);
+    }
+
+    /// Notes how long a datagram waited for the driver, and since when that counts.
+    pub(super) fn note_lag(&mut self, now: Instant, waited: Duration) {
+        let (lags, since) = &mut self.lag;
+        if now.since(*since) >= LAG_WINDOW {
+            (*lags, *since) = ([Duration::ZERO, lags[0]], now);
+        }
+        lags[0] = lags[0].max(waited);
+    }
+
+    /// The longest wait of late in milliseconds, as probes carry it.
+    pub(super) fn lag_ms(&self) -> u8 {
+        let longest = self.lag.0[0].max(self.lag.0[1]);
+        (longest.as_nanos() / 1_000_000).clamp(0, 255) as u8
+    }
+
+    /// Hands a message to the transport of its class; false if it is too large or its channel has gone.
+    fn enter(&mut self, now: Instant, class: Class, max: usize, written: &Written) -> bool {
+        let Written { channel, arrived, vital, bytes } = written;
+        let known = self.channels.get(usize::from(channel.0));
+        let (Some(wire), Some(carrier), Some(fragmenter)) = (
+            known.and_then(|known| known.wire),
+            self.carriers.get_mut(class.index()),
+            self.fragmenters.get_mut(class.index()),
+        ) else {
+            return false;
+        };
+        let stamp = micros(*arrived);
+        match self.fec_encoders.get_mut(class.index()) {
+            Some(Some(fec_encoder)) => {
+                let max = max.saturating_sub(fec::HEAD + fec::LENGTH);
+                fragmenter.cut(wire, stamp, bytes, max, &mut |parts| {
+                    fec_encoder.protect(now, parts, &mut |packet| {
+                        carrier.write_packet(now, *arrived, packet, *vital);
+                    });
+                })
+            }
+            _ => fragmenter.cut(wire, stamp, bytes, max, &mut |parts| {
+                carrier.write(now, *arrived, parts, *vital);
+            }),
+        }
+    }
+
+    /// Bytes of the largest IP packet of the TUN interface that leaves in one datagram, whatever its class;
+    /// `None` before the path MTU of every path that the peer hears is known.
+    pub fn unfragmented(&self) -> Option<u32> {
+        let heard = |path: &&Path| path.present && path.outgoing == PathState::Up;
+        let mut paths = self.paths.iter().filter(heard).peekable();
+        let settled = paths.peek().is_some() && paths.all(|path| path.mtu.is_settled());
+        let repair =
+            self.fec_encoders.iter().flatten().next().map_or(0, |_| fec::HEAD + fec::LENGTH);
+        let max = self.max_message().saturating_sub(repair + message::HEAD);
+        settled.then(|| u32::try_from(max).unwrap_or(u32::MAX))
+    }
+
+    /// Bytes of a part of a message that every path takes.
+    fn max_message(&self) -> usize {
+        let room = |mtu: u32, around: u32| mtu.saturating_sub(around + OVERHEAD as u32 + INSIDE);
+        let known = |path: &&Path| path.present && path.remote.is_some();
+        let heard = |path: &&Path| known(path) && path.outgoing != PathState::Down;
+        let size = |path: &Path| room(path.mtu.size(), path.around());
+        let min = self.paths.iter().filter(heard).map(size).min();
+        let min = min.or_else(|| self.paths.iter().filter(known).map(size).min());
+        min.unwrap_or_else(|| room(BASE_MTU, 48)).max(256) as usize
+    }
+}

@@ -1,0 +1,234 @@
+//! Where the aircraft is: the ground learns its addresses, and validates them before it uses them.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use skybraid_transport::PathId;
+use skybraid_units::{Duration, Instant};
+
+use super::{Gateway, Outgoing};
+use crate::config::Network;
+use crate::event::What;
+use crate::health::validation::Message;
+use crate::{Class, Side};
+
+/// Copies a second that are looked into: somebody's copies may be all that shows the aircraft's address.
+pub(super) const COPIES: i64 = 100;
+/// Challenges that wait for their answer.
+const MAX_RESPONSES: usize = 64;
+/// Datagrams that are held while addresses are validated, and for how long.
+const MAX_HELD: usize = 256;
+const MAX_HELD_FOR: Duration = Duration::from_secs(1);
+
+impl Gateway {
+    /// A datagram of the peer arrived. Over UDP an address that is not in use has to prove itself; over TCP
+    /// the connection has proven it.
+    pub(super) fn learn_address(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        from: SocketAddr,
+        bytes: usize,
+        newest: bool,
+    ) {
+        if self.config.side != Side::Ground {
+            return;
+        }
+        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        if path.remote == Some(from) {
+            return;
+        }
+        match self.config.network {
+            Network::Udp => {
+                let rtt = path.min_rtt();
+                path.validation.on_received(now, from, bytes, rtt);
+            }
+            Network::Tcp if newest => self.use_address(now, id, from),
+            Network::Tcp => {}
+        }
+    }
+
+    /// A copy of a datagram that has been opened came from somewhere else: either may be the forwarder's.
+    pub(super) fn learn_from_copy(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: &[u8],
+        scratch: &mut Vec<u8>,
+    ) {
+        let is_copied = |gateway: &Self| {
+            let path = gateway.paths.get(gateway.path_of(bytes)?.index())?;
+            (gateway.config.side == Side::Ground && path.remote != Some(from)).then_some(())
+        };
+        if is_copied(self).is_none() || !self.copies.take(now) {
+            return;
+        }
+        let wire = self.sessions.path_of_copy(bytes, scratch);
+        let path = wire.and_then(|wire| self.paths_by_wire.get(wire.index()).copied().flatten());
+        if let Some(path) = path {
+            self.learn_address(now, path, from, bytes.len(), false);
+        }
+    }
+
+    /// A challenge arrived, or the response to one.
+    pub(super) fn receive_validation(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        from: SocketAddr,
+        plain: &[u8],
+    ) {
+        match Message::read(plain) {
+            Some(Message::Challenge(token)) => {
+                self.respond(id, Message::Response(token));
+            }
+            Some(Message::Proof(proof)) => {
+                if self.config.side == Side::Ground && self.sessions.is_proof(now, from, &proof) {
+                    if let Some(path) = self.paths.get_mut(id.index()) {
+                        path.validation.on_proof(now, from);
+                    }
+                    self.settle_addresses(now);
+                }
+            }
+            Some(Message::Response(token)) => {
+                if let Some(path) = self.paths.get_mut(id.index()) {
+                    path.validation.on_response(now, token);
+                }
+                self.settle_addresses(now);
+            }
+            None => self.refused.unreadable += 1,
+        }
+    }
+
+    /// A message of a validation leaves by a path as soon as it can.
+    pub(super) fn respond(&mut self, id: PathId, message: Message) {
+        if self.responses.len() < MAX_RESPONSES {
+            self.responses.push_back((id, message));
+        }
+    }
+
+    /// Uses the addresses that have proven themselves.
+    pub(super) fn settle_addresses(&mut self, now: Instant) {
+        for at in 0..self.paths.len() {
+            let id = PathId(at as u8);
+            let Some(path) = self.paths.get_mut(at) else { continue };
+            if let Some(address) = path.validation.settle(now, path.remote) {
+                self.use_address(now, id, address);
+                self.held.release(id);
+            } else if !path.validation.is_open() {
+                self.held.forget(id);
+            }
+        }
+    }
+
+    fn use_address(&mut self, now: Instant, id: PathId, address: SocketAddr) {
+        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        if path.remote.replace(address).is_some() {
+            path.forget_size();
+        }
+        path.probe_at = path.probe_at.min(now);
+        let what = What::Address { path: path.name.clone(), address: format!("{address}") };
+        self.tell(now, what);
+        self.refresh_usable();
+    }
+
+    /// The next response or challenge, or control message that left for an address that was the wrong one.
+    pub(super) fn poll_validation(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
+        while let Some((id, message)) = self.responses.pop_front() {
+            let to = self.paths.get(id.index()).and_then(|path| self.reach(path));
+            message.write(&mut self.plain);
+            if let Some(outgoing) = to.and_then(|to| self.seal_plain(now, id, to, None, out)) {
+                return Some(outgoing);
+            }
+        }
+        for at in 0..self.paths.len() {
+            let id = PathId(at as u8);
+            let Some(path) = self.paths.get_mut(at).filter(|path| path.present) else { continue };
+            let sessions = &mut self.sessions;
+            let mut draw = || sessions.draw_token();
+            let challenge = path.validation.poll_challenge(now, path.remote, &mut draw);
+            let Some((to, token)) = challenge else { continue };
+            Message::Challenge(token).write(&mut self.plain);
+            if let Some(outgoing) = self.seal_plain(now, id, to, None, out) {
+                return Some(outgoing);
+            }
+        }
+        while let Some(Datagram { path: id, at, class, plain }) = self.held.released.pop_front() {
+            let life = self.config.class.deadline(class).unwrap_or(MAX_HELD_FOR);
+            if now.since(at) >= life.min(MAX_HELD_FOR) {
+                continue;
+            }
+            self.plain = plain;
+            let to = self.paths.get(id.index()).and_then(|path| self.reach(path));
+            if let Some(outgoing) = to.and_then(|to| self.seal_plain(now, id, to, Some(class), out))
+            {
+                return Some(outgoing);
+            }
+        }
+        None
+    }
+
+    /// Seals what is in `plain`.
+    fn seal_plain(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        to: SocketAddr,
+        class: Option<Class>,
+        out: &mut Vec<u8>,
+    ) -> Option<Outgoing> {
+        let wire = self.wire.get(id.index()).copied().flatten()?;
+        self.sessions.seal(now, PathId(wire), &self.plain, out).ok()?;
+        self.paths.get_mut(id.index())?.leaves(out.len());
+        Some(Outgoing { path: id, to, class })
+    }
+}
+
+/// Control messages that left while it was open where the aircraft is, and what could not leave before
+/// that was known at all: they leave for its new address if it has one. The aircraft takes the first
+/// copy of each.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// The oldest first.
+    waiting: VecDeque<Datagram>,
+    released: VecDeque<Datagram>,
+}
+
+/// A datagram before it is sealed.
+#[derive(Debug)]
+struct Datagram {
+    path: PathId,
+    at: Instant,
+    class: Class,
+    plain: Vec<u8>,
+}
+
+impl Held {
+    /// Keeps a datagram, if the validation of its path is `open`.
+    pub fn keep(&mut self, at: Instant, path: PathId, open: bool, class: Class, plain: &[u8]) {
+        if !open {
+            return;
+        }
+        if self.waiting.len() >= MAX_HELD {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(Datagram { path, at, class, plain: plain.to_vec() });
+    }
+
+    /// The path has another address: what was held leaves.
+    fn release(&mut self, path: PathId) {
+        let waiting = core::mem::take(&mut self.waiting);
+        let (of_path, others) = waiting.into_iter().partition(|held| held.path == path);
+        self.waiting = others;
+        let of_path: VecDeque<Datagram> = of_path;
+        self.released.extend(of_path);
+        self.released.truncate(MAX_HELD);
+    }
+
+    /// The path's address was the right one.
+    fn forget(&mut self, path: PathId) {
+        self.waiting.retain(|held| held.path != path);
+    }
+}

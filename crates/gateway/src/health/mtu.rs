@@ -1,0 +1,595 @@
+//! Path MTU discovery of one path, in the direction towards the peer (RFC 8899, DPLPMTUD).
+//!
+//! Each probe has a number on its path, and the peer reports which numbers have arrived. A padded probe
+//! follows a probe without padding at once: it counts as lost because of its size only where that one has
+//! arrived, so that outages and bursts of loss never shrink a path.
+//!
+//! | state | size in use | becomes | when |
+//! |---|---|---|---|
+//! | disabled | base | base | the peer hears the path |
+//! | base | base | searching | a packet of the base size has arrived |
+//! | base | base | error | such packets are lost, as below |
+//! | searching | the largest that has arrived | search complete | every larger size has arrived or been lost |
+//! | search complete | the largest that has arrived | searching | the raise timer has expired |
+//! | searching, search complete | the largest that has arrived | searching or error | packets of that size are lost: black hole |
+//! | error | the largest below base that has arrived, else the minimum | searching | a packet of the base size has arrived |
+//!
+//! A size in use is confirmed every 600 ms. From the first loss on it is probed faster; it is given up
+//! when so many have been lost in a row, without one arriving between, that chance explains it less than
+//! once in 10⁶ times at the loss that packets without padding show.
+
+use alloc::collections::VecDeque;
+
+use skybraid_units::{Duration, Instant};
+
+/// Size of IP packets that a path is taken to carry before it is probed, in bytes: the minimum MTU of IPv6
+/// (RFC 8200 §5; `BASE_PLPMTU` of RFC 8899).
+pub const BASE_MTU: u32 = 1280;
+/// Size of IP packets that every path must carry, in bytes: what every host reassembles (RFC 791 §3.1;
+/// `MIN_PLPMTU` of RFC 8899).
+pub const MIN_MTU: u32 = 576;
+/// Sizes of IP packets that are probed, ascending: steps below the base, then what tunnels, mobile networks,
+/// PPPoE and Ethernet leave.
+const SIZES: [u32; 15] =
+    [640, 704, 768, 896, 1024, 1152, BASE_MTU, 1360, 1400, 1428, 1452, 1472, 1492, 1500, 9000];
+/// Losses of a larger size after which it is taken for too large (RFC 8899 §5.1.2, `MAX_PROBES`).
+const MAX_PROBES: u8 = 3;
+/// Time between confirmations of the size in use.
+const CONFIRM: Duration = Duration::from_millis(600);
+/// The same on a path whose data are used up.
+const CONFIRM_SPENT: Duration = Duration::from_secs(10);
+/// Time between probes of the size in use after a loss: of the first ones, and of those that smaller sizes
+/// take turns with.
+const RETRIES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(100)];
+/// Losses in a row from which on smaller sizes are probed too.
+const FALL_BACK: u8 = 3;
+/// First and longest time after which larger sizes are probed again (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`);
+/// it doubles with each search that finds nothing.
+const RAISE: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
+/// Time between probes of a search.
+const SEARCH: Duration = Duration::from_millis(50);
+/// Sent probes whose fate is remembered.
+const REMEMBERED: usize = 128;
+/// A probe is lost when so many later ones have been reported (RFC 9002 §6.1.1).
+const REORDERED: u16 = 3;
+/// Probability of taking losses by chance for a black hole.
+const CHANCE: f64 = 1e-6;
+/// Losses in a row that make a black hole, at least and at most.
+const LOSSES: [u8; 2] = [6, 16];
+
+/// State of path MTU discovery (RFC 8899 §5.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MtuState {
+    /// Nothing is probed: the peer does not hear the path, or it is a TCP connection.
+    #[default]
+    Disabled,
+    /// The base size is being confirmed.
+    Base,
+    /// Larger sizes are being probed.
+    Searching,
+    /// The largest size is known.
+    SearchComplete,
+    /// Packets of the base size do not get through.
+    Error,
+}
+
+/// Change that discovery has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MtuChange {
+    /// Larger packets get through, of so many bytes.
+    Raised(u32),
+    /// Packets that got through no longer do.
+    BlackHole {
+        /// Bytes of the largest packet before.
+        from: u32,
+        /// … and now.
+        to: u32,
+    },
+}
+
+/// Path MTU discovery at the sender.
+#[derive(Clone, Debug)]
+pub struct MtuSearch {
+    state: MtuState,
+    /// Largest size that may be probed, and the one that is in use.
+    max: u32,
+    size: u32,
+    sent: VecDeque<Sent>,
+    next: u16,
+    /// Losses in a row of packets of the size in use.
+    losses: u8,
+    /// Share of probes without padding that are lost.
+    loss: f64,
+    candidates: [Candidate; SIZES.len() + 1],
+    /// Tries of each candidate in this search.
+    tries: u8,
+    confirm_at: Instant,
+    search_at: Instant,
+    raise: (Instant, Duration),
+    /// Largest size below the one in use that has arrived since its first loss.
+    fallback: Option<u32>,
+    /// Black holes since the start.
+    pub black_holes: u64,
+}
+
+/// A size that may be probed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Candidate {
+    size: u32,
+    tried: u8,
+    lost: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    number: u16,
+    /// Bytes of the IP packet, of a probe with padding.
+    padded: Option<u32>,
+    /// Number of the probe without padding that was sent before it.
+    sibling: u16,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Unknown,
+    Arrived,
+    Lost,
+}
+
+impl MtuSearch {
+    /// Discovery on a path whose packets have at most `max` bytes; 576 and more.
+    pub fn new(max: u32) -> Self {
+        let mut candidates = [Candidate::default(); SIZES.len() + 1];
+        let sizes = SIZES.into_iter().filter(|size| *size < max).chain([max]);
+        for (candidate, size) in candidates.iter_mut().zip(sizes) {
+            candidate.size = size;
+        }
+        Self {
+            state: MtuState::Disabled,
+            max,
+            size: BASE_MTU.min(max),
+            sent: VecDeque::new(),
+            next: 0,
+            losses: 0,
+            loss: 0.0,
+            candidates,
+            tries: MAX_PROBES,
+            confirm_at: Instant::ZERO,
+            search_at: Instant::ZERO,
+            raise: (Instant::FAR_FUTURE, RAISE[0]),
+            fallback: None,
+            black_holes: 0,
+        }
+    }
+
+    /// State of discovery.
+    pub const fn state(&self) -> MtuState {
+        self.state
+    }
+
+    /// Bytes of the largest IP packet that gets through, as far as is known.
+    pub const fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Whether the size in use is known to be the largest.
+    pub const fn is_settled(&self) -> bool {
+        matches!(self.state, MtuState::SearchComplete | MtuState::Error)
+    }
+
+    fn base(&self) -> u32 {
+        BASE_MTU.min(self.max)
+    }
+
+    fn min(&self) -> u32 {
+        MIN_MTU.min(self.max)
+    }
+
+    /// The route may have changed: discovery begins from the base again.
+    pub fn reset(&mut self) {
+        let (next, black_holes) = (self.next, self.black_holes);
+        *self = Self { next, black_holes, ..Self::new(self.max) };
+    }
+
+    /// Number of the probe that is sent next.
+    pub const fn next_number(&self) -> u16 {
+        self.next
+    }
+
+    /// Assigns the number of a probe that is sent now: of `padded` bytes as an IP packet, or without padding.
+    pub fn on_sent(&mut self, padded: Option<u32>) -> u16 {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        if self.sent.len() >= REMEMBERED {
+            self.sent.pop_front();
+        }
+        let small = self.sent.iter().rev().find(|sent| sent.padded.is_none());
+        let sibling = small.map_or(number, |sent| sent.number);
+        self.sent.push_back(Sent { number, padded, sibling, fate: Fate::Unknown });
+        number
+    }
+
+    /// Size of the padded probe that is due, as an IP packet in bytes. Called right after a probe without padding
+    /// was sent, while the peer hears the path; a path whose data are `spent` is confirmed less often.
+    pub fn poll_probe(&mut self, now: Instant, spent: bool) -> Option<u32> {
+        if self.state == MtuState::Disabled {
+            self.state = MtuState::Base;
+            (self.confirm_at, self.search_at) = (now, now);
+        }
+        if matches!(self.state, MtuState::SearchComplete | MtuState::Error) && now >= self.raise.0 {
+            self.begin_search(now, 1);
+        }
+        if now >= self.confirm_at {
+            let urgent = self.losses > 0 || self.state == MtuState::Base;
+            self.confirm_at = now
+                + match (urgent, spent) {
+                    (true, _) => RETRIES[usize::from(self.losses >= FALL_BACK)],
+                    (false, false) => CONFIRM,
+                    (false, true) => CONFIRM_SPENT,
+                };
+            return Some(self.size);
+        }
+        if self.losses >= FALL_BACK && self.fallback.is_none() {
+            return self.poll_fallback(now);
+        }
+        if now < self.search_at || self.state == MtuState::Base || self.losses > 0 {
+            return None;
+        }
+        self.poll_candidate(now)
+    }
+
+    /// Smaller sizes in turn, the base first, while the one in use seems to be swallowed.
+    fn poll_fallback(&mut self, now: Instant) -> Option<u32> {
+        if now < self.search_at {
+            return None;
+        }
+        self.search_at = now + SEARCH;
+        let (min, size) = (self.min(), self.size);
+        let smaller = |it: &&mut Candidate| it.size > min && it.size < size;
+        let key = |it: &&mut Candidate| (it.tried, it.size != BASE_MTU, it.size);
+        let next = self.candidates.iter_mut().filter(smaller).min_by_key(key)?;
+        next.tried = next.tried.saturating_add(1);
+        Some(next.size)
+    }
+
+    /// The next larger size: the largest first, since most paths carry all that their interface does; from
+    /// the smallest on where not even the base gets through.
+    fn poll_candidate(&mut self, now: Instant) -> Option<u32> {
+        let (size, tries, max) = (self.size, self.tries, self.max);
+        let in_error = self.state == MtuState::Error;
+        let end = if in_error { self.base() } else { max };
+        let too_large = self
+            .candidates
+            .iter()
+            .filter(|it| it.size > size && it.lost >= tries)
+            .map(|it| it.size);
+        let end = too_large.min().map_or(end, |too_large| end.min(too_large.saturating_sub(1)));
+        let open = |it: &&mut Candidate| it.size > size && it.size <= end && it.tried < tries;
+        let key =
+            |it: &&mut Candidate| (it.tried, if in_error { it.size } else { u32::MAX - it.size });
+        if let Some(next) = self.candidates.iter_mut().filter(open).min_by_key(key) {
+            next.tried += 1;
+            self.search_at = now + SEARCH;
+            return Some(next.size);
+        }
+        let waits = self.sent.iter().any(|sent| {
+            sent.fate == Fate::Unknown && sent.padded.is_some_and(|padded| padded > size)
+        });
+        if !waits && self.raise.0 == Instant::FAR_FUTURE {
+            if self.state == MtuState::Searching {
+                self.state = MtuState::SearchComplete;
+            }
+            if self.size < self.max {
+                self.raise.0 = now + self.raise.1;
+                self.raise.1 = (self.raise.1 * 2).min(RAISE[1]);
+            }
+        }
+        None
+    }
+
+    fn begin_search(&mut self, now: Instant, tries: u8) {
+        if self.state != MtuState::Error {
+            self.state = MtuState::Searching;
+        }
+        self.tries = tries;
+        self.search_at = now;
+        self.raise.0 = Instant::FAR_FUTURE;
+        self.candidates.iter_mut().for_each(|it| (it.tried, it.lost) = (0, 0));
+    }
+
+    /// The peer reports the probes that have arrived: the newest number, and a bit for it and for each of the 31
+    /// before it.
+    pub fn on_report(&mut self, now: Instant, newest: u16, arrived: u32) -> Option<MtuChange> {
+        if arrived & 1 == 0 {
+            return None;
+        }
+        let mut change = None;
+        for at in 0..self.sent.len() {
+            let Some(sent) = self.sent.get(at).copied() else { continue };
+            let behind = newest.wrapping_sub(sent.number);
+            let has_arrived = behind < 32 && arrived >> behind & 1 == 1;
+            let is_lost = (REORDERED..1 << 15).contains(&behind);
+            let fate = match sent.fate {
+                Fate::Unknown | Fate::Lost if has_arrived => Fate::Arrived,
+                Fate::Unknown if is_lost => Fate::Lost,
+                _ => continue,
+            };
+            if let Some(sent) = self.sent.get_mut(at) {
+                sent.fate = fate;
+            }
+            let news = match (fate, sent.padded) {
+                (Fate::Arrived, Some(padded)) => self.on_arrived(now, padded),
+                (Fate::Lost, Some(padded)) if self.has_arrived(sent.sibling) => {
+                    self.on_lost(now, padded)
+                }
+                (Fate::Lost, Some(padded)) => {
+                    self.retry(padded);
+                    None
+                }
+                (fate, None) => {
+                    let lost = f64::from(u8::from(fate == Fate::Lost));
+                    self.loss += (lost - self.loss) / 64.0;
+                    None
+                }
+                (Fate::Unknown, Some(_)) => None,
+            };
+            change = news.or(change);
+        }
+        change
+    }
+
+    fn has_arrived(&self, number: u16) -> bool {
+        self.sent.iter().any(|sent| sent.number == number && sent.fate == Fate::Arrived)
+    }
+
+    /// What went with it was lost too, so its loss says nothing about its size.
+    fn retry(&mut self, padded: u32) {
+        if let Some(it) = self.candidates.iter_mut().find(|it| it.size == padded) {
+            it.tried = it.tried.saturating_sub(1);
+        }
+    }
+
+    fn on_arrived(&mut self, now: Instant, padded: u32) -> Option<MtuChange> {
+        if padded < self.size {
+            if self.losses > 0 {
+                self.fallback = self.fallback.max(Some(padded));
+            }
+            return None;
+        }
+        self.losses = 0;
+        self.fallback = None;
+        self.confirm_at = self.confirm_at.max(now + CONFIRM);
+        let raised = padded > self.size;
+        self.size = padded;
+        if self.state == MtuState::Base || (self.state == MtuState::Error && padded >= self.base())
+        {
+            self.state = MtuState::Searching;
+            self.begin_search(now, MAX_PROBES);
+        }
+        if raised {
+            self.raise.1 = RAISE[0];
+        }
+        raised.then_some(MtuChange::Raised(padded))
+    }
+
+    fn on_lost(&mut self, now: Instant, padded: u32) -> Option<MtuChange> {
+        if padded > self.size {
+            if let Some(it) = self.candidates.iter_mut().find(|it| it.size == padded) {
+                it.lost = it.lost.saturating_add(1);
+            }
+            return None;
+        }
+        if padded < self.size || self.size <= self.min() {
+            return None;
+        }
+        self.losses = self.losses.saturating_add(1);
+        if self.losses == 1 {
+            self.confirm_at = now;
+            // Smaller sizes have not been tried yet.
+            self.candidates.iter_mut().for_each(|it| it.tried = 0);
+        }
+        (self.losses >= self.losses_of_black_hole()).then(|| self.fall(now))
+    }
+
+    /// Losses in a row that chance explains less than once in 10⁶ times.
+    fn losses_of_black_hole(&self) -> u8 {
+        let loss = (self.loss + 0.1).min(0.6);
+        let (mut losses, mut chance) = (0, 1.0);
+        while chance > CHANCE && losses < LOSSES[1] {
+            chance *= loss;
+            losses += 1;
+        }
+        losses.max(LOSSES[0])
+    }
+
+    /// The size in use is swallowed (RFC 8899 §4.3): a smaller one that has arrived since, or the minimum, takes
+    /// its place.
+    fn fall(&mut self, now: Instant) -> MtuChange {
+        let from = self.size;
+        self.size = self.fallback.take().unwrap_or(self.min());
+        self.black_holes += 1;
+        self.losses = 0;
+        self.raise.1 = RAISE[0];
+        self.state = if self.size < self.base() { MtuState::Error } else { MtuState::Searching };
+        self.begin_search(now, MAX_PROBES);
+        // What has just been lost need not be tried at once.
+        let too_large = self.candidates.iter_mut().filter(|it| it.size >= from);
+        too_large.for_each(|it| (it.tried, it.lost) = (MAX_PROBES, MAX_PROBES));
+        self.confirm_at = now + CONFIRM;
+        MtuChange::BlackHole { from, to: self.size }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::ProbesSeen;
+    use alloc::vec::Vec;
+
+    /// A path on which probes leave each 50 ms, at 45 ms one-way, and reports come back as often.
+    struct Bench {
+        search: MtuSearch,
+        seen: ProbesSeen,
+        limit: u32,
+        loss: f64,
+        state: u64,
+        /// Probes and reports on their way: when they arrive, and what.
+        forth: VecDeque<(i64, u16)>,
+        back: VecDeque<(i64, ProbesSeen)>,
+        changes: Vec<(i64, MtuChange)>,
+        ms: i64,
+        padded_bytes: u64,
+    }
+
+    impl Bench {
+        fn new(max: u32, limit: u32) -> Self {
+            Self {
+                search: MtuSearch::new(max),
+                seen: ProbesSeen::default(),
+                limit,
+                loss: 0.0,
+                state: 1,
+                forth: VecDeque::new(),
+                back: VecDeque::new(),
+                changes: Vec::new(),
+                ms: 0,
+                padded_bytes: 0,
+            }
+        }
+
+        /// SplitMix64.
+        fn unit(&mut self) -> f64 {
+            self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.state;
+            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ z >> 31) >> 11) as f64 / (1_u64 << 53) as f64
+        }
+
+        fn send(&mut self, padded: Option<u32>) {
+            let number = self.search.on_sent(padded);
+            self.padded_bytes += u64::from(padded.unwrap_or(0));
+            let passes = padded.unwrap_or(140) <= self.limit;
+            if self.unit() >= self.loss && passes {
+                self.forth.push_back((self.ms + 45, number));
+            }
+        }
+
+        fn run(&mut self, until_ms: i64) {
+            while self.ms < until_ms {
+                let now = Instant::from_millis(self.ms);
+                while self.forth.front().is_some_and(|it| it.0 <= self.ms) {
+                    let (_, number) = self.forth.pop_front().unwrap();
+                    self.seen.on_received(number);
+                }
+                while self.back.front().is_some_and(|it| it.0 <= self.ms) {
+                    let (_, seen) = self.back.pop_front().unwrap();
+                    let change = self.search.on_report(now, seen.newest, seen.arrived);
+                    self.changes.extend(change.map(|change| (self.ms, change)));
+                }
+                if self.ms % 50 == 0 {
+                    self.send(None);
+                    if let Some(size) = self.search.poll_probe(now, false) {
+                        self.send(Some(size));
+                    }
+                }
+                if self.ms % 50 == 25 && self.unit() >= self.loss {
+                    self.back.push_back((self.ms + 45, self.seen));
+                }
+                self.ms += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_packet_is_found() {
+        let cases = [
+            (1500, 1500, 1500),
+            (1500, 1430, 1428),
+            (1420, 1500, 1420),
+            (1500, 1300, 1280),
+            (1500, 1279, 1152),
+            (1500, 700, 640),
+            (1500, 600, 576),
+            (1200, 1500, 1200),
+            (9000, 9000, 9000),
+            (576, 1500, 576),
+        ];
+        for (max, limit, expected) in cases {
+            let mut bench = Bench::new(max, limit);
+            bench.run(5_000);
+            assert_eq!(bench.search.size(), expected, "{max} {limit}");
+            let state =
+                if expected < max.min(1280) { MtuState::Error } else { MtuState::SearchComplete };
+            assert_eq!(bench.search.state(), state, "{max} {limit}");
+        }
+    }
+
+    #[test]
+    fn a_black_hole_is_found_within_two_seconds_and_recovers() {
+        for limit in [1_450, 1_280, 1_100, 700, 580] {
+            let mut bench = Bench::new(1500, 1500);
+            bench.run(20_030);
+            bench.limit = limit;
+            bench.run(22_030);
+            assert!(bench.search.size() <= limit, "{limit}");
+            assert_eq!(bench.search.black_holes, 1);
+            bench.run(26_000);
+            let best = SIZES.iter().copied().filter(|size| *size <= limit).max().unwrap_or(576);
+            assert_eq!(bench.search.size(), best, "{limit}");
+            bench.limit = 1_500;
+            bench.run(26_000 + 61_000);
+            assert_eq!(bench.search.size(), 1_500, "{limit}");
+            assert_eq!(bench.search.state(), MtuState::SearchComplete);
+        }
+    }
+
+    #[test]
+    fn loss_by_chance_does_not_shrink_a_path() {
+        for loss in [0.1, 0.2, 0.3] {
+            let mut bench = Bench::new(1500, 1500);
+            bench.run(3_000);
+            bench.loss = loss;
+            bench.run(3_600_000);
+            assert_eq!(bench.search.black_holes, 0, "{loss}");
+            assert_eq!(bench.search.size(), 1_500);
+        }
+    }
+
+    #[test]
+    fn an_outage_does_not_shrink_a_path() {
+        let mut bench = Bench::new(1500, 1500);
+        bench.run(3_000);
+        for second in 0..100 {
+            bench.limit = if second % 2 == 0 { 0 } else { 1_500 };
+            bench.run(3_000 + 1_000 * (second + 1));
+        }
+        assert_eq!((bench.search.black_holes, bench.search.size()), (0, 1_500));
+    }
+
+    #[test]
+    fn a_black_hole_is_found_under_loss() {
+        for loss in [0.1, 0.3] {
+            for seed in 0..50 {
+                let mut bench = Bench::new(1500, 1500);
+                bench.state = seed;
+                bench.loss = loss;
+                bench.run(20_000);
+                bench.limit = 700;
+                bench.run(26_000);
+                assert!(bench.search.size() <= 700, "{loss} {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn confirmations_take_at_most_20_kbit_a_second() {
+        let mut bench = Bench::new(1500, 1500);
+        bench.run(5_000);
+        bench.padded_bytes = 0;
+        bench.run(65_000);
+        assert!(bench.padded_bytes * 8 / 60 <= 20_000, "{}", bench.padded_bytes);
+    }
+}

@@ -1,0 +1,444 @@
+//! Which address of the peer a path uses (path validation as in RFC 9000 §8.2 and §9).
+//!
+//! A datagram from an address that is not in use may come from the peer behind a new address translation,
+//! or from somebody who forwards copies faster than the originals. Both addresses are challenged with
+//! tokens of their own. The address in use stays as long as it answers; another one replaces it once it has
+//! answered and the one in use has not, in half as much time again. If that answers later after all, it
+//! comes back into use. An address that has not answered gets challenges alone, and at most three times the
+//! bytes that came from it.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | version (3 bits), kind 5 (3 bits), 0 |
+//! | 1 | 0: challenge, 1: response, 2: proof of a handshake |
+//! | 8; 16 | token; proof |
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use skybraid_transport::wire::datagram::VERSION;
+use skybraid_units::{Duration, Instant};
+
+use crate::session::{OVERHEAD, Proof};
+
+/// First byte of a challenge or response.
+pub const FIRST: u8 = VERSION << 5 | 5 << 2;
+/// Bytes of a challenge or response.
+const LENGTH: usize = 10;
+/// The same on the network, without headers of IP and UDP.
+const DATAGRAM: u64 = (OVERHEAD + LENGTH) as u64;
+/// Bytes that an address may get for each that came from it (RFC 9000 §8.1).
+const MAX_AMPLIFICATION: u64 = 3;
+/// Addresses that are tried at once; of more, the one that has been silent for longest gives way.
+const MAX_RIVALS: usize = 8;
+/// Time between challenges: at first this share of a round trip, then twice as long each time …
+const FIRST_PAUSE_SHARE: i64 = 8;
+const MIN_PAUSE: Duration = Duration::from_millis(5);
+/// … up to this.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+/// Round-trip time that is assumed where none has been measured (RFC 9002 §6.2.2).
+const INITIAL_RTT: Duration = Duration::from_millis(333);
+/// The answer of the address in use is awaited for so much of the lowest round-trip time of the path, or of
+/// what the other address took …
+const PATIENCE: (i64, i64) = (3, 2);
+/// … and for so long beyond.
+const GRANULARITY: Duration = Duration::from_millis(10);
+/// An answer is awaited for so long at least. Of the address that was in use, also after another has
+/// replaced it.
+const LIFE: Duration = Duration::from_secs(3);
+/// The next validation begins so long after the last at the earliest.
+const REST: Duration = Duration::from_millis(250);
+
+/// What nobody can guess who has not received it.
+pub type Token = [u8; 8];
+
+/// A challenge or the response to one, as it is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The receiver returns the token at once.
+    Challenge(Token),
+    /// The token of a challenge.
+    Response(Token),
+    /// What came with the response to an init, to the address that this is sent from.
+    Proof(Proof),
+}
+
+impl Message {
+    /// Writes the message to `out`, in place of what was there.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (kind, token) = match self {
+            Self::Challenge(token) => (0, token.as_slice()),
+            Self::Response(token) => (1, token.as_slice()),
+            Self::Proof(proof) => (2, proof.as_slice()),
+        };
+        out.clear();
+        out.extend([FIRST, kind]);
+        out.extend(token);
+    }
+
+    /// Reads a message; `None` where it is none.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (&[FIRST, kind], token) = bytes.split_first_chunk::<2>()? else { return None };
+        match kind {
+            0 => token.try_into().ok().map(Self::Challenge),
+            1 => token.try_into().ok().map(Self::Response),
+            2 => token.try_into().ok().map(Self::Proof),
+            _ => None,
+        }
+    }
+}
+
+/// An address that is not in use.
+#[derive(Clone, Copy, Debug)]
+struct Rival {
+    address: SocketAddr,
+    heard_at: Instant,
+    received: u64,
+    sent: u64,
+    token: Option<Token>,
+    answered_at: Option<Instant>,
+}
+
+/// A validation under way.
+#[derive(Clone, Copy, Debug)]
+struct Contest {
+    started: Instant,
+    /// The token of the address in use.
+    token: Option<Token>,
+    /// The next challenges leave.
+    next_at: Instant,
+    pause: Duration,
+    /// The lowest round-trip time of the path.
+    rtt: Duration,
+    end_at: Instant,
+    /// Addresses that are still to be challenged in this round: the one in use, then the rivals.
+    round: usize,
+}
+
+/// The addresses of a path that are not in use, and what is known of them.
+#[derive(Clone, Debug, Default)]
+pub struct Validation {
+    rivals: Vec<Rival>,
+    contest: Option<Contest>,
+    /// The address that has been replaced, its token, and how long its answer is awaited.
+    former: Option<(SocketAddr, Token, Instant)>,
+    /// The former address has answered.
+    returned: Option<SocketAddr>,
+    rest_until: Option<Instant>,
+}
+
+impl Validation {
+    /// None under way.
+    pub const IDLE: Self =
+        Self { rivals: Vec::new(), contest: None, former: None, returned: None, rest_until: None };
+
+    /// Records an authentic datagram of `bytes` from an address that is not in use. `rtt` is the lowest
+    /// round-trip time of the path.
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: usize,
+        rtt: Option<Duration>,
+    ) {
+        let place = self.rivals.iter().position(|rival| rival.address == from);
+        let place = place.unwrap_or_else(|| {
+            if self.rivals.len() >= MAX_RIVALS {
+                let oldest = self.rivals.iter().enumerate().min_by_key(|(_, it)| it.heard_at);
+                let oldest = oldest.map_or(0, |(at, _)| at);
+                self.rivals.remove(oldest);
+            }
+            self.rivals.push(Rival {
+                address: from,
+                heard_at: now,
+                received: 0,
+                sent: 0,
+                token: None,
+                answered_at: None,
+            });
+            self.rivals.len() - 1
+        });
+        if let Some(rival) = self.rivals.get_mut(place) {
+            rival.heard_at = now;
+            rival.received += bytes as u64;
+        }
+        if self.contest.is_some() || self.rest_until.is_some_and(|until| now < until) {
+            return;
+        }
+        let rtt = rtt.unwrap_or(INITIAL_RTT);
+        let pause = Duration::from_nanos(rtt.as_nanos() / FIRST_PAUSE_SHARE).max(MIN_PAUSE);
+        self.contest = Some(Contest {
+            started: now,
+            token: None,
+            next_at: now,
+            pause,
+            rtt,
+            end_at: now + LIFE.max(rtt * 4),
+            round: 0,
+        });
+    }
+
+    /// Whether it is open which address is the peer's.
+    pub const fn is_open(&self) -> bool {
+        self.contest.is_some() || self.former.is_some()
+    }
+
+    /// When a validation began that is under way.
+    pub fn started(&self) -> Option<Instant> {
+        self.contest.map(|contest| contest.started)
+    }
+
+    /// The next challenge to leave and its address. `used` is the address in use, `draw` makes a token.
+    pub fn poll_challenge(
+        &mut self,
+        now: Instant,
+        used: Option<SocketAddr>,
+        draw: &mut dyn FnMut() -> Token,
+    ) -> Option<(SocketAddr, Token)> {
+        let contest = self.contest.as_mut().filter(|contest| contest.next_at <= now)?;
+        loop {
+            let place = contest.round;
+            contest.round += 1;
+            if place == 0 {
+                let Some(used) = used else { continue };
+                return Some((used, *contest.token.get_or_insert_with(&mut *draw)));
+            }
+            let Some(rival) = self.rivals.get_mut(place - 1) else { break };
+            let fits = rival.sent + DATAGRAM <= MAX_AMPLIFICATION * rival.received;
+            if rival.answered_at.is_none() && fits {
+                rival.sent += DATAGRAM;
+                return Some((rival.address, *rival.token.get_or_insert_with(&mut *draw)));
+            }
+        }
+        contest.round = 0;
+        contest.next_at = now + contest.pause;
+        contest.pause = (contest.pause + contest.pause).min(MAX_PAUSE);
+        None
+    }
+
+    /// Records the response to a challenge.
+    pub fn on_response(&mut self, now: Instant, token: Token) {
+        if let Some((address, ..)) = self.former.filter(|(_, former, _)| *former == token) {
+            self.former = None;
+            self.returned = Some(address);
+            return self.end(now);
+        }
+        let Some(contest) = &self.contest else { return };
+        if contest.token == Some(token) {
+            return self.on_alive(now);
+        }
+        if let Some(rival) = self.rivals.iter_mut().find(|rival| rival.token == Some(token)) {
+            rival.answered_at.get_or_insert(now);
+        }
+    }
+
+    /// Records that an address has proven itself by what came with a handshake's response.
+    pub fn on_proof(&mut self, now: Instant, from: SocketAddr) {
+        if let Some(rival) = self.rivals.iter_mut().find(|rival| rival.address == from) {
+            rival.answered_at.get_or_insert(now);
+        }
+    }
+
+    /// The peer has received something that left for the address in use since the validation began: the
+    /// address stays.
+    pub fn on_alive(&mut self, now: Instant) {
+        self.end(now);
+    }
+
+    /// The address that replaces `used`, once that is settled.
+    pub fn settle(&mut self, now: Instant, used: Option<SocketAddr>) -> Option<SocketAddr> {
+        self.former = self.former.filter(|(.., until)| now < *until);
+        if let Some(address) = self.returned.take() {
+            return Some(address);
+        }
+        let contest = self.contest.as_ref()?;
+        let settled = |rival: &&Rival| contest.settle_at(rival).is_some_and(|at| at <= now);
+        let answered = |rival: &&Rival| used.is_none() && rival.answered_at.is_some();
+        let winner = self.rivals.iter().find(|rival| settled(rival) || answered(rival));
+        if let Some(address) = winner.map(|winner| winner.address) {
+            let former = used.zip(contest.token);
+            self.former = former.map(|(address, token)| (address, token, contest.end_at));
+            self.end(now);
+            return Some(address);
+        }
+        if now >= contest.end_at {
+            self.end(now);
+        }
+        None
+    }
+
+    /// When to ask for challenges and for what is settled again.
+    pub fn next_wakeup(&self) -> Instant {
+        let former = self.former.map_or(Instant::FAR_FUTURE, |(.., until)| until);
+        let Some(contest) = &self.contest else { return former };
+        let settle = self.rivals.iter().filter_map(|rival| contest.settle_at(rival));
+        settle.fold(former.min(contest.next_at).min(contest.end_at), Instant::min)
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.contest = None;
+        self.rivals.clear();
+        self.rest_until = Some(now + REST);
+    }
+}
+
+impl Contest {
+    /// When an address that has answered replaces the one in use.
+    fn settle_at(&self, rival: &Rival) -> Option<Instant> {
+        let took = rival.answered_at?.since(self.started).max(self.rtt);
+        let (times, of) = PATIENCE;
+        let patience = Duration::from_nanos(took.as_nanos() * times / of);
+        Some(self.started + patience + GRANULARITY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RTT: Option<Duration> = Some(Duration::from_millis(80));
+
+    fn at(ms: i64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn address(number: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, number], 5000))
+    }
+
+    /// The challenges that leave at an instant.
+    fn challenges(
+        validation: &mut Validation,
+        now: Instant,
+        used: Option<SocketAddr>,
+        count: &mut u8,
+    ) -> Vec<(SocketAddr, Token)> {
+        let mut draw = || {
+            *count += 1;
+            [*count; 8]
+        };
+        core::iter::from_fn(|| validation.poll_challenge(now, used, &mut draw)).collect()
+    }
+
+    #[test]
+    fn the_first_address_is_used_once_it_has_answered() {
+        let (mut validation, mut count) = (Validation::default(), 0);
+        validation.on_received(at(0), address(1), 60, None);
+        let left = challenges(&mut validation, at(0), None, &mut count);
+        assert_eq!(left, [(address(1), [1; 8])]);
+        assert_eq!(validation.settle(at(50), None), None);
+        validation.on_response(at(50), [9; 8]);
+        assert_eq!(validation.settle(at(50), None), None);
+        validation.on_response(at(60), [1; 8]);
+        assert_eq!(validation.settle(at(60), None), Some(address(1)));
+        assert!(!validation.is_open());
+    }
+
+    #[test]
+    fn the_address_in_use_stays_while_it_answers_whoever_is_faster() {
+        let (mut validation, mut count, used) = (Validation::default(), 0, Some(address(1)));
+        validation.on_received(at(0), address(6), 60, RTT);
+        let left = challenges(&mut validation, at(0), used, &mut count);
+        assert_eq!(left, [(address(1), [1; 8]), (address(6), [2; 8])]);
+        validation.on_response(at(30), [2; 8]);
+        assert_eq!(validation.settle(at(79), used), None);
+        validation.on_response(at(80), [1; 8]);
+        assert_eq!(validation.settle(at(500), used), None);
+        // It is left in peace for a while.
+        validation.on_received(at(200), address(6), 60, RTT);
+        assert!(!validation.is_open());
+        validation.on_received(at(330), address(6), 60, RTT);
+        assert!(validation.is_open());
+    }
+
+    #[test]
+    fn an_address_that_answers_replaces_one_that_does_not_after_a_round_trip() {
+        let (mut validation, mut count, used) = (Validation::default(), 0, Some(address(1)));
+        validation.on_received(at(0), address(6), 60, RTT);
+        challenges(&mut validation, at(0), used, &mut count);
+        validation.on_response(at(80), [2; 8]);
+        assert_eq!(validation.settle(at(129), used), None);
+        assert_eq!(validation.next_wakeup(), at(10), "challenges go on");
+        challenges(&mut validation, at(120), used, &mut count);
+        assert_eq!(validation.next_wakeup(), at(130));
+        assert_eq!(validation.settle(at(130), used), Some(address(6)));
+        // It was only slow.
+        let used = Some(address(6));
+        assert!(validation.is_open());
+        validation.on_response(at(1_000), [1; 8]);
+        assert_eq!(validation.settle(at(1_000), used), Some(address(1)));
+        assert!(!validation.is_open());
+    }
+
+    #[test]
+    fn an_address_that_was_replaced_is_forgotten_after_three_seconds() {
+        let (mut validation, mut count, used) = (Validation::default(), 0, Some(address(1)));
+        validation.on_received(at(0), address(6), 60, RTT);
+        challenges(&mut validation, at(0), used, &mut count);
+        validation.on_response(at(80), [2; 8]);
+        assert_eq!(validation.settle(at(130), used), Some(address(6)));
+        assert_eq!(validation.next_wakeup(), at(3_000));
+        assert_eq!(validation.settle(at(3_000), Some(address(6))), None);
+        validation.on_response(at(3_000), [1; 8]);
+        assert_eq!(validation.settle(at(3_000), Some(address(6))), None);
+    }
+
+    #[test]
+    fn nothing_changes_when_nobody_answers() {
+        let (mut validation, mut count, used) = (Validation::default(), 0, Some(address(1)));
+        validation.on_received(at(0), address(6), 60, RTT);
+        let mut left = 0;
+        for ms in 0..3_000 {
+            left += challenges(&mut validation, at(ms), used, &mut count).len();
+            assert_eq!(validation.settle(at(ms), used), None);
+        }
+        // The address in use gets some each 250 ms; the other one five, for which its datagram pays.
+        assert!((15..25).contains(&left), "{left}");
+        assert_eq!(validation.settle(at(3_000), used), None);
+        assert_eq!(validation.next_wakeup(), Instant::FAR_FUTURE);
+    }
+
+    proptest! {
+        #[test]
+        fn no_address_gets_more_than_three_times_what_came_from_it(
+            steps in proptest::collection::vec((0_i64..200, 0_u8..20, 27_usize..200), 1..300),
+        ) {
+            let (mut validation, mut count, mut now) = (Validation::default(), 0, at(0));
+            let (mut received, mut sent) = ([0; 20], [0; 20]);
+            for (pause, from, bytes) in steps {
+                now += Duration::from_millis(pause);
+                validation.on_received(now, address(from), bytes, RTT);
+                received[usize::from(from)] += bytes;
+                let used = Some(address(100));
+                for (to, _) in challenges(&mut validation, now, used, &mut count) {
+                    if Some(to) != used {
+                        let SocketAddr::V4(to) = to else { unreachable!() };
+                        sent[usize::from(to.ip().octets()[3])] += OVERHEAD + LENGTH;
+                    }
+                }
+                prop_assert!(validation.rivals.len() <= MAX_RIVALS);
+                validation.settle(now, used);
+            }
+            for (received, sent) in received.into_iter().zip(sent) {
+                prop_assert!(sent <= 3 * received);
+            }
+        }
+
+        #[test]
+        fn a_message_reads_back_and_other_bytes_are_refused(
+            token in any::<Token>(), bytes in proptest::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let mut out = Vec::new();
+            for message in [Message::Challenge(token), Message::Response(token)] {
+                message.write(&mut out);
+                prop_assert_eq!(out.len(), LENGTH);
+                prop_assert_eq!(Message::read(&out), Some(message));
+            }
+            let read = Message::read(&[&[FIRST][..], &bytes].concat());
+            let length = |kind: u8| [9, 9, 17].get(usize::from(kind)).copied();
+            let known = bytes.first().and_then(|kind| length(*kind)) == Some(bytes.len());
+            prop_assert_eq!(read.is_some(), known);
+        }
+    }
+}

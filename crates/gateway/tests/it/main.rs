@@ -1,0 +1,13 @@
+//! Tests of two gateways over simulated paths, in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod age;
+mod attacks;
+mod cuts;
+mod field;
+mod gateway;
+mod mtu;
+mod names;
+mod session;
+mod storm;
+mod video;

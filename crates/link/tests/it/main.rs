@@ -1,0 +1,19 @@
+//! Tests of the link effects, compared with formulas, traces and each other.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod common;
+mod config;
+mod examples;
+mod halts;
+mod live;
+mod loss;
+mod lutz;
+mod mahimahi;
+mod outage;
+mod properties;
+mod queue;
+mod radio;
+mod randomness;
+mod readers;
+mod replay;
+mod sampling;

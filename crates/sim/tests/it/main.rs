@@ -1,0 +1,16 @@
+//! Tests of whole simulated runs.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod dccp;
+mod flows;
+mod head_of_line;
+mod misses;
+mod mptcp;
+mod mutran;
+mod networks;
+mod parallel;
+mod properties;
+mod schedulers;
+mod support;
+mod theory;
+mod video;

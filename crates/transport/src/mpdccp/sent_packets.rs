@@ -1,0 +1,287 @@
+//! Sent packets of a subflow and their fate.
+//!
+//! Source: RFC 4341 §5 (`pipe`, NUMDUPACK). Nothing is retransmitted: a packet is in flight, then
+//! acknowledged or marked lost.
+
+use alloc::collections::VecDeque;
+
+use skybraid_units::{Duration, Instant, Promised};
+
+use super::AckVector;
+use crate::congestion::RateSample;
+use crate::tcp::rate::{RateAtSending, RateSampler};
+
+/// Number of later packets whose acknowledgement marks a packet lost.
+const NUMDUPACK: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InFlight,
+    /// Acknowledged, lost, or not data.
+    Settled,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    payload: u32,
+    state: State,
+    rate: RateAtSending,
+}
+
+/// Result of an acknowledgement.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// True if the ack vector reports packets for the first time, data or not.
+    pub news: bool,
+    /// Data packets acknowledged for the first time.
+    pub delivered: u32,
+    /// Payload of these packets in bytes.
+    pub payload: u64,
+    /// Number of the oldest of them.
+    pub first: Option<u64>,
+    /// Age of the newest packet, if it is acknowledged for the first time.
+    pub newest_age: Option<Duration>,
+    /// Data packets newly marked lost.
+    pub lost: u32,
+    /// Number of the last of them.
+    pub last_lost: Option<u64>,
+    /// Delivery rate sample; each packet counts as a full segment.
+    pub rate: Option<RateSample>,
+}
+
+/// Sent packets of a subflow. Each data packet counts as a full segment, whatever its size: DCCP
+/// controls packets.
+#[derive(Debug)]
+pub struct SentPackets {
+    segment: u64,
+    /// Packets from number `base` on.
+    sent: VecDeque<Sent>,
+    base: u64,
+    /// Data packets in flight.
+    pipe: u64,
+    losses: u64,
+    known: AckVector,
+    rate: RateSampler,
+    min_age: Duration,
+}
+
+impl SentPackets {
+    /// Creates an empty list. `segment` is the maximum payload of a packet.
+    pub fn new(segment: u32) -> Self {
+        Self {
+            segment: u64::from(segment),
+            sent: VecDeque::new(),
+            base: 1,
+            pipe: 0,
+            losses: 0,
+            known: AckVector::EMPTY,
+            rate: RateSampler::default(),
+            min_age: Duration::MAX,
+        }
+    }
+
+    /// Number of the next packet.
+    pub fn next(&self) -> u64 {
+        self.base + self.sent.len() as u64
+    }
+
+    /// Number of the newest packet reported by the peer; 0 for none.
+    pub const fn newest_known(&self) -> u64 {
+        self.known.newest()
+    }
+
+    /// Data packets in flight.
+    pub const fn pipe(&self) -> u64 {
+        self.pipe
+    }
+
+    /// Bytes in flight, each packet counted as a full segment.
+    pub const fn in_flight(&self) -> u64 {
+        self.pipe * self.segment
+    }
+
+    /// Data packets marked lost so far.
+    pub const fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// Bytes acknowledged so far.
+    pub const fn delivered(&self) -> u64 {
+        self.rate.delivered()
+    }
+
+    /// Marks the flow as application-limited: the window is open but there is nothing to send.
+    pub fn note_app_limited(&mut self) {
+        self.rate.note_app_limited(self.in_flight());
+    }
+
+    /// True if packets sent now count as application-limited.
+    pub const fn is_app_limited(&self) -> bool {
+        self.rate.is_app_limited()
+    }
+
+    /// Records the transmission of a packet without data. Returns its number.
+    pub fn on_control_sent(&mut self, now: Instant) -> u64 {
+        let number = self.next();
+        if self.sent.is_empty() {
+            self.base += 1;
+        } else {
+            let rate = self.rate.at_sending(0, 0);
+            self.sent.push_back(Sent { at: now, payload: 0, state: State::Settled, rate });
+        }
+        number
+    }
+
+    /// Records the transmission of a data packet. Returns its number.
+    pub fn on_sent(&mut self, now: Instant, payload: u32) -> u64 {
+        let number = self.next();
+        if self.pipe == 0 {
+            self.rate.restart(now);
+        }
+        self.pipe += 1;
+        let rate = self.rate.at_sending(self.in_flight(), self.losses * self.segment);
+        self.sent.push_back(Sent { at: now, payload, state: State::InFlight, rate });
+        number
+    }
+
+    /// Processes an ack vector of the peer.
+    pub fn on_ack(&mut self, now: Instant, acks: &AckVector) -> Progress {
+        let mut progress = Progress::default();
+        if acks.newest() >= self.next() {
+            return progress;
+        }
+        let newest = acks.newest();
+        for number in self.known.merge(acks).iter() {
+            progress.news = true;
+            let Some(index) = number.checked_sub(self.base) else { continue };
+            let sent = self.sent.get_mut(index as usize).promised("a sent packet");
+            let Some(sent) = sent else { continue };
+            if number == newest {
+                progress.newest_age = Some(now.since(sent.at));
+            }
+            if sent.state == State::InFlight {
+                sent.state = State::Settled;
+                self.pipe -= 1;
+                progress.delivered += 1;
+                progress.payload += u64::from(sent.payload);
+                progress.first = Some(number);
+                self.rate.on_delivered(now, self.segment, sent.at, &sent.rate);
+            }
+        }
+        if let Some(age) = progress.newest_age {
+            self.min_age = self.min_age.min(age);
+        }
+        self.detect_losses(&mut progress);
+        if progress.delivered > 0 {
+            let min = if self.min_age == Duration::MAX { Duration::ZERO } else { self.min_age };
+            progress.rate = self.rate.sample(min, self.losses * self.segment);
+        }
+        progress
+    }
+
+    /// Marks packets lost that precede three acknowledged ones, and removes the settled packets.
+    fn detect_losses(&mut self, progress: &mut Progress) {
+        let threshold = self.known.iter().nth(NUMDUPACK - 1).unwrap_or(0);
+        while let Some(sent) = self.sent.front() {
+            if sent.state == State::InFlight {
+                if self.base >= threshold {
+                    break;
+                }
+                self.pipe -= 1;
+                self.losses += 1;
+                progress.lost += 1;
+                progress.last_lost = Some(self.base);
+            }
+            self.sent.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Marks all packets in flight lost.
+    pub fn abandon(&mut self) {
+        self.losses += self.pipe;
+        self.pipe = 0;
+        self.base = self.next();
+        self.sent.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn vector(numbers: &[u64]) -> AckVector {
+        let mut vector = AckVector::EMPTY;
+        for number in numbers {
+            vector.insert(*number);
+        }
+        vector
+    }
+
+    fn sent_packets(packets: i64) -> SentPackets {
+        let mut sent = SentPackets::new(1000);
+        for number in 1..=packets {
+            assert_eq!(sent.on_sent(at(number), 500), number as u64);
+        }
+        sent
+    }
+
+    // Source: RFC 4341 §5 (NUMDUPACK = 3).
+    #[test]
+    fn a_packet_is_lost_once_three_later_ones_are_acknowledged() {
+        let mut sent = sent_packets(6);
+        let two = sent.on_ack(at(100), &vector(&[1, 3, 4]));
+        assert_eq!((two.delivered, two.lost, sent.pipe()), (3, 0, 3));
+        assert_eq!(two.newest_age, Some(Duration::from_millis(96)));
+        let three = sent.on_ack(at(101), &vector(&[1, 3, 4, 6]));
+        assert_eq!((three.delivered, three.lost, three.last_lost), (1, 1, Some(2)));
+        assert_eq!((sent.pipe(), sent.losses()), (1, 1));
+        assert_eq!(sent.in_flight(), 1000, "a packet counts as a full segment");
+    }
+
+    #[test]
+    fn a_repeated_acknowledgement_has_no_effect() {
+        let mut sent = sent_packets(3);
+        sent.on_ack(at(100), &vector(&[1, 2]));
+        let again = sent.on_ack(at(101), &vector(&[1, 2]));
+        assert!(!again.news && again.delivered == 0);
+        let forged = sent.on_ack(at(101), &vector(&[9]));
+        assert!(!forged.news);
+    }
+
+    #[test]
+    fn an_abandoned_packet_that_arrives_is_not_delivered_again() {
+        let mut sent = sent_packets(3);
+        sent.abandon();
+        assert_eq!((sent.pipe(), sent.losses(), sent.next()), (0, 3, 4));
+        let late = sent.on_ack(at(100), &vector(&[1, 2, 3]));
+        assert!(late.news && late.delivered == 0);
+    }
+
+    // A known limit: RFC 4340's vectors may be longer, these are not.
+    #[test]
+    fn a_packet_beyond_a_vector_of_256_packets_counts_as_lost() {
+        let mut sent = sent_packets(300);
+        let all: alloc::vec::Vec<u64> = (1..=300).collect();
+        let progress = sent.on_ack(at(400), &vector(&all));
+        assert_eq!((progress.delivered, progress.lost), (256, 44));
+    }
+
+    #[test]
+    fn packets_without_data_take_numbers_but_no_window() {
+        let mut sent = SentPackets::new(1000);
+        assert_eq!(sent.on_control_sent(at(0)), 1);
+        assert_eq!(sent.on_sent(at(0), 500), 2);
+        assert_eq!(sent.on_control_sent(at(0)), 3);
+        assert_eq!(sent.on_sent(at(0), 500), 4);
+        assert_eq!(sent.pipe(), 2);
+        let all = sent.on_ack(at(10), &vector(&[1, 2, 3, 4]));
+        assert_eq!((all.delivered, all.first, sent.pipe()), (2, Some(2), 0));
+        assert_eq!(sent.next(), 5);
+    }
+}

@@ -1,0 +1,220 @@
+//! Loss detection: by time, by selective acknowledgements, by duplicates, by a timeout.
+
+use skybraid_units::{Duration, Instant, Promised};
+
+use super::{DUPLICATE_THRESHOLD, LossDetection, Progress, Scoreboard, Sent, State};
+
+impl Scoreboard {
+    /// Marks the oldest segment lost after a partial acknowledgement without SACK (RFC 6582 §3.2
+    /// step 3).
+    pub fn mark_first_lost(&mut self) -> bool {
+        self.cursor = 0;
+        self.mark_lost(0)
+    }
+
+    /// Returns the segments marked lost and not retransmitted to the pipe: the recovery was
+    /// spurious.
+    pub fn undo_losses(&mut self) {
+        for sent in &mut self.sent {
+            if sent.state == State::Lost {
+                sent.state = State::InFlight;
+                self.pipe += u64::from(sent.chunk.len);
+            }
+        }
+        self.lost = 0;
+        self.inflation = 0;
+        self.judged = self.una;
+    }
+
+    /// Records the end of a recovery.
+    pub fn on_recovered(&mut self) {
+        self.rack.on_recovered();
+    }
+
+    /// Instant at which [`detect`](Self::detect) must be called.
+    pub const fn detect_at(&self) -> Instant {
+        self.detect_at
+    }
+
+    /// Detects losses by time. Returns true if one was found.
+    pub fn detect(&mut self, now: Instant, recovering: bool, srtt: Duration) -> bool {
+        self.detect_at <= now && self.detect_by_time(now, recovering, srtt)
+    }
+
+    /// Marks segments lost after a retransmission timeout: all of them (RFC 6298 §5.4, RFC 6675
+    /// §5.1), or the oldest and all whose time has come (RFC 8985 §6.3).
+    pub fn on_timeout(&mut self, now: Instant, recovering: bool, srtt: Duration) {
+        self.deflate();
+        let window = self.rack.window(recovering, self.sacked_segments, srtt);
+        for index in 0..self.sent.len() {
+            let due = self.detection != LossDetection::Rack
+                || index == 0
+                || self
+                    .sent
+                    .get(index)
+                    .promised("a sent segment")
+                    .is_some_and(|sent| self.rack.lost_at(sent.at, window) <= now);
+            if due {
+                self.mark_lost(index);
+            }
+        }
+        self.cursor = 0;
+        self.duplicate_acks = 0;
+        if self.detection != LossDetection::Rack {
+            self.judged = self.next;
+            self.resent.clear();
+        }
+    }
+
+    pub(super) fn count_duplicates(&mut self, repeated: bool, progress: &mut Progress) {
+        if progress.advanced > 0 {
+            self.duplicate_acks = 0;
+            // The hole that the acknowledgement fills was not counted; the segments after it were.
+            let counted = progress.advanced - progress.advanced.min(self.segment);
+            let counted = counted.min(self.inflation);
+            self.inflation -= counted;
+            self.pipe = (self.pipe + counted).min(self.next - self.una);
+            if self.judged <= self.una {
+                self.deflate();
+            }
+        } else if repeated && !self.sent.is_empty() {
+            self.duplicate_acks += 1;
+            // Each duplicate acknowledgement is for a segment that has left the network (RFC 5681
+            // §3.2).
+            let left = self.pipe.min(self.segment);
+            self.pipe -= left;
+            self.inflation += left;
+            // A loss below `judged` is being recovered already (RFC 6582 §3.2 step 1).
+            if self.duplicate_acks == DUPLICATE_THRESHOLD && self.judged <= self.una {
+                progress.found_loss = self.mark_first_lost();
+                self.judged = self.next;
+            }
+        }
+    }
+
+    /// Restores the pipe from the segments in flight: the recovery is over.
+    fn deflate(&mut self) {
+        self.pipe = self
+            .sent
+            .iter()
+            .filter(|sent| sent.state == State::InFlight)
+            .map(|sent| u64::from(sent.chunk.len))
+            .sum();
+        self.inflation = 0;
+    }
+
+    /// Marks segments lost that are below the third highest selectively acknowledged segment.
+    pub(super) fn detect_by_sacks(&mut self) -> bool {
+        if self.highest_sacked <= self.una {
+            return false;
+        }
+        let top = self.sent.partition_point(|sent| sent.seq < self.highest_sacked);
+        let mut seen = 0;
+        let mut line = None;
+        for sent in self.sent.range(..top).rev() {
+            if sent.seq < self.judged {
+                break;
+            }
+            if sent.state == State::Sacked {
+                seen += 1;
+                if seen == DUPLICATE_THRESHOLD {
+                    line = Some(sent.seq);
+                    break;
+                }
+            }
+        }
+        let Some(line) = line else { return false };
+        let first = self.sent.partition_point(|sent| sent.seq < self.judged);
+        let last = self.sent.partition_point(|sent| sent.seq < line);
+        let mut found = false;
+        for index in first..last {
+            let once = self.sent.get(index).is_some_and(|sent| !sent.retransmitted);
+            found |= once && self.mark_lost(index);
+        }
+        self.judged = line;
+        found
+    }
+
+    /// RACK: marks segments lost that a later one has overtaken by more than the reordering window,
+    /// and sets the timer for the others (RFC 8985 §6.2 step 5).
+    pub(super) fn detect_by_time(
+        &mut self,
+        now: Instant,
+        recovering: bool,
+        srtt: Duration,
+    ) -> bool {
+        self.detect_at = Instant::FAR_FUTURE;
+        let window = self.rack.window(recovering, self.sacked_segments, srtt);
+        let mut latest = Instant::ZERO;
+        let mut found = false;
+        // Segments sent once are in the order of their transmission.
+        let mut index = if self.judged <= self.una {
+            0
+        } else {
+            self.sent.partition_point(|sent| sent.seq < self.judged)
+        };
+        let mut settled = true;
+        while let Some(sent) = self.sent.get(index) {
+            if !sent.retransmitted && sent.state == State::InFlight {
+                if !self.rack.is_overtaken(sent.at, sent.end()) {
+                    break;
+                }
+                let lost_at = self.rack.lost_at(sent.at, window);
+                if lost_at <= now {
+                    found |= self.mark_lost(index);
+                } else {
+                    settled = false;
+                    latest = latest.max(lost_at);
+                }
+            }
+            index += 1;
+            if settled {
+                self.judged = self.sent.get(index).map_or(self.next, |sent| sent.seq);
+            }
+        }
+        // Retransmissions are in their own order.
+        while let Some((at, seq)) = self.resent.front().copied() {
+            let index = self.sent.partition_point(|sent| sent.seq < seq);
+            let under_way = self
+                .sent
+                .get(index)
+                .is_some_and(|sent| (sent.seq, sent.at, sent.state) == (seq, at, State::InFlight));
+            if under_way {
+                let end = self.sent.get(index).map_or(seq, Sent::end);
+                if !self.rack.is_overtaken(at, end) {
+                    break;
+                }
+                let lost_at = self.rack.lost_at(at, window);
+                if lost_at > now {
+                    latest = latest.max(lost_at);
+                    break;
+                }
+                found |= self.mark_lost(index);
+            }
+            self.resent.pop_front();
+        }
+        if latest > now {
+            self.detect_at = latest;
+        }
+        found
+    }
+
+    /// Marks retransmissions lost that later segments have overtaken.
+    pub(super) fn detect_lost_retransmissions(&mut self) {
+        while let Some((at, seq)) = self.resent.front().copied() {
+            let stale = seq < self.una;
+            if !stale && at + self.min_rtt / 4 >= self.newest_arrived {
+                break;
+            }
+            self.resent.pop_front();
+            let index = self.sent.partition_point(|sent| sent.seq < seq);
+            let under_way = self
+                .sent
+                .get(index)
+                .is_some_and(|sent| (sent.seq, sent.at, sent.state) == (seq, at, State::InFlight));
+            if under_way {
+                self.mark_lost(index);
+            }
+        }
+    }
+}

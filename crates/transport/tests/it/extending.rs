@@ -1,0 +1,117 @@
+//! The scheduler of `docs/extending.md`, as a user would add it.
+
+use skybraid_transport::PathView;
+use skybraid_transport::registry::{About, Check, InvalidParameter, Parameter};
+use skybraid_transport::scheduler::{Choice, Reason, Scheduler, Unit, candidates, send_on};
+use skybraid_units::{Duration, Instant};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "thrifty",
+    summary: "The cheapest path with room whose round-trip time is below a limit.",
+    source: "an example",
+    linux: "",
+    parameters: &[Parameter {
+        name: "limit",
+        unit: "time",
+        default: "200ms",
+        summary: "longest round-trip time of a path that is taken",
+    }],
+};
+
+/// How slow a path may be.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Longest round-trip time of a path that is taken; above zero.
+    pub limit: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { limit: Duration::from_millis(200) }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), InvalidParameter> {
+        if self.limit.is_positive() { Ok(()) } else { Err(("limit", "expected above zero".into())) }
+    }
+}
+
+impl Config {
+    /// A fresh instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Thrifty { limit: self.limit })
+    }
+}
+
+#[derive(Debug)]
+struct Thrifty {
+    limit: Duration,
+}
+
+impl Scheduler for Thrifty {
+    fn choose(&mut self, _now: Instant, _unit: &Unit, paths: &[PathView]) -> Choice {
+        let quick = |path: &&PathView| path.srtt.is_none_or(|srtt| srtt <= self.limit);
+        let with_room = candidates(paths).filter(quick).filter(|path| path.has_room);
+        send_on(with_room.min_by_key(|path| path.cost), Reason::Cheapest, paths)
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skybraid_transport::{Class, PathId, PathSet};
+    use skybraid_units::Bytes;
+
+    #[test]
+    fn the_cheapest_path_is_left_when_it_becomes_slow() {
+        let path = |id: u8, cost: u32, rtt_ms: i64| PathView {
+            id: PathId(id),
+            usable: true,
+            has_room: true,
+            srtt: Some(Duration::from_millis(rtt_ms)),
+            rtt_deviation: Duration::ZERO,
+            min_rtt: None,
+            window: Bytes::new(14_000),
+            threshold: Bytes::new(14_000),
+            pacing: None,
+            in_flight: Bytes::ZERO,
+            queued: Bytes::ZERO,
+            segment: Bytes::new(1400),
+            cost,
+            backup: false,
+            priority: 3,
+        };
+        let unit = Unit {
+            bytes: Bytes::new(1400),
+            class: Class::Data,
+            deadline: None,
+            carried_by: PathSet::EMPTY,
+            backlog: Bytes::ZERO,
+            window: Bytes::new(u64::MAX),
+            window_room: Bytes::new(u64::MAX),
+            blocked: 0,
+        };
+        let mut scheduler = Config::default().build();
+        let mut chosen = |cheap_rtt_ms| {
+            let paths = [path(0, 5, 50), path(1, 1, cheap_rtt_ms)];
+            scheduler.choose(Instant::ZERO, &unit, &paths)
+        };
+        let cheapest = |id| Choice::Send(PathSet::only(PathId(id)), Reason::Cheapest);
+        assert_eq!(chosen(200), cheapest(1));
+        assert_eq!(chosen(201), cheapest(0));
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_refused() {
+        assert_eq!(ABOUT.name, "thrifty");
+        assert!(Config::default().check().is_ok());
+        assert_eq!(Config { limit: Duration::ZERO }.check().unwrap_err().0, "limit");
+    }
+}

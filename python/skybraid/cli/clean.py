@@ -1,0 +1,32 @@
+"""The command `clean`: leftovers of killed runs, removed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skybraid.cli.options import Quiet
+from skybraid.execute import control
+from skybraid.model.errors import ResultError
+from skybraid.model.folder import RUNS, remove_left_over
+
+
+def clean(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of results; by default runs/ and the current one.", metavar="FOLDER")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Remove leftovers of interrupted runs: unfinished results, control sockets without an emulation.
+
+    What a running process is writing stays.
+    """
+    folders = [RUNS, Path()] if folder is None else [folder]
+    if folder is not None and not folder.is_dir():
+        raise ResultError(f"{folder}: found no folder, expected one with results")
+    found = [*control.sweep(), *(path for one in folders for path in remove_left_over(one))]
+    for path in found:
+        if not quiet:
+            typer.echo(f"removed {path}")
+    if not found and not quiet:
+        typer.echo("nothing is left over")

@@ -1,0 +1,131 @@
+"""The command `ctl`: a running emulation, watched and changed."""
+
+import json
+import sys
+from contextvars import ContextVar
+from typing import Annotated
+
+import typer
+
+from skybraid.cli.live import Direction, View
+from skybraid.cli.options import AsJson
+from skybraid.execute import control
+from skybraid.model.errors import EmulationError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Watch a running emulation, cut its paths, change its links. It is for another terminal than that of "
+    "`emulate`, `shell` or `link`.",
+)
+
+Name = Annotated[
+    str | None,
+    typer.Option(help="Which emulation, where several run.", metavar="NAME|PID"),
+]
+PathName = Annotated[
+    str, typer.Argument(help="A path, by its name in the scenario; that of `skybraid link` is `link`.", metavar="PATH")
+]
+
+
+_chosen: ContextVar[str | None] = ContextVar("chosen", default=None)
+"""What `--name` before the command says."""
+
+
+@app.callback()
+def _choose(name: Name = None) -> None:
+    _chosen.set(name)
+
+
+@app.command()
+def status(name: Name = None, as_json: AsJson = False) -> None:
+    """Show the links as they are now. A line for each direction: state, rate, delay, loss, queue, what was lost."""
+    found = _found(name)
+    with control.Client(found.socket) as client:
+        answer = client.ask(do="status")
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    view = View(found.label, on_stderr=False)
+    view.show(answer)
+    view.close()
+
+
+@app.command()
+def watch(name: Name = None, as_json: AsJson = False) -> None:
+    """Show the links twice a second. The end of the emulation or Ctrl-C ends it."""
+    found = _found(name)
+    with control.Client(found.socket) as client:
+        view = None if as_json else View(found.label, on_stderr=False)
+        try:
+            answer = client.ask(do="watch")
+            while True:
+                if view is None:
+                    typer.echo(json.dumps(answer))
+                    sys.stdout.flush()
+                else:
+                    view.show(answer)
+                answer = client.answer()
+        except control.EndedError:
+            return
+        except KeyboardInterrupt:
+            return
+        finally:
+            if view is not None:
+                view.close()
+
+
+@app.command()
+def cut(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
+    """Take a path down in both directions. It stays down until `restore`."""
+    _do(name, f"{path}: cut", as_json=as_json, do="cut", path=path)
+
+
+@app.command()
+def restore(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
+    """End a cut. Outages of the scenario itself stay."""
+    _do(name, f"{path}: restored", as_json=as_json, do="restore", path=path)
+
+
+@app.command(name="set")
+def set_(
+    path: PathName,
+    rate: Annotated[str | None, typer.Option(help="Capacity: 5Mbit/s.", metavar="RATE")] = None,
+    delay: Annotated[str | None, typer.Option(help="One-way delay: 80ms.", metavar="TIME")] = None,
+    loss: Annotated[str | None, typer.Option(help="Share of the packets that is lost: 2%.", metavar="SHARE")] = None,
+    direction: Annotated[
+        Direction | None, typer.Option(help="Only from the vehicle (uplink) or to it (downlink); by default both.")
+    ] = None,
+    name: Name = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a path another rate, delay or loss. It keeps them until `reset`; what is not named stays as it is."""
+    changes = {"rate": rate, "delay": delay, "loss": loss}
+    told = ", ".join(f"{key} {value}" for key, value in changes.items() if value is not None)
+    if not told:
+        raise EmulationError("ctl set: found nothing to set, expected --rate, --delay or --loss")
+    where = path if direction is None else f"{path} {direction}"
+    _do(name, f"{where}: {told}", as_json=as_json, do="set", path=path, direction=direction, **changes)
+
+
+@app.command()
+def reset(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
+    """Undo `cut` and `set`. The path is again as the scenario says."""
+    _do(name, f"{path}: as the scenario says", as_json=as_json, do="reset", path=path)
+
+
+@app.command()
+def stop(name: Name = None, as_json: AsJson = False) -> None:
+    """End an emulation. Its result holds what was seen so far."""
+    _do(name, "stopping", as_json=as_json, do="stop")
+
+
+def _found(name: str | None) -> control.Running:
+    return control.find(name or _chosen.get())
+
+
+def _do(name: str | None, done: str, *, as_json: bool, **request: object) -> None:
+    with control.Client(_found(name).socket) as client:
+        answer = client.ask(**request)
+    typer.echo(json.dumps(answer) if as_json else done)

@@ -1,0 +1,31 @@
+"""The command `explain`: causes of misses, and what would have helped."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skybraid.cli.options import AsJson, Plugins, blaming, load_plugins, seconds
+from skybraid.model.results import Results
+from skybraid.show import explain as explaining
+
+
+def explain(
+    result: Annotated[Path, typer.Argument(help="A result folder, as `run` wrote it.", metavar="RESULT")],
+    flow: Annotated[str | None, typer.Option(help="Only this flow.", metavar="FLOW")] = None,
+    no_runs: Annotated[bool, typer.Option("--no-runs", help="Make no runs that show what would have helped.")] = False,
+    runs_for: Annotated[str, typer.Option(help="Time after which no further run begins.", metavar="TIME")] = "2min",
+    plugin: Plugins = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain requirements that are not met, by causes and by runs that try changes; then the use of the paths."""
+    load_plugins(plugin)
+    wall_s = seconds("--runs-for", runs_for) or 0.0
+    budget = None if no_runs else explaining.Budget(wall_s=wall_s)
+    with blaming(plugin):
+        explained = explaining.explain(Results.open(result), flow, budget)
+    if as_json:
+        typer.echo(json.dumps([one.to_dict() for one in explained], ensure_ascii=False, allow_nan=False))
+        return
+    typer.echo("\n\n".join(explaining.text(one) for one in explained))

@@ -1,0 +1,168 @@
+"""The live view of a running emulation."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from skybraid.execute import control
+from skybraid.model.errors import EmulationError
+from skybraid.model.requirements import count, microseconds, milliseconds, percent, rate, span
+from skybraid.show.words import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from skybraid.execute.runs import Progress
+
+EVERY_S = 0.5
+"""How often the view is renewed."""
+
+HEADS = ("path", "direction", "state", "rate", "delay", "loss", "queue", "delivered", "lost")
+
+
+class Direction(StrEnum):
+    """One of a path's two links."""
+
+    UPLINK = "uplink"
+    DOWNLINK = "downlink"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A direction of a path at an instant, as the view shows it."""
+
+    path: str
+    direction: str
+    state: str
+    rate: str
+    delay: str
+    loss: str
+    queue: str
+    delivered: str
+    lost: str
+
+    def cells(self) -> tuple[str, ...]:
+        """In the order of `HEADS`."""
+        return tuple(getattr(self, head) for head in HEADS)
+
+
+def rows(status: dict[str, Any]) -> list[Row]:
+    """The rows of a status: what each link is like and what it does."""
+    return [
+        _row(path["path"], str(direction), path[direction], status["at_s"])
+        for path in status["paths"]
+        for direction in Direction
+    ]
+
+
+def _row(path: str, direction: str, link: dict[str, Any], now_s: float) -> Row:
+    since_s = link.get("down_since_s")
+    down = "down" if since_s is None else f"down {max(now_s - since_s, 0):.1f} s"
+    causes = [f"{count(number)} {cause}" for cause, number in link["lost"].items() if number]
+    return Row(
+        path,
+        direction,
+        "up" if link["up"] else down,
+        rate(link["rate_bps"]),
+        milliseconds(link["delay_ms"]),
+        percent(link["loss"]),
+        size(link["queue_bytes"]),
+        rate(link["delivered_bps"]),
+        ", ".join(causes) or "–",
+    )
+
+
+def title(status: dict[str, Any], name: str) -> str:
+    """One line on the whole: how long it has run and how well it keeps real time."""
+    late, lost = microseconds(status["lateness_p99_ms"] * 1000), count(status["lost_by_emulator"])
+    return f"{name}, {span(float(int(status['at_s'])))}: late by {late} (p99), {lost} packets lost by the emulator"
+
+
+def table(status: dict[str, Any], name: str) -> Table:
+    """A status as a table for the terminal."""
+    drawn = Table(title=title(status, name), title_justify="left", title_style="", box=None, pad_edge=False)
+    for head in HEADS:
+        side: Literal["left", "right"] = "left" if head in ("path", "direction", "state", "lost") else "right"
+        drawn.add_column(head, justify=side, no_wrap=True)
+    for row in rows(status):
+        drawn.add_row(*row.cells(), style=None if row.state == "up" else "red")
+    return drawn
+
+
+def lines(status: dict[str, Any]) -> list[str]:
+    """A status as plain lines."""
+    return [
+        f"{status['at_s']:.1f} s  {row.path} {row.direction}: {row.state}, {row.rate}, {row.delay}, loss {row.loss}, "
+        f"queue {row.queue}, delivers {row.delivered}, lost {row.lost}"
+        for row in rows(status)
+    ]
+
+
+class View:
+    """Shows one status after the other: a table that stays in place on a terminal, else plain lines.
+
+    Args:
+        name: the emulation's.
+        on_stderr: on standard error, where standard output belongs to something else.
+    """
+
+    def __init__(self, name: str, *, on_stderr: bool) -> None:
+        self._name = name
+        self._console = Console(stderr=on_stderr)
+        self._stderr = on_stderr
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        if self._live is not None:
+            self._live.start()
+
+    def show(self, status: dict[str, Any]) -> None:
+        """Shows a status in place of the one before."""
+        if self._live is not None:
+            self._live.update(table(status, self._name), refresh=True)
+        else:
+            for line in lines(status):
+                typer.echo(line, err=self._stderr)
+            (sys.stderr if self._stderr else sys.stdout).flush()
+
+    def close(self) -> None:
+        """Leaves the last status where it is."""
+        if self._live is not None:
+            self._live.stop()
+
+
+@contextlib.contextmanager
+def live(name: str) -> Iterator[Progress]:
+    """A progress that shows this process's own emulation while it runs.
+
+    Args:
+        name: the emulation's name, as `ctl --name` takes it.
+    """
+    view = View(name, on_stderr=True)
+    client: control.Client | None = None
+    shown_s = 0.0
+
+    def look(_share: float) -> None:
+        nonlocal client, shown_s
+        now_s = time.monotonic()
+        if now_s - shown_s < EVERY_S:
+            return
+        shown_s = now_s
+        with contextlib.suppress(EmulationError):
+            client = client or control.Client(control.find(name).socket)
+            view.show(client.ask(do="status"))
+
+    try:
+        yield look
+    finally:
+        view.close()
+        if client is not None:
+            client.close()

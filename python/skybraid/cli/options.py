@@ -1,0 +1,109 @@
+"""Options and exit codes that commands share, and the loading of plugins."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from skybraid.model import algorithms
+from skybraid.model.errors import ScenarioError, SkybraidError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MET, NOT_MET, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+Seed = Annotated[int | None, typer.Option(help="Random seed (overrides the scenario).")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Replace a key of the scenario; may be repeated.", metavar="KEY=VALUE"),
+]
+Out = Annotated[Path | None, typer.Option(help="New folder for the result; by default one below runs/.", metavar="DIR")]
+Kept = Annotated[
+    str | None,
+    typer.Option("--tables", help="Tables to keep: messages,subflows,links,decisions,packets.", metavar="A,B"),
+]
+Pcap = Annotated[bool, typer.Option("--pcap", help="Also write packet captures for Wireshark.")]
+Report = Annotated[bool, typer.Option("--report", help="Also write the report into the result.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option("--plugin", help="A Python file with algorithms of your own; may be repeated.", metavar="FILE"),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+_UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """Key and value of a `--set`."""
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise ScenarioError(f"--set: found {text}, expected KEY=VALUE, for example path.lte.uplink.rate=5Mbit/s")
+    return key.strip(), value.strip()
+
+
+def listed(text: str | None, option: str) -> list[str] | None:
+    """Names between commas, at least one, which an option was given."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ScenarioError(f"{option}: found nothing, expected names with commas between")
+    return names
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """A time such as "60s" in s."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|h)\s*", text)
+    if found is None or float(found[1]) == 0:
+        raise ScenarioError(f"{option}: found {text}, expected a time above zero with its unit, for example 60s")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def load_plugins(plugins: list[Path] | None) -> None:
+    """Loads files with algorithms of the user's own; what they raise is told as theirs."""
+    for file in plugins or []:
+        try:
+            algorithms.load(file)
+        except SkybraidError:
+            raise
+        except Exception as error:  # noqa: BLE001 the file may raise anything
+            _blame(error, [file])
+
+
+def _blame(error: Exception, plugins: list[Path]) -> NoReturn:
+    """Leaves with the error of an algorithm of the user's own: where it arose, then the frames of its file."""
+    told = traceback.TracebackException.from_exception(error)
+    files = {str(file.resolve()) for file in plugins}
+    own = next((place for place, frame in enumerate(told.stack) if frame.filename in files), None)
+    if own is not None:
+        told.stack = traceback.StackSummary.from_list(told.stack[own:])
+        last = [frame for frame in told.stack if frame.filename in files][-1]
+        words = f"{Path(last.filename).name}:{last.lineno}: {type(error).__name__}: {error}"
+        typer.echo(f"error: {words}", err=True)
+    elif isinstance(error, SyntaxError):
+        told.stack = traceback.StackSummary()
+        typer.echo(f"error: {Path(error.filename or plugins[0]).name}:{error.lineno}: {error.msg}", err=True)
+    typer.echo("".join(told.format()).rstrip(), err=True)
+    raise typer.Exit(BAD_INPUT) from error
+
+
+@contextlib.contextmanager
+def blaming(plugins: list[Path] | None) -> Iterator[None]:
+    """Takes what an algorithm of the user's own raises for that algorithm's fault."""
+    try:
+        yield
+    except (SkybraidError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if plugins:
+            _blame(error, plugins)
+        raise

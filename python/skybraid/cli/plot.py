@@ -1,0 +1,74 @@
+"""The command `plot`: figures for print of a result or a campaign."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skybraid.cli.options import Quiet
+from skybraid.cli.report import place_in
+from skybraid.execute.opening import open_results
+from skybraid.model.errors import MissingTableError, ResultError, unknown
+from skybraid.model.folder import check_new_file
+from skybraid.show import plots
+
+
+def plot(
+    source: Annotated[
+        str, typer.Argument(help="Folder of a result, or folder or URL of a campaign.", metavar="RESULT|CAMPAIGN")
+    ],
+    kind: Annotated[str | None, typer.Option(help="What to draw, see --list; by default all.", metavar="KIND")] = None,
+    flow: Annotated[
+        str | None, typer.Option(help="One flow alone; of a campaign by default the first.", metavar="FLOW")
+    ] = None,
+    x: Annotated[
+        str | None,
+        typer.Option("--x", help="The axis across; two (A,B) of a heat map, a delay of a tradeoff.", metavar="AXIS"),
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", help="A column of numbers of the table `flows`.", metavar="METRIC")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="The axis told apart by colour and marker.", metavar="AXIS")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file, .pdf, .svg or .png; by default an .svg a kind in the folder's plots/."),
+    ] = None,
+    width: Annotated[
+        str | None, typer.Option(help="On paper: 88mm for a column, 180mm for a page.", metavar="LENGTH")
+    ] = None,
+    height: Annotated[str | None, typer.Option(help="On paper.", metavar="LENGTH")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List what can be drawn of this, and leave.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw a result or a campaign for print: distributions, paths over time, heat maps and more."""
+    if out is not None:
+        check_new_file(out)
+    opened = open_results(source)
+    kinds = plots.kinds_of(opened)
+    if list_:
+        longest = max(map(len, kinds), default=0)
+        for name in kinds:
+            typer.echo(f"{name:{longest}} {plots.KINDS[name].title}")
+        return
+    if kind is not None and kind not in kinds:
+        raise ResultError(unknown("--kind", kind, kinds))
+    if kind is None:
+        for option, given in (("--out", out), ("--x", x), ("--y", y), ("--by", by)):
+            if given is not None:
+                raise ResultError(f"{option}: is for one figure, expected --kind with it, one of {', '.join(kinds)}")
+    for name in kinds if kind is None else [kind]:
+        path = place_in(opened, f"plots/{name}.svg") if out is None else out
+        check_new_file(path)
+        try:
+            figure = plots.draw(opened, name, flow=flow, x=x, y=y, by=by)
+        except ResultError as error:
+            # Of all kinds, some may lack their table or their axes.
+            if kind is not None or not isinstance(error, MissingTableError | plots.NothingToDrawError):
+                raise
+            typer.echo(f"{name}: not drawn: {error}", err=True)
+            continue
+        plots.save(figure, path, width=width, height=height)
+        if not quiet:
+            typer.echo(path)

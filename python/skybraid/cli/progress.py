@@ -1,0 +1,48 @@
+"""Progress of a command: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from skybraid.execute.runs import Progress
+
+
+@contextlib.contextmanager
+def progress(*, shown: bool, doing: str = "simulating") -> Iterator[Progress | None]:
+    """A bar with the time left on a terminal, a line every tenth where standard error goes elsewhere."""
+    with tally(shown=shown, doing=doing, timed=True) as told:
+        yield None if told is None else lambda share: told(share, "")
+
+
+@contextlib.contextmanager
+def tally(*, shown: bool, doing: str, timed: bool = False) -> Iterator[Callable[[float, str], None] | None]:
+    """The same for those who tell words with each share; `timed` has the bar tell the time left in their place."""
+    if not shown:
+        yield None
+    elif sys.stderr.isatty():
+        last = TimeRemainingColumn() if timed else TextColumn("{task.fields[words]}")
+        columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), last)
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(doing, total=1.0, words="")
+            yield lambda share, words: bar.update(task, completed=share, words=words)
+    else:
+        told = -1
+
+        def tell_tenths(share: float, words: str) -> None:
+            nonlocal told
+            tenth = int(share * 10)
+            if tenth > told:
+                told = tenth
+                typer.echo(f"{doing}: {tenth * 10} %{f', {words}' if words else ''}", err=True)
+
+        yield tell_tenths

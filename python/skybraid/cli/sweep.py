@@ -1,0 +1,228 @@
+"""The command `sweep`: a campaign run over many points and seeds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+import time
+from pathlib import Path  # noqa: TC003 the command's parameters are read at run time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from skybraid.cli.options import INTERRUPTED, MET, NOT_MET, AsJson, Overrides, Plugins, Quiet, assignment, load_plugins
+from skybraid.execute import overview as summary
+from skybraid.execute import sweep as sweeping
+from skybraid.execute.axes import values_of
+from skybraid.execute.plan import plan
+from skybraid.execute.sweep import Status
+from skybraid.model.errors import ScenarioError
+from skybraid.model.provenance import seeds_from, seeds_text
+from skybraid.model.requirements import count, span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from skybraid.execute.campaign import Campaign
+    from skybraid.execute.plan import Plan
+
+_LINE_EVERY_S = 5.0
+_SHOWN_FAILURES = 3
+
+
+def sweep(
+    scenario: Annotated[Path, typer.Argument(help="The scenario, a TOML file.", metavar="SCENARIO")],
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds of every point, instead of the sweep's: 1..100 or 3,5,8.", metavar="A..B")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A key with its values, a range as in [sweep], or all that the registry has; may be repeated.",
+            metavar="KEY=V1,V2",
+        ),
+    ] = None,
+    set_: Overrides = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at a time; by default one a core.", metavar="N", min=1)
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Machines that make the runs: dask://HOST:PORT.", metavar="URL")
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(help="Folder or URL (s3://…) of the dataset; by default one below runs/.", metavar="URL"),
+    ] = None,
+    plugin: Plugins = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all points, print them, fly nothing.")] = False,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help='Add seeds until this is decided: "control.share >= 99.999% ± shown", "video.p99 ± 5ms".',
+            metavar="REQUIREMENT",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="At most so many runs, or so long: 1000, 30min.", metavar="N|TIME")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Make runs that failed before again.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fly a scenario over many points and seeds into one dataset; what is there already is not run again.
+
+    Exit code: 0 all runs are done (and what --until asks is met), 1 a run failed or it is not, 2 bad input.
+    """
+    load_plugins(plugin)
+    numbers = None if seeds is None else seeds_from(seeds)
+    overrides = [assignment(text) for text in set_ or []]
+    varied = dict(_varied(text) for text in vary or [])
+    if dry_run:
+        planned = plan(
+            scenario, seeds=numbers, vary=varied, overrides=overrides, several=None if until is None else True
+        )
+        _tell_plan(planned, as_json=as_json)
+        return
+    last = Status()
+    with _progress(shown=not quiet) as told:
+
+        def keep(status: Status) -> None:
+            nonlocal last
+            last = status
+            told(status)
+
+        try:
+            campaign: Campaign | None = sweeping.sweep(
+                scenario,
+                seeds=numbers,
+                vary=varied,
+                overrides=overrides,
+                out=out,
+                workers=workers,
+                on=on,
+                plugins=plugin or (),
+                retry=retry,
+                until=until,
+                budget=budget,
+                progress=keep,
+                note=None if quiet else lambda words: typer.echo(f"note: {words}", err=True),
+            )
+        except KeyboardInterrupt:
+            campaign = None
+    if campaign is None:
+        made = count(last.done + last.failed)
+        typer.echo(f"interrupted: the {made} runs made so far are kept; the same command goes on from there", err=True)
+        raise typer.Exit(INTERRUPTED)
+    failed = campaign.failed()
+    if as_json:
+        typer.echo(json.dumps(_json(campaign, last), ensure_ascii=False, allow_nan=False))
+    elif not quiet:
+        _tell(campaign, last)
+    good = failed.is_empty() and all(answer.good for answer in campaign.answers)
+    raise typer.Exit(MET if good else NOT_MET)
+
+
+def _varied(text: str) -> tuple[str, object]:
+    key, found, value = text.partition("=")
+    if not found or not key.strip() or not value.strip():
+        raise ScenarioError(
+            f"--vary: found {text}, expected KEY=V1,V2, for example flow.control.transport.scheduler=low_rtt,blest"
+        )
+    return key.strip(), values_of(value.strip())
+
+
+def _json(campaign: Campaign, status: Status) -> dict[str, Any]:
+    return {
+        "name": campaign.name,
+        "version": campaign.manifest.version,
+        "url": campaign.url,
+        "axes": [{"name": axis.name, "keys": axis.keys, "labels": axis.labels} for axis in campaign.axes],
+        "runs": {"done": status.done, "failed": status.failed, "cached": status.cached},
+        "points": campaign.summary().to_dicts(),
+        "failed": campaign.failed().select("key", "point", "seed", "error", "replay").to_dicts(),
+        "answers": [answer.to_dict() for answer in campaign.answers],
+        "notices": list(campaign.notices),
+    }
+
+
+def _tell_plan(planned: Plan, *, as_json: bool) -> None:
+    """Prints what would be flown."""
+    manifest = planned.manifest
+    points = [dict(zip(manifest.columns, point.labels, strict=True)) for point in manifest.points]
+    if as_json:
+        told = {"name": manifest.name, "points": points, "seeds": planned.seeds, "notes": planned.notes}
+        typer.echo(json.dumps(told, ensure_ascii=False))
+        return
+    for note in planned.notes:
+        typer.echo(f"note: {note}", err=True)
+    for place, point in enumerate(manifest.points):
+        typer.echo(f"{place + 1}: {point.words(manifest.columns) or 'the scenario as it is'}")
+    runs = sum(len(planned.seeds_of(place)) for place in planned.wanted)
+    typer.echo(
+        f"{_number(len(points), 'point')}, seeds {seeds_text(planned.seeds)}: {_number(runs, 'run')}, all checked; "
+        "nothing was flown"
+    )
+
+
+def _tell(campaign: Campaign, status: Status) -> None:
+    """Prints what came out, and how to go on."""
+    made = f"{_number(status.done, 'run')} flown"
+    if status.cached:
+        made += f", {count(status.cached)} there before"
+    if status.failed:
+        made += f", {count(status.failed)} failed"
+    typer.echo(f"{campaign.name}: {_number(len(campaign.manifest.points), 'point')}; {made}")
+    typer.echo(summary.text(campaign.summary(), campaign.columns))
+    for answer in campaign.answers:
+        typer.echo(answer.words)
+    failed = campaign.failed()
+    for row in failed.head(_SHOWN_FAILURES).iter_rows(named=True):
+        typer.echo(f"failed: {row['error']}")
+        typer.echo(f"  fly it again: {row['replay']}")
+    if len(failed) > _SHOWN_FAILURES:
+        typer.echo(f"… and {count(len(failed) - _SHOWN_FAILURES)} more failed runs; --retry makes them again")
+    where = shlex.quote(campaign.url)
+    typer.echo(f"campaign: {campaign.url}")
+    typer.echo(f"report: skybraid report {where}; figures: skybraid plot {where}")
+
+
+def _number(number: int, what: str) -> str:
+    return f"{count(number)} {what}" if number == 1 else f"{count(number)} {what}s"
+
+
+def _line(status: Status) -> str:
+    there = status.done + status.cached
+    text = f"{count(there)} of {count(status.total)} runs done"
+    if status.cached:
+        text += f" ({count(status.cached)} before)"
+    text += f", {count(status.failed)} failed"
+    return text if status.left_s is None else f"{text}, {span(float(f'{max(status.left_s, 0.0):.2g}'))} left"
+
+
+@contextlib.contextmanager
+def _progress(*, shown: bool) -> Iterator[Callable[[Status], None]]:
+    """A bar on a terminal; where standard error goes elsewhere, a line every five seconds and one at the end."""
+    if not shown:
+        yield lambda _: None
+    elif sys.stderr.isatty():
+        columns = (BarColumn(), TextColumn("{task.description}"))
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("checking the points", total=1.0)
+            yield lambda status: bar.update(task, completed=status.share, description=_line(status))
+    else:
+        told, line = time.monotonic(), ""
+
+        def tell(status: Status) -> None:
+            nonlocal told, line
+            line = _line(status)
+            if time.monotonic() - told >= _LINE_EVERY_S:
+                told = time.monotonic()
+                typer.echo(line, err=True)
+
+        yield tell
+        if line:
+            typer.echo(line, err=True)

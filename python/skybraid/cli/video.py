@@ -1,0 +1,290 @@
+"""The commands `video`: clips, what an encoder makes of them, camera and screen, and which frames a recording shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from skybraid.cli.options import AsJson, Quiet, seconds
+from skybraid.cli.progress import progress
+from skybraid.model.errors import ResultError, VideoError
+from skybraid.model.folder import cannot_write
+from skybraid.model.requirements import rate as rate_words
+from skybraid.model.results import Results
+from skybraid.video import cache, clips, pipeline, sockets, timecode
+from skybraid.video import encode as encoding
+from skybraid.video import watch as watching
+
+if TYPE_CHECKING:
+    from skybraid.video.pipeline import Received
+
+_RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Clips, their encoding, camera and screen, time codes.",
+    no_args_is_help=True,
+)
+
+NewFile = Annotated[Path, typer.Option(help="The file to write, Matroska with H.264.", metavar="FILE")]
+Recording = Annotated[Path, typer.Argument(help="A recording of a screen or a stream.", metavar="FILE")]
+ClipName = Annotated[
+    str, typer.Argument(help="flight, flight-540, flight-270, or a video of your own.", metavar="CLIP")
+]
+
+
+Rate = Annotated[str, typer.Option(help="Constant rate, for example 10Mbit/s.", metavar="RATE")]
+Codec = Annotated[str, typer.Option(help="h264 or h265.")]
+Tcp = Annotated[bool, typer.Option("--tcp", help="Over a TCP connection, each packet behind its length (RFC 4571).")]
+Mptcp = Annotated[bool, typer.Option("--mptcp", help="The same over an MPTCP connection.")]
+
+
+@app.command()
+def clip(
+    name: Annotated[str, typer.Argument(help="flight, flight-540 or flight-270.", metavar="NAME")],
+    out: NewFile,
+    quiet: Quiet = False,
+) -> None:
+    """Write a built-in clip into a file: a flight over fields and hills to a runway, 30 s at 30 pictures a second."""
+    if name not in clips.BUILT_IN:
+        raise VideoError(f"clip: found {name}, expected one of {', '.join(clips.BUILT_IN)}")
+    if out.exists():
+        raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")
+    with progress(shown=not quiet, doing="drawing") as told:
+        drawn = clips.open_clip(name, told)
+    with cache.whole(out) as aside:
+        shutil.copyfile(drawn.file, aside)
+    if not quiet:
+        typer.echo(out)
+
+
+@app.command()
+def encode(
+    clip: ClipName,
+    rate: Rate,
+    codec: Codec = "h264",
+    fps: Annotated[float | None, typer.Option(help="Pictures a second; by default the clip's.")] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Width and height in pixels; by default the clip's.", metavar="WxH")
+    ] = None,
+    key_every: Annotated[str, typer.Option(help="Time between key frames.", metavar="TIME")] = "1s",
+    intra_refresh: Annotated[
+        bool, typer.Option("--intra-refresh", help="A wandering strip in place of key frames; h264.")
+    ] = False,
+    slices: Annotated[int, typer.Option(help="Into how many slices a picture is cut.")] = 1,
+    preset: Annotated[str, typer.Option(help="How much work goes into the bits, as x264 names it.")] = "veryfast",
+    buffer_frames: Annotated[float, typer.Option(help="Buffer of the rate control, in mean frames.")] = 5.0,
+    time_code: Annotated[bool, typer.Option(help="Draw each frame's number into it.")] = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Encode a clip as a run would, or find it encoded, and tell what came of it."""
+    rate_bps, pixels = _rate(rate), None if size is None else _size(size)
+    with progress(shown=not quiet, doing="drawing") as told:
+        source = clips.open_clip(clip, told)
+    key_every_s = cast("float", seconds("--key-every", key_every))
+    made = encoding.encode(
+        source,
+        codec=codec,
+        rate_bps=rate_bps,
+        fps=fps,
+        size=pixels,
+        key_every_s=key_every_s,
+        intra_refresh=intra_refresh,
+        slices=slices,
+        preset=preset,
+        buffer_frames=buffer_frames,
+        time_code=time_code,
+    )
+    largest = max(map(sum, made.unit_lengths()))
+    keys = int(made.key.sum())
+    if as_json:
+        told_all = {
+            "file": str(made.file),
+            "frames": len(made),
+            "duration_s": made.duration_s,
+            "rate_bps": made.mean_rate_bps,
+            "key_frames": keys,
+            "units": len(made.unit_bytes),
+            "largest_frame_bytes": largest,
+        }
+        typer.echo(json.dumps(told_all, ensure_ascii=False))
+    elif not quiet:
+        size_words = f"{made.settings.width}×{made.settings.height} pixels"
+        typer.echo(f"{len(made)} frames of {size_words}, {made.duration_s:.3f} s, {rate_words(made.mean_rate_bps)}")
+        typer.echo(f"{keys} key frames, {len(made.unit_bytes)} NAL units, largest frame {largest} bytes")
+        typer.echo(made.file)
+
+
+@app.command()
+def send(
+    clip: ClipName,
+    to: Annotated[str, typer.Option(help="Where the receiver listens.", metavar="HOST:PORT")],
+    rate: Rate,
+    codec: Codec = "h264",
+    fps: Annotated[float | None, typer.Option(help="Pictures a second; by default the clip's.")] = None,
+    key_every: Annotated[str, typer.Option(help="Time between key frames.", metavar="TIME")] = "1s",
+    preset: Annotated[str, typer.Option(help="How much work goes into the bits, as x264 names it.")] = "veryfast",
+    tcp: Tcp = False,
+    mptcp: Mptcp = False,
+    one_port: Annotated[bool, typer.Option("--one-port", help="RTCP on RTP's own port (RFC 5761).")] = False,
+    packet: Annotated[int, typer.Option(help="The largest RTP packet in bytes.", metavar="BYTES")] = 1200,
+    limit: Annotated[
+        str | None, typer.Option("--for", help="How long to play; by default once through the clip.", metavar="TIME")
+    ] = None,
+    sdp: Annotated[
+        Path | None, typer.Option(help="Write the session description that players open.", metavar="FILE")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Send a clip as a camera would: encoded, as RTP at its real times, with a report each second (RTCP)."""
+    where, rate_bps, limit_s = sockets.address(to), _rate(rate), seconds("--for", limit)
+    key_every_s = cast("float", seconds("--key-every", key_every))
+    if sdp is not None and (tcp or mptcp):
+        raise VideoError("--sdp: found a connection, expected UDP; players do not take RTP over TCP by a description")
+    with progress(shown=not quiet, doing="drawing") as told:
+        source = clips.open_clip(clip, told)
+    made = encoding.encode(source, codec=codec, rate_bps=rate_bps, fps=fps, key_every_s=key_every_s, preset=preset)
+    if sdp is not None:
+        with cache.whole(sdp) as aside:
+            aside.write_text(pipeline.sdp(made, where, one_port=one_port), encoding="utf-8")
+    sent = pipeline.send(made, where, tcp=tcp, mptcp=mptcp, one_port=one_port, packet_bytes=packet, duration_s=limit_s)
+    if not quiet:
+        words = "no report came back" if sent.lost is None else f"{sent.lost} packets lost"
+        if sent.round_trip_s is not None:
+            words += f", round trip {sent.round_trip_s * 1000:.1f} ms"
+        typer.echo(f"{sent.frames} frames in {sent.packets} packets; {words}")
+
+
+@app.command()
+def receive(
+    listen: Annotated[str, typer.Option(help="Port, or address and port; RTCP on the one above.", metavar="PORT")],
+    out: Annotated[Path, typer.Option(help="A CSV file, one row a picture.", metavar="FRAMES.csv")],
+    codec: Codec = "h264",
+    jitter_buffer: Annotated[
+        str, typer.Option(help="How long what came soonest is kept, to even out what comes later.", metavar="TIME")
+    ] = "150ms",
+    tcp: Tcp = False,
+    mptcp: Mptcp = False,
+    decode: Annotated[bool, typer.Option(help="Decode, and read the time code of each picture.")] = True,
+    limit: Annotated[
+        str | None, typer.Option("--for", help="Longest time; by default until the sender ends.", metavar="TIME")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Receive RTP as a screen would: jitter buffer, decoder, and which picture was shown when, as CSV."""
+    where, limit_s = sockets.address(listen, listening=True), seconds("--for", limit)
+    length_s = cast("float", seconds("--jitter-buffer", jitter_buffer))
+    try:
+        with out.open("w", encoding="utf-8", newline="") as rows:
+            receiver = pipeline.Receiver(
+                where, codec=codec, jitter_buffer_s=length_s, tcp=tcp, mptcp=mptcp, decode=decode, out=rows
+            )
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: receiver.stop())
+            received = receiver.run(limit_s)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    if not quiet:
+        for line in _told(received):
+            typer.echo(line)
+
+
+def _told(received: Received) -> list[str]:
+    rows = received.rows
+    damaged = sum(row.damaged for row in rows)
+    lines = [f"{len(rows)} pictures, {damaged} of them damaged; {received.packets} packets, {received.lost} lost"]
+    latencies = sorted(row.latency_ns / 1e6 for row in rows if row.latency_ns is not None)
+    if latencies:
+        middle, late = (latencies[int(share * (len(latencies) - 1))] for share in (0.5, 0.99))
+        lines.append(f"latency {middle:.1f} ms (median), {late:.1f} ms (p99), {latencies[-1]:.1f} ms (most)")
+    return lines
+
+
+@app.command(name="read-time")
+def read_time(
+    file: Recording,
+    as_json: AsJson = False,
+) -> None:
+    """Tell of each picture of a recording which number its time code shows, as CSV: picture,code."""
+    source = clips.open_clip(file)
+    codes = [timecode.read(planes[: source.height]) for planes in source.pictures()]
+    if as_json:
+        typer.echo(json.dumps(codes))
+        return
+    typer.echo("picture,code")
+    for picture, code in enumerate(codes):
+        typer.echo(f"{picture},{'' if code is None else code}")
+
+
+def _rate(text: str) -> float:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMG]?bit/s)\s*", text)
+    if found is None:
+        raise VideoError(f"--rate: found {text}, expected a rate with its unit, for example 10Mbit/s")
+    return float(found[1]) * _RATES[found[2]]
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"\s*(\d+)\s*[x×]\s*(\d+)\s*", text)
+    if found is None:
+        raise VideoError(f"--size: found {text}, expected width and height in pixels, for example 1280x720")
+    return int(found[1]), int(found[2])
+
+
+@app.command()
+def watch(
+    result: Annotated[Path, typer.Argument(help="The folder of a result.", metavar="RESULT")],
+    flow: Annotated[str | None, typer.Option(help="Which flow; by default the only one with a clip.")] = None,
+    every: Annotated[int, typer.Option(help="Compare every so many frames; all are decoded.")] = 1,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Decode what arrived in a flight, and judge the pictures.
+
+    Writes quality.parquet and pictures of the worst moments into the result, which its report shows.
+    """
+    seen = watching.watch(Results.open(result), flow, every_nth=every)
+    watching.save(seen, result)
+    told = seen.summary()
+    if as_json:
+        requirements = [one.to_dict() for one in seen.requirements]
+        frames = {"flow": seen.flow, "frames": len(seen.frames), "every_nth": seen.every_nth}
+        typer.echo(json.dumps(frames | told | {"requirements": requirements}, ensure_ascii=False))
+    elif not quiet:
+        sampled = "" if seen.every_nth == 1 else f", one of {seen.every_nth}"
+        typer.echo(
+            f"{seen.flow}: {len(seen.frames)} frames{sampled}; SSIM {told['ssim_mean']:.4f} on average, "
+            f"{told['ssim_p5']:.4f} at the 5th percentile; PSNR {told['psnr_mean_db']:.1f} dB"
+        )
+        for one in seen.requirements:
+            typer.echo(f"  {one.flow}: {one.verdict}. {one.words}.")
+
+
+@app.command()
+def beside(
+    one: Annotated[Path, typer.Argument(help="The folder of a result.", metavar="RESULT")],
+    other: Annotated[Path, typer.Argument(help="The folder of another of the same video.", metavar="OTHER")],
+    out: Annotated[Path, typer.Option(help="The picture to write, .png or .jpg.", metavar="FILE")],
+    flow: Annotated[str | None, typer.Option(help="Which flow; by default the only one with a clip.")] = None,
+    rows: Annotated[int, typer.Option(help="How many frames.")] = 6,
+    quiet: Quiet = False,
+) -> None:
+    """Draw two flights of one video next to what was sent, at the frames where their quality differs most."""
+    if out.exists():
+        raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")
+    if out.suffix not in (".png", ".jpg"):
+        raise ResultError(f"{out}: found {out.suffix or 'no ending'}, expected .png or .jpg")
+    drawn = watching.beside(Results.open(one), Results.open(other), flow, rows=rows)
+    try:
+        drawn.save(out)
+    except OSError as error:
+        raise ResultError(f"{out}: cannot be written: {error.strerror}") from error
+    if not quiet:
+        typer.echo(out)

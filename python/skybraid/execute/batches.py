@@ -1,0 +1,204 @@
+"""Batches of runs, in threads of this process; `dask.py` makes them on other machines."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from skybraid.execute.interruption import deferred
+from skybraid.execute.rows import Outcome, digest_of, outcome_of
+from skybraid.execute.runs import simulation
+from skybraid.model.clustering import Clustering, clustering_of
+from skybraid.model.errors import Interrupted, ScenarioError
+from skybraid.model.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from skybraid.execute.axes import Point
+
+Job = tuple[int, int]
+"""A run to make: the position of its point, and its seed."""
+
+_POLL_S = 0.1
+_KEPT_SCENARIOS = 8
+_MAX_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What all runs of a campaign have in common; it travels to other machines.
+
+    Attributes:
+        text: the scenario.
+        file: its name, which errors say and trace files are relative to.
+        overrides: keys that every point has replaced.
+        plugins: Python files with algorithms of one's own, each with its text.
+    """
+
+    text: str
+    file: str
+    overrides: tuple[tuple[str, str], ...] = ()
+    plugins: tuple[tuple[str, str], ...] = ()
+
+    def scenario(self, point: Point) -> Scenario:
+        """What a point flies.
+
+        Raises:
+            ScenarioError: it is not a correct scenario.
+        """
+        return Scenario(self.text, self.file, (*self.overrides, *point.sets))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Runs that are made one after the other.
+
+    Attributes:
+        jobs: the runs.
+        points: the points that they name, each with the digest of what it flew when the campaign was planned.
+    """
+
+    jobs: tuple[Job, ...]
+    points: Mapping[int, tuple[Point, str]]
+
+
+class Executor(Protocol):
+    """Makes runs somewhere."""
+
+    @property
+    def target_s(self) -> float:
+        """How long a batch had better take, in s."""
+        ...
+
+    def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
+        """What came of batches, in any order; nothing at all from time to time, so that the caller gets a turn."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    scenario: Scenario
+    deadlines_ms: Mapping[str, float]
+    frames_within_ms: Mapping[str, float]
+    requirements: Sequence[Mapping[str, Any]]
+    clustering: Clustering
+
+
+_prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
+_preparing = threading.Lock()
+
+
+def _prepare(base: Base, point: Point, digest: str) -> _Prepared:
+    """A point's scenario, read once for its seeds."""
+    with _preparing:
+        known = _prepared.get((base.file, digest))
+        if known is not None:
+            _prepared.move_to_end((base.file, digest))
+            return known
+    scenario = base.scenario(point)
+    found = digest_of(scenario)
+    if found != digest:
+        raise ScenarioError(
+            f"{base.file}: its files, algorithms or version are others here and now than when the campaign was planned"
+        )
+    asked = (scenario.deadlines_ms, scenario.frames_within_ms, scenario.requirements)
+    made = _Prepared(scenario, *asked, clustering_of(scenario.native))
+    with _preparing:
+        _prepared[base.file, digest] = made
+        while len(_prepared) > _KEPT_SCENARIOS:
+            _prepared.popitem(last=False)
+    return made
+
+
+def run_batch(base: Base, batch: Batch, go_on: Callable[[float], bool] = lambda _: True) -> list[Outcome]:
+    """Makes the runs of a batch; one that fails says so and does not stop the others.
+
+    Raises:
+        Interrupted: `go_on` said no.
+    """
+    outcomes = []
+    for place, seed in batch.jobs:
+        if not go_on(0.0):
+            raise Interrupted("stopped before the end")
+        point, digest = batch.points[place]
+        clock = time.perf_counter()
+        try:
+            prepared = _prepare(base, point, digest)
+            run, _ = simulation(prepared.scenario).make(seed, [], go_on, None, None)
+            wall_s = time.perf_counter() - clock
+            asked = (prepared.deadlines_ms, prepared.frames_within_ms, prepared.requirements, prepared.clustering)
+            outcomes.append(outcome_of(run, place, wall_s, *asked))
+        except (Interrupted, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 an algorithm of one's own may raise anything
+            words = f"{type(error).__name__}: {error}"
+            outcomes.append(Outcome(place, seed, words, time.perf_counter() - clock, 0.0))
+    return outcomes
+
+
+class Pace:
+    """How long a run takes, as it was seen lately; makes batches of about the same length in time."""
+
+    def __init__(self, target_s: float) -> None:
+        self._target_s = target_s
+        self._run_s: float | None = None
+
+    def saw(self, outcomes: Sequence[Outcome]) -> None:
+        """Learns from runs."""
+        if outcomes:
+            mean_s = sum(outcome.wall_s for outcome in outcomes) / len(outcomes)
+            self._run_s = mean_s if self._run_s is None else 0.8 * self._run_s + 0.2 * mean_s
+
+    @property
+    def size(self) -> int:
+        """How many runs the next batch should have."""
+        if self._run_s is None:
+            return 1
+        return max(1, min(_MAX_BATCH, int(self._target_s / max(self._run_s, 1e-6))))
+
+    def batches(self, jobs: Iterator[Job], points: Sequence[Point], digests: Sequence[str]) -> Iterator[Batch]:
+        """Jobs in batches, made when they are asked for."""
+        while taken := tuple(islice(jobs, self.size)):
+            yield Batch(taken, {place: (points[place], digests[place]) for place, _ in taken})
+
+
+class Threads:
+    """Makes runs in threads of this process; the simulator needs no Python meanwhile, so that all cores work.
+
+    Args:
+        workers: how many; by default one a core.
+    """
+
+    target_s = 0.02
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or os.cpu_count() or 1
+
+    def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
+        """What came of batches; at most two a worker are under way."""
+        stop = threading.Event()
+
+        def go_on(_simulated_s: float) -> bool:
+            return not stop.is_set()
+
+        pending: set[Future[list[Outcome]]] = set()
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="skybraid") as pool:
+            try:
+                while True:
+                    for batch in islice(batches, 2 * self.workers - len(pending)):
+                        pending.add(pool.submit(run_batch, base, batch, go_on))
+                    if not pending:
+                        return
+                    with deferred():
+                        done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                    yield [outcome for future in done for outcome in future.result()]
+            finally:
+                stop.set()
+                pool.shutdown(wait=False, cancel_futures=True)

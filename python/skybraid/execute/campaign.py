@@ -1,0 +1,248 @@
+"""A campaign as read from its dataset: its tables, its points, and any of its runs again."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from skybraid.execute import overview
+from skybraid.execute.axes import Axis, Point
+from skybraid.execute.batches import Base
+from skybraid.execute.rows import FAILED, RUNS, schemas
+from skybraid.execute.runs import run
+from skybraid.execute.store import MANIFEST, TABLES, Store
+from skybraid.model.errors import MissingTableError, ResultError
+from skybraid.model.heavy import pl
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from skybraid.execute.until import Answer
+    from skybraid.model.results import Results
+    from skybraid.model.scenario import Scenario
+
+FORMAT = 1
+"""Of `campaign.json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What `campaign.json` says.
+
+    Attributes:
+        name: the scenario's name.
+        base: the scenario, with what every point has in common.
+        version: of Skybraid.
+        axes: what is varied.
+        points: their combinations that are part of the campaign, by the number that the tables name.
+        digests: of what each point flies.
+        paths: names of the paths, over all points.
+        created: when it began, as ISO 8601.
+    """
+
+    name: str
+    base: Base
+    version: str
+    axes: tuple[Axis, ...]
+    points: tuple[Point, ...]
+    digests: tuple[str, ...]
+    paths: tuple[str, ...]
+    created: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the axes in the tables."""
+        return tuple(key for axis in self.axes for key in axis.keys)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "version": self.version,
+            "created": self.created,
+            "file": self.base.file,
+            "overrides": [list(pair) for pair in self.base.overrides],
+            "plugins": [list(pair) for pair in self.base.plugins],
+            "paths": list(self.paths),
+            "axes": [axis.to_dict() for axis in self.axes],
+            "points": [
+                {"labels": list(point.labels), "sets": [list(pair) for pair in point.sets], "digest": digest}
+                for point, digest in zip(self.points, self.digests, strict=True)
+            ],
+            "scenario": self.base.text,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Manifest:
+        """From what `to_dict` gave."""
+        if values["format"] != FORMAT:
+            raise ValueError(f"format {values['format']}, expected {FORMAT}")
+        return cls(
+            str(values["name"]),
+            Base(
+                str(values["scenario"]),
+                str(values["file"]),
+                tuple((str(key), str(value)) for key, value in values["overrides"]),
+                tuple((str(file), str(text)) for file, text in values["plugins"]),
+            ),
+            str(values["version"]),
+            tuple(Axis.from_dict(axis) for axis in values["axes"]),
+            tuple(
+                Point(tuple(point["labels"]), tuple((str(key), str(value)) for key, value in point["sets"]))
+                for point in values["points"]
+            ),
+            tuple(str(point["digest"]) for point in values["points"]),
+            tuple(values["paths"]),
+            str(values["created"]),
+        )
+
+    @classmethod
+    def of(cls, store: Store) -> Manifest | None:
+        """The campaign's that lies there, or None where there is none.
+
+        Raises:
+            ResultError: it is damaged.
+        """
+        values = store.manifest()
+        if values is None:
+            return None
+        try:
+            return cls.from_dict(values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ResultError(f"{store.url}/{MANIFEST}: the campaign is damaged: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Many runs of a scenario over points and seeds, as they lie in a folder or at a URL.
+
+    Attributes:
+        url: where it lies.
+        manifest: what it consists of.
+        answers: to the question until which seeds were added, for each point; of a campaign that was just flown.
+        notices: what the user should know of how it was flown; of a campaign that was just flown.
+    """
+
+    url: str
+    manifest: Manifest = field(repr=False)
+    _store: Store = field(repr=False)
+    answers: tuple[Answer, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @classmethod
+    def at(cls, store: Store) -> Campaign:
+        """The campaign in a store, of which every part can be read.
+
+        Raises:
+            ResultError: there is none, or it is damaged.
+        """
+        manifest = Manifest.of(store)
+        if manifest is None:
+            raise ResultError(f"{store.url}: found no {MANIFEST}, expected a campaign's folder")
+        store.refuse_damaged()
+        return cls(store.url, manifest, store)
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return self.manifest.name
+
+    @property
+    def scenario(self) -> str:
+        """The scenario's text, with its `[sweep]`."""
+        return self.manifest.base.text
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What is varied."""
+        return self.manifest.axes
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the axes in the tables."""
+        return self.manifest.columns
+
+    @property
+    def schemas(self) -> dict[str, dict[str, pl.DataType]]:
+        """The tables' columns with their types."""
+        labels = self.manifest.points[0].labels if self.manifest.points else ()
+        return schemas(self.columns, labels, self.manifest.paths)
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """A table as a lazy frame: `runs`, `flows` or `requirements`.
+
+        Raises:
+            MissingTableError: there is no such table.
+            ResultError: the folder cannot be listed.
+        """
+        if table not in TABLES:
+            raise MissingTableError(f"table {table}: found no such table, expected one of {', '.join(sorted(TABLES))}")
+        return self._store.scan(table, self.schemas[table])
+
+    def points(self) -> pl.DataFrame:
+        """The points: `point`, the axes' columns, and how many runs are done and how many failed."""
+        counted = (
+            self.scan(RUNS)
+            .group_by("point")
+            .agg(done=(pl.col("status") != FAILED).sum(), failed=(pl.col("status") == FAILED).sum())
+            .collect()
+        )
+        schema = {name: kind for name, kind in self.schemas[RUNS].items() if name in ("point", *self.columns)}
+        rows = [(place, *point.labels) for place, point in enumerate(self.manifest.points)]
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        return frame.join(counted, on="point", how="left", maintain_order="left").with_columns(
+            pl.col("done", "failed").fill_null(0)
+        )
+
+    def summary(self) -> pl.DataFrame:
+        """What each flow did at each point over all seeds; the columns stand at `skybraid.execute.overview.summary`."""
+        return overview.summary(self)
+
+    def failed(self) -> pl.DataFrame:
+        """The runs that failed: rows of `runs`, with the error and the command that flies each again."""
+        return self.scan(RUNS).filter(pl.col("status") == FAILED).sort("point", "seed").collect()
+
+    def scenario_of(self, point: int) -> Scenario:
+        """What a point flies.
+
+        Raises:
+            ResultError: there is no such point.
+        """
+        if not 0 <= point < len(self.manifest.points):
+            raise ResultError(f"{self.url}: found no point {point}, expected 0 to {len(self.manifest.points) - 1}")
+        return self.manifest.base.scenario(self.manifest.points[point])
+
+    def replay(
+        self, key: str, *, tables: Sequence[str] | None = None, out: str | os.PathLike[str] | None = None
+    ) -> Results:
+        """Flies a run again, with its tables.
+
+        Args:
+            key: of the run, or as much of its beginning as no other run shares.
+            tables: which to keep, as of `skybraid.run`.
+            out: folder for the result; None keeps it in memory.
+
+        Raises:
+            ResultError: there is no such run, or several.
+        """
+        found = (
+            self.scan(RUNS).filter(pl.col("key").str.starts_with(key)).select("key", "point", "seed").head(2).collect()
+        )
+        if len(found) != 1:
+            seen = "no run" if found.is_empty() else "several runs"
+            raise ResultError(f"{self.url}: found {seen} with the key {key}, expected one")
+        _, point, seed = found.row(0)
+        return run(self.scenario_of(point), seed=seed, tables=tables, out=out)
+
+
+def replay_line(base: Base, point: Point, seed: int) -> str:
+    """The command that flies a run again, from the folder where the campaign was begun."""
+    words = ["skybraid", "run", base.file, "--seed", str(seed)]
+    for key, value in (*base.overrides, *point.sets):
+        words += ["--set", f"{key}={value}"]
+    for file, _ in base.plugins:
+        words += ["--plugin", file]
+    return shlex.join(words)

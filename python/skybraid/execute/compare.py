@@ -1,0 +1,294 @@
+"""Every scheduler with every congestion control over one scenario, as one table.
+
+    frame = compare("scenarios/remote-piloting.toml", flows=["video"])
+    print(text(frame))
+
+The lists of algorithms are those of the registries, with the ones of one's own that have been registered.
+"""
+
+from __future__ import annotations
+
+import io
+import tomllib
+from itertools import groupby, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from skybraid._core import registry
+from skybraid.execute.runs import Gauge, on_all_cores, seeds_of, simulation
+from skybraid.model import algorithms
+from skybraid.model.errors import ResultError, ScenarioError, unknown
+from skybraid.model.folder import write_whole
+from skybraid.model.heavy import pl
+from skybraid.model.scenario import Scenario
+from skybraid.model.seeds import sampled
+from skybraid.model.summary import (
+    FRAMES_IN_TIME,
+    PERCENTILES,
+    TOTALS,
+    VIDEO_COUNTS,
+    VIDEO_MEASURES,
+    frames_in_time,
+    one_run,
+    video_columns,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from skybraid._core import FlowStats
+    from skybraid.execute.runs import Progress
+
+PROTOCOLS = ("mptcp", "mp_dccp")
+"""Protocols that are compared unless told otherwise."""
+
+SUFFIXES = (".csv", ".parquet")
+"""How the name of a written table may end."""
+
+RATE_TITLES = ("frames/s", "worst", "freezes/min")
+"""Heads of what a video's screen does in time: frames shown a second, also in the worst one, and freezes a minute."""
+
+_UNCONTROLLED = "udp"
+"""The protocol without congestion control: it has one row a scheduler."""
+
+
+class Combination(NamedTuple):
+    """What one row compares; no congestion control for a protocol that has none."""
+
+    protocol: str
+    scheduler: str
+    congestion: str | None
+
+
+def compare(
+    scenario: Scenario | str | os.PathLike[str],
+    *,
+    flows: Sequence[str] | None = None,
+    protocols: Sequence[str] = PROTOCOLS,
+    schedulers: Sequence[str] | None = None,
+    congestion: Sequence[str] | None = None,
+    seed: int | None = None,
+    seeds: Iterable[int] | str | None = None,
+    progress: Progress | None = None,
+) -> pl.DataFrame:
+    """Runs a scenario with every combination of protocol, scheduler and congestion control, on all cores.
+
+    Args:
+        scenario: a `Scenario`, or the path of its file.
+        flows: flows whose transport is replaced in these three keys; the others stay as they are. By default all that
+            have a transport of their own.
+        protocols: their names.
+        schedulers: their names; all by default.
+        congestion: names of the congestion controls; all by default.
+        seed: root of the random streams of every flight; the scenario's own if neither this nor `seeds` is given.
+        seeds: several seeds, each flown once with every combination; traces then begin at a place drawn from the seed
+            unless the scenario says where.
+        progress: told how far the simulation is.
+
+    Returns:
+        A row for each combination, seed and flow, in this order: `protocol`, `scheduler`, `congestion`, `seed`, `flow`;
+        `deadline_ms` and `within_deadline`, the share (0 to 1) of the messages that met it, or that arrived at all
+        where the flow requires none; `goodput_bps`; `delay_p50_ms` and the other percentiles of one-way delay; the
+        totals of `summary.TOTALS`; where a flow is video, what `summary.video_columns` and `summary.frames_in_time`
+        tell, null of other flows; `share_PATH`, the share (0 to 1) of the flow's packets on each path.
+
+    Raises:
+        ScenarioError: a name is not known, or the scenario cannot be flown with a combination.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
+    replaced = _flows(chosen, flows)
+    numbers = seeds_of(chosen, seed, seeds)
+    if len(numbers) > 1:
+        chosen, _ = sampled(chosen)
+    jobs = [
+        (combination, number)
+        for combination in _combinations(
+            _names("protocols", protocols), _names("schedulers", schedulers), _names("congestion", congestion)
+        )
+        for number in numbers
+    ]
+    deadlines_ms, frames_within_ms = chosen.deadlines_ms, chosen.frames_within_ms
+    video = bool(chosen.videos)
+    gauge = Gauge(len(jobs), chosen.duration_s)
+
+    def one(job: tuple[Combination, int]) -> list[dict[str, Any]]:
+        gauge.go_on()
+        combination, number = job
+        driver = simulation(_with(chosen, replaced, combination))
+        native, _ = driver.make(number, [], gauge.reporter(job), None, None)
+        key = {**combination._asdict(), "seed": number}
+        return [
+            key
+            | _row(stats, deadlines_ms.get(stats.flow))
+            | (video_columns(stats.video()) | frames_in_time(stats, frames_within_ms.get(stats.group)) if video else {})
+            | {f"share_{path}": stats.share.get(path) for path in chosen.paths}
+            for stats in native.flow_stats()
+        ]
+
+    rows = [row for rows in on_all_cores(one, jobs, gauge, progress) for row in rows]
+    # A column without a single value has a type too.
+    real = ["deadline_ms", "within_deadline", *(f"delay_{name}_ms" for name in PERCENTILES)]
+    real += [f"share_{path}" for path in chosen.paths]
+    types: dict[str, type[pl.DataType]] = {"congestion": pl.String, "seed": pl.UInt64} | dict.fromkeys(real, pl.Float64)
+    if video:
+        types |= dict.fromkeys((*VIDEO_MEASURES, *FRAMES_IN_TIME), pl.Float64)
+        types |= dict.fromkeys((*VIDEO_COUNTS, "frames_met", "frames_due"), pl.UInt64)
+    return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
+
+
+def text(frame: pl.DataFrame) -> str:
+    """What `compare` gave as a table to read: a line a combination, medians where several seeds were flown.
+
+    For each flow: messages within the deadline (or arrived, where it requires none), one-way delay that half of the
+    messages and 99 % of them did not exceed, data that arrived, and the share of its packets on each path but the last.
+    Of a video its frames in place of its messages: those shown undamaged in time, their latency from the camera to the
+    screen, how many were shown a second, on average and in the worst one, and freezes a minute.
+    """
+    keys = list(Combination._fields)
+    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric() and name != "seed"]
+    medians = frame.group_by([*keys, "flow"], maintain_order=True).agg(pl.col(numbers).median())
+    shares = [name for name in frame.columns if name.startswith("share_")][:-1]
+    flows = {str(row["flow"]): _titles(row, shares) for row in medians.unique("flow", maintain_order=True).to_dicts()}
+    lines = [keys + [title for titles in flows.values() for title in titles]]
+    for _, rows in groupby(medians.to_dicts(), key=lambda row: [row[key] for key in keys]):
+        of_flows = list(rows)
+        lines.append(
+            [of_flows[0][key] or "–" for key in keys] + [cell for row in of_flows for cell in _cells(row, shares)]
+        )
+    return aligned(lines, len(keys), {name: len(titles) for name, titles in flows.items()})
+
+
+def write(frame: pl.DataFrame, path: Path) -> None:
+    """Writes what `compare` gave as CSV or Parquet, as the file's name ends, replacing an earlier file.
+
+    Raises:
+        ResultError: the name ends otherwise, or the file cannot be written.
+    """
+    check_name(path)
+    file = io.BytesIO()
+    if path.suffix == ".csv":
+        frame.write_csv(file)
+    else:
+        frame.write_parquet(file)
+    write_whole(path, file.getvalue())
+
+
+def check_name(path: Path) -> None:
+    """Refuses a file that `write` cannot write.
+
+    Raises:
+        ResultError: the name ends in none of `SUFFIXES`.
+    """
+    if path.suffix not in SUFFIXES:
+        raise ResultError(f"{path}: expected a name that ends in {' or '.join(SUFFIXES)}")
+
+
+def _flows(scenario: Scenario, wanted: Sequence[str] | None) -> list[str]:
+    for name in wanted or []:
+        if name not in scenario.flows:
+            raise ScenarioError(unknown("flow", name, scenario.flows))
+    tables = tomllib.loads(scenario.toml())["flow"]
+    return [name for name in scenario.flows if (name in wanted if wanted else "with" not in tables[name])]
+
+
+def _names(kind: str, wanted: Sequence[str] | None) -> list[str]:
+    known = [str(entry["name"]) for entry in (*registry(kind), *algorithms.entries(kind))]
+    for name in wanted or []:
+        if name not in known:
+            raise ScenarioError(unknown(kind, name, known, several=True))
+    return list(dict.fromkeys(wanted)) if wanted else known
+
+
+def _combinations(
+    protocols: Sequence[str], schedulers: Sequence[str], congestion: Sequence[str]
+) -> Iterator[Combination]:
+    for protocol, scheduler in product(protocols, schedulers):
+        for control in [None] if protocol == _UNCONTROLLED else congestion:
+            yield Combination(protocol, scheduler, control)
+
+
+def _with(scenario: Scenario, flows: Sequence[str], combination: Combination) -> Scenario:
+    values = {key: name for key, name in combination._asdict().items() if name is not None}
+    return scenario.with_all({f"flow.{flow}.transport.{key}": name for flow in flows for key, name in values.items()})
+
+
+def _row(stats: FlowStats, deadline_ms: float | None) -> dict[str, Any]:
+    met, trials = stats.met(deadline_ms)
+    flow = one_run(stats)
+    return (
+        {
+            "flow": stats.flow,
+            "deadline_ms": deadline_ms,
+            "within_deadline": met / trials if trials else None,
+            "goodput_bps": flow.goodput_bps,
+        }
+        | {f"delay_{name}_ms": delay_ms for name, delay_ms in flow.delay_ms.items()}
+        | {total: getattr(flow, total) for total in TOTALS}
+    )
+
+
+def _titles(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+    on_paths = ["Mbit/s", *(f"on {name.removeprefix('share_')}" for name in shares)]
+    if row.get("frames") is not None:
+        return [frames_title(row["frames_within_ms"]), "p50 ms", "p99 ms", *RATE_TITLES, *on_paths]
+    within = "arrived" if row["deadline_ms"] is None else f"in {row['deadline_ms']:g} ms"
+    return [within, "p50 ms", "p99 ms", *on_paths]
+
+
+def frames_title(within_ms: float | None) -> str:
+    """The head above the share of frames that were shown undamaged within a time, in ms, or at all."""
+    return "undamaged" if within_ms is None else f"frames in {within_ms:g} ms"
+
+
+def rate_cells(row: Mapping[str, Any]) -> list[str]:
+    """What stands below `RATE_TITLES`."""
+    return [
+        _cell(row["frame_rate"], 1, 2),
+        _cell(row["worst_frame_rate"], 1, 1),
+        _cell(row["freezes_per_minute"], 1, 2),
+    ]
+
+
+def _cells(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+    video = row.get("frames") is not None
+    share, delay = ("frames_in_time", "frame_latency") if video else ("within_deadline", "delay")
+    return [
+        _cell(row[share], 100, 3, " %"),
+        _cell(row[f"{delay}_p50_ms"], 1, 1),
+        _cell(row[f"{delay}_p99_ms"], 1, 1),
+        *(rate_cells(row) if video else []),
+        _cell(row["goodput_bps"], 1e-6, 3),
+        *(_cell(row[share], 100, 1, " %") for share in shares),
+    ]
+
+
+def _cell(value: float | None, scale: float, digits: int, unit: str = "") -> str:
+    return "–" if value is None else f"{value * scale:.{digits}f}{unit}"
+
+
+def aligned(lines: list[list[str]], names: int, groups: Mapping[str, int], shared: int | None = None) -> str:
+    """Lines of cells under one another, names to the left and numbers to the right.
+
+    Args:
+        lines: the titles first, all of one length.
+        names: how many of the columns are names.
+        groups: titles over that many columns each, behind the names.
+        shared: in how many of the first columns lines must agree to stand together; by default all names but one.
+    """
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+
+    def joined(cells: Sequence[str]) -> str:
+        return "  ".join(
+            cell.ljust(width) if column < names else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ).rstrip()
+
+    above, column = " " * (sum(widths[:names]) + 2 * names), names
+    for title, columns in groups.items():
+        above += f" {title} ".center(sum(widths[column : column + columns]) + 2 * (columns - 1), "─") + "  "
+        column += columns
+    together = names - 1 if shared is None else shared
+    parts = ["\n".join(map(joined, part)) for _, part in groupby(lines[1:], key=lambda line: line[:together])]
+    return above.rstrip() + "\n" + joined(lines[0]) + "\n" + "\n\n".join(parts)

@@ -1,0 +1,32 @@
+"""Opening of results: what a sweep or a run wrote."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from skybraid.execute.campaign import Campaign
+from skybraid.execute.store import MANIFEST, Store
+from skybraid.model.errors import ResultError
+from skybraid.model.results import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def open_results(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Campaign | Results:
+    """Opens what `sweep` or `run` wrote: a `Campaign`, or the `Results` of a single result's folder.
+
+    Args:
+        url: a folder's path, or of a campaign any URL of fsspec.
+        storage_options: options of fsspec for that URL.
+
+    Raises:
+        ResultError: there is neither, or it is damaged.
+    """
+    store = Store.at(url, storage_options)
+    if store.read(MANIFEST) is not None:
+        return Campaign.at(store)
+    if not store.local or not os.path.exists(store.place("summary.json")):  # noqa: PTH110 the path is fsspec's
+        raise ResultError(f"{store.url}: found neither {MANIFEST} nor summary.json, expected a campaign or a result")
+    return Results.open(store.place(""))

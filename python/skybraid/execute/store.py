@@ -1,0 +1,430 @@
+"""The dataset of a campaign: `campaign.json` and Parquet parts in a local folder or at any URL of fsspec.
+
+A part comes in three files of one name, `flows/` and `requirements/` first, `runs/` last, each there whole or not at
+all. A part counts once its file in `runs/` is there, so that whatever ends a campaign leaves whole runs behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skybraid.execute.rows import FLOWS, REQUIREMENTS, RUNS
+from skybraid.model.errors import ResultError
+from skybraid.model.folder import flush, make_folder
+from skybraid.model.heavy import fsspec, pl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fsspec import AbstractFileSystem
+
+if sys.platform != "win32":
+    import fcntl
+
+MANIFEST = "campaign.json"
+"""The file that makes a folder a campaign's."""
+
+TABLES = (FLOWS, REQUIREMENTS, RUNS)
+"""The tables, in the order in which their parts are written."""
+
+_LOCK = ".lock"
+_REMOTE_LOCK = "lock.json"
+_PARTIAL = ".partial"
+_DAMAGED = ".damaged"
+_PARQUET, _MIN_PARQUET = b"PAR1", 12
+_STALE_S = 120.0
+_BEAT_S = 20.0
+
+# These put an object whole or not at all; elsewhere a file is written aside and moved.
+_OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory"}
+
+
+@dataclass(slots=True)
+class Store:
+    """A campaign's files.
+
+    Attributes:
+        url: the folder as it was given.
+    """
+
+    url: str
+    _fs: AbstractFileSystem = field(repr=False)
+    _root: str = field(repr=False)
+    _session: str = field(default_factory=lambda: f"{int(time.time()):010x}-{secrets.token_hex(3)}", repr=False)
+    _parts: int = field(default=0, repr=False)
+
+    @classmethod
+    def at(cls, url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
+        """The files below a folder's path or URL.
+
+        Args:
+            url: a path, or a URL such as s3://bucket/folder.
+            options: what fsspec wants to know for this kind of storage.
+
+        Raises:
+            ResultError: the kind of URL is not known, or its package is not installed.
+        """
+        text = os.fspath(url).rstrip("/")
+        try:
+            fs, root = fsspec.core.url_to_fs(text, **(options or {}))
+        except (ValueError, ImportError) as error:
+            hint = "; install skybraid[s3]" if text.startswith("s3") else ""
+            raise ResultError(f"{text}: cannot open the campaign: {error}{hint}") from error
+        return cls(text, fs, root)
+
+    @property
+    def local(self) -> bool:
+        """Whether it lies in a folder of this machine."""
+        protocol = self._fs.protocol
+        return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
+
+    def place(self, name: str) -> str:
+        """Where a file lies, as its file system names it."""
+        return f"{self._root}/{name}"
+
+    def read(self, name: str) -> bytes | None:
+        """A file's contents, or None where there is none.
+
+        Raises:
+            ResultError: it cannot be read.
+        """
+        with self._telling("read"):
+            try:
+                data: bytes = self._fs.cat_file(self.place(name))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return data
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes a file so that it is there whole or not at all.
+
+        Raises:
+            ResultError: it cannot be written.
+        """
+        place = self.place(name)
+        with self._telling("write"):
+            protocol = self._fs.protocol
+            kinds = {protocol} if isinstance(protocol, str) else set(protocol)
+            if kinds & _OBJECT_STORES:
+                self._fs.pipe_file(place, data)
+                return
+            folder, _, file = place.rpartition("/")
+            if self.local:
+                make_folder(Path(folder))
+            else:
+                self._fs.makedirs(folder, exist_ok=True)
+            aside = f"{folder}/.{file}.{self._session}{_PARTIAL}"
+            try:
+                if self.local:
+                    with open(aside, "wb") as opened:  # noqa: PTH123 the path is fsspec's
+                        opened.write(data)
+                        opened.flush()
+                        os.fsync(opened.fileno())
+                    os.replace(aside, place)  # noqa: PTH105
+                    flush(Path(folder))
+                else:
+                    self._fs.pipe_file(aside, data)
+                    self._fs.mv(aside, place)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self._fs.rm_file(aside)
+                raise
+
+    def remove(self, name: str) -> None:
+        """Removes a file; none is all right."""
+        with self._telling("write"), contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self.place(name))
+
+    def names(self, folder: str) -> list[str]:
+        """Names of a folder's files, sorted; of none where it is missing."""
+        with self._telling("read"):
+            self._fs.invalidate_cache()
+            try:
+                found = self._fs.ls(self.place(folder), detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted(str(place).rpartition("/")[2] for place in found)
+
+    def manifest(self) -> dict[str, Any] | None:
+        """What `campaign.json` says, or None where there is none.
+
+        Raises:
+            ResultError: it is damaged.
+        """
+        data = self.read(MANIFEST)
+        if data is None:
+            return None
+        try:
+            found = json.loads(data)
+        except ValueError as error:
+            raise ResultError(f"{self.url}/{MANIFEST}: the campaign is damaged: {error}") from error
+        if not isinstance(found, dict):
+            raise ResultError(f"{self.url}/{MANIFEST}: the campaign is damaged: expected a JSON object")
+        return found
+
+    def write_manifest(self, values: Mapping[str, Any]) -> None:
+        """Writes `campaign.json`."""
+        self.write(MANIFEST, (json.dumps(values, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode())
+
+    def is_empty(self) -> bool:
+        """Whether nothing is there yet but what a lock leaves."""
+        return all(name in (_LOCK, _REMOTE_LOCK) or name.endswith(_PARTIAL) for name in self.names(""))
+
+    def parts(self) -> list[str]:
+        """Names of the parts that count, in the order in which they were written."""
+        return [name for name in self.names(RUNS) if name.startswith("part-") and name.endswith(".parquet")]
+
+    def write_part(self, frames: Mapping[str, pl.DataFrame], name: str | None = None) -> None:
+        """Writes the next part, `runs/` last; with a name, in place of that part.
+
+        Raises:
+            ResultError: it cannot be written; then it does not count.
+        """
+        if name is None:
+            self._parts += 1
+            name = f"part-{self._session}-{self._parts:05}.parquet"
+        for table in TABLES:
+            if table not in frames:
+                continue
+            file = BytesIO()
+            frames[table].write_parquet(file, compression="zstd", statistics=True)
+            self.write(f"{table}/{name}", file.getvalue())
+
+    def read_part(self, table: str, name: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+        """The rows of a part.
+
+        Raises:
+            ResultError: it cannot be read.
+        """
+        with self._telling("read"):
+            data: bytes = self._fs.cat_file(self.place(f"{table}/{name}"))
+        return self._part(data, schema).collect()
+
+    def remove_part(self, name: str) -> None:
+        """Removes a part, from `runs/` first."""
+        for table in reversed(TABLES):
+            self.remove(f"{table}/{name}")
+
+    def damaged(self) -> dict[str, str]:
+        """Parts that cannot be read, each with the file at fault and what is wrong with it.
+
+        Of a campaign elsewhere only `runs/` is read, since reading means to fetch.
+
+        Raises:
+            ResultError: the folder cannot be listed.
+        """
+        found: dict[str, str] = {}
+        for name in self.parts():
+            for table in TABLES if self.local else (RUNS,):
+                problem = self._fault(f"{table}/{name}")
+                if problem is not None:
+                    found[name] = f"{table}/{name}: {problem}"
+                    break
+        return found
+
+    def _fault(self, name: str) -> str | None:
+        """What is wrong with a Parquet file of the campaign."""
+        data = self.read(name)
+        if data is None:
+            return "the file is missing"
+        if len(data) < _MIN_PARQUET or data[:4] != _PARQUET or data[-4:] != _PARQUET:
+            return f"its {len(data)} bytes are no whole Parquet file"
+        try:
+            pl.read_parquet(BytesIO(data))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            return str(error).splitlines()[0] if str(error) else type(error).__name__
+        return None
+
+    def refuse_damaged(self) -> None:
+        """Refuses a campaign of which a part cannot be read.
+
+        Raises:
+            ResultError: there is such a part; says which, and what to do.
+        """
+        found = self.damaged()
+        if found:
+            first = next(iter(found.values()))
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise ResultError(
+                f"{self.url}: the campaign is damaged: {first}{more}; `skybraid sweep` with this folder as --out sets "
+                "such parts aside and makes their runs again"
+            )
+
+    def set_damaged_aside(self) -> list[str]:
+        """Renames the files of parts that cannot be read, so that their runs are missing; says which, and why.
+
+        Raises:
+            ResultError: they cannot be renamed.
+        """
+        told = []
+        for name, fault in self.damaged().items():
+            with self._telling("write"):
+                # `runs/` first: without it, a part does not count.
+                for table in reversed(TABLES):
+                    place = self.place(f"{table}/{name}")
+                    if self._fs.exists(place):
+                        self._fs.mv(place, place + _DAMAGED)
+            told.append(f"{fault}: the part is set aside as {name}{_DAMAGED}, and its runs are made again")
+        return told
+
+    def sweep_up(self) -> None:
+        """Removes what a process that was killed has left: parts without their `runs/`, files half written."""
+        counted = set(self.parts())
+        for table in TABLES:
+            for name in self.names(table):
+                if name not in counted and not name.endswith(_DAMAGED):
+                    self.remove(f"{table}/{name}")
+        for name in self.names(""):
+            if name.endswith(_PARTIAL):
+                self.remove(name)
+
+    def scan(self, table: str, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+        """A table as a lazy frame over its parts that count.
+
+        Raises:
+            ResultError: the folder cannot be listed.
+        """
+        places = [self.place(f"{table}/{name}") for name in self.parts()]
+        if not places:
+            return pl.LazyFrame(schema=dict(schema))
+        if self.local:
+            return pl.scan_parquet(
+                places, schema=dict(schema), missing_columns="insert", extra_columns="ignore", glob=False
+            )
+
+        def source(
+            columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _batch_rows: int | None
+        ) -> Iterator[pl.DataFrame]:
+            for place in places:
+                with self._telling("read"):
+                    data: bytes = self._fs.cat_file(place)
+                lazy = self._part(data, schema)
+                if predicate is not None:
+                    lazy = lazy.filter(predicate)
+                if columns is not None:
+                    lazy = lazy.select(columns)
+                frame = lazy.collect() if rows is None else lazy.head(rows).collect()
+                rows = None if rows is None else rows - len(frame)
+                yield frame
+                if rows == 0:
+                    return
+
+        return pl.io.plugins.register_io_source(source, schema=dict(schema))
+
+    @staticmethod
+    def _part(data: bytes, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+        return pl.scan_parquet(BytesIO(data), schema=dict(schema), missing_columns="insert", extra_columns="ignore")
+
+    @contextlib.contextmanager
+    def _telling(self, doing: str) -> Iterator[None]:
+        """Tells what storage raises in plain words, whichever library raises it."""
+        try:
+            yield
+        except ResultError:
+            raise
+        except OSError as error:
+            raise ResultError(f"{self.url}: cannot {doing} the campaign: {error.strerror or error}") from error
+        except Exception as error:
+            module = type(error).__module__.partition(".")[0]
+            if module in ("botocore", "aiobotocore", "aiohttp", "gcsfs", "adlfs", "azure", "requests", "paramiko"):
+                raise ResultError(f"{self.url}: cannot {doing} the campaign: {error}") from error
+            raise
+
+
+class Lock:
+    """Keeps a second process from writing the same campaign.
+
+    In a local folder the kernel holds it, and lets it go when the process dies. Elsewhere it is a file that names the
+    holder and is rewritten again and again; one that is older than two minutes is nobody's.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._descriptor: int | None = None
+        self._told = 0.0
+        self._mine = {"host": socket.gethostname(), "pid": os.getpid(), "session": secrets.token_hex(8)}
+
+    def __enter__(self) -> Lock:
+        if self._store.local:
+            self._hold_local()
+        else:
+            self._hold_remote()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        elif self._told:
+            with contextlib.suppress(ResultError):
+                self._store.remove(_REMOTE_LOCK)
+
+    def beat(self) -> None:
+        """Tells that it is still held; to be called again and again."""
+        if self._told and time.time() - self._told > _BEAT_S:
+            self._write()
+
+    def _hold_local(self) -> None:
+        place = self._store.place(_LOCK)
+        try:
+            make_folder(Path(self._store.place("")))
+            descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            words = f"{self._store.url}: cannot write the campaign: {error.strerror or error}"
+            raise ResultError(words) from error
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(descriptor)
+                raise _busy(self._store.url, "another process") from error
+        self._descriptor = descriptor
+
+    def _hold_remote(self) -> None:
+        holder = self._holder()
+        if holder is not None and time.time() - float(holder.get("time", 0.0)) < _STALE_S and not _dead(holder):
+            raise _busy(self._store.url, f"process {holder.get('pid')} on {holder.get('host')}")
+        self._write()
+        # Of two that wrote at the same time, the one that finds the other's words gives way.
+        holder = self._holder()
+        if holder is not None and holder.get("session") != self._mine["session"]:
+            self._told = 0.0
+            raise _busy(self._store.url, f"process {holder.get('pid')} on {holder.get('host')}")
+
+    def _holder(self) -> dict[str, Any] | None:
+        data = self._store.read(_REMOTE_LOCK)
+        try:
+            found = None if data is None else json.loads(data)
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _write(self) -> None:
+        self._told = time.time()
+        self._store.write(_REMOTE_LOCK, json.dumps(self._mine | {"time": self._told}).encode())
+
+
+def _dead(holder: Mapping[str, Any]) -> bool:
+    """Whether the holder was a process of this machine that is no more."""
+    if holder.get("host") != socket.gethostname() or sys.platform == "win32":
+        return False
+    try:
+        os.kill(int(holder.get("pid", 0)), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _busy(url: str, holder: str) -> ResultError:
+    return ResultError(f"{url}: found {holder} at work on this campaign, expected one at a time; nothing was changed")

@@ -1,0 +1,354 @@
+"""Seeds until a question is decided: `--until "control.share >= 99.999% ± shown"`.
+
+    FLOW.METRIC >= VALUE ± shown      until the interval lies on one side of the value (`<=` likewise)
+    FLOW.METRIC ± WIDTH               until the interval reaches at most so far to either side
+
+Metrics are those of `measures.MEASURES`: `share` (within the flow's shortest deadline; of all messages where it
+requires none), `goodput`, delays `p50` … `p99.999`; of a video also `frames` (the same share, of its frames),
+`frame_latency_p50`, `frame_latency_p95`, `frame_latency_p99`, `frame_rate`, `worst_frame_rate` and `freezes`. `+-` and
+`+/-` can be written for ±. Intervals are those of `skybraid.episodes`: by runs, since misses come together.
+
+Each point is looked at after 10 flights, then after 20, 40, 80 …. To look often and stop at the first success would err
+more often than once in twenty, so a look decides by bounds of 99 %: over the first five looks the errors add up to at
+most 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skybraid.execute.ranges import quantity
+from skybraid.execute.rows import FLOWS
+from skybraid.model.episodes import SPREAD, RunShare, ShareInterval, factor_needed, share_interval
+from skybraid.model.errors import ScenarioError
+from skybraid.model.heavy import pl
+from skybraid.model.measures import MEASURES, MESSAGES, Measure, names
+from skybraid.model.requirements import count, percent_range
+from skybraid.model.statistics import CONFIDENCE, Interval, Verdict, mean_interval, median_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from skybraid.execute.batches import Job
+    from skybraid.execute.sweep import Running
+
+FIRST_LOOK = 10
+"""Flights of a point before the first look, unless more seeds are given."""
+
+DECIDING = 0.99
+"""Confidence of each bound that decides."""
+
+MAX_RUNS = 10_000
+"""Runs of a campaign unless a budget says otherwise."""
+
+_GRAMMAR = re.compile(
+    r"\s*(?P<flow>\S+?)\.(?P<metric>[a-z_]+(?:\d+(?:\.\d+)?)?)\s*"
+    r"(?:(?P<sign>>=|<=|≥|≤)\s*(?P<target>[^±+\s]+(?:\s*[^±+\s\d]+)?)\s*)?"
+    r"(?:±|\+/?-)\s*(?P<reach>shown|[^\s]+(?:\s*[^\s]+)?)\s*"
+)
+
+_EXPECTED = (
+    'expected FLOW.METRIC >= VALUE ± shown, or FLOW.METRIC ± WIDTH, such as "control.share >= 99.999% ± shown" or '
+    '"video.p99 ± 5ms"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of each point.
+
+    Attributes:
+        text: as it was put.
+        flow: the flow's name.
+        metric: what is measured.
+        at_least: whether the target must be reached (or else not exceeded); None without a target.
+        target: share from 0 to 1, bit/s, ms, frames a second, or freezes a minute; None where only precision is asked.
+        reach: how far the interval may reach to either side, in the same unit; None for "shown".
+    """
+
+    text: str
+    flow: str
+    metric: Measure
+    at_least: bool | None
+    target: float | None
+    reach: float | None
+
+    def told(self, value: float) -> str:
+        """A value of the metric in words."""
+        return "without end" if math.isinf(value) else self.metric.unit.told(value)
+
+    def check(self, flows: Sequence[str], videos: Sequence[str]) -> None:
+        """Refuses a flow that is not there, or that has no such metric.
+
+        Args:
+            flows: names of the flows.
+            videos: of those that are video.
+
+        Raises:
+            ScenarioError: it is so.
+        """
+        if self.flow not in flows:
+            raise ScenarioError(f"--until: found the flow {self.flow}, expected one of {', '.join(flows)}")
+        if self.metric.video and self.flow not in videos:
+            known = ", ".join(names(video=False))
+            others = f"; flows that are video: {', '.join(videos)}" if videos else ""
+            raise ScenarioError(
+                f"--until: found {self.metric.name} of {self.flow}, which is no video, expected one of {known}{others}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a point's flights say.
+
+    Attributes:
+        point: its number.
+        name: its values.
+        question: as it was put.
+        verdict: met, not met, or inconclusive within the budget.
+        flights: how many were flown.
+        estimate: in the unit of the question's target; None where there is none.
+        low: of the 95 % interval that counts.
+        high: of the same.
+        words: all this in a sentence.
+    """
+
+    point: int
+    name: str
+    question: str
+    verdict: Verdict
+    flights: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    words: str
+
+    @property
+    def good(self) -> bool:
+        """Whether what was asked holds."""
+        return self.verdict is Verdict.MET
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {
+            "point": self.point,
+            "name": self.name,
+            "question": self.question,
+            "verdict": str(self.verdict),
+            "flights": self.flights,
+            "estimate": self.estimate,
+            "low": self.low,
+            "high": self.high,
+            "words": self.words,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a campaign may cost.
+
+    Attributes:
+        runs: at most so many, with those that were there already.
+        time_s: no further one begins after this time, in s; None for no end.
+    """
+
+    runs: int = MAX_RUNS
+    time_s: float | None = None
+
+
+def question(text: str) -> Question:
+    """Reads what is asked.
+
+    Raises:
+        ScenarioError: it does not follow the grammar.
+    """
+    found = _GRAMMAR.fullmatch(text)
+    if found is None:
+        raise ScenarioError(f"--until: found {text}, {_EXPECTED}")
+    metric, reach = next((one for one in MEASURES if one.name == found["metric"]), None), found["reach"]
+    if metric is None:
+        raise ScenarioError(f"--until: found {found['metric']}, expected one of {', '.join(names(video=True))}")
+    shown = reach.startswith("shown")
+    if shown and found["sign"] is None:
+        raise ScenarioError(f"--until: found {text} without a value, {_EXPECTED}")
+    if not shown and found["sign"] is not None:
+        raise ScenarioError(f"--until: found both a value and a width in {text}, {_EXPECTED}")
+    return Question(
+        text.strip(),
+        found["flow"],
+        metric,
+        None if found["sign"] is None else found["sign"] in (">=", "≥"),
+        None if found["sign"] is None else _value(found["target"], metric),
+        None if shown else _value(reach, metric),
+    )
+
+
+def budget(text: str | None) -> Budget:
+    """Reads a budget: a number of runs, or a time.
+
+    Raises:
+        ScenarioError: it is neither.
+    """
+    if text is None:
+        return Budget()
+    found = quantity(text.strip())
+    if found is not None and found.unit == "" and found.number >= 1 and found.number == int(found.number):
+        return Budget(runs=int(found.number))
+    time_s = None if found is None else found.in_unit("s")
+    if time_s is None or time_s <= 0:
+        raise ScenarioError(f"--budget: found {text}, expected a number of runs such as 1000, or a time such as 30min")
+    return Budget(runs=sys.maxsize, time_s=time_s)
+
+
+def run_until(running: Running, asked: Question, limit: Budget) -> list[Answer]:
+    """Flies each point with more and more seeds until it has its answer, or the budget is used up.
+
+    Raises:
+        ScenarioError: the scenario has no such flow.
+        ResultError: a part cannot be written.
+    """
+    seeds = running.plan.seeds
+    after = max(seeds) + 1
+
+    def seed(place: int) -> int:
+        return seeds[place] if place < len(seeds) else after + place - len(seeds)
+
+    end = None if limit.time_s is None else time.monotonic() + limit.time_s
+    answers: dict[int, Answer] = {}
+    open_ = list(running.plan.wanted)
+    alike = running.plan.alike
+    flown, goal = 0, max(FIRST_LOOK, len(seeds))
+    while open_:
+        allowed = (limit.runs - running.status.total) // len(open_)
+        goal = min(goal, flown + allowed)
+        points, first = list(open_), flown
+
+        def jobs(points: list[int] = points, first: int = first, goal: int = goal) -> Iterator[Job]:
+            ends = {point: min(goal, 1) if point in alike else goal for point in points}
+            return ((point, seed(place)) for point in points for place in range(first, ends[point]))
+
+        if goal > flown:
+            running.run(jobs, until=end)
+        for point in points:
+            made = min(goal, 1) if point in alike else goal
+            answers[point] = _look(running, asked, point, {seed(place) for place in range(made)})
+        # Further runs of a point where all are alike would show nothing new.
+        open_ = [point for point in points if answers[point].verdict is Verdict.INCONCLUSIVE and point not in alike]
+        if goal <= flown or (end is not None and time.monotonic() >= end):
+            break
+        flown, goal = goal, 2 * goal
+    return [answers[point] for point in running.plan.wanted]
+
+
+def _look(running: Running, asked: Question, point: int, seeds: set[int]) -> Answer:
+    """What the flights of a point say so far."""
+    counted = asked.metric.counted or MESSAGES
+    frame = (
+        running.campaign.scan(FLOWS)
+        .filter((pl.col("point") == point) & (pl.col("flow") == asked.flow))
+        .sort("seed")
+        .collect()
+    )
+    frame = frame.filter(pl.col("seed").is_in(list(seeds)))
+    share: ShareInterval | None = None
+    shown: Interval | None
+    decides: Interval | None
+    needed = ""
+    if asked.metric.counted is not None:
+        rows = frame.select(counted.met, counted.trials, *(f"{counted.misses}{name}" for name in SPREAD))
+        known = (
+            RunShare.of_row(row, counted.met, counted.trials, counted.misses) for row in rows.iter_rows(named=True)
+        )
+        runs = [run for run in known if run is not None]
+        share = share_interval(runs)
+        shown, decides = share.interval, share_interval(runs, 2 * DECIDING - 1).interval
+        estimate = share.estimate if share.trials else None
+        factor = None if asked.target is None else factor_needed(runs, asked.target, 2 * DECIDING - 1)
+        if factor is not None:
+            needed = f"; about {count(math.ceil(factor * len(runs)))} flights like these would decide it"
+    else:
+        values = [asked.metric.nothing if value is None else value for value in frame[asked.metric.column].to_list()]
+        middle, reach = (statistics.fmean, _mean) if asked.metric.mean else (statistics.median, median_interval)
+        estimate = middle(values) if values else None
+        shown = reach(values, CONFIDENCE)
+        decides = reach(values, 2 * DECIDING - 1)
+    verdict = _verdict(asked, shown, decides)
+    words = _words(running, asked, point, frame.height, estimate, shown, share, verdict)
+    low, high = (None, None) if shown is None else (_finite(shown.low), _finite(shown.high))
+    name = running.plan.manifest.points[point].words(running.plan.manifest.columns)
+    if verdict is Verdict.INCONCLUSIVE:
+        words += needed
+    return Answer(
+        point,
+        name,
+        asked.text,
+        verdict,
+        frame.height,
+        None if estimate is None else _finite(estimate),
+        low,
+        high,
+        words,
+    )
+
+
+def _verdict(asked: Question, shown: Interval | None, decides: Interval | None) -> Verdict:
+    if asked.reach is not None:
+        precise = shown is not None and (shown.high - shown.low) / 2 <= asked.reach
+        return Verdict.MET if precise else Verdict.INCONCLUSIVE
+    if decides is None or asked.target is None:
+        return Verdict.INCONCLUSIVE
+    if asked.at_least:
+        reached, missed = decides.low >= asked.target, decides.high < asked.target
+    else:
+        reached, missed = decides.high <= asked.target, decides.low > asked.target
+    return Verdict.MET if reached else Verdict.NOT_MET if missed else Verdict.INCONCLUSIVE
+
+
+def _words(
+    running: Running,
+    asked: Question,
+    point: int,
+    flights: int,
+    estimate: float | None,
+    shown: Interval | None,
+    share: ShareInterval | None,
+    verdict: Verdict,
+) -> str:
+    name = running.plan.manifest.points[point].words(running.plan.manifest.columns)
+    before = f"{name}: " if name else ""
+    seen = "nothing" if estimate is None else asked.told(estimate)
+    if share is not None and share.trials:
+        misses = "1 miss" if share.missed == 1 else f"{count(share.missed)} misses"
+        together = "1 episode" if share.episodes == 1 else f"{count(share.episodes)} episodes"
+        interval = f"95 % interval {percent_range(*share.interval)}; {misses} in {together}"
+    elif shown is None:
+        interval = "no interval"
+    else:
+        interval = f"95 % interval {asked.told(shown.low)} to {asked.told(shown.high)}"
+    return f"{before}{asked.text}: {verdict}. {seen} in {count(flights)} flights ({interval})"
+
+
+def _mean(values: Sequence[float], confidence: float) -> Interval | None:
+    """That of the mean; none where a flight counts as without end."""
+    return mean_interval(values, confidence) if all(map(math.isfinite, values)) else None
+
+
+def _value(text: str, metric: Measure) -> float:
+    unit, found = metric.unit, quantity(text)
+    value = None if found is None or bool(found.unit) != bool(unit.unit) else found.in_unit(unit.unit)
+    if value is None or value < 0:
+        with_unit = "with its unit" if unit.unit else "without a unit"
+        raise ScenarioError(
+            f"--until: found {text}, expected a value of {metric.name} {with_unit}, such as {unit.example}"
+        )
+    return round(value * unit.scale, 12)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

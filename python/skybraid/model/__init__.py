@@ -1,0 +1,4 @@
+"""Scenarios, results, and the statistics that judge them.
+
+Internal: public names are those of `skybraid`.
+"""

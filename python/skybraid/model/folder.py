@@ -1,0 +1,282 @@
+"""Result folders and files: written aside, flushed to the disk, put in place whole.
+
+A folder never replaces an earlier one. Whatever is being written has a name that ends in `.partial` and is locked by
+its process, so that `remove_left_over` knows what belongs to nobody any more.
+"""
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from skybraid.model.errors import ResultError
+
+if sys.platform != "win32":
+    import fcntl
+
+RUNS = Path("runs")
+"""Where results go unless told otherwise."""
+
+_MAX_NAME = 120
+_PARTIAL = ".partial"
+
+
+def default_folder(scenario_name: str, seeds: str) -> Path:
+    """A folder below `runs` that does not exist yet, named after the scenario and its seeds."""
+    return _first_that(f"{scenario_name} {seeds}", lambda folder: not folder.exists())
+
+
+def campaign_folder(scenario_name: str, fits: Callable[[str], bool]) -> Path:
+    """A folder below `runs` for a campaign: the first that does not exist or that `fits` says is the campaign's own."""
+    return _first_that(f"{scenario_name} sweep", lambda folder: not folder.exists() or fits(str(folder)))
+
+
+def _first_that(name: str, suits: Callable[[Path], bool]) -> Path:
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_MAX_NAME]
+    first = RUNS / slug
+    folder, number = first, 1
+    while not suits(folder):
+        number += 1
+        folder = first.with_name(f"{first.name}-{number}")
+    return folder
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Gives an empty folder next to `target` that becomes `target` when the block ends well, and vanishes otherwise.
+
+    All that it holds is on the disk once `target` is there.
+
+    Raises:
+        ResultError: `target` holds something already, or cannot be made or filled.
+    """
+    _refuse_dangling(target)
+    target = _real(target)
+    _refuse_existing(target)
+    try:
+        make_folder(target.parent)
+        aside, held = _new_partial_folder(target)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    try:
+        yield aside
+        _refuse_existing(target)
+        flush_all(aside)
+        with suppress(FileNotFoundError):
+            target.rmdir()
+        aside.rename(target)
+        flush(target.parent)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _new_partial_folder(target: Path) -> tuple[Path, int | None]:
+    """A locked folder next to `target`, and the descriptor that holds the lock."""
+    while True:
+        aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_PARTIAL}")
+        aside.mkdir()
+        if sys.platform == "win32":
+            return aside, None
+        with suppress(FileNotFoundError):
+            held = _locked(os.open(aside, os.O_RDONLY), aside)
+            if held is not None:
+                return aside, held
+
+
+def _locked(descriptor: int, path: Path) -> int | None:
+    """Locks what was just made, until its descriptor is closed; None if `remove_left_over` removed it before that.
+
+    The kernel lets the lock go when this process dies.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with suppress(FileNotFoundError):
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
+def remove_left_over(parent: Path) -> list[Path]:
+    """Removes what killed processes left half written in `parent` and in the results there; gives what it removed.
+
+    What a living process is writing stays.
+    """
+    if sys.platform == "win32" or not parent.is_dir():
+        return []
+    folders = [parent, *(folder for folder in sorted(parent.iterdir()) if folder.is_dir() and not folder.is_symlink())]
+    partial = [path for folder in folders for path in _partial_in(folder)]
+    return [path for path in partial if _removed(path)]
+
+
+def _partial_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.startswith(".") and path.name.endswith(_PARTIAL))
+    except OSError:
+        return []
+
+
+def _removed(path: Path) -> bool:
+    """Removes a file or folder, unless somebody holds it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file so that it is there whole or not at all, replacing an earlier one; it is on the disk then.
+
+    Raises:
+        ResultError: the file cannot be written.
+    """
+    check_new_file(path)
+    path = _real(path)
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}")
+    try:
+        make_folder(path.parent)
+        with aside.open("xb") as opened:
+            if sys.platform != "win32":
+                fcntl.flock(opened, fcntl.LOCK_EX)
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+            aside.replace(path)
+        flush(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def check_new_file(path: Path) -> None:
+    """Refuses a file that `write_whole` could not write; to be called before the work whose outcome goes there.
+
+    Raises:
+        ResultError: it is a folder, a device or a symbolic link to nothing, or its folder cannot be written.
+    """
+    _refuse_dangling(path)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    else:
+        if not stat.S_ISREG(mode):
+            found = "a folder" if stat.S_ISDIR(mode) else "a device or pipe"
+            raise ResultError(f"{path}: found {found}, expected the name of a file")
+    if not path.name or path.name == "..":
+        raise ResultError(f"{path}: found a folder, expected the name of a file")
+    parent = _real(path).parent
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    if not parent.is_dir():
+        raise cannot_write(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise cannot_write(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder with those above it that are missing, all of them on the disk.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        if folder == folder.parent:
+            break
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True)
+        flush(one.parent)
+
+
+def flush(path: Path) -> None:
+    """Flushes a file, or the names in a folder, to the disk.
+
+    Raises:
+        OSError: the disk refuses what was written.
+    """
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems of networks have no such call for folders.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def flush_all(folder: Path) -> None:
+    """Flushes every file below a folder, and the folder itself, to the disk.
+
+    Raises:
+        OSError: the disk refuses what was written.
+    """
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            file = Path(parent) / name
+            if file.is_file():
+                flush(file)
+        flush(Path(parent))
+
+
+def cannot_write(path: Path, error: OSError) -> ResultError:
+    """The error that says why `path` cannot be written."""
+    return ResultError(f"{path}: cannot write the result: {error.strerror or error}")
+
+
+def _real(path: Path) -> Path:
+    """What a symbolic link leads to; any other path as it is."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def _refuse_dangling(path: Path) -> None:
+    if path.is_symlink() and not path.exists():
+        raise ResultError(f"{path}: found a symbolic link to {path.readlink()}, which does not exist")
+
+
+def _refuse_existing(target: Path) -> None:
+    if not target.name or target.name == "..":
+        raise ResultError(f"{target}: found no name of its own, expected a new folder for the result")
+    try:
+        taken = any(target.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as error:
+        if target.exists():
+            raise ResultError(f"{target}: found a file, expected a new or empty folder for the result") from error
+        raise cannot_write(target, error) from error
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    if taken:
+        raise ResultError(f"{target}: found files in it, expected a new or empty folder; nothing was changed")
+    if target.is_mount():
+        raise ResultError(f"{target}: found a mounted file system, expected a new folder below it")

@@ -1,0 +1,101 @@
+"""Strict reading of TOML tables: every key is taken once, and what is left over is refused."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from skybraid.model.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+_UNITS_S = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+_KINDS = {str: "text", dict: "table", list: "list", float: "number", int: "whole number", bool: "true or false"}
+
+
+class Keys:
+    """The keys of a table as they are taken; what is left over is refused.
+
+    Attributes:
+        where: what errors begin with.
+    """
+
+    def __init__(self, table: Mapping[str, Any], where: str) -> None:
+        self._left = dict(table)
+        self._known: list[str] = []
+        self.where = where
+
+    def take(self, key: str, kind: type[T] | tuple[type, ...], *default: T) -> T:
+        """A key's value; without a default it is required.
+
+        Raises:
+            ScenarioError: it is missing or of another kind.
+        """
+        self._known.append(key)
+        if key not in self._left:
+            if default:
+                return default[0]
+            self.refuse(key, "nothing", "a value")
+        value = self._left.pop(key)
+        wanted = kind if isinstance(kind, tuple) else (kind,)
+        if float in wanted and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            self.refuse(key, repr(value), f"a {' or a '.join(_KINDS.get(each, each.__name__) for each in wanted)}")
+        return cast("T", value)
+
+    def table(self, key: str) -> Keys:
+        """A table below this one, empty if it is missing."""
+        return Keys(self.take(key, dict, {}), f"{self.where}: {key}")
+
+    def tables(self, key: str) -> dict[str, Keys]:
+        """Tables by name below this one."""
+        below = self.take(key, dict, {})
+        for name, value in below.items():
+            if not isinstance(value, dict):
+                self.refuse(f"{key}.{name}", repr(value), "a table")
+        return {name: Keys(value, f"{self.where}: {key}.{name}") for name, value in below.items()}
+
+    def list(self, key: str) -> list[dict[str, Any]]:
+        """A list of tables."""
+        values: list[dict[str, Any]] = self.take(key, list, [])
+        if not all(isinstance(value, dict) for value in values):
+            self.refuse(key, repr(values), "a list of tables")
+        return values
+
+    def rest(self) -> dict[str, Any]:
+        """All that is left, which is taken."""
+        left, self._left = self._left, {}
+        return left
+
+    def done(self) -> None:
+        """Refuses what was not taken.
+
+        Raises:
+            ScenarioError: something is left.
+        """
+        for key in self._left:
+            close = difflib.get_close_matches(key, self._known, 1)
+            hint = f"`{close[0]}`" if close else f"one of {', '.join(f'`{name}`' for name in self._known)}"
+            self.refuse(key, "an unknown key", hint)
+
+    def refuse(self, key: str, found: str, expected: str) -> NoReturn:
+        """Raises the error that says what is wrong at a key."""
+        raise ScenarioError(f"{self.where}: {key}: found {found}, expected {expected}")
+
+
+def seconds(text: str, keys: Keys, key: str) -> float:
+    """A time such as "30s" in s.
+
+    Raises:
+        ScenarioError: it is none.
+    """
+    found = re.fullmatch(r"\s*([\d.]+)\s*(ms|s|min|h)\s*", text)
+    if found is None:
+        keys.refuse(key, text, "a time with its unit, for example 30s")
+    return float(found[1]) * _UNITS_S[found[2]]

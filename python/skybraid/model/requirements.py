@@ -1,0 +1,569 @@
+"""Requirements of a flow, judged against what was seen, in numbers and in words."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from skybraid.model.episodes import (
+    FEW,
+    RunShare,
+    ShareInterval,
+    factor_needed,
+    mean_over_time,
+    share_interval,
+    unclustered,
+)
+from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
+
+_ENOUGH = 30
+"""Shortfalls of a goodput from which on their sum is as good as normal, as the blocks' mean supposes."""
+
+_HALVINGS = 20
+"""Steps in which the end of a percentile's interval is found: to a millionth of the messages."""
+
+Binned = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], float]
+"""Trials and successes of each bin of time, and the width of a bin in s."""
+
+
+class Stats(Protocol):
+    """What is read of a flow's statistics in one run (`_core.FlowStats`)."""
+
+    @property
+    def delivered(self) -> int: ...  # noqa: D102
+    @property
+    def goodput_bps(self) -> float: ...  # noqa: D102
+    def met_over_time(self, deadline_ms: float | None = None) -> Binned: ...  # noqa: D102
+    def frames_met_over_time(self, within_ms: float) -> Binned: ...  # noqa: D102
+    def delays_within_over_time(self, delay_ms: float) -> Binned | None: ...  # noqa: D102
+    def goodput_over_time(self) -> tuple[npt.NDArray[np.uint64], float]: ...  # noqa: D102
+    def delay_quantile(self, q: float) -> float: ...  # noqa: D102
+    def video(self) -> dict[str, Any] | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """How the single flows of a group fare, each judged by itself: one per vehicle, node or connection.
+
+    Attributes:
+        met: how many meet the requirement.
+        not_met: how many do not.
+        inconclusive: for how many the runs do not decide.
+        worst: the name of the one that does worst; None where nothing was seen of any.
+        worst_estimate: what it does: share from 0 to 1, delay in ms, or bit/s.
+    """
+
+    met: int
+    not_met: int
+    inconclusive: int
+    worst: str | None
+    worst_estimate: float | None
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.met + self.not_met + self.inconclusive
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """From plain values; earlier versions called `inconclusive` "not_shown"."""
+        renamed = {"inconclusive" if name == "not_shown" else name: value for name, value in values.items()}
+        return cls(**renamed)
+
+    def words(self, metric: str) -> str:
+        """The same in a sentence."""
+        text = f"met by {count(self.met)} of {count(self.total)}"
+        if self.inconclusive:
+            text += f", inconclusive for {count(self.inconclusive)}"
+        if self.worst is None or self.worst_estimate is None:
+            return text
+        shown = _SHOWN[metric](self.worst_estimate)
+        return f"{text}; worst is {self.worst} with {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement of one flow, with what the runs show about it.
+
+    Attributes:
+        flow: the flow's name.
+        metric: "share" of the messages that arrive within the deadline, delay "percentile" of the messages that
+            arrive, or "goodput"; of a video the share of "frames" that are shown undamaged in time, the "frame_rate",
+            the "worst_frame_rate" of a second, the "freezes" a minute, or the share of frames with at least an "ssim".
+        deadline_ms: the delay in question in ms; None for goodput, for a share without deadline, and of a video for all
+            but "frames".
+        target: share from 0 to 1, quantile from 0 to 1, bit/s, frames a second, or freezes a minute.
+        estimate: share from 0 to 1, delay in ms, bit/s, frames a second, or freezes a minute; None without trials.
+        low: lower end of the two-sided 95 % interval, in the unit of `estimate`; None where there is none.
+        high: upper end; None where nothing bounds it.
+        trials: messages or frames whose fate is decided, messages that arrived, or runs.
+        verdict: met, not met or inconclusive.
+        needed_s: flight time in s that would decide it, if flights went on like these; None where it is decided, or no
+            time would.
+        missed: of a share, how many trials failed.
+        episodes: of a share, a percentile or a goodput, in how many groups its misses (or shortfalls) came.
+        span_s: flight time in s from the first to the last trial, over all runs.
+        runs: how many runs there are.
+        members: of a flow that is several connections or vehicles, how each fares; all else is of them together.
+        ssim: the structural similarity in question.
+        clustering: of a share, how many times its own weight each episode counts, since the runs saw a part of a
+            measurement (`skybraid.clustering`); 1 where that is not so.
+    """
+
+    flow: str
+    metric: str
+    deadline_ms: float | None
+    target: float
+    estimate: float | None
+    low: float | None
+    high: float | None
+    trials: int
+    verdict: Verdict
+    needed_s: float | None = None
+    missed: int | None = None
+    episodes: int | None = None
+    span_s: float | None = None
+    runs: int = 1
+    members: Members | None = None
+    ssim: float | None = None
+    clustering: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return asdict(self) | {"verdict": str(self.verdict)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From what `to_dict` gave."""
+        known = {field.name for field in fields(cls)}
+        members = values.get("members")
+        return cls(
+            **{name: value for name, value in values.items() if name in known}
+            | {
+                "verdict": Verdict(values["verdict"]),
+                "members": None if members is None else Members.from_dict(members),
+            }
+        )
+
+    @property
+    def words(self) -> str:
+        """What was seen and what was required, in one sentence without the verdict."""
+        match self.metric:
+            case "share":
+                return self._share_words()
+            case "percentile":
+                return self._percentile_words()
+            case "goodput":
+                return self._mean_words(rate, required=f"required {rate(self.target)}")
+            case "frames" | "ssim":
+                return self._share_words()
+            case "frame_rate":
+                return self._mean_words(frames_a_second, required=f"required {frames_a_second(self.target)}")
+            case "worst_frame_rate":
+                required = f"required {frames_a_second(self.target)}"
+                return f"in the worst second {self._mean_words(frames_a_second, required=required)}"
+            case _:
+                return self._mean_words(freezes_a_minute, required=f"at most {freezes_a_minute(self.target)} allowed")
+
+    def _share_words(self) -> str:
+        within = "" if self.deadline_ms is None else f" within {milliseconds(self.deadline_ms)}"
+        required = f"required {percent(self.target)}"
+        things, did = {
+            "share": ("messages", f"arrived{within}"),
+            "frames": ("frames", f"were shown undamaged{within}"),
+            "ssim": ("decoded frames", f"have an SSIM of at least {self.ssim}"),
+        }[self.metric]
+        if self.estimate is None or self.low is None or self.high is None:
+            none = {
+                "share": f"no message was due to arrive{within}",
+                "frames": f"no frame was due to be shown{within}",
+                "ssim": "no frame was decoded: `skybraid video watch` does that",
+            }[self.metric]
+            return f"{none}; {required}"
+        return (
+            f"{percent(self.estimate)} of {count(self.trials)} {things} {did} "
+            f"(95 % interval {percent_range(self.low, self.high)}, {required}{self._misses_words()})"
+            f"{self._parts_words()}{self._needed_words()}"
+        )
+
+    def _misses_words(self) -> str:
+        """The misses of a share and their episodes: "; 17 misses in 4 episodes"."""
+        if self.missed is None or self.episodes is None:
+            return ""
+        if self.missed == 0:
+            seen_s = self.span_s or 0.0
+            rarer = f"outages rarer than one in {about(seen_s / 3)} cannot be excluded"
+            return f"; no miss in {about(seen_s)}: {rarer}"
+        misses = "1 miss" if self.missed == 1 else f"{count(self.missed)} misses"
+        together = "1 episode" if self.episodes == 1 else f"{count(self.episodes)} episodes"
+        few = ", too few for a narrow interval" if self.episodes < FEW else ""
+        return f"; {misses} in {together}{few}"
+
+    def _parts_words(self) -> str:
+        """Why the interval is wider than the run's own episodes ask for."""
+        if self.clustering < 2:
+            return ""
+        return "; parts of the measurements differ, and a run sees one: several seeds see more"
+
+    def _needed_words(self) -> str:
+        """What would decide an inconclusive requirement."""
+        if self.verdict is not Verdict.INCONCLUSIVE:
+            return ""
+        if self.needed_s is None or not self.span_s:
+            return ": too close to the requirement to be decided by more flights"
+        runs = math.ceil(self.runs * self.needed_s / self.span_s)
+        clean = " without a miss" if self.missed == 0 else ""
+        like = "this" if self.runs == 1 else "these"
+        time = f"about {about(self.needed_s)} of flight{clean}"
+        return f": {time} ({count(runs)} runs like {like}) would decide it"
+
+    def _percentile_words(self) -> str:
+        limit = milliseconds(self.deadline_ms or 0.0)
+        which = f"{percent(self.target)} of the messages that arrived"
+        if self.estimate is None:
+            return f"no message arrived; {percent(self.target)} of them were required to take at most {limit}"
+        low = milliseconds(self.low or 0.0)
+        high = "no upper end" if self.high is None else milliseconds(self.high)
+        return (
+            f"{which} took at most {milliseconds(self.estimate)} "
+            f"(95 % interval {low} to {high}, {count(self.trials)} messages, required at most {limit})"
+            f"{self._needed_words()}"
+        )
+
+    def _mean_words(self, shown: Callable[[float], str], *, required: str) -> str:
+        if self.estimate is None:
+            return f"nothing was {'carried' if self.metric == 'goodput' else 'shown'}; {required}"
+        runs = "1 run" if self.trials == 1 else f"{count(self.trials)} runs"
+        if self.low is None or self.high is None:
+            return f"{shown(self.estimate)} in {runs}, which gives no interval ({required}): run several seeds"
+        return (
+            f"{shown(self.estimate)} on average over {runs} "
+            f"(95 % interval {shown(self.low)} to {shown(self.high)}, {required})"
+        )
+
+
+def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
+    """What the requirements of a group's single flows, each with its name, come to."""
+    seen = [(name, one) for name, one in judged if one.estimate is not None]
+    worst = min(
+        seen,
+        key=lambda member: (
+            -(member[1].estimate or 0.0) if member[1].metric in _LESS_IS_BETTER else (member[1].estimate or 0.0)
+        ),
+        default=None,
+    )
+    verdicts = [one.verdict for _, one in judged]
+    return Members(
+        met=verdicts.count(Verdict.MET),
+        not_met=verdicts.count(Verdict.NOT_MET),
+        inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
+        worst=None if worst is None else worst[0],
+        worst_estimate=None if worst is None else worst[1].estimate,
+    )
+
+
+class _Seen(NamedTuple):
+    """What runs show of a requirement; the fields are those of `Requirement`."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    trials: int
+    verdict: Verdict
+    needed_s: float | None = None
+    missed: int | None = None
+    episodes: int | None = None
+    span_s: float | None = None
+    clustering: float = 1.0
+
+
+def judge(
+    requirement: dict[str, Any],
+    runs: Sequence[Stats],
+    pooled: Stats,
+    clustering: Callable[[float], float] = unclustered,
+) -> Requirement:
+    """Judges one requirement of a flow by its 95 % interval.
+
+    Args:
+        requirement: `flow`, `metric`, `deadline_ms`, `target`, perhaps `ssim`, as the scenario gives them.
+        runs: the flow's statistics in each run.
+        pooled: the same over all runs.
+        clustering: of the scenario's measurements (`skybraid.clustering`).
+
+    Shares of messages and frames, percentiles and goodput are judged by episodes (`skybraid.episodes`). A percentile is
+    that of the messages that arrived, since a lost one has no delay; its losses are a share's business. Frame rates and
+    freezes are one number a run: their interval needs two runs, so one run does not decide. An SSIM is judged only by
+    those who decode the frames.
+    """
+    metric, target = str(requirement["metric"]), float(requirement["target"])
+    given: float | None = requirement.get("deadline_ms")
+    deadline_ms = None if given is None else float(given)
+    match metric:
+        case "share":
+            met = [run.met_over_time(deadline_ms) for run in runs]
+            seen = judge_share([RunShare.of_bins(*binned, clustering) for binned in met], target)
+        case "frames":
+            met = [run.frames_met_over_time(deadline_ms or 0.0) for run in runs]
+            seen = judge_share([RunShare.of_bins(*binned, clustering) for binned in met], target)
+        case "percentile":
+            seen = _percentile(runs, pooled, target, deadline_ms or 0.0, clustering)
+        case "goodput":
+            seen = _goodput(runs, target, clustering)
+        case "frame_rate" | "worst_frame_rate" | "freezes":
+            name = "freezes_per_minute" if metric == "freezes" else metric
+            videos = [video for run in runs if (video := run.video()) is not None]
+            values = [value for video in videos if (value := a_second(video, name)) is not None]
+            trials, estimate, low, high = _mean(values)
+            # Few freezes are good, many frames are.
+            good = (low, high, target) if metric != "freezes" else (_negative(high), _negative(low), -target)
+            seen = _Seen(estimate, low, high, trials, judge_interval(*good))
+        case "ssim":
+            seen = _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+        case _:
+            expected = "share, percentile, goodput, frames, frame_rate, worst_frame_rate, freezes or ssim"
+            raise ValueError(f"metric: found {metric}, expected {expected}")
+    return Requirement(
+        str(requirement["flow"]),
+        metric,
+        deadline_ms,
+        target,
+        **seen._asdict(),
+        runs=len(runs),
+        ssim=requirement.get("ssim"),
+    )
+
+
+def judge_share(runs: Sequence[RunShare], target: float) -> _Seen:
+    """A share over all runs, judged by its interval."""
+    seen = share_interval(runs)
+    if not seen.trials:
+        return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+    verdict = judge_interval(seen.interval.low, seen.interval.high, target)
+    needed = _needed_s(runs, target, seen) if verdict is Verdict.INCONCLUSIVE else None
+    return _Seen(
+        seen.estimate,
+        *seen.interval,
+        seen.trials,
+        verdict,
+        needed,
+        seen.missed,
+        seen.episodes,
+        seen.span_s,
+        seen.clustering,
+    )
+
+
+def _needed_s(runs: Sequence[RunShare], target: float, seen: ShareInterval) -> float | None:
+    factor = factor_needed(runs, target)
+    return None if factor is None else factor * seen.span_s / seen.copies
+
+
+def _percentile(
+    runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: float, clustering: Callable[[float], float]
+) -> _Seen:
+    """A percentile of the delays: all whose share of faster messages may be the target (Woodruff, JASA 47, 1952)."""
+    if not pooled.delivered:
+        return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+
+    def shares(delay_ms: float) -> list[RunShare]:
+        found = [run.delays_within_over_time(delay_ms) for run in runs]
+        return [RunShare.of_bins(*binned, clustering) for binned in found if binned is not None]
+
+    def share(delay_ms: float) -> ShareInterval:
+        return share_interval(shares(delay_ms))
+
+    estimate_ms = pooled.delay_quantile(target)
+    seen = share(estimate_ms)
+    low = _delay_at(pooled, lambda delay_ms: share(delay_ms).interval.high >= target, 0.0, target)
+    high = _delay_at(pooled, lambda delay_ms: share(delay_ms).interval.low >= target, target, 1.0)
+    verdict = Verdict.INCONCLUSIVE
+    if high is not None and high <= limit_ms:
+        verdict = Verdict.MET
+    elif low is not None and low > limit_ms:
+        verdict = Verdict.NOT_MET
+    needed = _needed_s(shares(limit_ms), target, seen) if verdict is Verdict.INCONCLUSIVE else None
+    return _Seen(estimate_ms, low, high, pooled.delivered, verdict, needed, None, seen.episodes, seen.span_s)
+
+
+def _delay_at(pooled: Stats, holds: Callable[[float], bool], low: float, high: float) -> float | None:
+    """The smallest delay for which a monotone condition holds, between two quantiles; None where it holds for none."""
+    if not holds(pooled.delay_quantile(high)):
+        return None
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(pooled.delay_quantile(middle)) else (middle, high)
+    return pooled.delay_quantile(high)
+
+
+def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float], float]) -> _Seen:
+    """Goodput: by runs where there are several, else by blocks; allowing for outages, which come in episodes."""
+    estimate = math.fsum(run.goodput_bps for run in runs) / len(runs)
+    over_time = [_bytes_over_time(run) for run in runs]
+    span_s = math.fsum(series.size * bin_s for series, bin_s in over_time)
+    ends = mean_interval([run.goodput_bps for run in runs])
+    if len(runs) == 1:
+        series, _ = over_time[0]
+        relative = mean_over_time(series) if series.any() else None
+        ends = relative and Interval(*(end * estimate / float(series.mean()) for end in relative))
+    if ends is None or estimate == 0:
+        verdict = Verdict.INCONCLUSIVE if estimate else judge_interval(0.0, 0.0, target)
+        return _Seen(estimate, None, None, len(runs), verdict, span_s=span_s)
+    # What falls short of the usual rate comes in episodes, as misses do.
+    usual = [float(np.median(series)) for series, _ in over_time]
+    short = share_interval(
+        [
+            RunShare.of_bins(np.full(series.size, one), np.minimum(series, one), bin_s, clustering)
+            for (series, bin_s), one in zip(over_time, usual, strict=True)
+        ]
+    )
+    low, high = ends
+    if short.episodes < _ENOUGH * short.clustering and short.estimate > 0:
+        low = min(low, estimate * short.interval.low / short.estimate)
+        high = max(high, estimate * short.interval.high / short.estimate)
+    low = max(low, 0.0)
+    verdict = judge_interval(low, high, target)
+    return _Seen(estimate, low, high, len(runs), verdict, episodes=short.episodes, span_s=span_s)
+
+
+def _bytes_over_time(run: Stats) -> tuple[npt.NDArray[np.float64], float]:
+    """Bytes that arrived in each bin, from the first one that held any on, and the width of a bin in s."""
+    arrived, bin_s = run.goodput_over_time()
+    written, _, written_bin_s = run.met_over_time(None)
+    # An outage at the end leaves bins empty that nothing arrived in.
+    bins = max(arrived.size, int(written.size * written_bin_s / bin_s))
+    series = np.concatenate([arrived, np.zeros(bins - arrived.size)])
+    busy = np.flatnonzero(series)
+    return (series[busy[0] :] if busy.size else series), bin_s
+
+
+def a_second(video: Mapping[str, Any], name: str) -> float | None:
+    """A frame rate, or freezes a minute, of what a video's frames came to in one run; None where nothing tells.
+
+    A picture that never came has no second to be counted in; it is no frame a second.
+    """
+    if name in ("frame_rate", "worst_frame_rate") and video["frames"] and not video["shown"]:
+        return 0.0
+    value = video[name]
+    return None if value is None else float(value)
+
+
+def headline(requirements: Sequence[Requirement]) -> str:
+    """The verdict on all requirements in one sentence."""
+    total = len(requirements)
+    if total == 0:
+        return "The scenario states no requirement."
+    failed = sum(requirement.verdict is Verdict.NOT_MET for requirement in requirements)
+    open_ = sum(requirement.verdict is Verdict.INCONCLUSIVE for requirement in requirements)
+    if failed:
+        return f"{failed} of {_requirements(total)} {'is' if failed == 1 else 'are'} not met."
+    if open_:
+        return f"No requirement failed; {open_} of {total} {'is' if open_ == 1 else 'are'} inconclusive."
+    return "The requirement is met." if total == 1 else f"All {_requirements(total)} are met."
+
+
+def _requirements(number: int) -> str:
+    return "1 requirement" if number == 1 else f"{number} requirements"
+
+
+def _mean(values: Sequence[float]) -> tuple[int, float | None, float | None, float | None]:
+    """Of one number a run: how many, their mean, and its interval."""
+    low, high = mean_interval(values) or (None, None)
+    return len(values), math.fsum(values) / len(values) if values else None, low, high
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def count(number: int) -> str:
+    """A whole number with its thousands set apart: 1 799 990."""
+    return f"{number:,}".replace(",", " ")
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 as "99.9993 %", with as many digits as its distance from 0 % or 100 % needs."""
+    return f"{_percent_digits(share)} %"
+
+
+def percent_range(low: float, high: float) -> str:
+    """Two shares as "99.9989–99.9996 %"."""
+    return f"{_percent_digits(low)}–{_percent_digits(high)} %"
+
+
+def _percent_digits(share: float) -> str:
+    from_edge = min(share, 1 - share) * 100
+    decimals = 0 if from_edge < 1e-12 else min(max(2 - math.floor(math.log10(from_edge)), 1), 10)
+    text = f"{share * 100:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def milliseconds(delay_ms: float) -> str:
+    """A delay as "42.3 ms" or, from ten seconds on, "12.3 s"."""
+    if delay_ms >= 10_000:
+        return f"{_rounded(delay_ms / 1000):g} s"
+    return f"{delay_ms:.0f} ms" if delay_ms >= 999.5 else f"{_rounded(delay_ms):g} ms"
+
+
+def microseconds(time_us: float) -> str:
+    """A short time as "42 µs" or "1.3 ms"."""
+    if 0 < time_us < 1:
+        return "under 1 µs"
+    return f"{_rounded(time_us):g} µs" if time_us < 999.5 else milliseconds(time_us / 1000)
+
+
+def _rounded(value: float) -> float:
+    """Three significant digits."""
+    return float(f"{value:.3g}")
+
+
+def span(time_s: float) -> str:
+    """A time as "30 min", "80 s", "12.5 s" or "85 ms": the next larger unit from two of it on, or where it is whole."""
+    for size, unit in ((3600, "h"), (60, "min"), (1, "s")):
+        if time_s >= 2 * size or (time_s >= size and (size == 1 or time_s % size == 0)):
+            return f"{time_s / size:.4g} {unit}"
+    return milliseconds(time_s * 1000)
+
+
+def about(time_s: float) -> str:
+    """A time with two significant digits: "5.6 min", "17 min", "130 h"."""
+    if time_s < 120:
+        return span(float(f"{time_s:.2g}"))
+    size, unit = (3600, "h") if time_s >= 7200 else (60, "min")
+    return f"{float(f'{time_s / size:.2g}'):g} {unit}"
+
+
+def rate(bits_per_second: float) -> str:
+    """A rate as "9.87 Mbit/s"."""
+    value = _rounded(bits_per_second)
+    for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if value >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g} bit/s"
+
+
+def frames_a_second(frames: float) -> str:
+    """A frame rate as "29.97 frames/s"."""
+    return f"{frames:.4g} frames/s"
+
+
+def freezes_a_minute(freezes: float) -> str:
+    """How often the picture freezes, as "0.5 freezes/min"."""
+    return f"{_rounded(freezes):g} freezes/min"
+
+
+_LESS_IS_BETTER = frozenset({"percentile", "freezes"})
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "share": percent,
+    "percentile": milliseconds,
+    "goodput": rate,
+    "frames": percent,
+    "frame_rate": frames_a_second,
+    "worst_frame_rate": frames_a_second,
+    "freezes": freezes_a_minute,
+    "ssim": percent,
+}

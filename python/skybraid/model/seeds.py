@@ -1,0 +1,53 @@
+"""Seeds of several runs: where they change something, and where in measurements each run begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from skybraid.model.scenario import Scenario
+
+RANDOM_TRACES = ("traces", "random")
+"""The key of a scenario, and its value, by which each run begins at a place of its own in the traces."""
+
+ALIKE = (
+    "no seed changes anything: no link, traffic or algorithm that a flow uses draws at random, and every trace begins "
+    "at a stated place"
+)
+"""Why one run stands for all."""
+
+
+def sampled(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
+    """The scenario as several seeds fly it, and what the user should know of that.
+
+    Traces for which nothing says where a run begins in them begin at a place drawn from the run's seed.
+    """
+    unplaced = scenario.native.unplaced_traces()
+    if not unplaced:
+        return scenario, ()
+    return scenario.with_(*RANDOM_TRACES), (random_note(unplaced),)
+
+
+def distinct(scenario: Scenario, seeds: Sequence[int]) -> tuple[list[int], tuple[str, ...]]:
+    """The seeds whose simulated runs may differ, one where all are alike, and what the user should know of that."""
+    if len(seeds) < 2 or scenario.native.is_random():
+        return list(seeds), ()
+    return [seeds[0]], (f"{ALIKE}; 1 run with seed {seeds[0]} in place of {len(seeds)}",)
+
+
+def random_note(clocks: Iterable[str]) -> str:
+    """What must be known of traces that begin at random since several seeds are flown.
+
+    Args:
+        clocks: files, or names of what was measured together.
+    """
+    names = list(dict.fromkeys(clocks))
+    words = (
+        f'each run begins at a place drawn from its seed in {", ".join(names)} (traces = "random"); '
+        'traces = "replay" begins all at the beginning'
+    )
+    if len(names) > 1:
+        words += '; files that were measured at the same time need together = "NAME" to share a place'
+    return words

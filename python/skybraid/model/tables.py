@@ -1,0 +1,131 @@
+"""Tables: rows from the native module into polars frames and Parquet files."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skybraid.model.heavy import pl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from skybraid._core import Run
+
+    Column = NDArray[Any] | tuple[NDArray[np.uint8] | NDArray[np.uint32], list[str]] | list[str]
+
+SAMPLED = ("messages", "subflows", "links")
+"""Tables that a single run keeps unless told otherwise."""
+
+ON_REQUEST = ("decisions", "packets")
+"""Tables that are kept only when they are named."""
+
+OF_VIDEO = ("frames",)
+"""Tables that a single run keeps where a flow is video."""
+
+ALL = SAMPLED + ON_REQUEST + OF_VIDEO
+
+BATCH_ROWS = 100_000
+"""Rows in flight between the native module and a Parquet file."""
+
+ROW_GROUP_ROWS = 250_000
+"""Rows in a Parquet row group; small enough to be read back piece by piece."""
+
+_MISSING_IF_NEGATIVE = frozenset(
+    {"delivered_ns", "out_ns", "srtt_ns", "sent_ns", "first_ns", "last_ns", "shown_ns", "latency_ns", "gap_ns"}
+)
+_MISSING_IF_LARGEST = frozenset({"ssthresh_bytes", "pacing_bps"})
+_MISSING_IF_NAN = frozenset({"until_s"})
+_TRUTH = frozenset({"within_deadline", "up"})
+
+
+def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFrame:
+    """One batch of rows as a frame, with the markers for "none" replaced by null.
+
+    Args:
+        columns: equally long columns; texts as lists; categories as (codes, names), where the largest code stands for
+            none;
+            times in ns, where a negative one stands for "never"; those in s, where NaN does.
+        seed: put in front as a column `seed`, where several runs share a table.
+    """
+    series = [_series(name, column) for name, column in columns.items()]
+    if seed is not None:
+        rows = len(series[0]) if series else 0
+        series.insert(0, pl.Series("seed", np.full(rows, seed, dtype=np.uint64)))
+    return pl.DataFrame(series)
+
+
+def frames(
+    run: Run, table: str, seed: int | None = None, go_on: Callable[[], None] = lambda: None
+) -> Iterator[pl.DataFrame]:
+    """A run's table as frames of at most `BATCH_ROWS` rows, at least one; takes the rows out of the run.
+
+    `go_on` is called before each batch and may raise to stop.
+    """
+    empty = True
+    for columns in run.batches(table, BATCH_ROWS):
+        go_on()
+        empty = False
+        yield frame(columns, seed)
+    if empty:
+        yield frame(run.columns(table), seed)
+
+
+def write(batches: Iterator[pl.DataFrame], path: Path, metadata: Mapping[str, str]) -> None:
+    """Streams frames of one schema into a Parquet file, holding few of them in memory at a time.
+
+    Args:
+        batches: at least one frame.
+        path: the file, which must not exist yet.
+        metadata: put into the file's footer.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    first = next(batches)
+
+    def source(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_rows: int | None
+    ) -> Iterator[pl.DataFrame]:
+        del columns, predicate, rows, batch_rows  # a sink asks for everything
+        yield first
+        yield from batches
+
+    lazy = pl.io.plugins.register_io_source(source, schema=first.schema)
+    try:
+        lazy.sink_parquet(path, row_group_size=ROW_GROUP_ROWS, metadata=dict(metadata), engine="streaming")
+    except pl.exceptions.ComputeError as error:
+        raise _from_system(error) from error
+
+
+def _from_system(error: Exception) -> Exception:
+    """What the operating system said, where polars wraps it in words of its own."""
+    said = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(said[1]), os.strerror(int(said[1]))) if said else error
+
+
+def _series(name: str, column: Column) -> pl.Series:
+    if isinstance(column, tuple):
+        codes, names = column
+        lookup = pl.Series(name, [*names, None], dtype=pl.Enum(names))
+        return lookup.gather(np.minimum(codes, len(names)).astype(np.uint32))
+    if isinstance(column, list):
+        return pl.Series(name, column, dtype=pl.String)
+    if name in _TRUTH and column.dtype == np.uint8:
+        return pl.Series(name, column).replace(255, None).cast(pl.Boolean)
+    series = pl.Series(name, column)
+    if name in _MISSING_IF_NEGATIVE and column.dtype.kind == "i" and bool((column < 0).any()):
+        return series.set(series < 0, None)
+    if name in _MISSING_IF_NAN:
+        return series.fill_nan(None)
+    if name in _MISSING_IF_LARGEST and column.dtype.kind == "u":
+        largest = np.iinfo(column.dtype).max
+        if bool((column == largest).any()):
+            return series.set(series == int(largest), None)
+    return series

@@ -1,0 +1,4 @@
+"""Results for people: reports, figures, explanations.
+
+Public modules are `skybraid.explain`, `skybraid.plots` and `skybraid.report`.
+"""

@@ -1,0 +1,46 @@
+"""Explanations of a result: why a requirement is not met, what would help, and what flows made of their paths."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+from skybraid.model.errors import ResultError, unknown
+from skybraid.show.explain.path_use import FlowExplained, PathUse, Wait, text, use_of_paths
+from skybraid.show.explain.remedies import Budget, Remedy
+from skybraid.show.explain.requirement import UnmetRequirement, unmet
+
+if TYPE_CHECKING:
+    from skybraid.model.results import Results
+
+__all__ = ["Budget", "FlowExplained", "PathUse", "Remedy", "UnmetRequirement", "Wait", "explain", "text"]
+
+
+def explain(results: Results, flow: str | None = None, budget: Budget | None = None) -> list[FlowExplained]:
+    """Explains the flows of a result, or the one of that name.
+
+    Args:
+        results: what is explained.
+        flow: the name of a flow; by default all.
+        budget: how many runs may show what would have helped; none without it.
+
+    Raises:
+        ResultError: there is no such flow, or the scenario uses TOML newer than 1.0.
+    """
+    try:
+        scenario = tomllib.loads(results.scenario)
+    except tomllib.TOMLDecodeError as error:
+        raise ResultError(
+            f"scenario.toml: found TOML that only later versions allow, expected TOML 1.0: {error}"
+        ) from error
+    flows = scenario["flow"]
+    if flow is not None and flow not in flows:
+        raise ResultError(unknown("--flow", flow, flows))
+    explained = []
+    for name in flows:
+        # Programs of one's own are carried in place of the flows.
+        if name in results.flows and flow in (None, name):
+            one = use_of_paths(results, scenario, name)
+            one.requirements = unmet(results, scenario, name, budget)
+            explained.append(one)
+    return explained

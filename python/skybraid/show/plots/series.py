@@ -1,0 +1,113 @@
+"""Series of a result, made short enough to draw so that nothing short is hidden."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid.model.results import Results
+
+PIXEL_COLUMNS = 480
+"""Points of a drawn series over the whole time axis."""
+
+DIRECTIONS = ("uplink", "downlink")
+
+
+def first_seed(table: pl.LazyFrame) -> pl.LazyFrame:
+    """One run's rows: a figure over time shows the first of several."""
+    if "seed" not in table.collect_schema():
+        return table
+    return table.filter(pl.col("seed") == pl.col("seed").first()).drop("seed")
+
+
+def envelope(
+    table: pl.LazyFrame, values: Mapping[str, pl.Expr], *, by: Sequence[str] = (), columns: int = PIXEL_COLUMNS
+) -> pl.DataFrame:
+    """Least, mean and greatest of values in each of a number of columns over the time that the table covers.
+
+    Args:
+        table: rows with `time_ns`.
+        values: what to draw, by name.
+        by: columns whose values are series of their own.
+        columns: how many points a series gets at most.
+
+    Returns:
+        `by`, `time_s`, and `NAME_low`, `NAME_mean`, `NAME_high` of each value, in the order of time.
+    """
+    times = pl.col("time_ns")
+    column = (times - times.min()) * columns // (times.max() - times.min() + 1)
+    found = [
+        part
+        for name in values
+        for part in (
+            pl.col(name).min().alias(f"{name}_low"),
+            pl.col(name).mean().alias(f"{name}_mean"),
+            pl.col(name).max().alias(f"{name}_high"),
+        )
+    ]
+    return (
+        table.select(*by, "time_ns", column.alias("column"), *(value.alias(name) for name, value in values.items()))
+        .group_by(*by, "column")
+        .agg((times.min() * 1e-9).alias("time_s"), *found)
+        .sort(*by, "column")
+        .drop("column")
+        .collect(engine="streaming")
+    )
+
+
+def outages(links: pl.LazyFrame) -> list[tuple[float, float]]:
+    """Spans in s during which a link direction was down, from the samples of that one direction."""
+    return _spans(links, ~pl.col("up"))
+
+
+def halts(links: pl.LazyFrame) -> list[tuple[float, float]]:
+    """Spans in s during which a link direction was up but had no rate, as in a handover or a gap of its trace.
+
+    The samples see only those that last until one of them, so most halts shorter than the samples' step are missing.
+    """
+    return _spans(links, pl.col("up") & (pl.col("rate_bps") == 0))
+
+
+def _spans(links: pl.LazyFrame, condition: pl.Expr) -> list[tuple[float, float]]:
+    samples = links.sort("time_ns").select("time_ns", holds=condition).collect(engine="streaming")
+    if samples.height < 2:
+        return []
+    step_s = float(samples["time_ns"][1] - samples["time_ns"][0]) * 1e-9
+    spans: list[tuple[float, float]] = []
+    runs = samples.with_columns(run=pl.col("holds").rle_id()).group_by("run", maintain_order=True)
+    for _, rows in runs:
+        if rows["holds"][0]:
+            spans.append((rows["time_ns"][0] * 1e-9, rows["time_ns"][-1] * 1e-9 + step_s))
+    return spans
+
+
+def sample_step_s(links: pl.LazyFrame) -> float:
+    """Time in s between two samples of one link direction."""
+    times = links.select(pl.col("time_ns").head(2)).collect(engine="streaming")["time_ns"]
+    return float(times[1] - times[0]) * 1e-9 if len(times) > 1 else 0.1
+
+
+def duration_s(results: Results) -> float:
+    """Length of the first flight in s."""
+    return results.flights[0].simulated_s if results.flights else 0.0
+
+
+def bin_ns(results: Results, columns: int = PIXEL_COLUMNS) -> int:
+    """Width of a time bin: whole seconds where the flight is long, never less than 100 ms."""
+    flight_s = max((flight.simulated_s for flight in results.flights), default=0.0)
+    width_s = flight_s / columns
+    return int(-(-width_s // 1) * 1e9) if width_s > 1 else 1_000_000_000 if flight_s > 30 else 100_000_000
+
+
+def bins(results: Results) -> int:
+    """How many whole bins the first flight has."""
+    return int(results.flights[0].simulated_s * 1e9 // bin_ns(results)) if results.flights else 0
+
+
+def binned(table: pl.LazyFrame, time: str, width_ns: int) -> pl.LazyFrame:
+    """The table with the number of the bin that a time falls into, as `bin`."""
+    return table.with_columns((pl.col(time) // width_ns).alias("bin"))

@@ -1,0 +1,233 @@
+"""How figures and reports look: colours, markers, fonts, sizes.
+
+Colours are those of Okabe and Ito, which people with colour-blindness tell apart, in an order in which neighbours stay
+apart for them. Every scheduler and every congestion control has one look everywhere, by its place in the registry.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+
+from skybraid._core import registry
+from skybraid.model.errors import ResultError
+from skybraid.model.folder import write_whole
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999", "#56B4E9", "#CC79A7")
+"""Okabe and Ito's palette; black is left to the text and yellow out, since it fades on white."""
+
+DARK_COLOURS = ("#4BA3E3", "#F0B840", "#2FC596", "#FF8A4C", "#B5B5B5", "#8FD6FF", "#E08DBC")
+"""`COLOURS` on a dark page, each a little lighter, so that thin lines and pale bands can be seen."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "*")
+
+LINE_STYLES = ("-", "--", ":", "-.")
+"""Several subflows on one path share its colour and differ in these."""
+
+INK = "#010203"
+"""Colour of text and axes: black to the eye, and the one that a page may replace by its own."""
+
+SECOND_INK = "#6b7280"
+"""Colour of what stands behind the main line; readable on white and on black."""
+
+DOWN, HALTED = COLOURS[3], COLOURS[6]
+"""Colours of the times when a link was down, and when it was up but served nothing."""
+
+WIDTH_IN = 6.0
+"""Width of a figure in inches: its text stays readable on a phone and does not shout on a desk."""
+
+FORMATS = ("pdf", "svg", "png")
+"""Kinds of file that a figure is written as."""
+
+STYLE: dict[Any, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "figure.constrained_layout.use": True,
+    "font.size": 9,
+    "grid.alpha": 0.35,
+    "grid.color": SECOND_INK,
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.1,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "xtick.color": INK,
+    "xtick.labelsize": 8,
+    "xtick.minor.pad": 5.0,
+    "ytick.color": INK,
+    "ytick.labelsize": 8,
+}
+
+ALGORITHMS = {"scheduler": "schedulers", "congestion": "congestion"}
+"""Kinds of algorithm that have looks of their own, by the last part of their key in a scenario, and their registry."""
+
+_FLOW_ORDER = (3, 5, 6, 2, 1, 0, 4)
+_MM_PER_IN = 25.4
+_NARROW_MM = 120.0
+_LONG = 20
+_PLACES: dict[str, dict[str, Any]] = {
+    "above left": {"loc": "lower left", "bbox_to_anchor": (0, 1)},
+    "above right": {"loc": "lower right", "bbox_to_anchor": (1, 1)},
+    "beside": {"loc": "upper left", "bbox_to_anchor": (1, 1)},
+}
+_MIN_MM, _MAX_MM = 20.0, 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Colour, marker and line of something that figures show again and again."""
+
+    colour: str
+    marker: str
+    line: str
+
+
+def look(index: int) -> Look:
+    """The look with that number: the first 49 differ in colour or marker, neighbours in both."""
+    turn, place = divmod(index, len(COLOURS))
+    return Look(COLOURS[place], MARKERS[(place + turn) % len(MARKERS)], LINE_STYLES[turn % len(LINE_STYLES)])
+
+
+def looks(axis: str, values: Iterable[object]) -> dict[str, Look]:
+    """The look of each value of an axis, by its text.
+
+    An algorithm's is that of its place in the registry; those of one's own take the looks that remain. Values of any
+    other axis take theirs in their order.
+
+    Args:
+        axis: what the values are of; `flow.video.transport.scheduler` and `scheduler` are the same.
+        values: all of the axis.
+    """
+    names = list(dict.fromkeys(str(value) for value in values))
+    kind = ALGORITHMS.get(axis.rpartition(".")[2])
+    known = [] if kind is None else [str(entry["name"]) for entry in registry(kind)]
+    own = [name for name in names if name not in known]
+    places = {name: place for place, name in enumerate([*known, *own])}
+    return {name: look(places[name]) for name in names}
+
+
+def path_colour(index: int) -> str:
+    """The colour of the path with that place in the scenario."""
+    return COLOURS[index % len(COLOURS)]
+
+
+def flow_colour(index: int) -> str:
+    """The colour of the flow with that place in the scenario."""
+    return COLOURS[_FLOW_ORDER[index % len(_FLOW_ORDER)]]
+
+
+def marker(index: int) -> str:
+    """The marker of the flow with that place in the scenario."""
+    return MARKERS[index % len(MARKERS)]
+
+
+def millimetres(option: str, text: str | float) -> float:
+    """A length such as "88mm" or "18cm", in mm; a bare number is mm.
+
+    Raises:
+        ResultError: it is none, or too short or long to draw on.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(mm|cm|in)?\s*", str(text))
+    length_mm = float(found[1]) * {"cm": 10.0, "in": _MM_PER_IN}.get(found[2], 1.0) if found else 0.0
+    if not _MIN_MM <= length_mm <= _MAX_MM:
+        raise ResultError(f"{option}: found {text}, expected a length from 20mm to 1000mm, for example 88mm")
+    return length_mm
+
+
+def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> None:
+    """Gives a figure its size on paper; None keeps the height, and the width that it was drawn with."""
+    width_in, height_in = figure.get_size_inches()
+    if width_mm is not None:
+        width_in = width_mm / _MM_PER_IN
+    if height_mm is not None:
+        height_in = height_mm / _MM_PER_IN
+    figure.set_size_inches(width_in, height_in)
+    if width_in * _MM_PER_IN >= _NARROW_MM:
+        return
+    with mpl.rc_context(STYLE | {"legend.fontsize": 7, "legend.handlelength": 1.4}):
+        for axes in figure.axes:
+            drawn = axes.get_legend()
+            if drawn is not None and drawn.get_label() in _PLACES:
+                longest = max((len(text.get_text()) for text in drawn.get_texts()), default=0)
+                place = str(drawn.get_label())
+                legend(axes, place if place != "beside" else "above left", 1 if longest > _LONG else 2)
+
+
+def encode(figure: Figure, file_format: str, salt: str = "figure", dpi: float = 300) -> bytes:
+    """A figure as a file: fonts embedded in PDF, text as text in SVG; the same bytes each time.
+
+    Args:
+        figure: what to encode.
+        file_format: one of `FORMATS`.
+        salt: makes the identifiers within an SVG.
+        dpi: pixels per inch of a PNG.
+    """
+    file = io.BytesIO()
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format)
+    with mpl.rc_context(STYLE | {"svg.hashsalt": salt}):
+        figure.savefig(file, format=file_format, dpi=dpi, metadata=dated, facecolor="white")
+    return file.getvalue()
+
+
+def save(figure: Figure, path: str | os.PathLike[str], *, width: str | None = None, height: str | None = None) -> Path:
+    """Writes a figure as the file's name ends: .pdf, .svg or .png.
+
+    Args:
+        figure: what a function of `skybraid.plots` gave.
+        path: the file.
+        width: on paper, for example "88mm" (one column) or "180mm" (two); as drawn without it.
+        height: on paper; as drawn without it.
+
+    Raises:
+        ResultError: the name ends in something else, a length is none, or the file cannot be written.
+    """
+    file = Path(path)
+    file_format = file.suffix.removeprefix(".")
+    if file_format not in FORMATS:
+        raise ResultError(f"--out: found {file}, expected a name that ends in .svg, .pdf or .png")
+    resize(
+        figure,
+        None if width is None else millimetres("--width", width),
+        None if height is None else millimetres("--height", height),
+    )
+    write_whole(file, encode(figure, file_format, salt=file.stem))
+    return file
+
+
+def legend(axes: Axes, place: str, columns: int, title: str | None = None) -> None:
+    """A legend that hides nothing.
+
+    Args:
+        axes: what it is of.
+        place: "above left", "above right" or "beside".
+        columns: how many entries stand next to one another.
+        title: above it.
+    """
+    drawn = axes.legend(**_PLACES[place], ncols=columns, borderaxespad=0.2, title=title)
+    # By its name a figure that is made narrow finds it again.
+    drawn.set_label(place)

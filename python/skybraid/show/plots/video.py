@@ -1,0 +1,258 @@
+"""Figures of a result's videos, over the table `frames`, and the series that they and the report draw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from skybraid.model.requirements import percent
+from skybraid.model.statistics import Verdict
+from skybraid.show.plots.result import flows_of, plain_ticks, stacked, time_axis
+from skybraid.show.plots.series import PIXEL_COLUMNS, binned, duration_s, envelope, first_seed
+from skybraid.show.plots.style import HALTED, SECOND_INK, STYLE, WIDTH_IN, flow_colour, legend, marker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from skybraid.model.requirements import Requirement
+    from skybraid.model.results import Results
+
+FREEZE_BEYOND_NS = 150_000_000
+"""A freeze is longer than three intervals, and than one and this (W3C, WebRTC statistics, `freezeCount`)."""
+
+MAX_FREEZES = 500
+"""Of more freezes than these the longest are shaded."""
+
+_SECOND_NS = 1_000_000_000
+_MIN_STEPS = 400
+
+
+def videos_of(results: Results, flow: str | None = None) -> list[str]:
+    """The flows that are video, in the order of the scenario.
+
+    Raises:
+        ResultError: there is no flow of that name.
+    """
+    return [name for name in flows_of(results, flow) if results.flows[name].video is not None]
+
+
+def drawn_videos(results: Results, flow: str | None = None) -> list[str]:
+    """The single videos, which the table `frames` names: a flow, or those that it stands for.
+
+    Raises:
+        ResultError: there is no flow of that name.
+        MissingTableError: the result has no `frames` table.
+    """
+    table = first_seed(results.tables.scan("frames"))
+    found = set(table.select(pl.col("flow").cast(pl.String).unique()).collect(engine="streaming")["flow"])
+    members = [name for flown in results.flights[:1] for name in flown.members] if flow is None else []
+    return [name for name in (*videos_of(results, flow), *members) if name in found]
+
+
+def frames_of(results: Results, name: str) -> pl.DataFrame:
+    """The frames of a video in the first flight, in their order.
+
+    Raises:
+        MissingTableError: the result has no `frames` table.
+    """
+    frames = first_seed(results.tables.scan("frames"))
+    return frames.filter(pl.col("flow").cast(pl.String) == name).sort("frame").collect(engine="streaming")
+
+
+def required(results: Results, name: str) -> list[Requirement]:
+    """What is required of a video's frames in time."""
+    return [one for one in results.requirements if one.flow == name and one.metric == "frames"]
+
+
+def rates(frames: pl.DataFrame, end_s: float, columns: int) -> pl.DataFrame:
+    """Frames shown in each whole second from the first frame that was shown, as `worst_frame_rate` counts them.
+
+    Args:
+        frames: of one video.
+        end_s: when the flight ends, in s.
+        columns: of more seconds than these, neighbours are put together.
+
+    Returns:
+        `time_s`, and `rate_low`, `rate_mean`, `rate_high` in 1/s, in the order of time.
+    """
+    shown = frames["shown_ns"].drop_nulls()
+    begin = int(shown[0]) if len(shown) else 0
+    seconds = max(int((round(end_s * 1e9) - begin) // _SECOND_NS), 0) if len(shown) else 0
+    found, counts = np.unique((shown.to_numpy() - begin) // _SECOND_NS, return_counts=True)
+    every = np.zeros(seconds)
+    whole = found < seconds
+    every[found[whole]] = counts[whole]
+    table = pl.LazyFrame({"time_ns": begin + np.arange(seconds, dtype=np.int64) * _SECOND_NS, "shown": every})
+    return envelope(table, {"rate": pl.col("shown")}, columns=columns)
+
+
+def latencies(frames: pl.DataFrame, width_ns: int) -> pl.DataFrame:
+    """Time from the camera to the screen by when the frames were taken.
+
+    Returns:
+        `time_s`, least, median and greatest latency in ms (`latency_low`, `latency_mean`, `latency_high`), and how many
+        frames were `damaged` or `missing` on the screen, in the order of time; the middle is the median.
+    """
+    latency_ms = pl.col("latency_ns") / 1e6
+    return (
+        binned(frames.lazy(), "captured_ns", width_ns)
+        .group_by("bin")
+        .agg(
+            latency_ms.min().alias("latency_low"),
+            latency_ms.median().alias("latency_mean"),
+            latency_ms.max().alias("latency_high"),
+            (pl.col("shown_ns").is_not_null() & (pl.col("intact") == 0)).sum().alias("damaged"),
+            pl.col("shown_ns").null_count().alias("missing"),
+        )
+        .sort("bin")
+        .select((pl.col("bin") * width_ns * 1e-9).alias("time_s"), pl.exclude("bin"))
+        .collect(engine="streaming")
+    )
+
+
+def freezes(frames: pl.DataFrame, end_s: float) -> list[tuple[float, float]]:
+    """Spans in s during which the picture stood still; the longest where there are many.
+
+    Args:
+        frames: of one video.
+        end_s: when the flight ends, in s.
+    """
+    interval = frames["captured_ns"].diff().min()
+    if not isinstance(interval, int):
+        return []
+    beyond = max(3 * interval, interval + FREEZE_BEYOND_NS)
+    shown = frames.filter(pl.col("shown_ns").is_not_null())
+    late = shown.filter(pl.col("gap_ns") > beyond)
+    ends = late["shown_ns"].to_list()
+    spans = [(end - gap, end) for end, gap in zip(ends, late["gap_ns"].to_list(), strict=True)]
+    end_ns = round(end_s * 1e9)
+    # A picture that stands still until the end has frozen, unless no other was due.
+    if shown.height and frames["shown_ns"][-1] is None and end_ns - shown["shown_ns"][-1] > beyond:
+        spans.append((shown["shown_ns"][-1], end_ns))
+    longest = sorted(spans, key=lambda freeze: freeze[0] - freeze[1])[:MAX_FREEZES]
+    return [(begin * 1e-9, end * 1e-9) for begin, end in sorted(longest)]
+
+
+def not_shown(
+    frames: pl.DataFrame, end_s: float, within_ms: float = 0.0, *, intact: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Latencies in ms, and the share of the frames that were not shown, or not undamaged, after each.
+
+    Args:
+        frames: of one video.
+        end_s: when the flight ends, in s.
+        within_ms: frames count for which so much time was left; so the curve there is the requirement's.
+        intact: whether only undamaged frames count as shown.
+    """
+    due = frames.filter(pl.col("captured_ns") + round(within_ms * 1e6) <= round(end_s * 1e9))
+    good = due.filter(pl.col("intact") != 0) if intact else due
+    found = np.sort(good["latency_ns"].drop_nulls().to_numpy()) / 1e6
+    if not len(found):
+        return np.empty(0), np.empty(0)
+    # Denser towards the tail.
+    places = len(found) - np.unique(np.geomspace(1, len(found), _MIN_STEPS).astype(np.int64))[::-1]
+    latency_ms, missing = found[places], 1 - (places + 1) / due.height
+    if missing[-1] == 0:
+        # The last one of all ends the curve: logarithms have no zero.
+        missing[-1] = 1 / due.height
+        return latency_ms, missing
+    greatest = due["latency_ns"].max()
+    longest = max(greatest / 1e6 if isinstance(greatest, int) else 0.0, within_ms)
+    return np.append(latency_ms, max(longest, latency_ms[-1])), np.append(missing, missing[-1])
+
+
+def frame_latency(results: Results, flow: str | None = None) -> Figure:
+    """How long each video's frames took from the camera to the screen, and the share that had not been shown yet.
+
+    Above, over time, the median in the band from the least to the greatest; below, the share of the frames that were
+    not shown undamaged (dashed: not shown at all) after a latency. A dashed line marks the latency that is required, a
+    marker the share that may be missing then.
+
+    Raises:
+        MissingTableError: the result has no `frames` table.
+        ResultError: there is no such flow.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, 5.0))
+        over_time, tail = figure.subplots(2, 1)
+        end_s = duration_s(results)
+        for index, name, frames in _each(results, flow):
+            colour = flow_colour(index)
+            series = latencies(frames, max(int(end_s * 1e9) // PIXEL_COLUMNS, 1))
+            times_s = series["time_s"].to_numpy()
+            low, middle, high = (series[f"latency_{part}"].cast(pl.Float64) for part in ("low", "mean", "high"))
+            over_time.fill_between(times_s, low.to_numpy(), high.to_numpy(), color=colour, alpha=0.35, linewidth=0)
+            over_time.plot(times_s, middle.to_numpy(), color=colour, label=name)
+            wanted = required(results, name)
+            within_ms = max((one.deadline_ms or 0.0 for one in wanted), default=0.0)
+            for intact, style, label in ((True, "-", name), (False, ":", f"{name}: not shown at all")):
+                latency_ms, missing = not_shown(frames, end_s, within_ms, intact=intact)
+                tail.plot(latency_ms, missing, color=colour, linestyle=style, drawstyle="steps-post", label=label)
+            for one in wanted:
+                for axes, line in ((over_time, "axhline"), (tail, "axvline")):
+                    getattr(axes, line)(one.deadline_ms, color=colour, linestyle="--", linewidth=0.8)
+                tail.plot(
+                    one.deadline_ms,
+                    1 - one.target,
+                    marker=marker(index),
+                    color=colour,
+                    linestyle="none",
+                    fillstyle="full" if one.verdict is Verdict.MET else "none",
+                    label=f"{name}: {percent(one.target)} within {one.deadline_ms:g} ms, {one.verdict}",
+                )
+        over_time.set(ylabel="latency, ms")
+        over_time.set_ylim(bottom=0)
+        time_axis([over_time], results)
+        tail.set(xscale="log", yscale="log", xlabel="latency, ms", ylabel="not shown undamaged")
+        plain_ticks(tail)
+        if tail.get_legend_handles_labels()[0]:
+            legend(tail, "above left", 2)
+        return figure
+
+
+def frame_rate(results: Results, flow: str | None = None) -> Figure:
+    """Frames that were shown in each second of each video; freezes are shaded, dashed lines are required rates.
+
+    Raises:
+        MissingTableError: the result has no `frames` table.
+        ResultError: there is no such flow.
+    """
+    drawn = list(_each(results, flow))
+    with mpl.rc_context(STYLE):
+        figure, grid = stacked(len(drawn), height=1.9)
+        for axes, (index, name, frames) in zip(grid, drawn, strict=False):
+            colour = flow_colour(index)
+            series = rates(frames, duration_s(results), PIXEL_COLUMNS)
+            # The last second needs an end to reach to.
+            times_s = np.append(series["time_s"].to_numpy(), duration_s(results))
+            parts = (series[f"rate_{part}"].to_numpy() for part in ("low", "mean", "high"))
+            low, mean, high = (np.append(part, part[-1:] if len(part) else 0.0) for part in parts)
+            axes.fill_between(times_s, low, high, color=colour, alpha=0.35, linewidth=0, step="post")
+            axes.plot(times_s, mean, color=colour, drawstyle="steps-post", label="frames shown in a second")
+            for number, span in enumerate(freezes(frames, duration_s(results))):
+                axes.axvspan(*span, color=HALTED, alpha=0.35, lw=0.8, label=None if number else "freeze")
+            for one in results.requirements:
+                if one.flow == name and one.metric in ("frame_rate", "worst_frame_rate"):
+                    shade = colour if one.metric == "frame_rate" else SECOND_INK
+                    axes.axhline(one.target, color=shade, linestyle="--", linewidth=0.8)
+            axes.set(ylabel="frames/s")
+            axes.set_title(name)
+            axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+        time_axis(grid, results)
+        if drawn:
+            legend(grid[0], "above right", 2)
+        return figure
+
+
+def _each(results: Results, flow: str | None) -> Iterator[tuple[int, str, pl.DataFrame]]:
+    """Of each single video its place among the flows, its name and its frames."""
+    places = list(results.flows)
+    for number, name in enumerate(drawn_videos(results, flow)):
+        index = places.index(name) if name in places else len(places) + number
+        yield index, name, frames_of(results, name)

@@ -1,0 +1,251 @@
+"""The report of a campaign: which points meet what is required, and how they compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from skybraid.model.provenance import seeds_text
+from skybraid.model.requirements import count
+from skybraid.model.statistics import Verdict
+from skybraid.show import plots
+from skybraid.show.plots.runs import Runs, metric, short
+from skybraid.show.report import comparison
+from skybraid.show.report.charts import Charts
+from skybraid.show.report.page import Cell, Table, inline_svg, page
+from skybraid.show.report.points import Judged, Wanted, judged
+
+if TYPE_CHECKING:
+    from skybraid.execute.campaign import Campaign
+
+MAX_ROWS = 5000
+"""Of more points than these the first stand in the page's table; the dataset holds all."""
+
+MAX_FAILED = 200
+"""Of more failed runs than these the first are listed."""
+
+BEST = 5
+"""How many of the best points are listed for each requirement."""
+
+_COLUMNS = (
+    "within_deadline",
+    "goodput_bps",
+    "delay_p50_ms",
+    "delay_p99_ms",
+    "delay_p99.9_ms",
+    *comparison.VIDEO_COLUMNS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that a campaign shows.
+
+    Attributes:
+        runs: its flows.
+        points: a row a point: `point`, the axes' columns, `done`, `failed`.
+        columns: the axes' columns.
+        replays: the command that flies the first run of each point again.
+        seeds: the seeds of each point.
+        judged: each requirement at each point.
+    """
+
+    runs: Runs
+    points: list[dict[str, object]]
+    columns: tuple[str, ...]
+    replays: dict[int, str]
+    seeds: dict[int, list[int]]
+    judged: list[Judged]
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        """The requirements, in the order of their flows."""
+        return sorted(
+            {one.wanted for one in self.judged}, key=lambda wanted: (self.runs.flows.index(wanted.flow), wanted)
+        )
+
+    def label(self, point: int) -> str:
+        """A point in words."""
+        names = short(self.columns)
+        return ", ".join(f"{names[column]} {self.points[point][column]}" for column in self.columns) or "the scenario"
+
+    def meeting(self) -> list[int]:
+        """The points that meet every requirement in runs none of which failed."""
+        of_point: dict[int, list[Verdict]] = {}
+        for one in self.judged:
+            of_point.setdefault(one.point, []).append(one.verdict)
+        return [
+            point
+            for point, verdicts in of_point.items()
+            if all(verdict is Verdict.MET for verdict in verdicts) and not self.points[point]["failed"]
+        ]
+
+
+def campaign_html(campaign: Campaign) -> str:
+    """The report of a campaign as HTML."""
+    seen = read(campaign)
+    done = campaign.scan("runs").select("point", "seed", "wall_s", "simulated_s", "status").collect()
+    failed = campaign.failed()
+    charts = Charts()
+    meeting = seen.meeting()
+    names = short(seen.columns)
+    return page(
+        "campaign.html.j2",
+        charts,
+        campaign=campaign,
+        seen=seen,
+        headline=headline(seen, meeting),
+        verdict=verdict(seen, meeting),
+        meeting=[seen.label(point) for point in meeting[:BEST]],
+        more=max(len(meeting) - BEST, 0),
+        runs=done.height,
+        failed=failed.height,
+        simulated_s=float(done["simulated_s"].sum()),
+        wall_s=float(done["wall_s"].sum()),
+        axes=[(names[column], column, _distinct(seen, column)) for column in seen.columns],
+        best=[(wanted, best(seen, wanted)) for wanted in seen.wanted],
+        heat=comparison.heat_maps(seen.runs, charts),
+        tradeoffs=comparison.tradeoffs(seen.runs, charts),
+        shares=comparison.intervals(seen.judged, seen.wanted, seen.label, charts),
+        table=table(seen),
+        max_rows=MAX_ROWS,
+        failures=failures(seen, failed),
+        max_failed=MAX_FAILED,
+        unmoved=static_figures(seen.runs),
+    )
+
+
+def read(campaign: Campaign) -> Seen:
+    """Reads a campaign's tables."""
+    flown = campaign.scan("runs").select("point", "seed", "replay").sort("point", "seed").collect()
+    replays: dict[int, str] = {}
+    seeds: dict[int, list[int]] = {}
+    for point, seed, replay in flown.iter_rows():
+        replays.setdefault(point, str(replay))
+        seeds.setdefault(point, []).append(seed)
+    return Seen(
+        Runs.of(campaign),
+        campaign.points().to_dicts(),
+        campaign.columns,
+        replays,
+        seeds,
+        judged(campaign.scan("requirements").collect()),
+    )
+
+
+def headline(seen: Seen, meeting: list[int]) -> str:
+    """The verdict in a sentence."""
+    flown = len(seen.replays)
+    if not seen.judged:
+        return "The scenario states no requirement."
+    if not meeting:
+        return f"None of {_points(flown)} meets every requirement."
+    if len(meeting) == flown:
+        return "The point meets every requirement." if flown == 1 else f"All {_points(flown)} meet every requirement."
+    return f"{count(len(meeting))} of {_points(flown)} {'meets' if len(meeting) == 1 else 'meet'} every requirement."
+
+
+def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
+    """The colour of the headline: met where some point meets all, not met where every one fails one."""
+    if not seen.judged:
+        return None
+    if meeting:
+        return Verdict.MET
+    lost = {one.point for one in seen.judged if one.verdict is Verdict.NOT_MET}
+    return Verdict.INCONCLUSIVE if {one.point for one in seen.judged} - lost else Verdict.NOT_MET
+
+
+def best(seen: Seen, wanted: Wanted) -> list[Judged]:
+    """The points that do best at a requirement: those that meet it first, then by their estimate."""
+    order = (Verdict.MET, Verdict.INCONCLUSIVE, Verdict.NOT_MET)
+    own = [one for one in seen.judged if one.wanted == wanted]
+    return sorted(
+        own, key=lambda judged: (order.index(judged.verdict), -wanted.goodness(judged.estimate), judged.point)
+    )[:BEST]
+
+
+def table(seen: Seen) -> Table:
+    """A row a point: its axes, its seeds, how it fares, and the command that flies its first run."""
+    flows, names = seen.runs.flows, short(seen.columns)
+    numbers = [name for name in _COLUMNS if seen.runs.frame[name].count()]
+    medians = seen.runs.frame.group_by("point", "flow").agg(pl.col(numbers).median())
+    values = {(row["point"], row["flow"]): row for row in medians.to_dicts()}
+    meeting = set(seen.meeting())
+    verdicts: dict[int, dict[Wanted, Judged]] = {}
+    for one in seen.judged:
+        verdicts.setdefault(one.point, {})[one.wanted] = one
+    heads = ["point", *(names[column] for column in seen.columns), "seeds", "failed"]
+    heads += ["meets all"] if seen.judged else []
+    heads += [wanted.words for wanted in seen.wanted]
+    # What only a video has is told of videos alone.
+    told = [
+        (flow, name)
+        for flow in flows
+        for name in numbers
+        if name not in comparison.VIDEO_COLUMNS or seen.runs.of_flow(flow)[name].count()
+    ]
+    heads += [f"{flow}: {metric(name).label}" for flow, name in told]
+    rows = []
+    for point, row in enumerate(seen.points[:MAX_ROWS]):
+        cells = [Cell.number(point, str(point))]
+        cells += [_label(row[column]) for column in seen.columns]
+        own = seen.seeds.get(point, [])
+        cells += [
+            Cell(seeds_text(own) if own else "–", len(own)),
+            Cell.number(_whole(row["failed"]), str(row["failed"])),
+        ]
+        if seen.judged:
+            cells.append(Cell("yes" if point in meeting else "no"))
+        for wanted in seen.wanted:
+            found = verdicts.get(point, {}).get(wanted)
+            if found is None:
+                cells.append(Cell("–"))
+            else:
+                cells.append(Cell(f"{found.verdict}: {wanted.shown(found.estimate)}", wanted.goodness(found.estimate)))
+        for flow, name in told:
+            value = values.get((point, flow), {}).get(name)
+            cells.append(Cell.number(None if value is None else value * metric(name).scale))
+        rows.append((cells, seen.replays.get(point, "")))
+    return Table("points", heads, rows, replay=True)
+
+
+def failures(seen: Seen, failed: pl.DataFrame) -> Table:
+    """The runs that failed, why, and the command that flies each again."""
+    rows = [
+        ([Cell(seen.label(row["point"])), Cell.number(row["seed"], str(row["seed"])), Cell(_last_line(row["error"]))],
+         str(row["replay"]))
+        for row in failed.head(MAX_FAILED).to_dicts()
+    ]  # fmt: skip
+    return Table("failed", ["point", "seed", "error"], rows, replay=True)
+
+
+def static_figures(runs: Runs) -> list[tuple[str, str]]:
+    """Words and SVG for a browser that runs no script."""
+    drawn = []
+    if runs.frame.height:
+        drawn.append(("Goodput against delay: the mean of each point.", inline_svg(plots.draw(runs, "tradeoff"), "t")))
+    return drawn
+
+
+def _distinct(seen: Seen, column: str) -> str:
+    values = list(dict.fromkeys(str(row[column]) for row in seen.points))
+    shown = ", ".join(values[:12])
+    return f"{shown} and {count(len(values) - 12)} more" if len(values) > 12 else shown
+
+
+def _label(value: object) -> Cell:
+    return Cell(f"{value:g}", value) if isinstance(value, float) else Cell(str(value))
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _last_line(text: object) -> str:
+    return str(text or "").strip().splitlines()[-1] if text else ""
+
+
+def _points(number: int) -> str:
+    return "1 point" if number == 1 else f"{count(number)} points"

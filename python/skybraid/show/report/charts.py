@@ -1,0 +1,278 @@
+"""Charts of a page: zoomed, hovered, linked with one another in time, light and dark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from bokeh.core.json_encoder import serialize_json
+from bokeh.document import Document
+from bokeh.models import (
+    BoxZoomTool,
+    ColumnDataSource,
+    CrosshairTool,
+    CustomJSTickFormatter,
+    DataRange1d,
+    FixedTicker,
+    HoverTool,
+    PanTool,
+    Range1d,
+    ResetTool,
+    SaveTool,
+    VStrip,
+    WheelZoomTool,
+)
+from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.plotting import figure
+from bokeh.resources import Resources
+
+from skybraid.show.plots.style import COLOURS, DARK_COLOURS, INK, MARKERS, SECOND_INK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import polars as pl
+    from bokeh.model import Model
+    from bokeh.models.renderers import GlyphRenderer
+
+DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
+"""The lines of `skybraid.plots` by their names in a browser."""
+
+SHAPES = dict(
+    zip(MARKERS, ("circle", "square", "triangle", "diamond", "inverted_triangle", "plus", "star"), strict=True)
+)
+"""The markers of `skybraid.plots` by their names in a browser."""
+
+DARK = dict(zip(COLOURS, DARK_COLOURS, strict=True)) | {INK: "#e6e9ee", SECOND_INK: "#a7b0bd"}
+"""What stands for each colour on a dark page."""
+
+_SWATCH, _NARROW = 5, 46
+"""Letters that a legend's sample takes, and that a phone shows in a line."""
+
+BAND = 0.3
+"""Opacity of the band between the least and the greatest value."""
+
+
+@dataclass(slots=True)
+class Charts:
+    """The charts of one page, by name; they make one document, so that they can share ranges."""
+
+    figures: dict[str, Model] = field(default_factory=dict)
+
+    def add(self, name: str, chart: Model) -> str:
+        """Takes a chart and gives back its name."""
+        chart.name = name
+        self.figures[name] = chart
+        return name
+
+    def embedded(self) -> tuple[str, dict[str, str]]:
+        """What the page's script draws, as JSON, and the identifier of each chart's element; the same each time."""
+        document = Document()
+        with document.models.freeze():
+            for chart_ in self.figures.values():
+                document.add_root(chart_)
+        told = document.to_json(deferred=False)
+        # Identifiers count on over all charts of a process.
+        numbers: dict[str, str] = {}
+        told_anew = _renumbered(told, numbers)
+        elements = {name: f"chart-{name}" for name in self.figures}
+        roots = {numbers[one.id]: elements[name] for name, one in self.figures.items()}
+        items = [{"docid": "report", "roots": roots, "root_ids": list(roots)}]
+        text = serialize_json({"documents": {"report": told_anew}, "items": items})
+        # Whatever a name holds, it does not end the script.
+        return text.replace("<", "\\u003c"), elements
+
+
+def _renumbered(value: object, numbers: dict[str, str]) -> object:
+    """The same with models numbered in their order; what is told once may be named in several places."""
+    match value:
+        case dict():
+            return {
+                key: numbers.setdefault(part, f"m{len(numbers)}")
+                if key == "id" and isinstance(part, str)
+                else _renumbered(part, numbers)
+                for key, part in value.items()
+            }
+        case list():
+            return [_renumbered(part, numbers) for part in value]
+        case _:
+            return value
+
+
+def library() -> str:
+    """The drawing library's own script, whole."""
+    return "\n".join(Resources(mode="inline", components=["bokeh"], minified=True).js_raw)
+
+
+class Clock:
+    """The time axis that charts share: one range, and one line where the pointer is.
+
+    Args:
+        length_s: where it ends.
+    """
+
+    def __init__(self, length_s: float) -> None:
+        self.range = Range1d(start=0, end=length_s or 1.0, bounds=(0, length_s or 1.0), min_interval=0.05)
+        self.pointer = Span(dimension="height", line_color=SECOND_INK, line_width=1, line_dash="dotted")
+
+
+def chart(
+    *,
+    y_label: str,
+    x_label: str = "time, s",
+    clock: Clock | None = None,
+    height: int = 190,
+    **options: object,
+) -> figure:
+    """An empty chart with its tools: drag to zoom, wheel with Ctrl, pan, back, save.
+
+    Args:
+        y_label: what is up, with its unit.
+        x_label: what is across, with its unit.
+        clock: the time axis that it shares.
+        height: in pixels.
+        options: of Bokeh's `figure`.
+    """
+    dimensions: Literal["both", "width"] = "both" if clock is None else "width"
+    zoom, wheel = BoxZoomTool(dimensions=dimensions), WheelZoomTool(dimensions=dimensions, modifiers={"ctrl": True})
+    pan = PanTool(dimensions=dimensions)
+    tools = [zoom, pan, wheel, ResetTool(), SaveTool()]
+    if clock is not None:
+        tools.append(CrosshairTool(overlay=clock.pointer, dimensions="height", visible=False))
+        options |= {"x_range": clock.range}
+    settings: dict[str, Any] = {
+        "height": height,
+        "sizing_mode": "stretch_width",
+        "tools": tools,
+        "active_drag": zoom,
+        "active_scroll": wheel,
+        "x_axis_label": x_label,
+        "y_axis_label": y_label,
+        "background_fill_color": None,
+        "border_fill_color": None,
+        "outline_line_color": None,
+        "min_border": 4,
+        "min_border_left": 62,
+        "min_border_right": 16,
+    }
+    drawn = figure(**settings | options)
+    drawn.toolbar.logo = None
+    drawn.toolbar.autohide = True
+    drawn.axis.axis_line_color = drawn.axis.major_tick_line_color = INK
+    drawn.axis.minor_tick_line_color = None
+    drawn.axis.axis_label_text_color = drawn.axis.major_label_text_color = INK
+    drawn.axis.axis_label_text_font_style = "normal"
+    drawn.axis.axis_label_text_font = drawn.axis.major_label_text_font = "system-ui, sans-serif"
+    drawn.axis.axis_label_text_font_size = "12px"
+    drawn.axis.major_label_text_font_size = "11px"
+    drawn.grid.grid_line_color = SECOND_INK
+    drawn.grid.grid_line_alpha = 0.25
+    return drawn
+
+
+def from_zero(drawn: figure) -> None:
+    """The axis upwards begins at zero and fits what is seen."""
+    drawn.y_range = DataRange1d(start=0, only_visible=True, range_padding=0.1)
+
+
+def hover(
+    drawn: figure,
+    renderers: Sequence[Any],
+    tooltips: Sequence[tuple[str, str]],
+    *,
+    mode: Literal["mouse", "vline"] = "vline",
+) -> None:
+    """Tells values under the pointer; by default those at its time."""
+    tool = HoverTool(renderers=list(renderers), tooltips=list(tooltips), mode=mode, line_policy="nearest")
+    drawn.add_tools(tool)
+
+
+def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, columns: int = 4) -> None:
+    """A legend above the chart, whose entries hide and show what they name when they are clicked."""
+    named = list(entries)
+    items = [LegendItem(label=label, renderers=list(renderers)) for label, renderers in named]
+    if not items:
+        return
+    if sum(len(label) + _SWATCH for label, _ in named[:columns]) > _NARROW:
+        columns = min(columns, 2)
+    look: dict[str, Any] = {
+        "items": items,
+        "ncols": min(columns, len(items)),
+        "orientation": "horizontal",
+        "click_policy": "hide",
+        "background_fill_color": None,
+        "border_line_color": None,
+        "label_text_color": INK,
+        "label_text_font": "system-ui, sans-serif",
+        "label_text_font_size": "11px",
+        "padding": 0,
+        "margin": 2,
+        "spacing": 8,
+        "glyph_width": 16,
+        "glyph_height": 14,
+    }
+    drawn.add_layout(Legend(**look), "above")
+
+
+def shade(drawn: figure, spans: Sequence[tuple[float, float]], colour: str) -> GlyphRenderer[Any]:
+    """Shades spans of time; each stays visible where it is narrower than a pixel."""
+    source = ColumnDataSource({"x0": [begin for begin, _ in spans], "x1": [end for _, end in spans]})
+    glyph = VStrip(x0="x0", x1="x1", fill_color=colour, fill_alpha=0.3, line_color=colour, line_alpha=0.3)
+    return drawn.add_glyph(source, glyph)
+
+
+def source(frame: pl.DataFrame, scales: Mapping[str, float] | None = None) -> ColumnDataSource:
+    """A frame as numbers for the page: 32 bits each, since no screen shows more; times keep their milliseconds.
+
+    Args:
+        frame: columns of numbers.
+        scales: factors of the columns whose name begins with a key.
+    """
+    columns: dict[str, Any] = {}
+    for name in frame.columns:
+        factor = next((factor for start, factor in (scales or {}).items() if name.startswith(start)), 1.0)
+        values = frame[name].cast(float).to_numpy() * factor
+        columns[name] = values.astype(np.float32)
+    return ColumnDataSource(columns)
+
+
+def band(
+    drawn: figure, data: ColumnDataSource, name: str, colour: str, *, dash: str = "solid", width: float = 1.3
+) -> list[Any]:
+    """A series as the line of its means in the band from its least to its greatest value; the line comes first."""
+    low, high, mean = (np.asarray(data.data[f"{name}_{part}"]) for part in ("low", "high", "mean"))
+    parts: list[Any] = []
+    if not np.array_equal(low, high, equal_nan=True):
+        area = drawn.varea(
+            x="time_s", y1=f"{name}_low", y2=f"{name}_high", source=data, fill_color=colour, fill_alpha=BAND
+        )
+        parts.append(area)
+    elif np.array_equal(mean, low, equal_nan=True):
+        # The line alone tells it all: its ends need not be sent.
+        data.data = {key: value for key, value in data.data.items() if key not in (f"{name}_low", f"{name}_high")}
+    line = drawn.line(
+        x="time_s", y=f"{name}_mean", source=data, line_color=colour, line_width=width, line_dash=dash, name=name
+    )
+    return [line, *parts]
+
+
+def steps(drawn: figure, data: ColumnDataSource, x: str, y: str, colour: str, name: str) -> tuple[Any, Any]:
+    """A series in steps, and the unseen line that answers to the pointer in its stead, since steps do not."""
+    shown = drawn.step(x=x, y=y, mode="after", source=data, line_color=colour, line_width=1.4)
+    return shown, drawn.line(x=x, y=y, source=data, line_color=colour, line_alpha=0, line_width=6, name=name)
+
+
+def nines(drawn: figure, shares: Sequence[float]) -> None:
+    """Ticks of a logarithmic share that may be missing, as percent."""
+    drawn.yaxis.ticker = FixedTicker(ticks=list(shares))
+    drawn.yaxis.formatter = plain("100 * tick", " %")
+
+
+def plain(value: str, unit: str = "") -> CustomJSTickFormatter:
+    """Ticks as plain numbers, however small."""
+    return CustomJSTickFormatter(
+        code=f"const value = {value}; const shown = Number(value.toPrecision(6)); "
+        "return (Math.abs(shown) < 1e-6 && shown !== 0 ? shown.toExponential() : "
+        f"shown.toLocaleString('en', {{useGrouping: false, maximumFractionDigits: 8}})) + '{unit}';"
+    )

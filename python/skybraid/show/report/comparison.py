@@ -1,0 +1,320 @@
+"""The charts of a campaign: its points next to one another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from bokeh.core.property.vectorization import Field
+from bokeh.models import BasicTicker, ColumnDataSource, FactorRange, FixedTicker, LinearColorMapper, Range1d
+from bokeh.models.annotations import ColorBar, Span, Whisker
+from bokeh.palettes import Cividis256
+
+from skybraid.model.requirements import percent
+from skybraid.model.statistics import Verdict
+from skybraid.show.plots.runs import Choice, Metric, NothingToDrawError, Runs, heat_axes, heat_values, metric, short
+from skybraid.show.plots.style import COLOURS, INK, SECOND_INK, Look, looks
+from skybraid.show.report.charts import SHAPES, Charts, chart, hover, legend, plain
+from skybraid.show.report.flight import Drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bokeh.plotting import figure
+
+    from skybraid.show.report.points import Judged, Wanted
+
+MAX_INTERVALS = 60
+"""Of more points than these the best are drawn with their intervals."""
+
+VIDEO_COLUMNS = (
+    "frames_in_time",
+    "frame_rate",
+    "worst_frame_rate",
+    "freezes_per_minute",
+    "frame_latency_p50_ms",
+    "frame_latency_p99_ms",
+)
+"""What is told of a video, columns of the campaign's table of flows."""
+
+MAX_FLOWS = 6
+"""Of more flows than these the first are drawn."""
+
+_HEAT = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms", *VIDEO_COLUMNS)
+_MAX_CELLS = 2500
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A chart that is one of several to choose from: its name in the choice, and the chart."""
+
+    name: str
+    drawing: Drawing
+
+
+def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
+    """A heat map of each flow and metric over the two axes with the most values."""
+    try:
+        across, up = heat_axes(runs, Choice())
+    except NothingToDrawError:
+        return []
+    columns, lines = runs.values(across), runs.values(up)
+    if len(columns) * len(lines) > _MAX_CELLS or min(len(columns), len(lines)) < 2:
+        return []
+    names = short(runs.axes)
+    pooled = [names[axis] for axis in runs.axes if axis not in (across, up)]
+    found: list[Option] = []
+    for flow in runs.flows[:MAX_FLOWS]:
+        rows = runs.of_flow(flow)
+        for column in _HEAT:
+            if column not in rows.columns or not rows[column].count():
+                continue
+            told = metric(column)
+            values = heat_values(rows, across, up, told)
+            drawn = _heat_map(values, columns, lines, (names[across], names[up]), told)
+            caption = f"{flow}: {told.label}, the median over the runs of each cell"
+            caption += f"; {', '.join(pooled)} pooled." if pooled else "."
+            shown = charts.add(f"heat-{len(found)}", drawn)
+            found.append(Option(f"{flow}: {told.label}", Drawing(f"{flow}: {told.label}", caption, shown)))
+    return found
+
+
+def _heat_map(
+    values: dict[tuple[str, str], float], columns: list[str], lines: list[str], names: tuple[str, str], told: Metric
+) -> figure:
+    drawn = chart(
+        x_label=names[0],
+        y_label=names[1],
+        height=140 + 26 * len(lines),
+        x_range=FactorRange(factors=columns),
+        y_range=FactorRange(factors=lines),
+    )
+    cells = sorted(values)
+    numbers = [values[cell] for cell in cells]
+    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
+    mapper = LinearColorMapper(palette=Cividis256, low=low, high=high if high > low else low + 1)
+    data = ColumnDataSource(
+        {
+            "x": [cell[0] for cell in cells],
+            "y": [cell[1] for cell in cells],
+            "value": numbers,
+            "text": [f"{number:.3g}" for number in numbers],
+            "ink": ["#ffffff" if number < (low + high) / 2 else "#000000" for number in numbers],
+        }
+    )
+    fill = Field("value", transform=mapper)
+    rects = drawn.rect(x="x", y="y", width=1, height=1, source=data, fill_color=fill, line_color=None)
+    if len(columns) <= 12:
+        drawn.text(
+            x="x",
+            y="y",
+            text="text",
+            source=data,
+            text_color="ink",
+            text_align="center",
+            text_baseline="middle",
+            text_font_size="11px",
+        )
+    bar: dict[str, Any] = {
+        "color_mapper": mapper,
+        "ticker": BasicTicker(desired_num_ticks=5),
+        "background_fill_color": None,
+        "major_label_text_color": INK,
+        "major_tick_line_color": None,
+        "bar_line_color": None,
+        "width": 10,
+    }
+    drawn.add_layout(ColorBar(**bar), "right")
+    drawn.grid.visible = False
+    drawn.xaxis.major_label_orientation = 0.0 if max(map(len, columns)) * len(columns) < 90 else math.pi / 6
+    tips = [(names[0], "@x"), (names[1], "@y"), (told.label, "@value{0.[0000]}")]
+    hover(drawn, [rects], tips, mode="mouse")
+    return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Tradeoff:
+    """Two things of which a flow wants one large and the other small.
+
+    Attributes:
+        title: both in words.
+        up: the column of what must be large; told by `metric`.
+        share: the column of the share in time.
+        delays: what the columns of the percentiles of a delay begin with; the 95th is what must be small.
+    """
+
+    title: str
+    up: str
+    share: str
+    delays: str
+
+    def column(self, percentile: str) -> str:
+        """The column of a percentile of the delay."""
+        return f"{self.delays}_{percentile}_ms"
+
+
+TRADEOFFS = (
+    Tradeoff("goodput against delay", "goodput_bps", "within_deadline", "delay"),
+    Tradeoff("undamaged frames against their latency", "frames_in_time", "frames_in_time", "frame_latency"),
+)
+
+
+def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
+    """Goodput against delay, a mark a point, for each flow; of a video also undamaged frames against their latency."""
+    found: list[Option] = []
+    names = short(runs.axes)
+    for flow, one in product(runs.flows[:MAX_FLOWS], TRADEOFFS):
+        rows = runs.of_flow(flow)
+        across, up = metric(one.column("p95")), metric(one.up)
+        numbers = list(dict.fromkeys([one.up, one.share, *map(one.column, ("p50", "p95", "p99"))]))
+        means = (
+            rows.group_by("point", *runs.axes, maintain_order=True)
+            .agg(pl.col(numbers).mean(), pl.len().alias("runs"))
+            .drop_nulls([up.column, across.column])
+        )
+        if not means.height:
+            continue
+        drawn = chart(x_label=across.label, y_label=up.label, height=360)
+        entries, marks = [], []
+        for label, look, part in _told_apart(runs, means):
+            mark = drawn.scatter(
+                x="delay",
+                y="up",
+                source=_points_source(part, runs, one),
+                marker=SHAPES[look.marker],
+                size=10,
+                line_color=look.colour,
+                fill_color=look.colour,
+                fill_alpha=0.55,
+            )
+            entries.append((label, [mark]))
+            marks.append(mark)
+        axes = [(names[axis], f"@axis_{number}") for number, axis in enumerate(runs.axes)]
+        tips = [
+            *axes,
+            (up.label, "@up{0.000}"),
+            ("p50, p95, p99", "@median{0.0}, @delay{0.0}, @tail{0.0} ms"),
+            ("in time", "@within"),
+            ("runs", "@runs"),
+        ]
+        hover(drawn, marks, tips, mode="mouse")
+        legend(drawn, entries, columns=5)
+        shown = charts.add(f"tradeoff-{len(found)}", drawn)
+        caption = "The mean over the runs of each point; up and left is better."
+        found.append(Option(f"{flow}: {one.title}", Drawing(f"{flow}: {one.title}", caption, shown)))
+    return found
+
+
+def _told_apart(runs: Runs, rows: pl.DataFrame) -> Iterator[tuple[str, Look, pl.DataFrame]]:
+    axis = runs.main_axis()
+    if axis is None:
+        yield runs.name, looks("flow", [runs.name])[runs.name], rows
+        return
+    for value, look in looks(axis, runs.values(axis)).items():
+        part = rows.filter(pl.col(axis) == value)
+        if part.height:
+            yield value, look, part
+
+
+def _points_source(part: pl.DataFrame, runs: Runs, one: Tradeoff) -> ColumnDataSource:
+    shares = [None if share is None else float(share) for share in part[one.share]]
+    columns: dict[str, Any] = {
+        "delay": part[one.column("p95")].to_numpy(),
+        "up": part[one.up].to_numpy() * metric(one.up).scale,
+        "median": part[one.column("p50")].to_numpy(),
+        "tail": part[one.column("p99")].to_numpy(),
+        "within": ["–" if share is None else percent(share) for share in shares],
+        "runs": part["runs"].to_list(),
+    }
+    return ColumnDataSource(columns | {f"axis_{n}": part[axis].to_list() for n, axis in enumerate(runs.axes)})
+
+
+def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int], str], charts: Charts) -> list[Option]:
+    """Share in time of each point, with its interval, for each requirement of messages or frames."""
+    found: list[Option] = []
+    for one in wanted:
+        if one.metric not in ("share", "frames"):
+            continue
+        own = [point for point in judged if point.wanted == one and point.estimate is not None]
+        own.sort(key=lambda point: -(point.estimate or 0.0))
+        cut = own[:MAX_INTERVALS]
+        if not cut:
+            continue
+        drawn = _interval_chart(cut, one, label)
+        caption = (
+            "Line: 95 % interval, which allows for misses that come in episodes. Dashed: what is required. A point "
+            "without a miss is at the end of the axis."
+        )
+        if len(own) > len(cut):
+            caption += f" The best {len(cut)} of {len(own)} points."
+        shown = charts.add(f"interval-{len(found)}", drawn)
+        found.append(Option(one.words, Drawing(one.words, caption, shown)))
+    return found
+
+
+_MARKS = {
+    Verdict.MET: ("circle", COLOURS[2]),
+    Verdict.INCONCLUSIVE: ("square", COLOURS[0]),
+    Verdict.NOT_MET: ("inverted_triangle", COLOURS[3]),
+}
+
+
+def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str]) -> figure:
+    names = [f"{point.point}: {label(point.point)}" for point in own]
+    ends = (
+        [point.interval.low for point in own if point.interval]
+        + [point.estimate or 0.0 for point in own]
+        + [one.target]
+    )
+    lowest = 10.0 ** math.floor(math.log10(min((1 - end for end in ends if end < 1), default=0.1)))
+
+    def missed(share: float | None) -> float:
+        """Where a share stands on an axis that shows nines: nothing missed stands at its end."""
+        return math.nan if share is None else max(1 - share, lowest)
+
+    drawn = chart(
+        x_label="shown in time" if one.metric == "frames" else "within the deadline" if one.deadline_ms else "arrived",
+        y_label="point",
+        height=110 + 18 * len(own),
+        x_axis_type="log",
+        x_range=Range1d(start=1.2, end=lowest / 1.5),
+        y_range=FactorRange(factors=names[::-1]),
+    )
+    drawn.xaxis.ticker = FixedTicker(ticks=[10.0**power for power in range(round(math.log10(lowest)), 1)])
+    drawn.xaxis.formatter = plain("100 - 100 * tick", " %")
+    data: dict[str, list[Any]] = {
+        "name": names,
+        "share": [missed(point.estimate) for point in own],
+        "low": [missed(point.interval.low if point.interval else None) for point in own],
+        "high": [missed(point.interval.high if point.interval else None) for point in own],
+        "seen": [point.words for point in own],
+        "verdict": [str(point.verdict) for point in own],
+        "of": [point.of for point in own],
+    }
+    every = ColumnDataSource(data)
+    whisker: dict[str, Any] = {"line_color": INK, "upper_head": None, "lower_head": None}
+    drawn.add_layout(Whisker(base="name", lower="low", upper="high", dimension="width", source=every, **whisker))
+    entries, marks = [], []
+    for verdict, (shape, colour) in _MARKS.items():
+        places = [place for place, point in enumerate(own) if point.verdict is verdict]
+        if not places:
+            continue
+        part = ColumnDataSource({key: [values[place] for place in places] for key, values in data.items()})
+        mark = drawn.scatter(
+            x="share", y="name", source=part, marker=shape, size=8, line_color=colour, fill_color=colour
+        )
+        marks.append(mark)
+        entries.append((str(verdict), [mark]))
+    drawn.add_layout(Span(location=missed(one.target), dimension="height", line_color=SECOND_INK, line_dash="dashed"))
+    tips = [
+        ("point", "@name"),
+        ("seen", "@seen of @of"),
+        ("verdict", "@verdict"),
+    ]
+    hover(drawn, marks, tips, mode="mouse")
+    legend(drawn, entries)
+    drawn.yaxis.axis_label = None
+    return drawn

@@ -1,0 +1,442 @@
+"""The charts of a flight: who carried what, how fast, how late, and what the paths did meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from bokeh.models import ColumnDataSource
+from bokeh.models.annotations import Span
+
+from skybraid.model.errors import MissingTableError
+from skybraid.model.requirements import milliseconds, percent
+from skybraid.model.statistics import Verdict
+from skybraid.show.plots.result import not_arrived, wanted
+from skybraid.show.plots.runs import Runs
+from skybraid.show.plots.series import (
+    DIRECTIONS,
+    bin_ns,
+    binned,
+    duration_s,
+    envelope,
+    first_seed,
+    halts,
+    outages,
+    sample_step_s,
+)
+from skybraid.show.plots.style import DOWN, HALTED, LINE_STYLES, SECOND_INK, flow_colour, marker, path_colour
+from skybraid.show.report.charts import (
+    DASHES,
+    SHAPES,
+    Charts,
+    Clock,
+    band,
+    chart,
+    from_zero,
+    hover,
+    legend,
+    nines,
+    plain,
+    shade,
+    source,
+    steps,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bokeh.plotting import figure
+
+    from skybraid.model.results import Results
+
+MAX_FLOWS, MAX_PATHS = 8, 6
+"""Of more flows and paths than these the first are drawn over time; the tables hold all."""
+
+_POINTS, _MIN_POINTS, _MAX_POINTS = 8000, 240, 1000
+_ENVELOPE = "Lines are means, bands span least and greatest."
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart on the page: its name there, its title and what it shows in words, or why there is none."""
+
+    title: str
+    caption: str
+    chart: str = ""
+    missing: str = ""
+
+
+def over_time(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
+    """The story of the first run: all of these charts share their time."""
+    drawings: list[Drawing] = []
+    for needs, draw, title in (
+        ("messages", _messages, "Who brought the messages, how fast and how late"),
+        ("links", _links, "Links"),
+        ("subflows", _subflows, "Windows"),
+    ):
+        if not results.flows and needs != "links":
+            continue
+        try:
+            drawings += draw(results, charts, clock)
+        except MissingTableError as error:
+            drawings.append(Drawing(title, "", missing=str(error)))
+    return drawings
+
+
+def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
+    width_ns = bin_ns(results, _MAX_POINTS // 2)
+    messages = first_seed(results.tables.scan("messages")).with_columns(pl.col("flow", "path").cast(pl.String))
+    names = _drawn_flows(results, messages)
+    of_flows = messages.filter(pl.col("flow").is_in(names))
+    arrived = binned(of_flows.filter(pl.col("delivered_ns").is_not_null()), "delivered_ns", width_ns)
+    brought = arrived.group_by("flow", "path", "bin").agg(pl.len(), pl.col("bytes").cast(pl.Int64).sum())
+    delay_ms = (pl.col("delivered_ns") - pl.col("sent_ns")) / 1e6
+    late = binned(of_flows, "sent_ns", width_ns)
+    late = late.group_by("flow", "bin").agg(
+        delay_ms.min().alias("delay_low"),
+        delay_ms.median().alias("delay_mean"),
+        delay_ms.max().alias("delay_high"),
+        pl.col("delivered_ns").null_count().alias("open"),
+    )
+    carried, waited = pl.collect_all([brought, late], engine="streaming")
+    every = pl.DataFrame({"bin": pl.int_range(0, -(-int(duration_s(results) * 1e9) // width_ns), eager=True)})
+    drawings: list[Drawing] = []
+    for name in names:
+        one = carried.filter(pl.col("flow") == name)
+        shown = charts.add(f"share-{len(drawings)}", _shares(results, clock, one, every, width_ns))
+        drawings.append(Drawing(f"{name}: who brought it", "Which path brought each message first.", shown))
+    goodput = charts.add("goodput", _goodput(results, clock, names, carried, every, width_ns))
+    caption = "Application data that arrived. A dashed line marks a required goodput, if any."
+    drawings.append(Drawing("Goodput", caption, goodput))
+    delay = charts.add("delay-over-time", _lateness(results, clock, names, waited, width_ns))
+    caption = (
+        "One-way delay of messages by the time at which they were sent: median, least and greatest. A dashed line "
+        "marks a deadline."
+    )
+    drawings.append(Drawing("Delay of the messages", caption, delay))
+    return drawings
+
+
+def _drawn_flows(results: Results, table: pl.LazyFrame) -> list[str]:
+    """The flows to draw; the tables name the single flows that one of the scenario may stand for."""
+    found = table.select(pl.col("flow").unique()).collect(engine="streaming")["flow"].to_list()
+    members = [name for flown in results.flights[:1] for name in flown.members]
+    return [name for name in (*results.flows, *members) if name in found][:MAX_FLOWS]
+
+
+def _shares(results: Results, clock: Clock, carried: pl.DataFrame, every: pl.DataFrame, width_ns: int) -> figure:
+    drawn = chart(y_label="messages, %", clock=clock, height=150, y_range=(0, 100))
+    total = carried.group_by("bin").agg(pl.col("len").sum().alias("all"))
+    columns: dict[str, Any] = {"time_s": every["bin"].to_numpy() * (width_ns * 1e-9)}
+    below = np.zeros(every.height)
+    layers = []
+    for index, path in enumerate(results.paths):
+        own = every.join(carried.filter(pl.col("path") == path), on="bin", how="left").join(total, on="bin", how="left")
+        share = own.select((pl.col("len") / pl.col("all") * 100).fill_null(0.0)).to_series().to_numpy()
+        columns |= {f"from_{index}": below, f"to_{index}": below + share, f"share_{index}": share}
+        below = below + share
+        layers.append((path, index))
+    # The last bin needs an end to reach to.
+    columns = {name: np.append(values, values[-1:]).astype(np.float32) for name, values in columns.items()}
+    columns["time_s"][-1:] = duration_s(results)
+    data = ColumnDataSource(columns)
+    entries = [
+        (
+            path,
+            [
+                drawn.varea_step(
+                    x="time_s",
+                    y1=f"from_{index}",
+                    y2=f"to_{index}",
+                    source=data,
+                    step_mode="after",
+                    fill_color=path_colour(index),
+                    fill_alpha=0.85,
+                )
+            ],
+        )
+        for path, index in layers
+    ]
+    # Areas do not answer to the pointer, an unseen line does.
+    unseen = drawn.line(x="time_s", y=f"to_{len(layers) - 1}", source=data, line_alpha=0)
+    tips = [("time", "@time_s{0.0} s"), *((path, f"@share_{index}{{0.0}} %") for path, index in layers)]
+    hover(drawn, [unseen], tips)
+    legend(drawn, entries)
+    return drawn
+
+
+def _goodput(
+    results: Results, clock: Clock, names: list[str], carried: pl.DataFrame, every: pl.DataFrame, width_ns: int
+) -> figure:
+    drawn = chart(y_label="goodput, Mbit/s", clock=clock)
+    from_zero(drawn)
+    rates = carried.group_by("flow", "bin").agg((pl.col("bytes").sum() * 8 / (width_ns * 1e-9) / 1e6).alias("rate"))
+    # What is left of the last bin is too short for a rate.
+    whole = every.filter((pl.col("bin") + 1) * width_ns <= round(duration_s(results) * 1e9))
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
+    for index, name in enumerate(names):
+        series = whole.join(rates.filter(pl.col("flow") == name), on="bin", how="left").select(
+            (pl.col("bin") * width_ns * 1e-9).alias("time_s"), pl.col("rate").fill_null(0.0)
+        )
+        shown, line = steps(drawn, source(series), "time_s", "rate", flow_colour(index), name)
+        lines.append(line)
+        entries.append((name, [shown]))
+        for requirement in results.requirements:
+            if requirement.flow == name and requirement.metric == "goodput":
+                drawn.add_layout(limit(requirement.target / 1e6, flow_colour(index)))
+    hover(drawn, lines, [("", "$name: @rate{0.000} Mbit/s"), ("time", "@time_s{0.0} s")])
+    legend(drawn, entries)
+    return drawn
+
+
+def _lateness(results: Results, clock: Clock, names: list[str], waited: pl.DataFrame, width_ns: int) -> figure:
+    drawn = chart(y_label="one-way delay, ms", clock=clock, y_axis_type="log", height=220)
+    drawn.yaxis.formatter = plain("tick")
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
+    for index, name in enumerate(names):
+        one = waited.filter(pl.col("flow") == name).sort("bin")
+        one = one.select((pl.col("bin") * width_ns * 1e-9).alias("time_s"), "^delay_.*$", "open")
+        parts = band(drawn, source(one), "delay", flow_colour(index))
+        parts[0].name = name
+        lines.append(parts[0])
+        entries.append((name, parts))
+        of_messages = [one for one in results.requirements if one.flow == name and one.metric != "frames"]
+        for deadline_ms in sorted({one.deadline_ms for one in of_messages if one.deadline_ms}):
+            drawn.add_layout(limit(deadline_ms, flow_colour(index)))
+    tips = [
+        ("", "$name: @delay_mean{0.0} ms in the median, @delay_low{0.0} to @delay_high{0.0} ms"),
+        ("not arrived", "@open{0}"),
+        ("time", "@time_s{0.0} s"),
+    ]
+    hover(drawn, lines, tips)
+    legend(drawn, entries)
+    return drawn
+
+
+def limit(value: float, colour: str) -> Span:
+    """A line across a chart at what is required."""
+    return Span(location=value, dimension="width", line_color=colour, line_dash="dashed", line_width=1)
+
+
+def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
+    links = first_seed(results.tables.scan("links")).with_columns(pl.col("path", "direction").cast(pl.String))
+    paths = results.paths[:MAX_PATHS]
+    each = [(path, direction) for path in paths for direction in DIRECTIONS]
+    of_one = {key: links.filter((pl.col("path") == key[0]) & (pl.col("direction") == key[1])) for key in each}
+    step_s = sample_step_s(of_one[each[0]]) if each else 0.1
+    values = {
+        "rate": pl.col("rate_bps") / 1e6,
+        "load": pl.col("delivered_bytes") * 8 / step_s / 1e6,
+        "delay": pl.col("delay_ns") / 1e6,
+        "queue": pl.col("queue_bytes") / 1e3,
+        "loss": pl.col("loss") * 100,
+    }
+    columns = min(_MAX_POINTS, max(_MIN_POINTS, _POINTS // (len(each) * 2 or 1)))
+    links = links.filter(pl.col("path").is_in(paths))
+    every = envelope(links, values, by=("path", "direction"), columns=columns)
+    data = {
+        key: source(
+            every.filter((pl.col("path") == key[0]) & (pl.col("direction") == key[1])).drop("path", "direction")
+        )
+        for key in each
+    }
+    dark = {key: (outages(rows), halts(rows)) for key, rows in of_one.items()}
+    drawings: list[Drawing] = []
+    caption = (
+        f"Capacity and the load that it carried. {_ENVELOPE} Shaded: down, or no service (up, but a handover, "
+        "a reconfiguration or a gap of the trace stopped it; those that fall between two samples, which are "
+        f"{milliseconds(step_s * 1000)} apart, are not seen). So it is for each direction of each path."
+    )
+    if len(paths) < len(results.paths):
+        caption += f" The first {len(paths)} of {len(results.paths)} links are drawn."
+    for number, path in enumerate(paths):
+        for direction in DIRECTIONS:
+            drawn = _rates(clock, data[path, direction], path_colour(number), direction, dark[path, direction])
+            shown = charts.add(f"rate-{number}-{direction}", drawn)
+            drawings.append(Drawing(f"{path} {direction}", "" if drawings else caption, shown))
+    for metric, title, label, unit, words in (
+        ("delay", "Delay of the links", "delay, ms", "ms", "One-way delay of each link, without its queue."),
+        ("queue", "Queues", "queue, kB", "kB", "What waits in the queue of each link."),
+        ("loss", "Loss on the links", "loss, %", "%", "The loss that a packet meets."),
+    ):
+        drawn = chart(y_label=label, clock=clock)
+        from_zero(drawn)
+        entries: list[tuple[str, list[Any]]] = []
+        lines: list[Any] = []
+        for number, path in enumerate(paths):
+            for direction, dash in zip(DIRECTIONS, ("solid", "dashed"), strict=True):
+                parts = band(drawn, data[path, direction], metric, path_colour(number), dash=dash)
+                parts[0].name = f"{path} {direction}"
+                entries.append((f"{path} {direction}", parts))
+                lines.append(parts[0])
+        seen = _range_of(data.values(), metric)
+        tips = [("", f"$name: @{metric}_mean{{0.[00]}} {unit}{seen}"), ("time", "@time_s{0.0} s")]
+        hover(drawn, lines, tips)
+        legend(drawn, entries)
+        shown = charts.add(metric, drawn)
+        drawings.append(Drawing(title, f"{words} {_ENVELOPE} Dashed: downlink.", shown))
+    return drawings
+
+
+def _range_of(sources: Iterable[ColumnDataSource], name: str) -> str:
+    """The least and greatest value for the pointer, where every series has them."""
+    whole = all(f"{name}_low" in one.data for one in sources)
+    return f", @{name}_low{{0.[00]}} to @{name}_high{{0.[00]}}" if whole else ""
+
+
+def _rates(
+    clock: Clock,
+    data: ColumnDataSource,
+    colour: str,
+    direction: str,
+    dark: tuple[list[tuple[float, float]], list[tuple[float, float]]],
+) -> figure:
+    drawn = chart(y_label=f"{direction}, Mbit/s", clock=clock, height=170)
+    from_zero(drawn)
+    area = drawn.varea(x="time_s", y1=0, y2="load_mean", source=data, fill_color=colour, fill_alpha=0.6)
+    capacity = band(drawn, data, "rate", colour)
+    entries = [("load", [area]), ("capacity", capacity)]
+    for spans, shade_colour, words in ((dark[0], DOWN, "down"), (dark[1], HALTED, "no service")):
+        if spans:
+            entries.append((words, [shade(drawn, spans, shade_colour)]))
+    tips = [
+        ("load", f"@load_mean{{0.[000]}} Mbit/s{_range_of([data], 'load')}"),
+        ("capacity", f"@rate_mean{{0.[000]}} Mbit/s{_range_of([data], 'rate')}"),
+        ("time", "@time_s{0.0} s"),
+    ]
+    hover(drawn, [capacity[0]], tips)
+    legend(drawn, entries)
+    return drawn
+
+
+def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
+    keys = ("flow", "side", "path", "subflow")
+    subflows = first_seed(results.tables.scan("subflows")).with_columns(pl.col(keys[:3]).cast(pl.String))
+    subflows = subflows.filter(pl.col("flow").is_in(_drawn_flows(results, subflows)))
+    subflows = subflows.filter(pl.col("path").is_in(results.paths[:MAX_PATHS]))
+    values = {"window": pl.col("cwnd_bytes") / 1e3, "rtt": pl.col("srtt_ns") / 1e6}
+    each = subflows.select(keys).unique().sort(keys).collect(engine="streaming").rows()
+    columns = min(_MAX_POINTS // 2, max(_MIN_POINTS, _POINTS // (len(each) or 1)))
+    every = envelope(subflows, values, by=keys, columns=columns)
+    drawings: list[Drawing] = []
+    for flow, side in dict.fromkeys((flow, side) for flow, side, _, _ in each):
+        own = [(path, subflow) for one, other, path, subflow in each if (one, other) == (flow, side)]
+        own.sort(key=lambda key: results.paths.index(key[0]) if key[0] in results.paths else len(results.paths))
+        rows = every.filter((pl.col("flow") == flow) & (pl.col("side") == side))
+        data = {key: source(rows.filter(pl.col("path") == key[0], pl.col("subflow") == key[1])[:, 4:]) for key in own}
+        for metric, title, label, unit in (
+            ("window", "window", "window, kB", "kB"),
+            ("rtt", "round-trip time", "smoothed RTT, ms", "ms"),
+        ):
+            drawn = chart(y_label=label, clock=clock)
+            from_zero(drawn)
+            entries: list[tuple[str, list[Any]]] = []
+            lines: list[Any] = []
+            for key, told in data.items():
+                path, subflow = key
+                siblings = [number for one, number in own if one == path]
+                place = siblings.index(subflow)
+                name = path if len(siblings) == 1 else f"{path}, subflow {place + 1}"
+                colour = path_colour(results.paths.index(path)) if path in results.paths else SECOND_INK
+                parts = band(drawn, told, metric, colour, dash=DASHES[LINE_STYLES[place % len(LINE_STYLES)]])
+                parts[0].name = name
+                entries.append((name, parts))
+                lines.append(parts[0])
+            tips = [("", f"$name: @{metric}_mean{{0.0}} {unit}{_range_of(data.values(), metric)}")]
+            hover(drawn, lines, [*tips, ("time", "@time_s{0.0} s")])
+            legend(drawn, entries)
+            shown = charts.add(f"{metric}-{len(drawings)}", drawn)
+            drawings.append(Drawing(f"{flow}, sent by the {side}: {title}", _ENVELOPE, shown))
+    return drawings
+
+
+def tail(results: Results, charts: Charts) -> Drawing | None:
+    """The delay distributions of all flows, down to the last message."""
+    told = {name: not_arrived(results, name) for name in results.flows}
+    told = {name: curve for name, curve in told.items() if curve[0]}
+    if not told:
+        return None
+    least = min(min(share for share in missing if share > 0) for _, missing in told.values())
+    lowest = 10.0 ** np.floor(np.log10(least))
+    drawn = chart(
+        x_label="one-way delay, ms",
+        y_label="not yet arrived",
+        height=360,
+        x_axis_type="log",
+        y_axis_type="log",
+        y_range=(lowest, 1.3),
+    )
+    drawn.xaxis.formatter = plain("tick")
+    nines(drawn, [10.0**power for power in range(int(np.log10(lowest)), 1)])
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
+    places = list(results.flows)
+    for name, (delays_ms, missing) in told.items():
+        index = places.index(name)
+        colour = flow_colour(index)
+        data = ColumnDataSource(
+            {"delay_ms": delays_ms, "missing": missing, "arrived": [percent(1 - share) for share in missing]}
+        )
+        shown, line = steps(drawn, data, "delay_ms", "missing", colour, name)
+        lines.append(line)
+        entries.append((name, [shown]))
+        for deadline_ms, allowed, words, verdict in wanted(results, name):
+            edge = Span(location=deadline_ms, dimension="height", line_color=colour, line_dash="dashed", line_width=1)
+            drawn.add_layout(edge)
+            mark = drawn.scatter(
+                [deadline_ms],
+                [max(allowed, lowest)],
+                marker=SHAPES[marker(index)],
+                size=10,
+                line_color=colour,
+                fill_color=colour if verdict is Verdict.MET else None,
+            )
+            entries.append((f"{name}: {words}, {verdict}", [mark]))
+    hover(drawn, lines, [("", "$name: @arrived arrived within @delay_ms{0.0} ms")], mode="mouse")
+    legend(drawn, entries, columns=2)
+    caption = (
+        "Share of each flow's messages that have not arrived after a delay. A curve ends at the share that was "
+        "lost; it must pass below the marker of its requirement."
+    )
+    return Drawing("One-way delay", caption, charts.add("tail", drawn))
+
+
+def seeds(results: Results, charts: Charts) -> Drawing | None:
+    """Goodput against delay, a dot a flow and run, where there are several."""
+    if len(results.seeds) < 2 or not results.flows:
+        return None
+    drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280)
+    entries: list[tuple[str, list[Any]]] = []
+    dots: list[Any] = []
+    for index, (key, rows) in enumerate(Runs.of(results).frame.group_by("flow", maintain_order=True)):
+        data = ColumnDataSource(
+            {
+                "delay": rows["delay_p99_ms"].to_numpy(),
+                "goodput": rows["goodput_bps"].to_numpy() / 1e6,
+                "seed": [str(seed) for seed in rows["seed"]],
+            }
+        )
+        colour = flow_colour(index)
+        dot = drawn.scatter(
+            x="delay",
+            y="goodput",
+            source=data,
+            marker=SHAPES[marker(index)],
+            size=8,
+            line_color=colour,
+            fill_color=colour,
+            fill_alpha=0.5,
+            name=str(key[0]),
+        )
+        dots.append(dot)
+        entries.append((str(key[0]), [dot]))
+    hover(
+        drawn, dots, [("", "$name: seed @seed"), ("p99", "@delay{0.0} ms"), ("goodput", "@goodput{0.000} Mbit/s")],
+        mode="mouse",
+    )  # fmt: skip
+    legend(drawn, entries)
+    return Drawing("The flights apart", "Each flow of each flight.", charts.add("seeds", drawn))

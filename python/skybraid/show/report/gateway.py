@@ -1,0 +1,454 @@
+"""The post-flight report of the event logs of gateways: a verdict, charts over time, what happened."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from bokeh.models import ColumnDataSource, FactorRange
+
+from skybraid.model.requirements import count, percent, span
+from skybraid.show.plots.series import envelope
+from skybraid.show.plots.style import COLOURS, path_colour
+from skybraid.show.report.charts import Charts, Clock, band, chart, from_zero, hover, legend, plain, source
+from skybraid.show.report.flight import Drawing
+from skybraid.show.report.logs import DIRECTIONS, STATES, GatewayLog
+from skybraid.show.report.page import Cell, Table, page
+from skybraid.show.words import size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from bokeh.plotting import figure
+
+CLASSES = ("control", "telemetry", "video", "bulk")
+
+MAX_EVENTS = 5000
+"""Of more events than these the first stand in the table; the log holds all."""
+
+_STATE_COLOURS = dict(zip(STATES, (COLOURS[2], COLOURS[1], COLOURS[6], COLOURS[3], COLOURS[4]), strict=True))
+_WAYS = {"outgoing": "to the peer", "incoming": "from the peer"}
+_DASHES = dict(zip(DIRECTIONS, ("solid", "dashed"), strict=True))
+_POINTS = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence of the verdict.
+
+    Attributes:
+        kind: `met`, `not-met` or `inconclusive`, which is how it is coloured.
+        words: the sentence.
+    """
+
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What is drawn and told of one log."""
+
+    log: GatewayLog
+    title: str
+    begun: str
+    drawings: list[Drawing]
+    paths: list[list[str]]
+    classes: list[list[str]]
+    refused: str
+
+
+def gateway_html(files: Sequence[Path]) -> str:
+    """The report of the logs of a flight as HTML.
+
+    Args:
+        files: of one side or of both; of a gateway that was started again, each of its logs.
+
+    Raises:
+        ResultError: one is no log.
+    """
+    logs = [GatewayLog.read(file) for file in files]
+    begun = min(log.begun_unix for log in logs)
+    offsets = [log.begun_unix - begun for log in logs]
+    length_s = max(log.length_s + offset for log, offset in zip(logs, offsets, strict=True))
+    charts, clock = Charts(), Clock(length_s)
+    findings = verdict(logs)
+    worst = "not-met" if any(one.kind == "not-met" for one in findings) else "met"
+    return page(
+        "gateway.html.j2",
+        charts,
+        title=" and ".join(dict.fromkeys(log.name for log in logs)),
+        headline=headline(findings),
+        verdict=worst if any(one.kind == "met" for one in findings) or worst == "not-met" else "inconclusive",
+        findings=findings,
+        length_s=length_s,
+        sections=[
+            _section(log, f"{who}: {log.name}", offset, number, charts, clock)
+            for number, (log, who, offset) in enumerate(zip(logs, _names(logs), offsets, strict=True))
+        ],
+        notes=[(log.file.name, note) for log in logs for note in log.notes],
+        table=events(logs, offsets),
+        max_events=MAX_EVENTS,
+        happened=sum(len(log.events) for log in logs),
+        files=[str(log.file) for log in logs],
+    )
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """The verdict in a line."""
+    bad = sum(one.kind == "not-met" for one in findings)
+    if bad:
+        return f"{count(bad)} of {count(len(findings))} findings want a look."
+    if not any(one.kind == "met" for one in findings):
+        return "The log says too little for a verdict."
+    return "The link was there throughout, and control came through."
+
+
+def verdict(logs: Sequence[GatewayLog]) -> list[Finding]:
+    """What the logs say of the flight, the gravest first."""
+    found = [one for log, who in zip(logs, _names(logs), strict=True) for one in _of_one(log, who)]
+    found += _of_both(logs)
+    order = ("not-met", "inconclusive", "met")
+    return sorted(found, key=lambda one: order.index(one.kind))
+
+
+def _names(logs: Sequence[GatewayLog]) -> list[str]:
+    """The side of each log, and which of its starts it is where there are several."""
+    sides = [log.side.capitalize() for log in logs]
+    order = sorted(range(len(logs)), key=lambda at: logs[at].begun_unix)
+    starts = {at: sum(sides[other] == sides[at] for other in order[: place + 1]) for place, at in enumerate(order)}
+    return [side if sides.count(side) == 1 else f"{side}, start {starts[at]}" for at, side in enumerate(sides)]
+
+
+def _of_one(log: GatewayLog, who: str) -> list[Finding]:
+    """What one log says by itself."""
+    found = [
+        Finding("not-met", f"{who}: alarm at {event.time_s:.1f} s: {event.words}")
+        for event in log.events
+        if event.kind == "alarm"
+    ]
+    silences = dark(log)
+    if silences:
+        words = (
+            f"no path from the peer was alive {_times(len(silences))}, {span(sum(e - b for b, e in silences))} in all"
+        )
+        found.append(Finding("not-met", f"{who}: {words}; the first time at {silences[0][0]:.1f} s."))
+    elif log.path_names and log.length_s > 0:
+        found.append(Finding("met", f"{who}: from the first to the last, at least one path from the peer was alive."))
+    control = {name: log.counted("control", name) for name in ("delivered", "late", "refused")}
+    if control["late"] or control["refused"]:
+        late = f"{count(control['late'])} control messages came too late and were dropped"
+        found.append(Finding("not-met", f"{who}: {late}, {count(control['refused'])} never left."))
+    elif control["delivered"]:
+        delays = log.classes.filter(pl.col("name") == "control")
+        gap, p99 = delays["longest_gap_ms"].max(), delays["delay_p99_ms"].max()
+        words = f"{count(control['delivered'])} control messages were handed over, none too late"
+        if isinstance(p99, float):
+            words += f"; 99 % of them within {span(p99 / 1000)} in the worst sample"
+        if isinstance(gap, float):
+            words += f"; the longest time between two was {span(gap / 1000)}"
+        found.append(Finding("met", f"{who}: {words}."))
+    for path in log.path_names:
+        downs = [one for one in log.spans(path, "incoming") if one.state == "down"]
+        if downs:
+            total_s = sum(one.end_s - one.begin_s for one in downs)
+            words = f"{who}: {path} was given up {_times(len(downs))}, {span(total_s)} in all"
+            found.append(
+                Finding("inconclusive", f"{words}, {span(max(one.end_s - one.begin_s for one in downs))} at most.")
+            )
+    return found
+
+
+def dark(log: GatewayLog) -> list[tuple[float, float]]:
+    """Times in s, since the first path was up, at which no path from the peer was alive."""
+    edges: list[tuple[float, int]] = []
+    for path in log.path_names:
+        for one in log.spans(path, "incoming"):
+            if one.state in ("up", "probation", "suspected"):
+                edges += [(one.begin_s, 1), (one.end_s, -1)]
+    edges.sort(key=lambda edge: (edge[0], -edge[1]))
+    found: list[tuple[float, float]] = []
+    alive, since = 0, None
+    for time_s, step in edges:
+        if since is not None and step > 0 and time_s > since:
+            found.append((since, time_s))
+        alive += step
+        since = time_s if alive == 0 else None
+    if since is not None and since < log.length_s:
+        found.append((since, log.length_s))
+    return found
+
+
+def _of_both(logs: Sequence[GatewayLog]) -> list[Finding]:
+    """Of the logs of two sides: what one wrote and the other passed on."""
+    sides = {log.side: log for log in logs}
+    if len(logs) != 2 or len(sides) != 2:
+        return []
+    found: list[Finding] = []
+    for sender, receiver in (("aircraft", "ground"), ("ground", "aircraft")):
+        if sender not in sides or receiver not in sides:
+            continue
+        written, refused = (sides[sender].counted("control", name) for name in ("written", "refused"))
+        names = ("delivered", "late", "superseded")
+        delivered, late, superseded = (sides[receiver].counted("control", name) for name in names)
+        if not written:
+            continue
+        # What was written after the last sample of the other side is not missing; a second's worth is let pass.
+        lost = max(written - refused - delivered - late - superseded, 0)
+        rate = written / max(sides[sender].length_s, 1)
+        words = (
+            f"Control from the {sender}: {count(written)} messages written, {count(delivered)} handed over at the "
+            f"other side, {count(superseded)} dropped since a newer one had come, "
+            f"{count(late)} too late, {count(lost)} lost."
+        )
+        found.append(Finding("met" if late == 0 and lost <= rate else "not-met", words))
+    return found
+
+
+def events(logs: Sequence[GatewayLog], offsets: Sequence[float]) -> Table:
+    """All that happened, in the order of time."""
+    rows = [
+        (time_s, [Cell.number(time_s, f"{time_s:.3f}"), Cell(log.side), Cell(event.kind), Cell(event.words)])
+        for log, offset in zip(logs, offsets, strict=True)
+        for event in log.events
+        for time_s in [event.time_s + offset]
+    ]
+    rows.sort(key=lambda row: row[0])
+    return Table(
+        "events", ["time, s", "side", "event", "what"], [(row, "") for _, row in rows[:MAX_EVENTS]], replay=False
+    )
+
+
+def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: Charts, clock: Clock) -> Section:
+    drawings: list[Drawing] = []
+
+    def add(name: str, title: str, drawn: figure, caption: str = "") -> None:
+        drawings.append(Drawing(title, caption, charts.add(f"{name}-{number}", drawn)))
+
+    shift = round(offset_s * 1e9)
+    paths = log.paths.with_columns(pl.col("time_ns") + shift)
+    classes = log.classes.with_columns(pl.col("time_ns") + shift)
+    caption = "How each path stands, either way. Suspected: silent for three probe intervals; down: given up."
+    add("states", "How the paths stood", _states(log, offset_s, clock), caption)
+    if not paths.is_empty():
+        caption = "Smoothed round-trip time of each path, the mean of each point with the band from least to greatest."
+        add("rtt", "Round-trip time", _series(log, paths, clock, ["rtt_ms"], "round-trip time, ms", "ms"), caption)
+        caption = "As far as the clocks of both sides can be compared. Dashed: from the peer."
+        names = ["outgoing_delay_ms", "incoming_delay_ms"]
+        add("delay", "One-way delay", _series(log, paths, clock, names, "one-way delay, ms", "ms"), caption)
+        caption = "Share of the datagrams that did not arrive. Dashed: from the peer."
+        names = ["outgoing_loss", "incoming_loss"]
+        lost = paths.with_columns(pl.col(names) * 100)
+        add("loss", "Loss", _series(log, lost, clock, names, "loss, %", "%"), caption)
+        caption = "All that leaves and arrives. Dashed: from the peer."
+        names = ["outgoing_bps", "incoming_bps"]
+        carried = paths.with_columns(pl.col(names) / 1e6)
+        add("rate", "Rate", _series(log, carried, clock, names, "rate, Mbit/s", "Mbit/s"), caption)
+    if not classes.is_empty():
+        caption = "Age of control messages when they were handed over, and the longest time between two of them."
+        add("control", "Control", _control(classes, clock), caption)
+        for name in CLASSES:
+            own = classes.filter(pl.col("name") == name)
+            if own["delivered"].max():
+                drawn = _shares(log, own, clock)
+                add(f"share-{name}", f"{name.capitalize()}: who brought it", drawn, "Which path brought each message.")
+    begun = datetime.datetime.fromtimestamp(log.begun_unix, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Section(log, title, begun, drawings, _path_rows(log), _class_rows(log), _refused(log))
+
+
+def _states(log: GatewayLog, offset_s: float, clock: Clock) -> figure:
+    rows = [f"{path}, {_WAYS[direction]}" for path in log.path_names for direction in DIRECTIONS]
+    height = 70 + 22 * max(len(rows), 1)
+    drawn = chart(y_label="", clock=clock, height=height, y_range=FactorRange(factors=rows[::-1]))
+    entries = []
+    shown: list[Any] = []
+    for state in STATES:
+        spans = [
+            (f"{path}, {_WAYS[direction]}", one.begin_s + offset_s, one.end_s + offset_s)
+            for path in log.path_names
+            for direction in DIRECTIONS
+            for one in log.spans(path, direction)
+            if one.state == state
+        ]
+        if not spans:
+            continue
+        data = ColumnDataSource(
+            {
+                "row": [row for row, _, _ in spans],
+                "left": [begin for _, begin, _ in spans],
+                "right": [end for _, _, end in spans],
+                "length": [span(end - begin) for _, begin, end in spans],
+            }
+        )
+        colour = _STATE_COLOURS[state]
+        # A line around it keeps what is narrower than a pixel visible.
+        bar = drawn.hbar(
+            y="row",
+            left="left",
+            right="right",
+            height=0.7,
+            source=data,
+            fill_color=colour,
+            line_color=colour,
+            name=state,
+        )
+        entries.append((state, [bar]))
+        shown.append(bar)
+    tips = [("@row", "$name for @length"), ("from", "@left{0.000} s")]
+    hover(drawn, shown, tips, mode="mouse")
+    legend(drawn, entries, columns=5)
+    return drawn
+
+
+def _series(
+    log: GatewayLog, paths: pl.DataFrame, clock: Clock, names: Sequence[str], y_label: str, unit: str
+) -> figure:
+    """Columns of the paths over time, a colour a path; the second column is dashed."""
+    drawn = chart(y_label=y_label, clock=clock)
+    from_zero(drawn)
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
+    for name, dash in zip(names, _DASHES.values(), strict=False):
+        every = envelope(paths.lazy(), {"value": pl.col(name)}, by=("name",), columns=_POINTS)
+        for index, path in enumerate(log.path_names):
+            own = every.filter(pl.col("name") == path).drop("name")
+            if own["value_mean"].null_count() == own.height:
+                continue
+            parts = band(drawn, source(own), "value", path_colour(index), dash=dash)
+            way = f" {_WAYS[name.partition('_')[0]]}" if len(names) > 1 else ""
+            parts[0].name = f"{path}{way}"
+            entries.append((f"{path}{way}", parts))
+            lines.append(parts[0])
+    hover(drawn, lines, [("", f"$name: @value_mean{{0.[00]}} {unit}"), ("time", "@time_s{0.0} s")])
+    legend(drawn, entries)
+    return drawn
+
+
+def _control(classes: pl.DataFrame, clock: Clock) -> figure:
+    drawn = chart(y_label="control, ms", clock=clock, y_axis_type="log", height=220)
+    drawn.yaxis.formatter = plain("tick")
+    own = classes.lazy().filter(pl.col("name") == "control")
+    entries: list[tuple[str, list[Any]]] = []
+    lines: list[Any] = []
+    for index, (name, label) in enumerate(
+        (("delay_p50_ms", "median delay"), ("delay_p99_ms", "delay p99"), ("longest_gap_ms", "longest gap"))
+    ):
+        every = envelope(own, {"value": pl.when(pl.col(name) > 0).then(pl.col(name))}, columns=_POINTS)
+        if every["value_mean"].null_count() == every.height:
+            continue
+        parts = band(drawn, source(every), "value", COLOURS[(0, 1, 3)[index]])
+        parts[0].name = label
+        entries.append((label, parts))
+        lines.append(parts[0])
+    hover(drawn, lines, [("", "$name: @value_mean{0.[00]} ms"), ("time", "@time_s{0.0} s")])
+    legend(drawn, entries)
+    return drawn
+
+
+def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> figure:
+    """Which path brought the messages of a class between two samples."""
+    drawn = chart(y_label="messages, %", clock=clock, height=150, y_range=(0, 100))
+    own = own.sort("time_ns")
+    every = -(-own.height // _POINTS)
+    own = own.gather_every(every)
+    times_s = own["time_ns"].to_numpy() * 1e-9
+    width = len(log.path_names)
+    brought = np.zeros((own.height, width))
+    for row, counts in enumerate(own["by_path"].to_list()):
+        for column, number in enumerate((counts or [])[:width]):
+            brought[row, column] = number or 0
+    steps = np.diff(brought, axis=0, prepend=brought[:1] * 0)
+    total = steps.sum(axis=1, keepdims=True)
+    upper = np.cumsum(np.divide(steps * 100, total, out=np.zeros_like(steps), where=total > 0), axis=1)
+    lower = np.hstack([np.zeros((own.height, 1)), upper[:, :-1]])
+    columns: dict[str, Any] = {"time_s": times_s}
+    for index in range(width):
+        columns |= {f"from_{index}": lower[:, index], f"to_{index}": upper[:, index]}
+        columns[f"share_{index}"] = upper[:, index] - lower[:, index]
+    data = ColumnDataSource({name: values.astype(np.float32) for name, values in columns.items()})
+    entries = []
+    for index, path in enumerate(log.path_names):
+        area = drawn.varea_step(
+            x="time_s",
+            y1=f"from_{index}",
+            y2=f"to_{index}",
+            source=data,
+            step_mode="before",
+            fill_color=path_colour(index),
+            fill_alpha=0.85,
+        )
+        entries.append((path, [area]))
+    unseen = drawn.line(x="time_s", y=f"to_{width - 1}", source=data, line_alpha=0)
+    tips = [("time", "@time_s{0.0} s"), *((path, f"@share_{i}{{0.0}} %") for i, path in enumerate(log.path_names))]
+    hover(drawn, [unseen], tips)
+    legend(drawn, entries)
+    return drawn
+
+
+def _path_rows(log: GatewayLog) -> list[list[str]]:
+    rows = []
+    won = {one.get("name"): int(one.get("control_won") or 0) for one in log.last.get("paths", [])}
+    for one in log.last.get("paths", []):
+        name = str(one.get("name"))
+        own = log.paths.filter(pl.col("name") == name)
+        lengths = {
+            direction: sum(part.end_s - part.begin_s for part in log.spans(name, direction) if part.state == "down")
+            for direction in DIRECTIONS
+        }
+        rows.append(
+            [
+                name,
+                size(float(one.get("outgoing_bytes") or 0)),
+                size(float(one.get("incoming_bytes") or 0)),
+                _number(own["rtt_ms"].median(), "ms"),
+                _number(own["rtt_ms"].max(), "ms"),
+                _share(own["outgoing_loss"].mean()),
+                _share(own["incoming_loss"].mean()),
+                count(int(one.get("given_up") or 0)),
+                *(span(lengths[direction]) if lengths[direction] else "–" for direction in DIRECTIONS),
+                percent(won[name] / sum(won.values())) if sum(won.values()) else "–",
+                f"{one.get('mtu')} B" if one.get("mtu") else "–",
+            ]
+        )
+    return rows
+
+
+def _class_rows(log: GatewayLog) -> list[list[str]]:
+    rows = []
+    for one in log.last.get("classes", []):
+        own = log.classes.filter(pl.col("name") == one.get("name"))
+        counts = ("written", "refused", "delivered", "late", "superseded", "duplicates", "repaired")
+        rows.append(
+            [
+                str(one.get("name")),
+                *(count(int(one.get(name) or 0)) for name in counts),
+                _number(own["delay_p50_ms"].median(), "ms"),
+                _number(own["delay_p99_ms"].max(), "ms"),
+                _number(own["longest_gap_ms"].max(), "ms"),
+            ]
+        )
+    return rows
+
+
+def _refused(log: GatewayLog) -> str:
+    refused = log.last.get("refused")
+    if not isinstance(refused, dict) or not any(refused.values()):
+        return "Nothing from outside was refused."
+    told = ", ".join(f"{count(int(number))} {name}" for name, number in refused.items() if number)
+    return f"Datagrams from outside that were refused: {told}."
+
+
+def _number(value: object, unit: str) -> str:
+    return f"{value:.3g} {unit}" if isinstance(value, float) else "–"
+
+
+def _share(value: object) -> str:
+    return percent(value) if isinstance(value, float) else "–"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{count(number)} times"

@@ -1,0 +1,252 @@
+"""Reading the event log of a gateway: a line that says what it is, then its state at moments and what happened.
+
+Each line is a JSON object. A log that was cut short (the power went, the disk was full) is read as far as it goes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from skybraid.model.errors import ResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+FORMAT = "skybraid-gateway-log"
+VERSION = 1
+
+STATES = ("up", "probation", "suspected", "down", "unheard")
+"""How a path stands, in the order of legends."""
+
+DIRECTIONS = ("outgoing", "incoming")
+
+_NUMBER, _TEXT, _COUNT = pl.Float64(), pl.String(), pl.UInt64()
+_PATH = {
+    "name": _TEXT,
+    **dict.fromkeys(DIRECTIONS, _TEXT),
+    **dict.fromkeys(("rtt_ms", "min_rtt_ms", "incoming_delay_ms", "outgoing_delay_ms", "jitter_ms"), _NUMBER),
+    **dict.fromkeys(("incoming_loss", "outgoing_loss", "outgoing_bps", "incoming_bps"), _NUMBER),
+    **dict.fromkeys(("outgoing_bytes", "incoming_bytes", "outgoing_datagrams", "incoming_datagrams"), _COUNT),
+    **dict.fromkeys(("control_won", "mtu", "given_up", "data_left"), _COUNT),
+}
+_CLASS = {
+    "name": _TEXT,
+    **dict.fromkeys(("written", "written_bytes", "refused", "delivered", "delivered_bytes"), _COUNT),
+    **dict.fromkeys(("late", "superseded", "duplicates", "repaired"), _COUNT),
+    **dict.fromkeys(("delay_p50_ms", "delay_p99_ms", "longest_gap_ms"), _NUMBER),
+    "by_path": pl.List(_COUNT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time during which a path stood so.
+
+    Attributes:
+        begin_s: since the gateway's start.
+        end_s: since the gateway's start.
+        state: one of `STATES`.
+    """
+
+    begin_s: float
+    end_s: float
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened.
+
+    Attributes:
+        time_s: since the gateway's start.
+        kind: `session`, `peer_lost`, `path`, `address`, `mtu`, `data_cap`, `alarm` or another word.
+        words: in plain words.
+        told: as the log has it.
+    """
+
+    time_s: float
+    kind: str
+    words: str
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLog:
+    """The event log of one gateway, from one start to its end.
+
+    Attributes:
+        file: where it lies.
+        name: the gateway's.
+        side: `aircraft` or `ground`.
+        begun_unix: when the gateway was started, in s since 1970.
+        length_s: from the start to the last line.
+        path_names: in the gateway's order.
+        paths: a row a sample and path: `time_ns` since the start and the fields of a path's snapshot.
+        classes: a row a sample and class: `time_ns` and the fields of a class's snapshot.
+        last: the last sample, empty without one.
+        events: in the order of the log.
+        notes: what must be known of the file itself, in sentences.
+    """
+
+    file: Path
+    name: str
+    side: str
+    begun_unix: float
+    length_s: float
+    path_names: tuple[str, ...]
+    paths: pl.DataFrame
+    classes: pl.DataFrame
+    last: dict[str, Any]
+    events: tuple[Happening, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def read(cls, file: Path) -> GatewayLog:
+        """Reads a log.
+
+        Raises:
+            ResultError: it is none, or of a newer kind, or cannot be read.
+        """
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise ResultError(f"{file}: cannot read the log: {error.strerror}") from error
+        lines = text.split("\n")
+        head = _header(file, lines[0])
+        notes: list[str] = []
+        entries = list(_entries(lines[1:], notes))
+        samples = [(time_s, entry["sample"]) for time_s, _, entry in entries if isinstance(entry.get("sample"), dict)]
+        events = [(time_s, entry["event"]) for time_s, _, entry in entries if isinstance(entry.get("event"), dict)]
+        if not samples:
+            notes.append("It holds no sample of the state, so nothing can be drawn over time.")
+        names = [one["name"] for _, sample in samples for one in _rows(sample, "paths") if "name" in one]
+        names += [one for one in head.get("paths", []) if isinstance(one, str)]
+        names += [str(told["path"]) for _, told in events if "path" in told]
+        # A wall clock that is set on the way moves less than half of the lines.
+        starts = sorted(unix - time_s for time_s, unix, _ in entries if unix is not None)
+        if starts and starts[-1] - starts[0] > 1:
+            notes.append(
+                f"The wall clock was set on the way, by {starts[-1] - starts[0]:.3g} s; times are since the start."
+            )
+        return cls(
+            file,
+            str(head.get("name", file.stem)),
+            str(head.get("side", "gateway")),
+            starts[len(starts) // 2] if starts else float(head.get("unix", 0.0)),
+            max((time_s for time_s, _, _ in entries), default=0.0),
+            tuple(dict.fromkeys(names)),
+            _frame(samples, "paths", _PATH),
+            _frame(samples, "classes", _CLASS),
+            samples[-1][1] if samples else {},
+            tuple(Happening(time_s, str(told.get("event", "event")), words(told), told) for time_s, told in events),
+            tuple(notes),
+        )
+
+    def spans(self, path: str, direction: str) -> list[Span]:
+        """How a path stood in a direction, from the start to the end."""
+        found: list[Span] = []
+        begin_s, state = 0.0, "unheard"
+        for event in self.events:
+            told = event.told
+            if event.kind != "path" or told.get("path") != path or told.get("direction") not in (direction, "both"):
+                continue
+            if event.time_s > begin_s:
+                found.append(Span(begin_s, event.time_s, state))
+            begin_s, state = event.time_s, str(told.get("to"))
+        if self.length_s > begin_s:
+            found.append(Span(begin_s, self.length_s, state))
+        return found
+
+    def counted(self, class_: str, name: str) -> int:
+        """A count of a class at the end: messages `written`, `delivered`, `late` …; 0 where nothing is told."""
+        for one in _rows(self.last, "classes"):
+            if one.get("name") == class_:
+                return int(one.get(name) or 0)
+        return 0
+
+
+def is_log(file: Path) -> bool:
+    """Whether a file begins as a gateway's log does."""
+    try:
+        with file.open("rb") as opened:
+            return f'"{FORMAT}"'.encode() in opened.read(4096).partition(b"\n")[0]
+    except OSError:
+        return False
+
+
+def words(told: dict[str, Any]) -> str:
+    """An event in plain words."""
+    path = told.get("path")
+    match told.get("event"):
+        case "session" if told.get("restarted"):
+            return "A session with the peer stands; it was started anew, or is heard for the first time."
+        case "session":
+            return "The keys were changed."
+        case "peer_lost":
+            return "Nothing is heard from the peer on any path."
+        case "path":
+            of = {"outgoing": "to the peer", "incoming": "from the peer"}.get(str(told.get("direction")), "both ways")
+            return f"{path}, {of}: {told.get('from')} → {told.get('to')}."
+        case "address":
+            return f"{path}: the peer is heard from {told.get('address')}."
+        case "mtu":
+            return f"{path}: the largest packet that goes through has {told.get('bytes')} B."
+        case "data_cap":
+            return f"{path}: its data are used up."
+        case "alarm":
+            return str(told.get("text"))
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _header(file: Path, line: str) -> dict[str, Any]:
+    try:
+        head = json.loads(line)
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise ResultError(f'{file}: line 1: found no gateway\'s log, expected {{"format":"{FORMAT}", …}}')
+    if head.get("version") != VERSION:
+        raise ResultError(f"{file}: line 1: found version {head.get('version')}, expected {VERSION}")
+    return head
+
+
+def _entries(lines: Sequence[str], notes: list[str]) -> Iterator[tuple[float, float | None, dict[str, Any]]]:
+    """Time since the start in s, wall time in s and the rest of each line that can be read."""
+    broken: list[int] = []
+    last = 0
+    for number, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        last = number
+        try:
+            entry = json.loads(line)
+            time_s = float(entry["t_ms"]) / 1000
+            unix = entry.get("unix")
+            yield time_s, None if unix is None else float(unix), entry
+        except (ValueError, KeyError, TypeError, AttributeError):
+            broken.append(number)
+    if broken == [last]:
+        notes.append(f"Line {last}, its last, is cut off: the log ends before it.")
+    elif broken:
+        lines_ = "Line" if len(broken) == 1 else f"{len(broken)} lines, the first of them line"
+        notes.append(f"{lines_} {broken[0]} cannot be read and {'is' if len(broken) == 1 else 'are'} left out.")
+
+
+def _rows(sample: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    found = sample.get(part)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _frame(samples: Sequence[tuple[float, dict[str, Any]]], part: str, schema: dict[str, Any]) -> pl.DataFrame:
+    columns: dict[str, list[Any]] = {name: [] for name in ("time_ns", *schema)}
+    for time_s, sample in samples:
+        for one in _rows(sample, part):
+            columns["time_ns"].append(round(time_s * 1e9))
+            for name in schema:
+                columns[name].append(one.get(name))
+    return pl.DataFrame(columns, schema={"time_ns": pl.Int64(), **schema}, strict=False)

@@ -1,0 +1,158 @@
+"""What a campaign shows of each of its points: every requirement judged over the point's runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from skybraid.model.episodes import RunShare, share_interval
+from skybraid.model.measures import MESSAGES
+from skybraid.model.requirements import count, frames_a_second, freezes_a_minute, milliseconds, percent, rate
+from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import polars as pl
+
+_COUNTED = {"share": "messages", "frames": "frames"}
+"""What the metrics that are shares count."""
+
+_SHOWN: dict[str, Callable[[float], str]] = {
+    "share": percent,
+    "percentile": milliseconds,
+    "frames": percent,
+    "frame_rate": frames_a_second,
+    "worst_frame_rate": frames_a_second,
+    "freezes": freezes_a_minute,
+    "ssim": percent,
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Wanted:
+    """A requirement that the campaign's points have in common: a flow, what is measured, and its target."""
+
+    flow: str
+    metric: str
+    deadline_ms: float
+    target: float
+    ssim: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """In words: "control: 99.9 % within 300 ms"."""
+        match self.metric:
+            case "share" if self.deadline_ms == 0:
+                return f"{self.flow}: {percent(self.target)} arrive"
+            case "share":
+                return f"{self.flow}: {percent(self.target)} within {milliseconds(self.deadline_ms)}"
+            case "percentile":
+                most = milliseconds(self.deadline_ms)
+                return f"{self.flow}: {percent(self.target)} of what arrives takes at most {most}"
+            case "frames":
+                limit = milliseconds(self.deadline_ms)
+                return f"{self.flow}: {percent(self.target)} of frames undamaged within {limit}"
+            case "frame_rate":
+                return f"{self.flow}: {frames_a_second(self.target)}"
+            case "worst_frame_rate":
+                return f"{self.flow}: {frames_a_second(self.target)} in the worst second"
+            case "freezes":
+                return f"{self.flow}: at most {freezes_a_minute(self.target)}"
+            case "ssim":
+                return f"{self.flow}: {percent(self.target)} of frames of an SSIM of {self.ssim:g}"
+            case _:
+                return f"{self.flow}: {rate(self.target)}"
+
+    def shown(self, value: float | None) -> str:
+        """A value of the metric with its unit."""
+        if value is None:
+            return "–"
+        return _SHOWN.get(self.metric, rate)(value)
+
+    def goodness(self, value: float | None) -> float:
+        """A number that is larger where the value is better; none is worst."""
+        if value is None:
+            return float("-inf")
+        return -value if self.metric in ("percentile", "freezes") else value
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A requirement at a point, over the point's runs.
+
+    Attributes:
+        point: its number.
+        wanted: the requirement.
+        verdict: met, not met or inconclusive.
+        estimate: share of all messages or frames (0 to 1), or the mean over the runs of a delay percentile in ms, of
+            goodput in bit/s, of a frame rate in 1/s, of freezes a minute.
+        interval: at 95 %, by episodes for a share (`skybraid.episodes`), else of the mean of the runs (Student's t).
+        episodes: of a share, in how many groups its misses came.
+        trials: messages, frames, or runs.
+        runs: how many.
+    """
+
+    point: int
+    wanted: Wanted
+    verdict: Verdict
+    estimate: float | None
+    interval: Interval | None
+    episodes: int | None
+    trials: int
+    runs: int
+
+    @property
+    def words(self) -> str:
+        """What was seen, in words."""
+        seen = self.wanted.shown(self.estimate)
+        if self.interval is not None:
+            seen += f" ({self.wanted.shown(self.interval.low)} to {self.wanted.shown(self.interval.high)})"
+        return seen
+
+    @property
+    def of(self) -> str:
+        """Of how much it was seen."""
+        things = _COUNTED.get(self.wanted.metric)
+        if things is None:
+            return f"{count(self.runs)} runs"
+        return f"{count(self.trials)} {things}, misses in {count(self.episodes or 0)} episodes"
+
+
+def judged(requirements: pl.DataFrame) -> list[Judged]:
+    """Every requirement at every point.
+
+    Args:
+        requirements: the campaign's table of that name.
+    """
+    found = []
+    keys = ["point", "flow", "metric", "deadline_ms", "target", "ssim"]
+    for key, rows in requirements.sort(*keys, "seed").group_by(keys, maintain_order=True):
+        point, flow, metric, deadline_ms, target, ssim = key
+        # 99.9 % as a share is 0.9990000000000001 in binary; nobody requires shares to a part in 10^12.
+        wanted = Wanted(str(flow), str(metric), _number(deadline_ms), round(_number(target), 12), _number(ssim))
+        found.append(_judge(int(_number(point)), wanted, rows))
+    return found
+
+
+def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
+    if wanted.metric in _COUNTED:
+        known = (RunShare.of_row(row, "met", "trials", MESSAGES.misses) for row in rows.iter_rows(named=True))
+        share = share_interval([run for run in known if run is not None])
+        if not share.trials:
+            return Judged(point, wanted, Verdict.INCONCLUSIVE, None, None, None, 0, rows.height)
+        verdict = judge_interval(*share.interval, wanted.target)
+        return Judged(point, wanted, verdict, share.estimate, share.interval, share.episodes, share.trials, rows.height)
+    values = [float(value) for value in rows["estimate"].drop_nulls()]
+    mean = sum(values) / len(values) if values else None
+    interval = mean_interval(values)
+    verdict = Verdict.INCONCLUSIVE
+    if interval is not None:
+        limit = wanted.deadline_ms if wanted.metric == "percentile" else wanted.target
+        good = sorted(wanted.goodness(value) for value in interval)
+        verdict = judge_interval(good[0], good[1], wanted.goodness(limit))
+    return Judged(point, wanted, verdict, mean, interval, None, len(values), rows.height)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

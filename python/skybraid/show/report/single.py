@@ -1,0 +1,237 @@
+"""The report of one result: what is told of it next to its charts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from skybraid.model.misses import main_cause, refusals
+from skybraid.model.provenance import seeds_text
+from skybraid.model.requirements import count, headline, percent, span
+from skybraid.model.summary import PERCENTILES
+from skybraid.show import plots
+from skybraid.show.explain import explain
+from skybraid.show.plots.series import duration_s, first_seed, outages
+from skybraid.show.report import flight, video
+from skybraid.show.report.charts import Charts, Clock
+from skybraid.show.report.page import Cell, Table, inline_svg, page
+from skybraid.show.report.pictures import pictures
+
+if TYPE_CHECKING:
+    from skybraid.model.results import Results
+    from skybraid.model.summary import FlowSummary
+
+CAUSES = ("queue", "random", "burst", "handover", "outage", "mtu")
+"""Causes of a lost packet, in the order of the tables."""
+
+MAX_ROWS = 5000
+"""Of more runs and flows than these the first stand in the page's table; the Parquet files hold all."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathStory:
+    """What one direction of a path did, over the first run.
+
+    Attributes:
+        path: the path's name.
+        direction: "uplink" (from the vehicle) or "downlink".
+        rate_bps: mean rate of the link in bit/s.
+        delay_ms: median one-way delay of the link in ms, without its queue.
+        delay_p95_ms: its 95th percentile.
+        outages: how many times the link was down, at the 100 ms resolution of the samples.
+        longest_outage_s: the longest of these in s.
+        down: share of the time down, 0 to 1.
+        halted: share of the samples that found the link up but without service, 0 to 1.
+    """
+
+    path: str
+    direction: str
+    rate_bps: float
+    delay_ms: float
+    delay_p95_ms: float
+    outages: int
+    longest_outage_s: float
+    down: float
+    halted: float
+
+
+def single_html(results: Results) -> str:
+    """The report of one result as HTML."""
+    charts = Charts()
+    clock = Clock(duration_s(results))
+    over_time = flight.over_time(results, charts, clock)
+    videos = video.section(results, charts, clock)
+    watched = pictures(results, charts)
+    tail = flight.tail(results, charts)
+    seeds = flight.seeds(results, charts)
+    return page(
+        "report.html.j2",
+        charts,
+        results=results,
+        emulation=results.flights[0].emulation,
+        doubts=doubts(results),
+        notes=(results.flights[0].emulation or {}).get("notes", ()),
+        headline=headline(results.requirements) if results.flows else "Programs over the links.",
+        main_cause=lambda requirement: main_cause(requirement, results.flows[requirement.flow]),
+        percentiles=list(PERCENTILES),
+        causes=CAUSES,
+        links=results.links(),
+        stories=path_stories(results),
+        gaps=longest_gaps(results),
+        waits={name: waits(flow) for name, flow in results.flows.items()},
+        findings=findings(results),
+        over_time=over_time,
+        videos=videos,
+        pictures=watched,
+        tail=tail,
+        seeds=seeds,
+        unmoved=static_figures(results),
+        table=table(results),
+        max_rows=MAX_ROWS,
+    )
+
+
+def static_figures(results: Results) -> list[tuple[str, str]]:
+    """Words and SVG for a browser that runs no script."""
+    drawn = []
+    if any(flow.delay_tail for flow in results.flows.values()):
+        drawn.append(("Share of each flow's messages that have not arrived after a delay.", "ccdf"))
+    if "links" in list(results.tables):
+        drawn.append(("Each path over time: capacity and load, delay, queue and loss.", "timeline"))
+    figures = {"ccdf": plots.ccdf, "timeline": lambda of: plots.timeline(of, of.paths[:3])}
+    return [(words, inline_svg(figures[kind](results), kind)) for words, kind in drawn]
+
+
+def findings(results: Results) -> dict[str, list[str]]:
+    """Why paths went unused and flows stayed below their best path, in words, as `skybraid explain` tells it.
+
+    Nothing of a network, whose flows do not name their paths, nor of programs.
+    """
+    if not results.flows or "\n[path" not in f"\n{results.scenario}":
+        return {}
+    return {
+        one.flow: [finding for path in one.paths for finding in path.findings] + one.findings
+        for one in explain(results)
+    }
+
+
+def table(results: Results) -> Table:
+    """Every flow of every run, a row each, with the command that flies that run again."""
+    paths = results.paths
+    heads = ["flow", "seed", "sent", "arrived", "lost", "goodput, Mbit/s"]
+    heads += [f"delay {name}, ms" for name in PERCENTILES]
+    heads += [f"on {path}, %" for path in paths]
+    rows = []
+    for flown in results.flights:
+        for name, flow in flown.flows.items():
+            cells = [
+                Cell(name),
+                Cell.number(flown.seed, str(flown.seed)),
+                *(Cell.number(number, count(number)) for number in (flow.sent, flow.delivered, flow.lost)),
+                Cell.number(flow.goodput_bps, f"{flow.goodput_bps / 1e6:.4g}"),
+                *(Cell.number(flow.delay_ms[percentile]) for percentile in PERCENTILES),
+                *(Cell.number(flow.share.get(path), percent(flow.share.get(path, 0.0))) for path in paths),
+            ]
+            rows.append((cells, replay(results, flown.seed)))
+    return Table("flights", heads, rows[:MAX_ROWS], replay=True)
+
+
+def replay(results: Results, seed: int) -> str:
+    """The command that flies one run of a result again."""
+    command = str(results.provenance["replay"])
+    several = f"--seeds {seeds_text(results.seeds)}"
+    return command.replace(several, f"--seed {seed}") if len(results.seeds) > 1 else command
+
+
+def doubts(results: Results) -> str:
+    """Why the numbers of an emulation are not to be trusted, or nothing."""
+    return str((results.flights[0].emulation or {}).get("doubtful") or "")
+
+
+def path_stories(results: Results) -> list[PathStory]:
+    """What each direction of each path did, or nothing where the `links` table was not kept."""
+    if "links" not in list(results.tables):
+        return []
+    links = first_seed(results.tables.scan("links"))
+    stories = []
+    for path in results.paths:
+        for direction in ("uplink", "downlink"):
+            one = links.filter((pl.col("path") == path) & (pl.col("direction") == direction))
+            row = one.select(
+                pl.col("rate_bps").mean(),
+                (pl.col("delay_ns").median() / 1e6).alias("delay_ms"),
+                (pl.col("delay_ns").quantile(0.95, "nearest") / 1e6).alias("delay_p95_ms"),
+                (~pl.col("up")).mean().alias("down"),
+                (pl.col("up") & (pl.col("rate_bps") == 0)).mean().alias("halted"),
+            ).collect(engine="streaming")
+            if row["down"][0] is None:
+                continue
+            spans = outages(one)
+            stories.append(
+                PathStory(
+                    path,
+                    direction,
+                    row["rate_bps"][0],
+                    row["delay_ms"][0],
+                    row["delay_p95_ms"][0],
+                    len(spans),
+                    max((end_s - begin_s for begin_s, end_s in spans), default=0.0),
+                    row["down"][0],
+                    row["halted"][0],
+                )
+            )
+    return stories
+
+
+def longest_gaps(results: Results) -> dict[str, float]:
+    """The longest time in s between two arrivals of each flow, where the `messages` table was kept."""
+    if "messages" not in list(results.tables):
+        return {}
+    arrivals = first_seed(results.tables.scan("messages")).filter(pl.col("delivered_ns").is_not_null())
+    gaps: dict[str, float] = {}
+    for name in results.flows:
+        times_ns = (
+            arrivals.filter(pl.col("flow") == name).select("delivered_ns").collect(engine="streaming").to_series()
+        )
+        longest_ns = times_ns.sort().diff().max()
+        if isinstance(longest_ns, int):
+            gaps[name] = longest_ns * 1e-9
+    return gaps
+
+
+def waits(flow: FlowSummary) -> list[str]:
+    """What kept a flow's messages waiting at its ends, in words; only what happened.
+
+    Head-of-line blocking, the peer's receive window, chunks sent again on another path, messages refused.
+    """
+    told = []
+    if flow.held_messages:
+        told.append(
+            f"{percent(flow.held_messages / max(flow.delivered, 1))} of the messages that arrived had waited for "
+            f"something before them that was missing, {span(flow.held_total_s / flow.held_messages)} on average and "
+            f"{span(flow.held_longest_s)} at most"
+        )
+    if flow.holding_s > 0:
+        told.append(f"the receiver held data of one path until that of another came for {span(flow.holding_s)} in all")
+    if flow.window_blocked_times:
+        told.append(
+            f"the peer's receive window kept back data for which a path had room {_times(flow.window_blocked_times)}, "
+            f"{span(flow.window_blocked_s)} in all"
+        )
+    if flow.opportunistic_retransmissions:
+        told.append(f"{_chunks(flow.opportunistic_retransmissions)} sent again on a faster path because of that")
+    if flow.reinjections:
+        told.append(f"{_chunks(flow.reinjections)} sent again on another path because their own failed")
+    if flow.refused:
+        told.append(f"{refusals(flow)}, for want of room or time")
+    return told
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
+
+
+def _chunks(number: int) -> str:
+    return "1 chunk of data was" if number == 1 else f"{count(number)} chunks of data were"

@@ -1,0 +1,46 @@
+"""Words for programs, proxies and links, which commands and reports share."""
+
+from typing import Any
+
+from skybraid.model.requirements import count
+
+
+def ended(program: dict[str, Any]) -> str:
+    """How a program ended, in words."""
+    return "stopped at the end" if program["stopped"] else f"exit code {program['exit']}"
+
+
+def split(proxy: dict[str, Any]) -> str:
+    """What a proxy did, in words."""
+    opened = proxy["opened"]
+    connections = "1 connection" if opened == 1 else f"{count(opened)} connections"
+    told = f"{connections} split"
+    if opened:
+        told += f", {size(proxy['to_server_bytes'])} to the server side, {size(proxy['to_client_bytes'])} to the client"
+    for key, words in (("reset", "ended by a reset"), ("failed", "never connected")):
+        if proxy[key]:
+            told += f"; {count(proxy[key])} {words}"
+    return told
+
+
+def link_lines(links: list[dict[str, Any]]) -> list[str]:
+    """What each direction of each path delivered and lost, a line each."""
+    return [
+        f"{link['path']} {link['direction']}: {count(link.get('delivered', 0))} packets delivered, "
+        f"{size(link.get('delivered_bytes', 0))}{_losses(link)}"
+        for link in links
+    ]
+
+
+def _losses(link: dict[str, Any]) -> str:
+    causes = {name.removeprefix("lost_"): number for name, number in link.items() if name.startswith("lost_")}
+    lost = ", ".join(f"{count(number)} {cause}" for cause, number in causes.items() if number)
+    return f"; lost: {lost}" if lost else "; none lost"
+
+
+def size(number: float) -> str:
+    """A number of bytes as "1.23 MB"."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number:.0f} B"

@@ -1,0 +1,91 @@
+"""Runs over a part of a measurement: their intervals know how far its parts differ."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skybraid import Scenario, run
+from skybraid.model.clustering import BAD, clustering_of
+from skybraid.model.episodes import RunShare, share_interval
+
+HOUR_S = 3600
+
+
+def flight(folder: Path, delays_ms: list[float], keys: str = "", minutes: int = 10) -> Scenario:
+    """Control over a link with one measured delay a second."""
+    lines = ["time [s],delay [ms]", *(f"{second},{delay}" for second, delay in enumerate(delays_ms))]
+    (folder / "delay.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = f"""
+duration = "{minutes}min"
+[path.sea]
+rate = "10Mbit/s"
+delay = {{ trace = "delay.csv", column = "delay [ms]", unit = "ms", repeat = true{keys} }}
+[flow.control]
+from = "ground"
+traffic = {{ kind = "cbr", rate = "8kbit/s", packet = "100B" }}
+require = {{ deadline = "100ms", share = "90%" }}
+"""
+    return Scenario(text, str(folder / "flight.toml"))
+
+
+def good_and_bad_hours(hours: int = 12, of_good: float = 0.002, of_bad: float = 0.3) -> list[float]:
+    """A delay that is late in spells of five seconds, rare in good hours and frequent in bad ones."""
+    chance = np.random.default_rng(5)
+    late = [
+        chance.random() < (of_bad if spell * 5 // HOUR_S % 3 == 0 else of_good) for spell in range(hours * HOUR_S // 5)
+    ]
+    return [200.0 if spell else 20.0 for spell in late for _ in range(5)]
+
+
+def test_parts_of_a_steady_measurement_do_not_differ(tmp_path: Path) -> None:
+    steady = np.where(np.random.default_rng(1).random(8 * HOUR_S) < 0.03, 200.0, 20.0)
+    factors = clustering_of(flight(tmp_path, steady.tolist()).native).factors
+    assert max(factors[: BAD.index(0.1)]) < 2
+
+
+def test_good_and_bad_hours_weigh_each_episode_several_times(tmp_path: Path) -> None:
+    clustering = clustering_of(flight(tmp_path, good_and_bad_hours()).native)
+    assert clustering(0.1) > 5
+
+
+@pytest.mark.parametrize(("keys", "minutes"), [("", 12 * 60), (', resample = "5min"', 10)])
+def test_a_run_that_sees_all_of_a_measurement_needs_no_more(tmp_path: Path, keys: str, minutes: int) -> None:
+    assert set(clustering_of(flight(tmp_path, good_and_bad_hours(), keys, minutes).native).factors) == {1.0}
+
+
+def test_one_run_in_a_good_hour_does_not_speak_for_the_bad_ones(tmp_path: Path) -> None:
+    """The truth is 9.8 % late; in its two hours of three a run sees 0.2 %."""
+    delays_ms = good_and_bad_hours()
+    missing = np.mean(np.asarray(delays_ms) > 100)
+    scenario = flight(tmp_path, delays_ms, ', start = "random"')
+    held = 0.0
+    runs = 60
+    for seed in range(runs):
+        results = run(scenario, seed=seed, tables=())
+        (required,) = results.requirements
+        assert required.low is not None
+        assert required.high is not None
+        held += required.low <= 1 - missing <= required.high
+    assert held >= 0.88 * runs
+
+
+def test_ten_runs_at_random_places_need_no_help(tmp_path: Path) -> None:
+    scenario = flight(tmp_path, good_and_bad_hours())
+    (required,) = run(scenario, seeds=range(1, 21), tables=()).requirements
+    assert required.clustering == 1.0
+    assert required.low is not None
+    assert required.low < 0.9
+
+
+def test_clustered_episodes_widen_the_interval_and_are_few_sooner() -> None:
+    trials = np.full(600, 10)
+    met = trials.copy()
+    met[::60] = 0
+    alone = share_interval([RunShare.of_bins(trials, met, 1.0)])
+    clustered = share_interval([RunShare.of_bins(trials, met, 1.0, lambda _: 4.0)])
+    assert clustered.episodes == alone.episodes == 10
+    assert not alone.few
+    assert clustered.few
+    assert clustered.interval.low < alone.interval.low
+    assert clustered.interval.high > alone.interval.high

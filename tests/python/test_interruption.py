@@ -1,0 +1,38 @@
+"""Ctrl-C and SIGTERM while locks are being taken."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from skybraid.execute.interruption import deferred
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_a_terminal() -> Iterator[None]:
+    """Those of a program in the foreground: in a background process Ctrl-C may be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_waits_until_the_end_of_what_it_must_not_break() -> None:
+    reached = []
+
+    def interrupted() -> None:
+        with deferred():
+            os.kill(os.getpid(), signal.SIGINT)
+            reached.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_a_signal_nothing_is_raised_and_handlers_are_as_before() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with deferred():
+        pass
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
