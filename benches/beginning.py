@@ -25,7 +25,7 @@ def cpu_ms(words: tuple[str, ...]) -> float:
 
 
 def main() -> int:
-    """Prints each beside its limit; returns 1 if one is above."""
+    """Prints each with its limit; returns 1 if one is above."""
     missed = False
     print(f"{'minimum of ' + str(REPEATS) + ', CPU ms':<32} {'here':>9} {'limit':>8}")
     for words, limit_ms in MAX_MS.items():

@@ -1,4 +1,4 @@
-"""What a campaign costs beside its runs: time a run, memory, cores used, and what a killed one takes to go on."""
+"""Overhead of a campaign: time per run, memory, cores used, and the cost of resuming a killed one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How fast two gateways are, beside a bare UDP socket over the same loopback.
+"""Speed of two gateways, compared with a bare UDP socket over the same loopback.
 
     python benches/gateway.py [--paths 1] [--quick] [--parts delays messages video cpu tcp]
 
@@ -11,7 +11,7 @@ round trips here take tens of microseconds, less than the processes take to wake
 in flight than a round trip holds, waits for them. Their queue is longer than usual: at 700 Mbit/s 400 datagrams are
 5 ms, less than the scheduler's slices when four processes share two cores.
 
-Delays are told for a datagram every millisecond, each of which wakes sleeping processors, and back to back, where they
+Delays are measured for one datagram per millisecond, each waking sleeping processors, and back to back, where they
 stay awake; beside both stand two relays in the gateways' place, which do nothing but pass datagrams on: what two more
 processes on the way cost on this machine. TCP crosses the TUN interfaces of two namespaces (`tunnel.py`), which takes
 root. Ends with 1 where a goal is missed.

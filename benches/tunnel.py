@@ -1,4 +1,4 @@
-"""TCP through the TUN interfaces of two gateways, beside two bare forwarders in their place.
+"""TCP through the TUN interfaces of two gateways, compared with two bare forwarders.
 
     python benches/tunnel.py [--seconds 3]
 

@@ -1,4 +1,4 @@
-"""Skybraid beside ns-3 over the same chains of links: goodput, and packet-hops per second on one core.
+"""Skybraid and ns-3 over the same chains of links: goodput, and packet-hops per second on one core.
 
 `compare.py speed` takes ten minutes, `compare.py goodput` half an hour on two cores; without a word both run.
 Without ns-3 nothing is compared. docs/peers.md says what the figures mean.
@@ -30,7 +30,7 @@ LEAST_RATIO = 30
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: a scenario with its settings, and what geo.cc is told."""
+    """One comparison: a scenario with its settings, and the arguments of geo.cc."""
 
     name: str
     file: str

@@ -1,4 +1,4 @@
-"""The network of a scenario: its nodes and links, and the way that each subflow takes."""
+"""Network of a scenario: nodes, links, and the route of each subflow."""
 
 import polars as pl
 
@@ -9,17 +9,17 @@ PACKET_BY_PACKET = "each packet finds its own way"
 
 
 def nodes(scenario: Scenario) -> pl.DataFrame:
-    """The nodes: `node`, `kind` (vehicle, ground, router), `group` (its name in the scenario)."""
+    """Nodes: `node`, `kind` (vehicle, ground, router), `group` (its name in the scenario)."""
     return pl.DataFrame(scenario.native.nodes(), schema={"node": str, "kind": str, "group": str}, orient="row")
 
 
 def links(scenario: Scenario) -> pl.DataFrame:
-    """The links: `link`, and the nodes `from` and `to` that it joins."""
+    """Links: `link`, and the nodes `from` and `to` that it joins."""
     return pl.DataFrame(scenario.native.links(), schema={"link": str, "from": str, "to": str}, orient="row")
 
 
 def routes(scenario: Scenario, seed: int | None = None) -> pl.DataFrame:
-    """The way of each subflow in both directions.
+    """Routes of each subflow in both directions.
 
     Args:
         scenario: the scenario.

@@ -1,4 +1,4 @@
-"""Satellites over a place or a track: which one serves when, from what elevation and with what delay.
+"""Satellites over a position or a track: the serving satellite, its elevation and delay over time.
 
     from skybraid import orbit
 
@@ -35,7 +35,7 @@ __all__ = ["Delays", "Gap", "Handover", "Service", "Serving", "constellations", 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A satellite that serves from `from_s` to before `to_s`, in s of the run."""
+    """Satellite serving from `from_s` until `to_s` (exclusive), in s of the run."""
 
     satellite: str
     from_s: float
@@ -44,7 +44,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A change of the satellite at `at_s`, in s of the run, at which nothing is sent for `gap_s`."""
+    """Handover between satellites at `at_s`, in s of the run, with an interruption of `gap_s`."""
 
     at_s: float
     gap_s: float
@@ -52,7 +52,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time without service, from `from_s` on for `length_s`."""
+    """Period without service, from `from_s` for `length_s`."""
 
     from_s: float
     length_s: float
@@ -60,7 +60,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """One-way delays in ms, from the terminal to the other end; the median is over time."""
+    """One-way delays in ms between the terminal and the other end; the median is weighted by time."""
 
     min: float
     median: float
@@ -68,29 +68,29 @@ class Delays:
 
 
 class Service:
-    """What satellites do for a terminal over a run."""
+    """Satellite service of a terminal over a run."""
 
     def __init__(self, native: _core.OrbitService) -> None:
         self._native = native
 
     @property
     def start(self) -> str:
-        """When the run begins, in UTC as ISO 8601 writes it."""
+        """Start of the run in UTC (ISO 8601)."""
         return self._native.start
 
     @property
     def length_s(self) -> float:
-        """How long the run is."""
+        """Duration of the run in s."""
         return self._native.length_s
 
     @property
     def warning(self) -> str | None:
-        """What is allowed but probably not meant, such as element sets of another year."""
+        """Warning about a probable mistake, such as element sets of another year."""
         return self._native.warning()
 
     @cached_property
     def samples(self) -> dict[str, NDArray[Any]]:
-        """The service over time, arrays of shape (n,).
+        """Service over time, arrays of shape (n,).
 
         `time_s`, one-way `delay_ms`, `elevation_deg`, number of the `gateway`, and `hops` between satellites. A sample
         holds until the next, or until its satellite's end.
@@ -99,27 +99,27 @@ class Service:
 
     @cached_property
     def serving(self) -> list[Serving]:
-        """Who serves when, in order."""
+        """Serving satellites, in order."""
         return [Serving(*span) for span in self._native.serving()]
 
     @cached_property
     def handovers(self) -> list[Handover]:
-        """Changes from one satellite to another without a gap in between."""
+        """Handovers without a gap in between."""
         return [Handover(*handover) for handover in self._native.handovers()]
 
     @cached_property
     def gaps(self) -> list[Gap]:
-        """Times in which no satellite serves."""
+        """Periods without a serving satellite."""
         return [Gap(*gap) for gap in self._native.gaps()]
 
     @cached_property
     def rain(self) -> list[Gap]:
-        """Times in which rain lets nothing arrive."""
+        """Periods in which rain blocks all packets."""
         return [Gap(*gap) for gap in self._native.rain()]
 
     @property
     def delays_ms(self) -> Delays | None:
-        """Least, median and most delay; None without any service."""
+        """Minimum, median and maximum delay; None without service."""
         delays = self._native.delays_ms()
         return None if delays is None else Delays(*delays)
 
@@ -134,15 +134,15 @@ class Service:
         return sum(span.to_s - span.from_s for span in self.serving) / self.length_s
 
     def csv(self) -> str:
-        """The delay as CSV with the columns `time_s` and `delay_ms`."""
+        """Formats the delay as CSV with the columns `time_s` and `delay_ms`."""
         return self._native.csv()
 
     def hypatia(self) -> str:
-        """Round trips as Hypatia writes them, `time_ns,rtt_ns` a line; zero where no satellite serves."""
+        """Formats round trips like Hypatia, one `time_ns,rtt_ns` per line; zero without service."""
         return self._native.hypatia()
 
     def json(self) -> dict[str, Any]:
-        """All but the samples, for one JSON value."""
+        """Converts everything except the samples to a JSON value."""
         delays = self.delays_ms
         return {
             "start": self.start,
@@ -166,7 +166,7 @@ def serve(
     other: dict[str, Any] | None = None,
     file: str = "orbit",
 ) -> Service:
-    """The service of a terminal.
+    """Computes the service of a terminal.
 
     `orbit` is the table of a scenario's `[path.NAME.orbit]`; `terminal` and `other`, the link's other end (the first
     gateway unless given), have `position` or `track`. Files are relative to the folder of `file`, which errors name and
@@ -182,7 +182,7 @@ def serve(
 
 
 def of_path(scenario: Scenario, path: str | None = None) -> Service:
-    """The service under a path or link of a scenario; by default under the only one that has satellites.
+    """Computes the service of a path or link of a scenario; by default the only one with satellites.
 
     Raises:
         ScenarioError: there is no such path, or it has no `orbit`.
@@ -191,12 +191,12 @@ def of_path(scenario: Scenario, path: str | None = None) -> Service:
 
 
 def constellations() -> dict[str, str]:
-    """The constellations that have a name, with what they are and their source."""
+    """Named constellations with description and source."""
     return dict(_core.constellations())
 
 
 def positions(elements: str, unix_s: NDArray[np.float64]) -> tuple[list[str], NDArray[np.float64]]:
-    """Names of the satellites of element sets (TLE or OMM), and where they are in earth-fixed metres.
+    """Names of the satellites of element sets (TLE or OMM), and their earth-fixed positions in m.
 
     `unix_s` are times in s since 1970 in UTC, shape (t,). Positions have the shape (satellites, t, 3) and are NaN once
     a satellite has come down.

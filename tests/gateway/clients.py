@@ -23,7 +23,7 @@ MODULES = "log,wp,param,arm,mode,rc,cmdlong,misc,link"
 
 
 def mavproxy() -> Path | None:
-    """Where MAVProxy is: beside this Python, or on PATH."""
+    """Path of MAVProxy: next to this Python, or on PATH."""
     beside = Path(sys.executable).with_name("mavproxy.py")
     if beside.is_file():
         return beside

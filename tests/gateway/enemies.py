@@ -164,7 +164,7 @@ class Stream:
             del self.delays_ms[:50_000]
 
     def close(self) -> None:
-        """Lets the sockets go."""
+        """Closes the sockets."""
         self._reader.close()
         self._writer.close()
 

@@ -411,7 +411,7 @@ def told(name: str, quality: Quality) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A log download beside control.
+    """A log download next to control.
 
     Attributes:
         without_ns: a time without it, its begin and end.

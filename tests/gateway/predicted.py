@@ -140,7 +140,7 @@ class Held:
         return _together(self.simulations)
 
     def range_ms(self, share: float) -> tuple[float, float]:
-        """Between which delays that percentile lies in the simulated flights, each by itself."""
+        """Range of that delay percentile over the simulated flights."""
         each = [float(np.quantile(side.delays_ms, share)) for side in self.simulations]
         return min(each), max(each)
 

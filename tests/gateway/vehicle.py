@@ -399,7 +399,7 @@ class Vehicle:
 
 
 def log_bytes(number: int, at: int, length: int) -> bytes:
-    """What stands in a log at a place."""
+    """Contents of a log at an offset."""
     return bytes((number * 31 + place * 7 + place // 251) % 256 for place in range(at, at + length))
 
 

@@ -46,7 +46,7 @@ MAY_USE = {
         "traffic",
     },
 }
-"""Which rooms each room may use."""
+"""Packages that each package may use."""
 
 USES = {
     "units": "libm once_cell rand_core rand_pcg serde thiserror",
@@ -66,7 +66,7 @@ USES = {
     "node": "gateway transport scenario runtime clap nix serde_json thiserror",
     "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
 }
-"""What each room uses, word for word, so that none gains a dependency unnoticed."""
+"""Exact dependencies of each crate, so that none gains one unnoticed."""
 
 PACKAGES = {
     "model": set[str](),
@@ -100,7 +100,7 @@ SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "
 """What `import skybraid` and the command's beginning go without."""
 
 LONGEST = 620
-"""Lines after which a file wants a new room."""
+"""Maximum lines of a file."""
 
 
 @pytest.fixture(scope="module")

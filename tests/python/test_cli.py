@@ -206,11 +206,11 @@ def test_a_new_scenario_flies(skybraid: Command, tmp_path: Path) -> None:
     assert done.returncode in (0, 1), done.stderr
 
 
-def test_the_doctor_says_what_is_there_and_what_mends_the_rest(skybraid: Command) -> None:
+def test_the_doctor_lists_capabilities_and_fixes(skybraid: Command) -> None:
     done = skybraid("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert checks["package polars"]["present"]
-    assert all(check["mend"] for check in checks.values() if not check["present"])
+    assert all(check["fix"] for check in checks.values() if not check["present"])
     told = skybraid("doctor")
     assert told.returncode == done.returncode == 0
     assert told.stdout.splitlines()[-2].startswith("`skybraid run` (simulation): works")

@@ -1,4 +1,4 @@
-"""Algorithms written in Python: they fly like the built-in ones, and their mistakes are told as they are."""
+"""Algorithms written in Python: they run like built-in ones, and their errors are reported with their location."""
 
 import json
 import re

@@ -107,7 +107,7 @@ def test_the_page_shows_the_link_its_loss_and_its_end(pair: tuple[Daemon, Daemon
         window.run("new Promise((done) => setTimeout(done, 700))")
         assert window.run("document.documentElement.scrollWidth <= window.innerWidth"), f"{name} scrolls sideways"
         window.shoot(ARTEFACTS / f"{name}.png")
-    # Words and signs tell what colours tell.
+    # Colours are never the only sign.
     aircraft.kill()
     window.until(f"/✕ Nothing has been heard from the aircraft for/.test({VERDICT})")
     assert "✕ down" in window.run(TEXT.format("paths"))

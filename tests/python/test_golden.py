@@ -1,6 +1,6 @@
 """Grids of results as tables that a network person can read; a change shows as a diff.
 
-`make golden` writes them anew.
+`make golden` rewrites them.
 """
 
 import difflib
@@ -88,7 +88,7 @@ ABOUT = """\
 # Both flows, video (10 Mbit/s up) and control (1 Mbit/s down), take the row's protocol, scheduler and
 # congestion control, each with its defaults. "in 300 ms": messages that arrived within the deadline, of all
 # whose deadline fell within the flight; "p50", "p99": one-way delay of those that arrived; "on lte": share of
-# the flow's packets. A new algorithm gets its rows by itself: `make golden` writes the table anew, and
+# the flow's packets. A new algorithm gets its rows by itself: `make golden` rewrites the table, and
 # `skybraid compare` makes one of any scenario (docs/compare.md).
 
 """

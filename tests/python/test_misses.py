@@ -139,7 +139,7 @@ def test_a_mean_that_only_lacks_runs_says_so() -> None:
     enough = REFUSED.replace('frames = "95%", within = "400ms"', "freezes = 100000.0")
     results = flown(enough)
     sentence = main_cause(results.requirements[0], results.flows["video"])
-    assert sentence == "Main cause: one run gives no interval; fly several seeds."
+    assert sentence == "Main cause: one run gives no interval; run several seeds."
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The one list of what a scenario may name: every parameter that it tells of is one that the parser takes."""
+"""Registry of what a scenario may name: the parser accepts every listed parameter."""
 
 import json
 import tomllib

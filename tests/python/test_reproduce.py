@@ -165,7 +165,7 @@ def of_the_papers() -> dict[str, tuple[str, str]]:
     """Paper and type of each experiment, as the list of the papers has them."""
     if not PAPERS.is_file():
         pytest.skip(
-            "the list of the papers' experiments lies beside the checkout, ../shared/papers/INDEX.md, or nowhere"
+            "the list of the papers' experiments is ../shared/papers/INDEX.md next to the checkout, or absent"
         )
     rows = re.finditer(
         r"^\| \d+ \| (\S+) \| (\S+) \| .* \| (\S+) \|$", PAPERS.read_text(encoding="utf-8"), re.MULTILINE
@@ -255,7 +255,7 @@ def test_all_studies_give_one_flat_list_of_rows(skybraid: Command, place: Path, 
             *("id", "paper", "finding", "theirs", "ours", "low", "high", "ratio", "verdict", "why", "figure_file")
         }
     assert [row["verdict"] for row in rows] == ["holds", "holds", "cannot be judged", "holds", "holds"]
-    # An experiment without a file is told, and makes the command fail.
+    # An experiment without a file is reported and makes the command fail.
     assert rows[2]["why"] == "Missing: no file nobody2026/NOB-E03.toml."
     assert done.returncode == 1
     out = tmp_path / "runs" / "reproduce"

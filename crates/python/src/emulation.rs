@@ -319,7 +319,7 @@ pub fn capabilities(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         entry.set_item("present", capability.present)?;
         entry.set_item("needed", capability.needed)?;
         entry.set_item("found", capability.found)?;
-        entry.set_item("mend", capability.remedy.unwrap_or_default())?;
+        entry.set_item("fix", capability.remedy.unwrap_or_default())?;
         list.append(entry)?;
     }
     Ok(list)

@@ -1,4 +1,4 @@
-"""The command `skybraid`: a table of commands, each in a file of its own that is imported when it is asked for."""
+"""Command `skybraid`: a table of commands, each in its own file, imported on use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = f"skybraid {__version__}"
 
 
 class Entry(NamedTuple):
-    """A command: where it is, as `module:name`, the beginning of its help, and its settings."""
+    """Command: its location as `module:name`, the first sentence of its help, and its settings."""
 
     place: str
     help: str
@@ -26,16 +26,16 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "emulate": Entry("skybraid.cli.emulate:emulate", "Fly a scenario in real time over real sockets and judge it."),
+    "emulate": Entry("skybraid.cli.emulate:emulate", "Run a scenario in real time over real sockets and judge it."),
     "shell": Entry("skybraid.cli.emulate:shell", "Open a shell in the vehicle, over a scenario's links."),
     "link": Entry("skybraid.cli.emulate:link", "Run a program behind one link.", {"allow_interspersed_args": False}),
     "orbit": Entry(
         "skybraid.cli.orbit:orbit",
-        "Tell which satellite serves a terminal when, from what elevation and with what delay.",
+        "Show which satellite serves a terminal over time, with its elevation and delay.",
     ),
     "report": Entry(
         "skybraid.cli.report:report",
-        "Write the report of a result, of a campaign or of a flight's gateways, one HTML file.",
+        "Write the report of a result, a campaign or a flight's gateway logs as one HTML file.",
     ),
     "plot": Entry(
         "skybraid.cli.plot:plot",
@@ -47,13 +47,13 @@ COMMANDS = {
     ),
     "sweep": Entry(
         "skybraid.cli.sweep:sweep",
-        "Fly a scenario over many points and seeds into one dataset; what is there already is not run again.",
+        "Run a scenario over many points and seeds into one dataset; finished runs are not repeated.",
     ),
     "import-lines": Entry(
         "skybraid.cli.import_lines:import_lines", "Turn scenario lines of Chavali's testbed into scenarios."
     ),
     "network": Entry(
-        "skybraid.cli.network:network", "Show the nodes and links of a scenario and the way that each subflow takes."
+        "skybraid.cli.network:network", "Show the nodes and links of a scenario and the route of each subflow."
     ),
     "run": Entry("skybraid.cli.run:run", "Simulate a scenario and judge it."),
     "compare": Entry(
@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "explain": Entry(
         "skybraid.cli.explain:explain",
-        "Explain requirements that are not met, by causes and by runs that try changes; then the use of the paths.",
+        "Explain unmet requirements, by causes and by runs with one change each, and the use of the paths.",
     ),
     "list": Entry("skybraid.cli.list:list_", "List what a scenario may name, with units, defaults and sources."),
     "new": Entry("skybraid.cli.new:new", "Write a commented scenario to start from."),
@@ -84,10 +84,10 @@ COMMANDS = {
 
 
 class Commands(TyperGroup):
-    """The group of all commands: a line of help for each, and the command itself once it is asked for."""
+    """Group of all commands, imported lazily."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 typer's types of these are private
-        """Finds the command that is asked for, and imports it."""
+        """Finds a command and imports it."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else imported(name), rest
 
@@ -124,7 +124,7 @@ def _root(
 
 
 def _listed() -> None:
-    """Stands for a command in the list of all."""
+    """Placeholder of a command in the list of commands."""
 
 
 for _name, _entry in COMMANDS.items():
@@ -132,7 +132,7 @@ for _name, _entry in COMMANDS.items():
 
 
 def main() -> None:
-    """Runs the command line and leaves with its exit code; errors are reported in plain words."""
+    """Runs the command line and exits with its code; reports errors in plain words."""
     interruption.catch_sigterm()
     if sys.argv[1:] == ["--version"]:  # typer needs 0.1 s to read it
         typer.echo(VERSION)
@@ -160,7 +160,7 @@ def main() -> None:
 
 
 def _broken_off(leaving: SystemExit) -> bool:
-    """Whether Ctrl-C ended a command, rather than a command that itself leaves with that code."""
+    """Whether Ctrl-C ended a command, rather than the command's own exit code."""
     cause = getattr(leaving.__context__, "__cause__", None)
     return leaving.code == INTERRUPTED and isinstance(cause, KeyboardInterrupt)
 

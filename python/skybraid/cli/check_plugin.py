@@ -1,4 +1,4 @@
-"""The command `check-plugin`: algorithms of one's own, tried in random situations."""
+"""Command `check-plugin`: tests user-defined algorithms in random situations."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `clean`: leftovers of killed runs, removed."""
+"""Command `clean`: removes leftovers of killed runs."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The command `compare`: algorithms over one scenario, or two scenarios with one another."""
+"""Command `compare`: compares algorithms over one scenario, or two scenarios."""
 
 import json
 from pathlib import Path

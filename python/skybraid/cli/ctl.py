@@ -1,4 +1,4 @@
-"""The command `ctl`: a running emulation, watched and changed."""
+"""Command `ctl`: watches and changes a running emulation."""
 
 import json
 import sys
@@ -40,7 +40,7 @@ def _choose(name: Name = None) -> None:
 
 @app.command()
 def status(name: Name = None, as_json: AsJson = False) -> None:
-    """Show the links as they are now. A line for each direction: state, rate, delay, loss, queue, what was lost."""
+    """Show the current state of the links, one line per direction: state, rate, delay, loss, queue, drops."""
     found = _found(name)
     with control.Client(found.socket) as client:
         answer = client.ask(do="status")
@@ -54,7 +54,7 @@ def status(name: Name = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def watch(name: Name = None, as_json: AsJson = False) -> None:
-    """Show the links twice a second. The end of the emulation or Ctrl-C ends it."""
+    """Show the links twice a second until the emulation ends or Ctrl-C."""
     found = _found(name)
     with control.Client(found.socket) as client:
         view = None if as_json else View(found.label, on_stderr=False)
@@ -84,7 +84,7 @@ def cut(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def restore(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """End a cut. Outages of the scenario itself stay."""
+    """End a cut. Outages of the scenario remain."""
     _do(name, f"{path}: restored", as_json=as_json, do="restore", path=path)
 
 
@@ -100,7 +100,7 @@ def set_(
     name: Name = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a path another rate, delay or loss. It keeps them until `reset`; what is not named stays as it is."""
+    """Change a path's rate, delay or loss until `reset`; values that are not named keep their course."""
     changes = {"rate": rate, "delay": delay, "loss": loss}
     told = ", ".join(f"{key} {value}" for key, value in changes.items() if value is not None)
     if not told:
@@ -111,13 +111,13 @@ def set_(
 
 @app.command()
 def reset(path: PathName, name: Name = None, as_json: AsJson = False) -> None:
-    """Undo `cut` and `set`. The path is again as the scenario says."""
+    """Undo `cut` and `set`: the path follows the scenario again."""
     _do(name, f"{path}: as the scenario says", as_json=as_json, do="reset", path=path)
 
 
 @app.command()
 def stop(name: Name = None, as_json: AsJson = False) -> None:
-    """End an emulation. Its result holds what was seen so far."""
+    """Stop an emulation. Its result holds the data so far."""
     _do(name, "stopping", as_json=as_json, do="stop")
 
 

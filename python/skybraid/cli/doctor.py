@@ -1,4 +1,4 @@
-"""The command `doctor`: what this machine has and lacks, with the line that fixes it."""
+"""Command `doctor`: checks the machine and shows fixes."""
 
 import json
 import os
@@ -18,30 +18,30 @@ _PYTHON = (3, 11)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at.
+    """Result of one check.
 
     Attributes:
         name: what was looked at.
         needed_for: "run" (simulation, tables, report), "emulate" (real time, with the kernel) or "some of emulate".
         present: whether it is there.
         found: what is there.
-        mend: the line that fixes it, empty where nothing is missing.
+        fix: the line that fixes it, empty where nothing is missing.
     """
 
     name: str
     needed_for: str
     present: bool
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def examine() -> list[Check]:
-    """Looks at Python, its packages, the cores, memory and what the kernel allows; changes nothing."""
+    """Checks Python, its packages, cores, memory and kernel features; changes nothing."""
     return [_python(), _native(), *map(_package, PACKAGES), _cores(), _memory(), *_kernel()]
 
 
 def conclusions(checks: list[Check]) -> list[str]:
-    """Which commands work here, in sentences, and what the others lack."""
+    """Sentences on which commands work here, and what the others lack."""
 
     def lacks(*needed_for: str) -> str:
         return ", ".join(check.name for check in checks if not check.present and check.needed_for in needed_for)
@@ -73,8 +73,8 @@ def _native() -> Check:
 
 def _package(name: str) -> Check:
     version = package_version(name)
-    mend = "" if version else f"python -m pip install -c constraints.txt {name}"
-    return Check(f"package {name}", "run", version is not None, version or "not found", mend)
+    fix = "" if version else f"python -m pip install -c constraints.txt {name}"
+    return Check(f"package {name}", "run", version is not None, version or "not found", fix)
 
 
 def _cores() -> Check:
@@ -88,20 +88,20 @@ def _memory() -> Check:
     except (OSError, KeyError, ValueError):
         return Check("memory", "run", present=True, found="unknown on this system")
     enough = available_mb >= _ENOUGH_MEMORY_MB
-    mend = "" if enough else "skybraid run --summary SCENARIO needs under 100 MB"
-    return Check("memory", "run", enough, f"{available_mb} MB available", mend)
+    fix = "" if enough else "skybraid run --summary SCENARIO needs under 100 MB"
+    return Check("memory", "run", enough, f"{available_mb} MB available", fix)
 
 
 def _kernel() -> list[Check]:
     if not sys.platform.startswith("linux"):
-        return [Check("Linux kernel", "emulate", present=False, found=sys.platform, mend="emulate on a Linux machine")]
+        return [Check("Linux kernel", "emulate", present=False, found=sys.platform, fix="emulate on a Linux machine")]
     return [
         Check(
             str(capability["name"]),
             "emulate" if capability["needed"] else "some of emulate",
             bool(capability["present"]),
             str(capability["found"]),
-            str(capability["mend"]),
+            str(capability["fix"]),
         )
         for capability in _core.capabilities()
     ]
@@ -114,14 +114,14 @@ def doctor(as_json: AsJson = False) -> None:
     """
     checks = examine()
     if as_json:
-        fields = ("name", "needed_for", "present", "found", "mend")
+        fields = ("name", "needed_for", "present", "found", "fix")
         typer.echo(json.dumps([{field: getattr(check, field) for field in fields} for check in checks]))
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
             typer.echo(f"{'ok     ' if check.present else 'missing'}  {check.name:{width}}  {check.found}")
-            if check.mend:
-                typer.echo(f"         {'':{width}}  mend: {check.mend}")
+            if check.fix:
+                typer.echo(f"         {'':{width}}  fix: {check.fix}")
         for line in conclusions(checks):
             typer.echo(line)
     if not all(check.present for check in checks if check.needed_for == "run"):

@@ -1,4 +1,4 @@
-"""The commands that emulate: `emulate`, `shell` and `link`; each runs itself again inside a sandbox first."""
+"""Commands `emulate`, `shell` and `link`; each re-executes itself inside a sandbox first."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def emulate(
     quiet: Quiet = False,
     file: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Fly a scenario in real time over real sockets and judge it.
+    """Run a scenario in real time over real sockets and judge it.
 
     With --vehicle or --ground, commands run over its links in place of its flows. `skybraid doctor` says whether this
     machine can do it.
@@ -225,7 +225,7 @@ def link(
 def link_scenario(
     both: dict[str, str | None], uplink: dict[str, str | None], downlink: dict[str, str | None], queue: int | None
 ) -> Scenario:
-    """A scenario of one path, `link`, and no flow.
+    """Builds a scenario of one path, `link`, without flows.
 
     Raises:
         ScenarioError: a rate is missing, or a value is not correct.
@@ -241,7 +241,7 @@ def link_scenario(
 
 
 def enter_sandbox() -> None:
-    """Goes on inside a sandbox; outside, this never returns."""
+    """Continues inside a sandbox; outside, this never returns."""
     if not _core.inside_sandbox():
         raise typer.Exit(control.rerun_inside())
     interruption.catch_sigterm()
@@ -281,7 +281,7 @@ def _running(scenario: Scenario, seed: int | None, *, ipv6: bool = False, nested
 
 
 def _carry(emulation: Emulation, program: Program, others: dict[str, Program]) -> tuple[Run, int]:
-    """Keeps the links going until the program has ended; gives its exit code. Ctrl-C is the program's affair."""
+    """Runs the links until the program ends; returns its exit code. Ctrl-C goes to the program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         run = emulation.carry([program], None, None)
@@ -293,14 +293,14 @@ def _carry(emulation: Emulation, program: Program, others: dict[str, Program]) -
 
 
 def _stdout_to_stderr() -> int:
-    """Leaves standard output to the answer alone, and gives it; the program's goes to standard error."""
+    """Reserves standard output for the result and returns it; the program's output goes to standard error."""
     answer = os.dup(1)
     os.dup2(2, 1)
     return answer
 
 
 def _interactive(node: str) -> tuple[list[str], dict[str, str]]:
-    """The user's shell, and what lets its prompt tell where one is."""
+    """Command of the user's shell, with a prompt that names the node."""
     command = os.environ.get("SHELL") or "/bin/sh"
     mark = f"({node}) "
     prompt = {"PS1": mark + os.environ.get("PS1", "$ ")}
@@ -322,7 +322,7 @@ def _introduce(scenario: Scenario, emulation: Emulation, other: str) -> None:
 
 
 def _join(name: str, node: str) -> None:
-    """Goes into a running emulation's node; never returns."""
+    """Enters a running emulation's node; never returns."""
     spaces, variables = control.place(control.find(name), node)
     argv, prompt = _interactive(node)
     raise typer.Exit(_core.enter(spaces, argv, {**os.environ, **variables, **prompt}))

@@ -1,4 +1,4 @@
-"""The command `explain`: causes of misses, and what would have helped."""
+"""Command `explain`: causes of misses, and remedies."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def explain(
     plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain requirements that are not met, by causes and by runs that try changes; then the use of the paths."""
+    """Explain unmet requirements, by causes and by runs with one change each, and the use of the paths."""
     load_plugins(plugin)
     wall_s = seconds("--runs-for", runs_for) or 0.0
     budget = None if no_runs else explaining.Budget(wall_s=wall_s)

@@ -1,4 +1,4 @@
-"""The command `import-lines`: scenario lines of Chavali's testbed as scenarios."""
+"""Command `import-lines`: converts scenario lines of Chavali's testbed."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ def import_lines(
     out: Annotated[Path, typer.Option(help="New folder for the scenarios.", metavar="DIR")],
     quiet: Quiet = False,
 ) -> None:
-    """Turn scenario lines of Chavali's testbed into scenarios. A line is -N 5 -O LEO -r MP -S blest -c balia, say."""
+    """Convert scenario lines of Chavali's testbed, such as `-N 5 -O LEO -r MP -S blest -c balia`, to scenarios."""
     texts = read_lines(sys.stdin.read() if file == "-" else _text_of(file), "standard input" if file == "-" else file)
     with new_folder(out) as folder:
         for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""The command `list`: algorithms, links and traffic that a scenario may name."""
+"""Command `list`: algorithms, links and traffic that a scenario may name."""
 
 import json
 from typing import Annotated, Any

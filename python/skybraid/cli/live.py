@@ -1,4 +1,4 @@
-"""The live view of a running emulation."""
+"""Live view of a running emulation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEADS = ("path", "direction", "state", "rate", "delay", "loss", "queue", "delive
 
 
 class Direction(StrEnum):
-    """One of a path's two links."""
+    """One direction of a path."""
 
     UPLINK = "uplink"
     DOWNLINK = "downlink"
@@ -39,7 +39,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A direction of a path at an instant, as the view shows it."""
+    """Row of the view: one direction of a path at an instant."""
 
     path: str
     direction: str
@@ -52,12 +52,12 @@ class Row:
     lost: str
 
     def cells(self) -> tuple[str, ...]:
-        """In the order of `HEADS`."""
+        """Cells in the order of `HEADS`."""
         return tuple(getattr(self, head) for head in HEADS)
 
 
 def rows(status: dict[str, Any]) -> list[Row]:
-    """The rows of a status: what each link is like and what it does."""
+    """Rows of a status: configuration and load of each link."""
     return [
         _row(path["path"], str(direction), path[direction], status["at_s"])
         for path in status["paths"]
@@ -83,13 +83,13 @@ def _row(path: str, direction: str, link: dict[str, Any], now_s: float) -> Row:
 
 
 def title(status: dict[str, Any], name: str) -> str:
-    """One line on the whole: how long it has run and how well it keeps real time."""
+    """Status line: elapsed time and timing accuracy."""
     late, lost = microseconds(status["lateness_p99_ms"] * 1000), count(status["lost_by_emulator"])
     return f"{name}, {span(float(int(status['at_s'])))}: late by {late} (p99), {lost} packets lost by the emulator"
 
 
 def table(status: dict[str, Any], name: str) -> Table:
-    """A status as a table for the terminal."""
+    """Formats a status as a table for the terminal."""
     drawn = Table(title=title(status, name), title_justify="left", title_style="", box=None, pad_edge=False)
     for head in HEADS:
         side: Literal["left", "right"] = "left" if head in ("path", "direction", "state", "lost") else "right"
@@ -100,7 +100,7 @@ def table(status: dict[str, Any], name: str) -> Table:
 
 
 def lines(status: dict[str, Any]) -> list[str]:
-    """A status as plain lines."""
+    """Formats a status as plain lines."""
     return [
         f"{status['at_s']:.1f} s  {row.path} {row.direction}: {row.state}, {row.rate}, {row.delay}, loss {row.loss}, "
         f"queue {row.queue}, delivers {row.delivered}, lost {row.lost}"
@@ -109,7 +109,7 @@ def lines(status: dict[str, Any]) -> list[str]:
 
 
 class View:
-    """Shows one status after the other: a table that stays in place on a terminal, else plain lines.
+    """Shows successive statuses: a table updated in place on a terminal, else plain lines.
 
     Args:
         name: the emulation's.
@@ -125,7 +125,7 @@ class View:
             self._live.start()
 
     def show(self, status: dict[str, Any]) -> None:
-        """Shows a status in place of the one before."""
+        """Replaces the status shown."""
         if self._live is not None:
             self._live.update(table(status, self._name), refresh=True)
         else:
@@ -134,14 +134,14 @@ class View:
             (sys.stderr if self._stderr else sys.stdout).flush()
 
     def close(self) -> None:
-        """Leaves the last status where it is."""
+        """Ends the view, leaving the last status visible."""
         if self._live is not None:
             self._live.stop()
 
 
 @contextlib.contextmanager
 def live(name: str) -> Iterator[Progress]:
-    """A progress that shows this process's own emulation while it runs.
+    """Progress callback that shows this process's own emulation.
 
     Args:
         name: the emulation's name, as `ctl --name` takes it.

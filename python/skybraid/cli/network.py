@@ -1,4 +1,4 @@
-"""The command `network`: the nodes and links of a scenario, and the routes of its subflows."""
+"""Command `network`: nodes, links and routes of a scenario."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ def network(
     set_: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the nodes and links of a scenario and the way that each subflow takes."""
+    """Show the nodes and links of a scenario and the route of each subflow."""
     chosen = Scenario.load(scenario, [assignment(text) for text in set_ or []])
     ways = routes(chosen, seed)
     if flow is not None:

@@ -1,4 +1,4 @@
-"""The command `new`: a commented scenario to start from."""
+"""Command `new`: writes a commented scenario to start from."""
 
 import json
 import shlex
@@ -27,4 +27,4 @@ def new(
     write_whole(path, text.encode())
     if not quiet:
         typer.echo(path)
-        typer.echo(f"fly it with: skybraid run {shlex.quote(str(path))}", err=True)
+        typer.echo(f"run it with: skybraid run {shlex.quote(str(path))}", err=True)

@@ -1,4 +1,4 @@
-"""Options and exit codes that commands share, and the loading of plugins."""
+"""Options and exit codes shared by commands, and the loading of plugins."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """Key and value of a `--set`."""
+    """Splits the key and value of a `--set`."""
     key, found, value = text.partition("=")
     if not found or not key.strip():
         raise ScenarioError(f"--set: found {text}, expected KEY=VALUE, for example path.lte.uplink.rate=5Mbit/s")
@@ -49,7 +49,7 @@ def assignment(text: str) -> tuple[str, str]:
 
 
 def listed(text: str | None, option: str) -> list[str] | None:
-    """Names between commas, at least one, which an option was given."""
+    """Splits an option's comma-separated names, at least one."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -59,7 +59,7 @@ def listed(text: str | None, option: str) -> list[str] | None:
 
 
 def seconds(option: str, text: str | None) -> float | None:
-    """A time such as "60s" in s."""
+    """Parses a duration such as "60s", in s."""
     if text is None:
         return None
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|h)\s*", text)
@@ -69,7 +69,7 @@ def seconds(option: str, text: str | None) -> float | None:
 
 
 def load_plugins(plugins: list[Path] | None) -> None:
-    """Loads files with algorithms of the user's own; what they raise is told as theirs."""
+    """Loads files with user-defined algorithms; attributes their exceptions to them."""
     for file in plugins or []:
         try:
             algorithms.load(file)
@@ -80,7 +80,7 @@ def load_plugins(plugins: list[Path] | None) -> None:
 
 
 def _blame(error: Exception, plugins: list[Path]) -> NoReturn:
-    """Leaves with the error of an algorithm of the user's own: where it arose, then the frames of its file."""
+    """Exits with the error of a user-defined algorithm: its location, then the frames of its file."""
     told = traceback.TracebackException.from_exception(error)
     files = {str(file.resolve()) for file in plugins}
     own = next((place for place, frame in enumerate(told.stack) if frame.filename in files), None)
@@ -98,7 +98,7 @@ def _blame(error: Exception, plugins: list[Path]) -> NoReturn:
 
 @contextlib.contextmanager
 def blaming(plugins: list[Path] | None) -> Iterator[None]:
-    """Takes what an algorithm of the user's own raises for that algorithm's fault."""
+    """Attributes an exception from a user-defined algorithm to that algorithm."""
     try:
         yield
     except (SkybraidError, OSError, MemoryError):

@@ -1,4 +1,4 @@
-"""The command `orbit`: which satellite serves a terminal when, and with what delay."""
+"""Command `orbit`: satellites that serve a terminal over time, and their delay."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def orbit(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Tell which satellite serves a terminal when, from what elevation and with what delay.
+    """Show which satellite serves a terminal over time, with its elevation and delay.
 
     Exit code: 0 told, 2 bad input.
     """
@@ -131,7 +131,7 @@ def _terminal(at: str | None, track: Path | None, speed: str | None) -> dict[str
 
 
 def _place(option: str, text: str) -> dict[str, Any]:
-    """`LAT,LON` or `LAT,LON,ALTITUDE` as the table of a position."""
+    """Parses `LAT,LON` or `LAT,LON,ALTITUDE` into the table of a position."""
     parts = [part.strip() for part in text.split(",")]
     try:
         latitude, longitude = float(parts[0]), float(parts[1])

@@ -1,4 +1,4 @@
-"""Words that commands print of a result."""
+"""Text output of a result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def tell(results: Results, *, has_report: bool) -> None:
-    """Prints a result: what was flown, how each requirement fared, where it lies."""
+    """Prints a result: what was run, the verdict of each requirement, and its folder."""
     one = len(results.seeds) == 1
     flights, seeds = ("1 flight", "seed") if one else (f"{len(results.seeds)} flights", "seeds")
     typer.echo(
@@ -65,7 +65,7 @@ def _pace(results: Results) -> str:
 
 
 def timing(emulation: dict[str, Any]) -> list[str]:
-    """How well an emulation kept real time, in a line, what must be known of it, and a warning if it is doubtful."""
+    """Lines on an emulation's timing accuracy, its notices, and a warning if it is doubtful."""
     late = emulation["lateness_us"]
     kept = (
         f"packets left their link late by {microseconds(late['p50'])} (median), {microseconds(late['p99'])} (p99), "
@@ -78,6 +78,6 @@ def timing(emulation: dict[str, Any]) -> list[str]:
 
 
 def coloured(verdict: Verdict) -> str:
-    """A verdict in its colour, where the output is a terminal."""
+    """Colours a verdict if the output is a terminal."""
     colours = {Verdict.MET: typer.colors.GREEN, Verdict.NOT_MET: typer.colors.RED}
     return typer.style(str(verdict), fg=colours.get(verdict, typer.colors.YELLOW), bold=True)

@@ -1,4 +1,4 @@
-"""The command `plot`: figures for print of a result or a campaign."""
+"""Command `plot`: figures for print of a result or a campaign."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`skybraid probe …`."""
+"""Commands `skybraid probe …`."""
 
 import asyncio
 import json
@@ -221,7 +221,7 @@ def _measure(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Runs a probe, tells and writes what it found, and leaves with its exit code."""
+    """Runs a probe, prints and writes its results, and exits with its code."""
     if out is not None:
         check_new_file(out)
     rows, failures = asyncio.run(repeat(runs, seconds(wait, "--wait"), one))

@@ -1,4 +1,4 @@
-"""Progress of a command: a bar on a terminal, lines elsewhere."""
+"""Progress of a command: a bar on a terminal, else lines."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress(*, shown: bool, doing: str = "simulating") -> Iterator[Progress | None]:
-    """A bar with the time left on a terminal, a line every tenth where standard error goes elsewhere."""
+    """Returns a progress callback: a bar with the time left on a terminal, else a line every 10 %."""
     with tally(shown=shown, doing=doing, timed=True) as told:
         yield None if told is None else lambda share: told(share, "")
 
 
 @contextlib.contextmanager
 def tally(*, shown: bool, doing: str, timed: bool = False) -> Iterator[Callable[[float, str], None] | None]:
-    """The same for those who tell words with each share; `timed` has the bar tell the time left in their place."""
+    """Returns a progress callback that takes a text with each share; `timed` shows the time left instead."""
     if not shown:
         yield None
     elif sys.stderr.isatty():

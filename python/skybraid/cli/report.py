@@ -1,4 +1,4 @@
-"""The command `report`: a result, a campaign or a flight's gateways as a page."""
+"""Command `report`: renders a result, a campaign or gateway logs as a page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,11 +24,11 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="The file; by default report.html in the folder, of logs beside the first.", metavar="FILE"),
+        typer.Option(help="Output file; by default report.html in the folder, or next to the first log.", metavar="FILE"),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result, of a campaign or of a flight's gateways, one HTML file."""
+    """Write the report of a result, a campaign or a flight's gateway logs as one HTML file."""
     if out is not None:
         check_new_file(out)
     files = [Path(one) for one in source]
@@ -48,7 +48,7 @@ def report(
 
 
 def place_in(opened: Results | Campaign, name: str) -> Path:
-    """A file within the folder of what was opened.
+    """Path of a file within the opened folder.
 
     Raises:
         ResultError: it does not lie in a folder of this machine.

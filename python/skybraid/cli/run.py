@@ -1,4 +1,4 @@
-"""The command `run`: a scenario simulated and judged."""
+"""Command `run`: simulates a scenario and judges it."""
 
 import json
 from pathlib import Path

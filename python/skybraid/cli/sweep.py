@@ -1,4 +1,4 @@
-"""The command `sweep`: a campaign run over many points and seeds."""
+"""Command `sweep`: runs a campaign over many points and seeds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sweep(
         typer.Option(help="Folder or URL (s3://…) of the dataset; by default one below runs/.", metavar="URL"),
     ] = None,
     plugin: Plugins = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all points, print them, fly nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all points and print them; run nothing.")] = False,
     until: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +73,7 @@ def sweep(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fly a scenario over many points and seeds into one dataset; what is there already is not run again.
+    """Run a scenario over many points and seeds into one dataset; finished runs are not repeated.
 
     Exit code: 0 all runs are done (and what --until asks is met), 1 a run failed or it is not, 2 bad input.
     """
@@ -150,7 +150,7 @@ def _json(campaign: Campaign, status: Status) -> dict[str, Any]:
 
 
 def _tell_plan(planned: Plan, *, as_json: bool) -> None:
-    """Prints what would be flown."""
+    """Prints the plan of the campaign."""
     manifest = planned.manifest
     points = [dict(zip(manifest.columns, point.labels, strict=True)) for point in manifest.points]
     if as_json:
@@ -164,13 +164,13 @@ def _tell_plan(planned: Plan, *, as_json: bool) -> None:
     runs = sum(len(planned.seeds_of(place)) for place in planned.wanted)
     typer.echo(
         f"{_number(len(points), 'point')}, seeds {seeds_text(planned.seeds)}: {_number(runs, 'run')}, all checked; "
-        "nothing was flown"
+        "nothing was run"
     )
 
 
 def _tell(campaign: Campaign, status: Status) -> None:
-    """Prints what came out, and how to go on."""
-    made = f"{_number(status.done, 'run')} flown"
+    """Prints the outcome and possible next steps."""
+    made = f"{_number(status.done, 'run')} done"
     if status.cached:
         made += f", {count(status.cached)} there before"
     if status.failed:
@@ -182,7 +182,7 @@ def _tell(campaign: Campaign, status: Status) -> None:
     failed = campaign.failed()
     for row in failed.head(_SHOWN_FAILURES).iter_rows(named=True):
         typer.echo(f"failed: {row['error']}")
-        typer.echo(f"  fly it again: {row['replay']}")
+        typer.echo(f"  run again: {row['replay']}")
     if len(failed) > _SHOWN_FAILURES:
         typer.echo(f"… and {count(len(failed) - _SHOWN_FAILURES)} more failed runs; --retry makes them again")
     where = shlex.quote(campaign.url)
@@ -205,7 +205,7 @@ def _line(status: Status) -> str:
 
 @contextlib.contextmanager
 def _progress(*, shown: bool) -> Iterator[Callable[[Status], None]]:
-    """A bar on a terminal; where standard error goes elsewhere, a line every five seconds and one at the end."""
+    """Returns a progress callback: a bar on a terminal, else a line every five seconds and one at the end."""
     if not shown:
         yield lambda _: None
     elif sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""The commands `trace`: traces described, drawn and converted."""
+"""Commands `trace`: describe, draw and convert traces."""
 
 import json
 from pathlib import Path

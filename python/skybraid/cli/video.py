@@ -1,4 +1,4 @@
-"""The commands `video`: clips, what an encoder makes of them, camera and screen, and which frames a recording shows."""
+"""Commands `video`: clips, encoding, camera and screen, and the frames that a recording shows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def clip(
     out: NewFile,
     quiet: Quiet = False,
 ) -> None:
-    """Write a built-in clip into a file: a flight over fields and hills to a runway, 30 s at 30 pictures a second."""
+    """Write a built-in clip to a file: a flight over fields and hills to a runway, 30 s at 30 fps."""
     if name not in clips.BUILT_IN:
         raise VideoError(f"clip: found {name}, expected one of {', '.join(clips.BUILT_IN)}")
     if out.exists():
@@ -85,7 +85,7 @@ def encode(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Encode a clip as a run would, or find it encoded, and tell what came of it."""
+    """Encode a clip as a run would (or use the cached one) and print its properties."""
     rate_bps, pixels = _rate(rate), None if size is None else _size(size)
     with progress(shown=not quiet, doing="drawing") as told:
         source = clips.open_clip(clip, told)
@@ -144,7 +144,7 @@ def send(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Send a clip as a camera would: encoded, as RTP at its real times, with a report each second (RTCP)."""
+    """Send a clip as a camera would: encoded, as RTP in real time, with an RTCP report each second."""
     where, rate_bps, limit_s = sockets.address(to), _rate(rate), seconds("--for", limit)
     key_every_s = cast("float", seconds("--key-every", key_every))
     if sdp is not None and (tcp or mptcp):
@@ -179,7 +179,7 @@ def receive(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Receive RTP as a screen would: jitter buffer, decoder, and which picture was shown when, as CSV."""
+    """Receive RTP as a screen would: jitter buffer and decoder; write which frame was shown when as CSV."""
     where, limit_s = sockets.address(listen, listening=True), seconds("--for", limit)
     length_s = cast("float", seconds("--jitter-buffer", jitter_buffer))
     try:
@@ -213,7 +213,7 @@ def read_time(
     file: Recording,
     as_json: AsJson = False,
 ) -> None:
-    """Tell of each picture of a recording which number its time code shows, as CSV: picture,code."""
+    """Read the time code of each picture of a recording, as CSV: picture,code."""
     source = clips.open_clip(file)
     codes = [timecode.read(planes[: source.height]) for planes in source.pictures()]
     if as_json:
@@ -246,7 +246,7 @@ def watch(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Decode what arrived in a flight, and judge the pictures.
+    """Decode the video received in a run and measure its picture quality.
 
     Writes quality.parquet and pictures of the worst moments into the result, which its report shows.
     """
@@ -276,7 +276,7 @@ def beside(
     rows: Annotated[int, typer.Option(help="How many frames.")] = 6,
     quiet: Quiet = False,
 ) -> None:
-    """Draw two flights of one video next to what was sent, at the frames where their quality differs most."""
+    """Draw two runs of one video next to the original, at the frames where their quality differs most."""
     if out.exists():
         raise ResultError(f"{out}: found a file, expected a new name; nothing was changed")
     if out.suffix not in (".png", ".jpg"):

@@ -69,7 +69,7 @@ class Axis:
         return [labels[0] for labels in self.labels]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return {
             "name": self.name,
             "keys": list(self.keys),
@@ -79,7 +79,7 @@ class Axis:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Axis:
-        """From what `to_dict` gave."""
+        """Reads the output of `to_dict`."""
         return cls(
             str(values["name"]),
             tuple(values["keys"]),

@@ -57,7 +57,7 @@ class Manifest:
         return tuple(key for axis in self.axes for key in axis.keys)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return {
             "format": FORMAT,
             "name": self.name,
@@ -77,7 +77,7 @@ class Manifest:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Manifest:
-        """From what `to_dict` gave."""
+        """Reads the output of `to_dict`."""
         if values["format"] != FORMAT:
             raise ValueError(f"format {values['format']}, expected {FORMAT}")
         return cls(

@@ -135,7 +135,7 @@ class Answer:
         return self.verdict is Verdict.MET
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return {
             "point": self.point,
             "name": self.name,

@@ -1,4 +1,4 @@
-"""Gateways as processes: their keys and files written, started, looked at, killed."""
+"""Gateway processes: keys, configuration files, start, status and stop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def binary() -> Path | None:
-    """The program `skybraid-node`: what `SKYBRAID_NODE` names, else the newest built here, else that of PATH."""
+    """Path of `skybraid-node`: from `SKYBRAID_NODE`, else the newest local build, else from PATH."""
     named = os.environ.get(PROGRAM)
     if named and named not in ("vehicle", "ground"):
         return Path(named) if Path(named).is_file() else None
@@ -53,7 +53,7 @@ def binary() -> Path | None:
 
 @dataclass(slots=True)
 class Daemon:
-    """A gateway's process.
+    """Gateway process.
 
     Attributes:
         program: `skybraid-node`.
@@ -75,7 +75,7 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """The number of its process.
+        """Process id.
 
         Raises:
             EmulationError: it does not run.
@@ -85,7 +85,7 @@ class Daemon:
         return self.process.pid
 
     def start(self, *, wait: bool = True) -> float:
-        """Starts it; gives how long it took in s until it answered, or until the process was there without `wait`."""
+        """Starts the process; returns the time in s until it answered (without `wait`, until it existed)."""
         began = time.monotonic()
         self._errors = self.file.with_suffix(".err").open("ab")
         self.process = self.node.start(
@@ -101,11 +101,11 @@ class Daemon:
         return time.monotonic() - began
 
     def stop(self) -> int:
-        """Ends it as systemd does, and gives its exit code; what does not end in time is killed."""
+        """Stops the process as systemd does; returns its exit code; kills it after a timeout."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it without a word: `kill -9`."""
+        """Kills the process with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> int:
@@ -124,13 +124,13 @@ class Daemon:
         return code
 
     def said(self) -> str:
-        """What it has written to its standard streams."""
+        """Output on its standard streams."""
         with contextlib.suppress(OSError):
             return self.file.with_suffix(".err").read_text(encoding="utf-8", errors="replace").strip()
         return ""
 
     def status(self) -> dict[str, Any]:
-        """Its state, a snapshot, and what must be said of it: `verdict`, `alarms`, `edges`, `log`.
+        """Status: a snapshot of its state with `verdict`, `alarms`, `edges` and `log`.
 
         Raises:
             EmulationError: it does not answer, or has no state yet.
@@ -141,7 +141,7 @@ class Daemon:
         return state
 
     def metrics(self) -> dict[str, float]:
-        """Its metrics by name and labels."""
+        """Metrics by name and labels."""
         found = {}
         for line in self.get("/metrics").splitlines():
             if line and not line.startswith("#"):
@@ -150,7 +150,7 @@ class Daemon:
         return found
 
     def get(self, path: str) -> str:
-        """What its page answers at a path.
+        """Requests a path of its HTTP server.
 
         Raises:
             EmulationError: it does not answer, or not with what was asked for.
@@ -170,7 +170,7 @@ class Daemon:
         return body.decode()
 
     def until(self, holds: Callable[[dict[str, Any]], bool], max_s: float) -> dict[str, Any]:
-        """Waits until something holds of its state, and gives that.
+        """Waits until a condition holds for its status; returns the status.
 
         Raises:
             EmulationError: it did not come true in time, or the process has ended.
@@ -187,7 +187,7 @@ class Daemon:
         raise EmulationError(f"{self.file}: it did not come true within {max_s} s: {last}; {self.said()}")
 
     def until_linked(self, paths: int, max_s: float = _UP_S) -> None:
-        """Waits until a session stands and so many paths are up, both ways."""
+        """Waits until a session is established and a number of paths are up in both directions."""
         self.until(
             lambda state: (
                 state["session"] and sum(one["incoming"] == one["outgoing"] == "up" for one in state["paths"]) >= paths
@@ -196,22 +196,22 @@ class Daemon:
         )
 
     def memory_bytes(self) -> int:
-        """Resident memory."""
+        """Resident memory in bytes."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def descriptors(self) -> int:
-        """How many files it holds open."""
+        """Number of open file descriptors."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def cpu_s(self) -> float:
-        """Time of a core that it has used."""
+        """CPU time in s."""
         text = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
         return (int(text[11]) + int(text[12])) / _TICKS
 
 
 def key(program: Path, file: Path) -> str:
-    """Makes a private key in a file, and gives the public one.
+    """Generates a private key in a file; returns the public key.
 
     Raises:
         EmulationError: `skybraid-node keygen` failed.
@@ -234,7 +234,7 @@ def both(
     ground: Mapping[str, Any] | None = None,
     status_ports: tuple[int, int] = (STATUS_PORT, STATUS_PORT),
 ) -> tuple[Daemon, Daemon]:
-    """Writes the keys and files of an aircraft and its ground station, which are not started yet.
+    """Writes keys and configuration files of an aircraft and its ground station.
 
     Args:
         program: `skybraid-node`.
@@ -265,7 +265,7 @@ def both(
 
 
 def in_emulator(addresses: Mapping[str, str], port: int = PORT) -> dict[str, dict[str, str]]:
-    """The aircraft's paths over an emulator's links.
+    """Configures the aircraft's paths over an emulator's links.
 
     Args:
         addresses: of the ground by path; the vehicle's interfaces are named like the paths.

@@ -1,4 +1,4 @@
-"""A field to fly gateways in: an emulation that runs, with programs and sockets of ours in both of its nodes.
+"""Test field for gateways: a running emulation with programs and sockets in both nodes.
 
 The emulator is the command `skybraid emulate` in a process of its own; its links are steered through its control
 socket. It needs root, since a process goes in and out of the nodes.
@@ -36,7 +36,7 @@ _DONE = "is what it ended with"
 
 
 class Node:
-    """A place for programs and sockets: one end of the emulator's links, or the machine itself.
+    """Network namespace for programs and sockets: one end of the emulator's links, or the machine itself.
 
     Args:
         namespace: the file of its network, or None for this process's own.
@@ -48,13 +48,13 @@ class Node:
         self._descriptor = None if namespace is None else os.open(namespace, os.O_RDONLY)
 
     def close(self) -> None:
-        """Lets the network go."""
+        """Closes the network namespace."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def socket(self, kind: int = socket.SOCK_DGRAM, family: int = socket.AF_INET, protocol: int = 0) -> socket.socket:
-        """A socket that is in the node while this process stays where it is."""
+        """Opens a socket in the node without moving this process."""
         made: list[socket.socket | BaseException] = []
 
         def make() -> None:
@@ -85,7 +85,7 @@ class Node:
         clock_ahead_s: int = 0,
         first: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """Starts a program in the node; it dies with this process, and its number is that of the process.
+        """Starts a program in the node; it is killed with this process; returns its process.
 
         Args:
             command: the program and its arguments.
@@ -108,7 +108,7 @@ class Node:
         )
 
     def run(self, *command: str) -> str:
-        """Runs a program in the node to its end and gives what it printed.
+        """Runs a program in the node; returns its output.
 
         Raises:
             EmulationError: it failed; with what it said.
@@ -134,13 +134,13 @@ class Node:
 
 
 class Shell:
-    """A shell that waits in a node: what it is told costs this process no fork, which would stop all its threads."""
+    """Shell process in a node, so that commands need no fork of this process, which would stop all its threads."""
 
     def __init__(self, node: Node) -> None:
         self._process = node.start(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, command: str) -> str:
-        """Runs a line and gives what it printed.
+        """Runs a line; returns its output.
 
         Raises:
             EmulationError: it failed.
@@ -171,13 +171,13 @@ class Shell:
 
 
 def go_first() -> None:
-    """Lets this thread, and the processes that it starts, go before the machine's other work, where that is allowed."""
+    """Raises the priority of this thread and its children, if allowed."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
 
 
 def _own_clock(ahead_s: int) -> None:
-    """Gives this process, which must have one thread, clocks of its own (time_namespaces(7))."""
+    """Moves this single-threaded process into its own time namespace (time_namespaces(7))."""
     if _LIBC.unshare(_NEW_TIME) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     Path("/proc/self/timens_offsets").write_text(f"monotonic {ahead_s} 0\nboottime {ahead_s} 0\n", encoding="ascii")
@@ -189,7 +189,7 @@ def _own_clock(ahead_s: int) -> None:
 
 
 def lacks() -> str:
-    """What this machine lacks for a field, or nothing."""
+    """Requirement that this machine lacks, or None."""
     if not sys.platform.startswith("linux"):
         return f"found {sys.platform}, expected Linux"
     if os.geteuid() != 0:
@@ -198,7 +198,7 @@ def lacks() -> str:
 
 
 class Field:
-    """A running emulation of a scenario's links.
+    """Running emulation of a scenario's links.
 
     Args:
         scenario: the file.
@@ -244,12 +244,12 @@ class Field:
         self.paths = [str(path["path"]) for path in self.ask(do="status")["paths"]]
 
     def addresses(self, node: str) -> dict[str, str]:
-        """The addresses of `vehicle` or `ground` by path."""
+        """Addresses of `vehicle` or `ground`, by path."""
         around = self.vehicle.environment
         return {path: around[f"SKYBRAID_{node.upper()}_{path.upper().replace('-', '_')}"] for path in self.paths}
 
     def ask(self, **request: object) -> dict[str, Any]:
-        """Asks the emulator for something, as `skybraid ctl` does.
+        """Sends the emulator a request, as `skybraid ctl` does.
 
         Raises:
             EmulationError: it refuses.
@@ -266,11 +266,11 @@ class Field:
         delay: str | None = None,
         loss: str | None = None,
     ) -> None:
-        """Other values for a path's packets from now on; both directions without `direction`."""
+        """Changes a path's parameters from now on; both directions without `direction`."""
         self.ask(do="set", path=path, direction=direction, rate=rate, delay=delay, loss=loss)
 
     def cut(self, path: str) -> None:
-        """Takes a path down, both ways."""
+        """Takes a path down in both directions."""
         self.ask(do="cut", path=path)
 
     def restore(self, path: str) -> None:
@@ -278,7 +278,7 @@ class Field:
         self.ask(do="restore", path=path)
 
     def reset(self, path: str) -> None:
-        """A path as the scenario says."""
+        """Resets a path to the scenario."""
         self.ask(do="reset", path=path)
 
     def close(self) -> None:

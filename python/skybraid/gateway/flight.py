@@ -1,6 +1,6 @@
-"""A scenario flown by two gateways over the emulator's links, in a process of its own.
+"""Flight of a scenario by two gateways over the emulator's links, in its own process.
 
-One clock tells when a message was written at the vehicle and when it arrived on the ground; of control the kernel says
+One clock stamps the writing of a message at the vehicle and its arrival on the ground; of control the kernel says
 when it arrived, so that this program's own turns do not count.
 """
 
@@ -47,20 +47,20 @@ _PR_SET_TIMERSLACK = 29
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A flow's sums, as a simulated run tells them."""
+    """Statistics of a flow, like those of a simulated run."""
 
     flow: str
     bytes_delivered: int
     delays_s: NDArray[np.float64]
 
     def delay_quantile(self, share: float) -> float:
-        """A quantile of the delays in ms; NaN where nothing came."""
+        """Quantile of the delays in ms; NaN without deliveries."""
         return float(np.quantile(self.delays_s, share)) * 1e3 if self.delays_s.size else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Flown:
-    """What two gateways made of a scenario; a finished run to those who read `messages` alone.
+    """Outcome of a flight, with the interface of a finished run for readers of `messages`.
 
     Attributes:
         simulated_s: how long it was.
@@ -85,7 +85,7 @@ class Flown:
             EmulationError: another table is asked for.
         """
         if table != "messages":
-            raise EmulationError(f"found the table {table}, expected messages: gateways tell of nothing else")
+            raise EmulationError(f"found the table {table}, expected messages: gateways record nothing else")
         names = list(self.sent_ns)
         lengths = [self.sent_ns[name].size for name in names]
         return {
@@ -96,7 +96,7 @@ class Flown:
         }
 
     def flow_stats(self) -> list[Stats]:
-        """Of each flow."""
+        """Statistics of each flow."""
         found = []
         for name, sent_ns in self.sent_ns.items():
             came = self.delivered_ns[name] >= 0
@@ -105,23 +105,23 @@ class Flown:
         return found
 
     def group_stats(self) -> list[Stats]:
-        """Flows here are in no groups."""
+        """Empty: there are no groups."""
         return []
 
 
 def missing() -> str:
-    """What this machine lacks for such a flight, or nothing."""
+    """Requirement that this machine lacks, or None."""
     return "the program skybraid-node (make node, or SKYBRAID_NODE)" if binary() is None else lacks()
 
 
 def fly(scenario: Scenario, seed: int, judged: str, report: Callable[[float], bool] = lambda _: True) -> Flown:
-    """Flies a scenario.
+    """Flies a scenario with two gateways.
 
     Args:
         scenario: see `skybraid.gateway.playing`.
         seed: of the links.
         judged: the flow that is looked at.
-        report: is told how many s have passed and says whether to go on.
+        report: called with the elapsed time in s; returns whether to continue.
 
     Raises:
         CannotPlayError: gateways cannot play it.
@@ -166,7 +166,7 @@ def _await(process: subprocess.Popen[bytes], length_s: float, report: Callable[[
 
 
 class _Ends:
-    """A flow's two sockets, and what went in and came out of them."""
+    """Sockets of a flow at both ends, and the messages written and delivered."""
 
     def __init__(self, field: Field, name: str, how: Play, began_ns: int) -> None:
         self.flow, self.to = how.flows[name], ("127.0.0.1", PORTS[name])
@@ -187,13 +187,13 @@ class _Ends:
         self._rest = bytes(self.flow.message_bytes - 8)
 
     def late(self, now_ns: int) -> None:
-        """Leaves out what should have been written before now: the gateways were not up yet."""
+        """Skips messages due before now, when the gateways were not up yet."""
         step_ns = self.flow.interval_s * NS_PER_S
         missed = max(0, math.ceil((now_ns - self._due_ns) / step_ns))
         self._due_ns += round(missed * step_ns)
 
     def write(self, now_ns: int) -> None:
-        """Writes what is due; after a pause of this program at most a burst."""
+        """Writes due messages; after a pause of this program at most a burst."""
         step_ns = round(self.flow.interval_s * NS_PER_S)
         for _ in range(_BURST):
             if self._due_ns > now_ns:
@@ -205,7 +205,7 @@ class _Ends:
             self._due_ns += step_ns
 
     def read(self) -> None:
-        """Takes what has arrived."""
+        """Reads delivered messages."""
         while True:
             try:
                 data, about, _, _ = self.reader.recvmsg(2048, 64 if self.stamped else 0)
@@ -222,7 +222,7 @@ class _Ends:
                 self.came_ns[number] = at_ns - self.began_ns
 
     def close(self) -> None:
-        """Lets the sockets go."""
+        """Closes the sockets."""
         self.writer.close()
         self.reader.close()
 
@@ -236,7 +236,7 @@ def _stamp_ns(about: list[tuple[int, int, bytes]]) -> int:
 
 
 def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, Any]:
-    """Flies within a field whose links have just begun; gives the facts, and writes the messages."""
+    """Flies within a running field; returns the facts and records the messages."""
     program = binary()
     if program is None:
         raise EmulationError("the program skybraid-node is missing")
@@ -285,7 +285,7 @@ def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, 
 
 
 def _pump(ends: list[_Ends], end_ns: int) -> None:
-    """Writes and reads in turns of a millisecond until the time is over, and reads for a while longer."""
+    """Writes and reads once per millisecond until the end, then drains."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
     readers = [one.reader for one in ends]
     while (now_ns := time.time_ns()) < end_ns:

@@ -1,4 +1,4 @@
-"""Scenarios as gateways play them: what these have in place of the transports, and their files.
+"""Translation of scenarios to gateway configurations.
 
 A scenario of the flows `data` and `control`, from the vehicle to the ground, becomes a UDP port of class `bulk` and
 one of class `control`. Data of MPTCP are carried by the gateway's MP-DCCP with the same scheduler, or in TCP mode by
@@ -33,7 +33,7 @@ NO_STREAM = "a gateway never puts control into the stream of the data"
 
 
 class CannotPlayError(ScenarioError):
-    """A gateway has nothing that does what the scenario asks for."""
+    """A scenario asks for something that gateways do not support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Flow:
 
     @property
     def interval_s(self) -> float:
-        """Between two messages."""
+        """Interval between two messages in s."""
         return 8 * self.message_bytes / self.bits_per_s
 
 
@@ -74,7 +74,7 @@ class Play:
 
 
 def play(scenario: Scenario, judged: str = CONTROL) -> Play:
-    """How gateways play a scenario.
+    """Translates a scenario for two gateways.
 
     Args:
         scenario: with the flows `data` and `control`.
@@ -119,7 +119,7 @@ def play(scenario: Scenario, judged: str = CONTROL) -> Play:
 
 @cache
 def program_digest() -> str:
-    """What names the program that flies: its bytes; nothing where there is none."""
+    """Digest of the gateway binary; empty if there is none."""
     program = binary()
     return "" if program is None else hashlib.sha256(program.read_bytes()).hexdigest()[:24]
 

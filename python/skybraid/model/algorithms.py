@@ -1,4 +1,4 @@
-"""Algorithms of one's own: a Python class as a scheduler or a congestion control.
+"""User-defined algorithms: a Python class as a scheduler or a congestion control.
 
     @skybraid.scheduler("first_with_room")
     class FirstWithRoom:
@@ -64,18 +64,18 @@ SCHEDULERS, CONGESTION = "schedulers", "congestion"
 
 
 class AlgorithmError(SkybraidError):
-    """An algorithm of one's own does not do what its interface promises."""
+    """A user-defined algorithm violates its interface."""
 
 
 class Scheduler(Protocol):
-    """What a scheduler's class has; its keywords are the parameters of the scenario.
+    """Interface of a scheduler class; keyword arguments are the scenario's parameters.
 
     One instance serves one direction of one connection. `needs_rtt = False` as an attribute says that it reads no
     round-trip times, so that datagrams need not measure them.
     """
 
     def choose(self, now_s: float, unit: Unit, paths: list[PathView], /) -> Iterable[int] | Wait:
-        """Where does `unit` go? The numbers of usable paths, one copy on each, or `Wait`; no path means wait.
+        """Chooses the paths for `unit`: indices of usable paths, one copy on each, or `Wait`; no path means wait.
 
         Args:
             now_s: simulated time in s.
@@ -86,7 +86,7 @@ class Scheduler(Protocol):
 
 
 class CongestionControl(Protocol):
-    """What a congestion control's class has: it is made with a `PathBasics` and the parameters of the scenario.
+    """Interface of a congestion-control class, constructed from a `PathBasics` and the scenario's parameters.
 
     One instance serves one direction of one path. Of `window` (bytes in flight, at least a segment) and, if it has
     them, `slow_start_threshold` (bytes, None for none) and `pacing_rate` (bit/s, None for none), each an attribute
@@ -98,7 +98,7 @@ class CongestionControl(Protocol):
 
     @property
     def window(self) -> float:
-        """How many bytes may be in flight."""
+        """Congestion window in bytes."""
         ...
 
 
@@ -152,12 +152,12 @@ def _place(class_: Callable[..., object]) -> str:
 
 
 def registered(kind: str) -> Mapping[str, Callable[..., Any]]:
-    """The classes of a kind, `schedulers` or `congestion`, by the names under which they were registered."""
+    """Registered classes of a kind (`schedulers` or `congestion`), by name."""
     return dict(_registered[kind])
 
 
 def load(file: str | os.PathLike[str]) -> list[Callable[..., object]]:
-    """Runs a Python file that registers algorithms, once, and gives the classes that it registered.
+    """Runs a Python file that registers algorithms, once, and returns the classes that it registered.
 
     Raises:
         ScenarioError: the file cannot be read or registers nothing.
@@ -186,7 +186,7 @@ def load(file: str | os.PathLike[str]) -> list[Callable[..., object]]:
 
 @contextlib.contextmanager
 def refusing_exit(when: str) -> Iterator[None]:
-    """Takes `sys.exit` in an algorithm of one's own for an error; a run is not over by it.
+    """Turns `sys.exit` in a user-defined algorithm into an error, so that it does not end the run.
 
     Raises:
         AlgorithmError: it was called; says in which file and line.
@@ -210,7 +210,7 @@ def _all() -> Iterator[tuple[str, str, Callable[..., object]]]:
 
 
 def _source(class_: Callable[..., object]) -> Path | None:
-    """The file that a class stands in; None for one that was typed in."""
+    """Source file of a class; None for one defined interactively."""
     try:
         file = inspect.getsourcefile(class_)
     except (OSError, TypeError):
@@ -219,7 +219,7 @@ def _source(class_: Callable[..., object]) -> Path | None:
 
 
 def inputs(scenario: Scenario) -> list[tuple[str, str]]:
-    """The files of the algorithms that a scenario names, each once, with the sha256 of their contents."""
+    """Files of the algorithms that a scenario names, each once, with their SHA-256."""
     found: dict[str, str] = {}
     for kind, name in scenario.native.custom():
         class_ = _registered[SCHEDULERS if kind == "scheduler" else CONGESTION].get(name.removeprefix(PREFIX))
@@ -230,7 +230,7 @@ def inputs(scenario: Scenario) -> list[tuple[str, str]]:
 
 
 def entries(kind: str) -> list[dict[str, Any]]:
-    """What `skybraid list` shows of the algorithms of a kind that have been registered."""
+    """Entries of `skybraid list` for the registered algorithms of a kind."""
     return [_entry(name, class_) for name, class_ in _registered.get(kind, {}).items()]
 
 
@@ -266,7 +266,7 @@ def _core_value(value: object) -> str:
 
 
 def check(class_: Callable[..., Any], **parameters: object) -> None:
-    """Runs an algorithm through random situations, and says what does not keep to its interface.
+    """Runs an algorithm through random situations and returns violations of its interface.
 
     A scheduler is asked about random paths, a congestion control told of random acknowledgements, losses and
     timeouts. Every answer must be one that a run takes: known and usable paths, waits that end later than now, a window
@@ -385,7 +385,7 @@ def _random_siblings(chance: random.Random, window: int, segment: int) -> Siblin
 def _random_events(
     chance: random.Random, now_s: float, step: int, segment: int, in_flight: int, delivered: int, siblings: Siblings
 ) -> Sequence[tuple[str, tuple[object, ...]]]:
-    """One acknowledgement with what it brings, or a timeout, an idle period or a penalty, and its end."""
+    """One random event: an acknowledgement, timeout, idle period or penalty."""
     lost = Lost(now_s=now_s, in_flight_bytes=in_flight)
     drawn = chance.random()
     if drawn < 0.05:

@@ -1,4 +1,4 @@
-"""How far the parts of a measurement differ: what a run that replays one of them cannot know of the others.
+"""Variance between the parts of a measurement, which a run that replays one part cannot see.
 
 A measured network has good and bad hours. A run that replays half an hour of eight sees a part of them, and its own
 blocks, all of that half hour, are more alike than any two half hours are. The measurement itself says by how much:
@@ -36,7 +36,7 @@ _BINS = 256
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """How many times its own weight each episode of a run has, by the share of what misses.
+    """Factor by which clustering multiplies an episode's weight, as a function of the share of misses.
 
     Attributes:
         factors: for each of `BAD`, at least 1.
@@ -45,13 +45,13 @@ class Clustering:
     factors: tuple[float, ...]
 
     def __call__(self, missing: float) -> float:
-        """The factor where that share of a run missed, 0 to 1."""
+        """Returns the factor for a run of which that share missed, 0 to 1."""
         up_to = max(REACH * missing, SEEN_FROM)
         return max((factor for bad, factor in zip(BAD, self.factors, strict=True) if bad <= up_to), default=1.0)
 
 
 def clustering_of(scenario: _core.Scenario) -> Clustering:
-    """The clustering in the measurements that runs of a scenario replay in part; of several, the largest.
+    """Largest clustering among the measurements that runs of a scenario replay in part.
 
     Measurements no longer than the run hold nothing that it does not see, and blocks that `resample` drew are
     independent.
@@ -64,7 +64,7 @@ def clustering_of(scenario: _core.Scenario) -> Clustering:
 
 
 def _factor(badness: npt.NDArray[np.float64], bad: float) -> float:
-    """The variance of the worst part of the time between windows, over that expected from within them.
+    """Ratio of the variance between windows to that expected from within them, for the worst share of the time.
 
     Args:
         badness: of shape (windows, bins).

@@ -62,12 +62,12 @@ SPREAD = ("variance", "freedom", "largest", "episodes", "block_s", "span_s", "cl
 
 
 def unclustered(_: float) -> float:
-    """The clustering of episodes where no measurement is replayed in part: each has its own weight."""
+    """Clustering where no measurement is replayed in part: a factor of 1."""
     return 1.0
 
 
 class RunShare(NamedTuple):
-    """A share in one run, with what its misses say about each other.
+    """Share in one run, with the grouping of its misses.
 
     Attributes:
         trials: messages (or frames) whose fate is decided.
@@ -96,7 +96,7 @@ class RunShare(NamedTuple):
     def of_bins(
         cls, trials: npt.ArrayLike, met: npt.ArrayLike, bin_s: float, clustering: Callable[[float], float] = unclustered
     ) -> Self:
-        """From counts over time.
+        """Builds a share from counts over time.
 
         Args:
             trials: of each bin, in the order of time.
@@ -129,7 +129,7 @@ class RunShare(NamedTuple):
 
     @classmethod
     def of_counts(cls, trials: int, met: int) -> Self:
-        """From a run of which only the sums are known: within it messages count as independent.
+        """Builds a share from the sums of a run, within which messages count as independent.
 
         Args:
             trials: messages whose fate is decided.
@@ -140,7 +140,7 @@ class RunShare(NamedTuple):
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any], met: str, trials: str, prefix: str) -> Self | None:
-        """From a row of a table; None where it has no trials.
+        """Builds a share from a table row; None without trials.
 
         Args:
             row: of the table.
@@ -158,7 +158,7 @@ class RunShare(NamedTuple):
         return self[2:]
 
     def times(self, factor: float) -> Self:
-        """What a flight that many times as long would show if it went on like this one."""
+        """Projection to a flight that many times as long with the same rate of misses."""
         return self._replace(
             trials=round(self.trials * factor),
             missed=round(self.missed * factor),
@@ -170,7 +170,7 @@ class RunShare(NamedTuple):
 
 
 class ShareInterval(NamedTuple):
-    """A share over one or several runs, with its interval.
+    """Share over one or several runs, with its interval.
 
     Attributes:
         estimate: share from 0 to 1; NaN without a trial.
@@ -200,12 +200,12 @@ class ShareInterval(NamedTuple):
 
     @property
     def few(self) -> bool:
-        """Whether there are too few episodes for an interval that holds everywhere."""
+        """Whether there are too few episodes for an interval with guaranteed coverage."""
         return self.episodes < FEW * self.clustering
 
 
 def share_interval(runs: Sequence[RunShare], confidence: float = CONFIDENCE) -> ShareInterval:
-    """The share over independent runs, or over the blocks of one, with its two-sided interval.
+    """Returns the share over independent runs, or over the blocks of one run, with its two-sided interval.
 
     Runs that are copies of one another, to the last message, are judged as one.
 
@@ -244,7 +244,7 @@ def share_interval(runs: Sequence[RunShare], confidence: float = CONFIDENCE) -> 
 
 
 def factor_needed(runs: Sequence[RunShare], target: float, confidence: float = CONFIDENCE) -> float | None:
-    """How many times the flight time would decide whether the share reaches `target`, if it went on like this.
+    """Multiple of the flight time that would decide whether the share reaches `target`, at the present rate of misses.
 
     Returns:
         At least 1; None where the estimate is too close to the target for `MAX_FACTOR` times the time.
@@ -264,7 +264,7 @@ def factor_needed(runs: Sequence[RunShare], target: float, confidence: float = C
 
 
 def mean_over_time(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> Interval | None:
-    """Interval of the mean of a series whose values depend on their neighbours, by blocks; None of less than 32 values.
+    """Interval of the mean of an autocorrelated series, by batch means; None below 32 values.
 
     Args:
         values: in the order of time, equally far apart.
@@ -281,7 +281,7 @@ def mean_over_time(values: npt.ArrayLike, confidence: float = CONFIDENCE) -> Int
 
 
 def _smallest(holds: Callable[[float], bool], most: float) -> float | None:
-    """The smallest factor from 1 on at which a monotone condition holds, to a hundredth; None beyond `most`."""
+    """Smallest factor from 1 on at which a monotone condition holds, to a hundredth; None beyond `most`."""
     high = 1.0
     while not holds(high):
         high *= 2
@@ -295,7 +295,7 @@ def _smallest(holds: Callable[[float], bool], most: float) -> float | None:
 
 
 def _pooled(runs: Sequence[RunShare], seen: ShareInterval) -> RunShare:
-    """All distinct runs as one, with the spread that counts for them."""
+    """Pools distinct runs, with the spread that applies to them."""
     spread = _spread(runs, seen.missed / seen.trials)
     return RunShare(
         seen.trials // seen.copies,
@@ -311,7 +311,7 @@ def _pooled(runs: Sequence[RunShare], seen: ShareInterval) -> RunShare:
 
 
 class _Spread(NamedTuple):
-    """What counts as independent, and how much it varies.
+    """Independent units of a share and their variance.
 
     Attributes:
         method: "blocks" or "runs".
@@ -348,12 +348,12 @@ def _spread(runs: Sequence[RunShare], failing: float) -> _Spread:
 
 
 def _sums(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Sums of the first values, from none to all."""
+    """Cumulative sums, starting with 0."""
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
 def _block(sums: npt.NDArray[np.float64], total: float) -> tuple[int, float]:
-    """Length of a block in bins, and the variance of the sum by blocks of that length.
+    """Block length in bins, and the variance of the sum by blocks of that length.
 
     A length is taken while a block depends on its neighbour, or where blocks of that length vary by more than what was
     taken so far explains: a slow change under much noise.
@@ -383,7 +383,7 @@ def _block(sums: npt.NDArray[np.float64], total: float) -> tuple[int, float]:
 
 
 def _episodes(missed: npt.NDArray[np.float64], length: int, trials: float, variance: float) -> int:
-    """Groups of misses with more than a block between them; of dense misses, as many as independent ones would vary."""
+    """Groups of misses more than a block apart; for dense misses, the effective number of independent ones."""
     places, failed = np.flatnonzero(missed), float(missed.sum())
     if places.size == 0:
         return 0
@@ -393,7 +393,7 @@ def _episodes(missed: npt.NDArray[np.float64], length: int, trials: float, varia
 
 
 def _largest(blocks: npt.NDArray[np.float64], missed: npt.NDArray[np.float64], trials: float, variance: float) -> float:
-    """Weight of the event that may come next: of the worst block, or of dense misses the mean one."""
+    """Weight assumed for an unseen event: that of the worst block, or the mean one for dense misses."""
     failed = float(missed.sum())
     if np.count_nonzero(missed) > _DENSE * missed.size and failed < trials:
         return variance / (failed * (1 - failed / trials))
@@ -401,7 +401,7 @@ def _largest(blocks: npt.NDArray[np.float64], missed: npt.NDArray[np.float64], t
 
 
 def _freedom(clusters: npt.NDArray[np.float64], number: float, missed: float, variance: float, episodes: int) -> float:
-    """Degrees of freedom of a variance that clusters of misses gave, from how unequal they are.
+    """Effective degrees of freedom of a variance estimated from clusters of unequal size.
 
     That is how well the variance for a given number of misses is known: exactly where all episodes have one size.
 
@@ -421,7 +421,7 @@ def _freedom(clusters: npt.NDArray[np.float64], number: float, missed: float, va
 
 
 def _gamma_interval(missed: float, variance: float, freedom: float, largest: float, tail: float) -> Interval:
-    """Fay and Feuer's interval of a weighted sum of Poisson counts.
+    """Interval of a weighted sum of Poisson counts (Fay and Feuer 1997).
 
     Args:
         missed: the sum.

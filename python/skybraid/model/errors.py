@@ -1,4 +1,4 @@
-"""What can go wrong, by what the caller can do about it."""
+"""Errors, classified by what the caller can do about them."""
 
 import difflib
 from collections.abc import Iterable
@@ -18,27 +18,27 @@ __all__ = [
 
 
 class ResultError(SkybraidError):
-    """A result folder cannot be written or read; choose another folder or make room."""
+    """A result folder cannot be written or read; choose another folder or free space."""
 
 
 class MissingTableError(ResultError):
-    """A figure or a query needs a table that this result was not asked to keep."""
+    """A figure or a query needs a table that this result does not keep."""
 
 
 class EmulationError(SkybraidError):
-    """The emulator cannot begin or go on; `skybraid doctor` says what this machine lacks."""
+    """The emulator cannot start or continue; `skybraid doctor` lists what this machine lacks."""
 
 
 class DomainError(SkybraidError, ValueError):
-    """An argument for which a formula has no meaning; it says which, what was found and what was expected."""
+    """An argument is outside a formula's domain; the message names it, what was found and what was expected."""
 
 
 class VideoError(SkybraidError):
-    """A clip cannot be had, read, encoded or decoded; it names the clip and says what was found and expected."""
+    """A clip cannot be opened, encoded or decoded; the message names the clip, what was found and expected."""
 
 
 def unknown(where: str, found: str, known: Iterable[str], *, several: bool = False) -> str:
-    """The words about a name that is not known: what there is, and the one that was probably meant.
+    """Error text for an unknown name: the known names and the closest match.
 
     Args:
         where: the option or argument.

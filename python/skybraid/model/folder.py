@@ -1,4 +1,4 @@
-"""Result folders and files: written aside, flushed to the disk, put in place whole.
+"""Atomic result folders and files: written under a temporary name, flushed, then renamed.
 
 A folder never replaces an earlier one. Whatever is being written has a name that ends in `.partial` and is locked by
 its process, so that `remove_left_over` knows what belongs to nobody any more.
@@ -28,12 +28,12 @@ _PARTIAL = ".partial"
 
 
 def default_folder(scenario_name: str, seeds: str) -> Path:
-    """A folder below `runs` that does not exist yet, named after the scenario and its seeds."""
+    """Returns an unused folder below `runs`, named after the scenario and its seeds."""
     return _first_that(f"{scenario_name} {seeds}", lambda folder: not folder.exists())
 
 
 def campaign_folder(scenario_name: str, fits: Callable[[str], bool]) -> Path:
-    """A folder below `runs` for a campaign: the first that does not exist or that `fits` says is the campaign's own."""
+    """Returns the folder of a campaign below `runs`: the first that does not exist or for which `fits` holds."""
     return _first_that(f"{scenario_name} sweep", lambda folder: not folder.exists() or fits(str(folder)))
 
 
@@ -49,7 +49,7 @@ def _first_that(name: str, suits: Callable[[Path], bool]) -> Path:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Gives an empty folder next to `target` that becomes `target` when the block ends well, and vanishes otherwise.
+    """Yields an empty folder that is renamed to `target` when the block succeeds and removed otherwise.
 
     All that it holds is on the disk once `target` is there.
 
@@ -81,7 +81,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _new_partial_folder(target: Path) -> tuple[Path, int | None]:
-    """A locked folder next to `target`, and the descriptor that holds the lock."""
+    """Creates a locked folder next to `target`; returns it with the descriptor of the lock."""
     while True:
         aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_PARTIAL}")
         aside.mkdir()
@@ -94,7 +94,7 @@ def _new_partial_folder(target: Path) -> tuple[Path, int | None]:
 
 
 def _locked(descriptor: int, path: Path) -> int | None:
-    """Locks what was just made, until its descriptor is closed; None if `remove_left_over` removed it before that.
+    """Locks a new folder until its descriptor is closed; None if `remove_left_over` removed it first.
 
     The kernel lets the lock go when this process dies.
     """
@@ -107,7 +107,7 @@ def _locked(descriptor: int, path: Path) -> int | None:
 
 
 def remove_left_over(parent: Path) -> list[Path]:
-    """Removes what killed processes left half written in `parent` and in the results there; gives what it removed.
+    """Removes partial files of killed processes in `parent` and in the results there; returns their paths.
 
     What a living process is writing stays.
     """
@@ -126,7 +126,7 @@ def _partial_in(folder: Path) -> list[Path]:
 
 
 def _removed(path: Path) -> bool:
-    """Removes a file or folder, unless somebody holds it."""
+    """Removes a file or folder unless it is locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -145,7 +145,7 @@ def _removed(path: Path) -> bool:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file so that it is there whole or not at all, replacing an earlier one; it is on the disk then.
+    """Writes a file atomically and durably, replacing an earlier one.
 
     Raises:
         ResultError: the file cannot be written.
@@ -171,7 +171,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def check_new_file(path: Path) -> None:
-    """Refuses a file that `write_whole` could not write; to be called before the work whose outcome goes there.
+    """Raises if `write_whole` could not write the file; call it before long work whose result goes there.
 
     Raises:
         ResultError: it is a folder, a device or a symbolic link to nothing, or its folder cannot be written.
@@ -199,7 +199,7 @@ def check_new_file(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder with those above it that are missing, all of them on the disk.
+    """Creates a folder and its missing parents, durably.
 
     Raises:
         OSError: it cannot be made.
@@ -216,7 +216,7 @@ def make_folder(folder: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Flushes a file, or the names in a folder, to the disk.
+    """Flushes a file, or a folder's entries, to disk.
 
     Raises:
         OSError: the disk refuses what was written.
@@ -235,7 +235,7 @@ def flush(path: Path) -> None:
 
 
 def flush_all(folder: Path) -> None:
-    """Flushes every file below a folder, and the folder itself, to the disk.
+    """Flushes a folder and every file below it to disk.
 
     Raises:
         OSError: the disk refuses what was written.
@@ -249,12 +249,12 @@ def flush_all(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> ResultError:
-    """The error that says why `path` cannot be written."""
+    """Error that states why `path` cannot be written."""
     return ResultError(f"{path}: cannot write the result: {error.strerror or error}")
 
 
 def _real(path: Path) -> Path:
-    """What a symbolic link leads to; any other path as it is."""
+    """Target of a symbolic link; any other path unchanged."""
     return path.resolve() if path.is_symlink() else path
 
 

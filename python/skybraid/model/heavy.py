@@ -1,4 +1,4 @@
-"""Heavy and optional packages, imported when one of their names is first used.
+"""Lazy imports of heavy and optional packages.
 
 polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without.
 """

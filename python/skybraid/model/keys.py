@@ -1,4 +1,4 @@
-"""Strict reading of TOML tables: every key is taken once, and what is left over is refused."""
+"""Strict reading of TOML tables: unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {str: "text", dict: "table", list: "list", float: "number", int: "whole
 
 
 class Keys:
-    """The keys of a table as they are taken; what is left over is refused.
+    """Reader of one table; keys that are never taken are errors.
 
     Attributes:
         where: what errors begin with.
@@ -31,7 +31,7 @@ class Keys:
         self.where = where
 
     def take(self, key: str, kind: type[T] | tuple[type, ...], *default: T) -> T:
-        """A key's value; without a default it is required.
+        """Takes a key's value; the key is required without a default.
 
         Raises:
             ScenarioError: it is missing or of another kind.
@@ -50,11 +50,11 @@ class Keys:
         return cast("T", value)
 
     def table(self, key: str) -> Keys:
-        """A table below this one, empty if it is missing."""
+        """Takes a nested table, empty if missing."""
         return Keys(self.take(key, dict, {}), f"{self.where}: {key}")
 
     def tables(self, key: str) -> dict[str, Keys]:
-        """Tables by name below this one."""
+        """Takes nested tables by name."""
         below = self.take(key, dict, {})
         for name, value in below.items():
             if not isinstance(value, dict):
@@ -62,19 +62,19 @@ class Keys:
         return {name: Keys(value, f"{self.where}: {key}.{name}") for name, value in below.items()}
 
     def list(self, key: str) -> list[dict[str, Any]]:
-        """A list of tables."""
+        """Takes a list of tables."""
         values: list[dict[str, Any]] = self.take(key, list, [])
         if not all(isinstance(value, dict) for value in values):
             self.refuse(key, repr(values), "a list of tables")
         return values
 
     def rest(self) -> dict[str, Any]:
-        """All that is left, which is taken."""
+        """Takes all remaining keys."""
         left, self._left = self._left, {}
         return left
 
     def done(self) -> None:
-        """Refuses what was not taken.
+        """Raises if a key was not taken.
 
         Raises:
             ScenarioError: something is left.
@@ -85,12 +85,12 @@ class Keys:
             self.refuse(key, "an unknown key", hint)
 
     def refuse(self, key: str, found: str, expected: str) -> NoReturn:
-        """Raises the error that says what is wrong at a key."""
+        """Raises an error about a key."""
         raise ScenarioError(f"{self.where}: {key}: found {found}, expected {expected}")
 
 
 def seconds(text: str, keys: Keys, key: str) -> float:
-    """A time such as "30s" in s.
+    """Parses a duration such as "30s", in s.
 
     Raises:
         ScenarioError: it is none.

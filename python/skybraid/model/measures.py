@@ -1,4 +1,4 @@
-"""What flows are measured by: one number a flight, by the names, columns and words that the commands share.
+"""Measures of a flow: one number per run, with the names, columns and words that commands share.
 
 `sweep --until` takes them by name, `compare A B` tells their differences, and the tables of flows have their columns.
 """
@@ -18,7 +18,7 @@ POINTS = " percentage points"
 
 
 class Unit(NamedTuple):
-    """How values of a measure are read and told.
+    """Unit of a measure: how values are parsed and printed.
 
     Attributes:
         unit: in which a value is given, as a scenario writes it; none for a plain number.
@@ -47,14 +47,14 @@ FREEZES = Unit("", 1.0, "0.5 (freezes a minute)", freezes_a_minute, freezes_a_mi
 
 
 class Counted(NamedTuple):
-    """What a share is a share of.
+    """Denominator of a share.
 
     Attributes:
         things: what is counted.
         met: the column of those that met it.
         trials: the column of those whose fate is decided.
         within_ms: the column of the time in question, in ms.
-        misses: beginning of the columns that tell how its misses came (`episodes.SPREAD`).
+        misses: prefix of the columns on the grouping of its misses (`episodes.SPREAD`).
     """
 
     things: str
@@ -69,13 +69,13 @@ FRAMES = Counted("frames", "frames_met", "frames_due", "frames_within_ms", "fram
 
 
 class Measure(NamedTuple):
-    """One of these numbers.
+    """Measure of a flow.
 
     Attributes:
         name: as `--until` takes it.
         column: of the tables of flows.
         words: what it is where a time is in question, which stands for "{}", and where none is.
-        unit: how its values are told.
+        unit: how its values are printed.
         counted: of a share, what it is a share of.
         mean: whether flights are put together by their mean with Student's interval; else by their median.
         nothing: what a flight without a value counts as where it must count: its worst.
@@ -94,7 +94,7 @@ class Measure(NamedTuple):
     told: bool = True
 
     def within(self, within_ms: float | None) -> str:
-        """What it is, in words: "share within 300 ms"."""
+        """Description in words: "share within 300 ms"."""
         timed, untimed = self.words
         return untimed if within_ms is None else timed.format(milliseconds(within_ms))
 
@@ -155,5 +155,5 @@ MEASURES = (
 
 
 def names(*, video: bool) -> Collection[str]:
-    """Names of the measures of a flow, which is video or is not."""
+    """Names of the measures of a flow, video or not."""
     return [one.name for one in MEASURES if video or not one.video]

@@ -1,4 +1,4 @@
-"""Causes of misses: why messages and frames were not there in time, counted by the engine, in words.
+"""Causes of misses: why messages and frames were late or lost, as counted by the engine.
 
 Every miss has one cause, and the counts add up to all misses (`docs/explain.md`).
 """
@@ -73,12 +73,12 @@ class Cause:
     words: str
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return asdict(self)
 
 
 def counted(stats: FlowStats) -> list[dict[str, Any]]:
-    """All misses of a flow by cause, in plain values: an entry for each deadline, the causes by their counts."""
+    """Misses of a flow by cause, as plain values: one entry per deadline, sorted by count."""
     keys = ("cause", "path", "effect", "count")
     return [
         {
@@ -91,7 +91,7 @@ def counted(stats: FlowStats) -> list[dict[str, Any]]:
 
 
 def causes(flow: FlowSummary, metric: str, deadline_ms: float | None) -> list[Cause]:
-    """The misses of a flow's messages ("share") or frames ("frames") by cause, the most frequent first."""
+    """Misses of a flow's messages ("share") or frames ("frames") by cause, most frequent first."""
     for entry in flow.misses:
         wanted = entry["deadline_ms"]
         same = wanted is deadline_ms if wanted is None or deadline_ms is None else abs(wanted - deadline_ms) < 1e-6
@@ -101,7 +101,7 @@ def causes(flow: FlowSummary, metric: str, deadline_ms: float | None) -> list[Ca
 
 
 def causes_of(requirement: Requirement, flow: FlowSummary) -> list[Cause]:
-    """The misses behind a requirement by cause.
+    """Misses behind a requirement, by cause.
 
     Of a share or frames: all misses. Of a percentile: messages that took longer than its limit. Of frame rates and
     freezes: frames that were not shown undamaged. Of a goodput: messages that never arrived.
@@ -143,14 +143,14 @@ def _words(cause: str, path: str | None, effect: str | None, **_: object) -> str
 
 
 def main_cause(requirement: Requirement, flow: FlowSummary) -> str | None:
-    """The main cause of a requirement that is not met or not decided, in one sentence; None where it is met.
+    """Main cause of a requirement that is not met or inconclusive, in one sentence; None where it is met.
 
     Reads the summary alone.
     """
     if requirement.verdict is Verdict.MET:
         return None
     if is_short_of_runs(requirement):
-        return "Main cause: one run gives no interval; fly several seeds."
+        return "Main cause: one run gives no interval; run several seeds."
     found = causes_of(requirement, flow)
     total = sum(cause.count for cause in found)
     things = {"share": "misses", "frames": "misses", "percentile": "late messages", "goodput": "lost messages"}
@@ -169,7 +169,7 @@ def main_cause(requirement: Requirement, flow: FlowSummary) -> str | None:
 
 
 def is_short_of_runs(requirement: Requirement) -> bool:
-    """Whether a mean over runs reaches its target, and only a second run is missing to show it."""
+    """Whether a mean over runs reaches its target and only lacks a second run as evidence."""
     if requirement.low is not None or requirement.estimate is None:
         return False
     match requirement.metric:
@@ -182,7 +182,7 @@ def is_short_of_runs(requirement: Requirement) -> bool:
 
 
 def without_misses(requirement: Requirement, flow: FlowSummary) -> str:
-    """What holds a requirement back that no miss explains, as the end of a sentence."""
+    """Reason for a verdict that no miss explains, as the end of a sentence."""
     video = flow.video
     match requirement.metric:
         case "share" | "frames" if requirement.trials:
@@ -225,7 +225,7 @@ def _goodput(flow: FlowSummary) -> str:
 
 
 def refusals(flow: FlowSummary) -> str | None:
-    """How many messages were refused at the sender, in a sentence without its full stop; None where none was."""
+    """Sentence (without full stop) on messages refused at the sender; None if there were none."""
     if not flow.refused:
         return None
     messages = "1 message was" if flow.refused == 1 else f"{count(flow.refused)} messages were"

@@ -1,4 +1,4 @@
-"""Where a result comes from: enough to fly it again and to notice when something differs."""
+"""Provenance of a result: enough to run it again and to detect differences."""
 
 import hashlib
 import importlib.metadata
@@ -24,14 +24,14 @@ MAX_RUNS = 100_000
 """Maximum number of runs that one result holds; it is judged in memory."""
 
 PACKAGES = ("bokeh", "fsspec", "jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
-"""Python packages that Skybraid stands on."""
+"""Python packages that Skybraid depends on."""
 
 
 def essence(scenario: Scenario, seeds: Sequence[int], driver: str = "simulation") -> dict[str, Any]:
-    """What determines the tables, and nothing else: equal essence of a simulation, equal tables.
+    """Inputs that determine the tables: simulations with equal essence have equal tables.
 
     Args:
-        scenario: what is flown.
+        scenario: the scenario that is run.
         seeds: how often.
         driver: "simulation" or "emulation"; the latter's tables differ each time, as real time and real programs do.
     """
@@ -47,7 +47,7 @@ def essence(scenario: Scenario, seeds: Sequence[int], driver: str = "simulation"
 
 
 def provenance(essence_: dict[str, Any], replay: str, started: datetime, wall_s: float) -> dict[str, Any]:
-    """The essence together with the circumstances: programs, machine, wall time."""
+    """Essence plus circumstances: programs, machine, wall time."""
     return essence_ | {
         "replay": replay,
         "circumstances": {
@@ -63,10 +63,10 @@ def provenance(essence_: dict[str, Any], replay: str, started: datetime, wall_s:
 
 
 def replay_command(scenario: Scenario, seeds: Sequence[int], command: str = "run", options: Sequence[str] = ()) -> str:
-    """The command line that flies the same again, from the folder where it was given.
+    """Command line that repeats the run, relative to the folder where it was given.
 
     Args:
-        scenario: what is flown.
+        scenario: the scenario that is run.
         seeds: how often.
         command: "run" or "emulate".
         options: further words of the command line.
@@ -84,14 +84,14 @@ def replay_command(scenario: Scenario, seeds: Sequence[int], command: str = "run
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """Seeds as the command line takes them: "7", "1..100" or "3,5,8"."""
+    """Formats seeds for the command line: "7", "1..100" or "3,5,8"."""
     if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
         return f"{seeds[0]}..{seeds[-1]}"
     return ",".join(str(seed) for seed in seeds)
 
 
 def seeds_from(seeds: str | Iterable[int], where: str = "--seeds", max_seeds: int = MAX_SEEDS) -> list[int]:
-    """Seeds as numbers, from such a text as "1..100", "3,5,8" or "7", or from numbers.
+    """Parses seeds such as "1..100", "3,5,8" or "7"; numbers pass through.
 
     Args:
         seeds: the text or the numbers.
@@ -133,14 +133,14 @@ def _range_or_list(text: str, where: str) -> range | list[int]:
 
 
 def _refuse_many(where: str, found: str, max_seeds: int) -> NoReturn:
-    advice = "fly fewer: a requirement's verdict says how many more runs would decide it"
+    advice = "run fewer: a requirement's verdict says how many more runs would decide it"
     if max_seeds < MAX_SEEDS:
-        advice = "`skybraid sweep` flies more, into a dataset that grows on the disk, and `--until` stops it in time"
+        advice = "`skybraid sweep` runs more, into a dataset that grows on disk, and `--until` stops it in time"
     raise ScenarioError(f"{where}: found {found} runs, expected at most {max_seeds}; {advice}")
 
 
 def package_version(name: str) -> str | None:
-    """The installed version of a Python package, or None."""
+    """Installed version of a Python package, or None."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -148,10 +148,10 @@ def package_version(name: str) -> str | None:
 
 
 def footer(essence_: dict[str, Any]) -> dict[str, str]:
-    """The essence as it stands in the footer of each Parquet file."""
+    """Essence stored in the footer of each Parquet file."""
     return {"skybraid": json.dumps(essence_, sort_keys=True)}
 
 
 def utc_now() -> datetime:
-    """The wall clock's time, which goes into the circumstances alone."""
+    """Wall-clock time, used in the circumstances only."""
     return datetime.now(UTC)

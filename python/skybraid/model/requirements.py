@@ -1,4 +1,4 @@
-"""Requirements of a flow, judged against what was seen, in numbers and in words."""
+"""Requirements of a flow, judged against the runs, in numbers and in words."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ Binned = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], float]
 
 
 class Stats(Protocol):
-    """What is read of a flow's statistics in one run (`_core.FlowStats`)."""
+    """Statistics of a flow in one run (`_core.FlowStats`)."""
 
     @property
     def delivered(self) -> int: ...  # noqa: D102
@@ -46,7 +46,7 @@ class Stats(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """How the single flows of a group fare, each judged by itself: one per vehicle, node or connection.
+    """Verdicts of a group's single flows: one per vehicle, node or connection.
 
     Attributes:
         met: how many meet the requirement.
@@ -64,12 +64,12 @@ class Members:
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """Total number."""
         return self.met + self.not_met + self.inconclusive
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """From plain values; earlier versions called `inconclusive` "not_shown"."""
+        """Reads plain values; earlier versions called `inconclusive` "not_shown"."""
         renamed = {"inconclusive" if name == "not_shown" else name: value for name, value in values.items()}
         return cls(**renamed)
 
@@ -86,7 +86,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement of one flow, with what the runs show about it.
+    """Requirement of a flow, with its estimate, interval and verdict.
 
     Attributes:
         flow: the flow's name.
@@ -132,12 +132,12 @@ class Requirement:
     clustering: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return asdict(self) | {"verdict": str(self.verdict)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """From what `to_dict` gave."""
+        """Reads the output of `to_dict`."""
         known = {field.name for field in fields(cls)}
         members = values.get("members")
         return cls(
@@ -150,7 +150,7 @@ class Requirement:
 
     @property
     def words(self) -> str:
-        """What was seen and what was required, in one sentence without the verdict."""
+        """Estimate and target in one sentence, without the verdict."""
         match self.metric:
             case "share":
                 return self._share_words()
@@ -190,7 +190,7 @@ class Requirement:
         )
 
     def _misses_words(self) -> str:
-        """The misses of a share and their episodes: "; 17 misses in 4 episodes"."""
+        """Misses of a share and their episodes: "; 17 misses in 4 episodes"."""
         if self.missed is None or self.episodes is None:
             return ""
         if self.missed == 0:
@@ -203,13 +203,13 @@ class Requirement:
         return f"; {misses} in {together}{few}"
 
     def _parts_words(self) -> str:
-        """Why the interval is wider than the run's own episodes ask for."""
+        """Reason why the interval is wider than the run's own episodes require."""
         if self.clustering < 2:
             return ""
         return "; parts of the measurements differ, and a run sees one: several seeds see more"
 
     def _needed_words(self) -> str:
-        """What would decide an inconclusive requirement."""
+        """Flight time that would decide an inconclusive requirement."""
         if self.verdict is not Verdict.INCONCLUSIVE:
             return ""
         if self.needed_s is None or not self.span_s:
@@ -246,7 +246,7 @@ class Requirement:
 
 
 def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
-    """What the requirements of a group's single flows, each with its name, come to."""
+    """Aggregates the requirements of a group's single flows, given by name."""
     seen = [(name, one) for name, one in judged if one.estimate is not None]
     worst = min(
         seen,
@@ -266,7 +266,7 @@ def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
 
 
 class _Seen(NamedTuple):
-    """What runs show of a requirement; the fields are those of `Requirement`."""
+    """Evidence on a requirement; the fields are those of `Requirement`."""
 
     estimate: float | None
     low: float | None
@@ -338,7 +338,7 @@ def judge(
 
 
 def judge_share(runs: Sequence[RunShare], target: float) -> _Seen:
-    """A share over all runs, judged by its interval."""
+    """Judges a share over all runs by its interval."""
     seen = share_interval(runs)
     if not seen.trials:
         return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
@@ -365,7 +365,7 @@ def _needed_s(runs: Sequence[RunShare], target: float, seen: ShareInterval) -> f
 def _percentile(
     runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: float, clustering: Callable[[float], float]
 ) -> _Seen:
-    """A percentile of the delays: all whose share of faster messages may be the target (Woodruff, JASA 47, 1952)."""
+    """Interval of a delay percentile, by inverting the interval of its share (Woodruff, JASA 47, 1952)."""
     if not pooled.delivered:
         return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
 
@@ -390,7 +390,7 @@ def _percentile(
 
 
 def _delay_at(pooled: Stats, holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The smallest delay for which a monotone condition holds, between two quantiles; None where it holds for none."""
+    """Smallest delay for which a monotone condition holds, between two quantiles; None if it never holds."""
     if not holds(pooled.delay_quantile(high)):
         return None
     for _ in range(_HALVINGS):
@@ -400,7 +400,7 @@ def _delay_at(pooled: Stats, holds: Callable[[float], bool], low: float, high: f
 
 
 def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float], float]) -> _Seen:
-    """Goodput: by runs where there are several, else by blocks; allowing for outages, which come in episodes."""
+    """Judges goodput, by runs if there are several, else by blocks; allows for outages, which come in episodes."""
     estimate = math.fsum(run.goodput_bps for run in runs) / len(runs)
     over_time = [_bytes_over_time(run) for run in runs]
     span_s = math.fsum(series.size * bin_s for series, bin_s in over_time)
@@ -430,7 +430,7 @@ def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float],
 
 
 def _bytes_over_time(run: Stats) -> tuple[npt.NDArray[np.float64], float]:
-    """Bytes that arrived in each bin, from the first one that held any on, and the width of a bin in s."""
+    """Bytes delivered per bin, from the first non-empty one on, and the bin width in s."""
     arrived, bin_s = run.goodput_over_time()
     written, _, written_bin_s = run.met_over_time(None)
     # An outage at the end leaves bins empty that nothing arrived in.
@@ -441,7 +441,7 @@ def _bytes_over_time(run: Stats) -> tuple[npt.NDArray[np.float64], float]:
 
 
 def a_second(video: Mapping[str, Any], name: str) -> float | None:
-    """A frame rate, or freezes a minute, of what a video's frames came to in one run; None where nothing tells.
+    """Frame rate or freezes per minute of a video in one run; None where unknown.
 
     A picture that never came has no second to be counted in; it is no frame a second.
     """
@@ -452,7 +452,7 @@ def a_second(video: Mapping[str, Any], name: str) -> float | None:
 
 
 def headline(requirements: Sequence[Requirement]) -> str:
-    """The verdict on all requirements in one sentence."""
+    """Overall verdict in one sentence."""
     total = len(requirements)
     if total == 0:
         return "The scenario states no requirement."
@@ -470,7 +470,7 @@ def _requirements(number: int) -> str:
 
 
 def _mean(values: Sequence[float]) -> tuple[int, float | None, float | None, float | None]:
-    """Of one number a run: how many, their mean, and its interval."""
+    """Count, mean and interval of one number per run."""
     low, high = mean_interval(values) or (None, None)
     return len(values), math.fsum(values) / len(values) if values else None, low, high
 
@@ -480,17 +480,17 @@ def _negative(value: float | None) -> float | None:
 
 
 def count(number: int) -> str:
-    """A whole number with its thousands set apart: 1 799 990."""
+    """Formats an integer with thousands separated: 1 799 990."""
     return f"{number:,}".replace(",", " ")
 
 
 def percent(share: float) -> str:
-    """A share from 0 to 1 as "99.9993 %", with as many digits as its distance from 0 % or 100 % needs."""
+    """Formats a share from 0 to 1 as "99.9993 %", with the digits that its distance from 0 % or 100 % needs."""
     return f"{_percent_digits(share)} %"
 
 
 def percent_range(low: float, high: float) -> str:
-    """Two shares as "99.9989–99.9996 %"."""
+    """Formats two shares as "99.9989–99.9996 %"."""
     return f"{_percent_digits(low)}–{_percent_digits(high)} %"
 
 
@@ -502,26 +502,26 @@ def _percent_digits(share: float) -> str:
 
 
 def milliseconds(delay_ms: float) -> str:
-    """A delay as "42.3 ms" or, from ten seconds on, "12.3 s"."""
+    """Formats a delay as "42.3 ms" or, from ten seconds on, "12.3 s"."""
     if delay_ms >= 10_000:
         return f"{_rounded(delay_ms / 1000):g} s"
     return f"{delay_ms:.0f} ms" if delay_ms >= 999.5 else f"{_rounded(delay_ms):g} ms"
 
 
 def microseconds(time_us: float) -> str:
-    """A short time as "42 µs" or "1.3 ms"."""
+    """Formats a short time as "42 µs" or "1.3 ms"."""
     if 0 < time_us < 1:
         return "under 1 µs"
     return f"{_rounded(time_us):g} µs" if time_us < 999.5 else milliseconds(time_us / 1000)
 
 
 def _rounded(value: float) -> float:
-    """Three significant digits."""
+    """Rounds to three significant digits."""
     return float(f"{value:.3g}")
 
 
 def span(time_s: float) -> str:
-    """A time as "30 min", "80 s", "12.5 s" or "85 ms": the next larger unit from two of it on, or where it is whole."""
+    """Formats a time as "30 min", "80 s", "12.5 s" or "85 ms", in the largest unit with a value of at least 2."""
     for size, unit in ((3600, "h"), (60, "min"), (1, "s")):
         if time_s >= 2 * size or (time_s >= size and (size == 1 or time_s % size == 0)):
             return f"{time_s / size:.4g} {unit}"
@@ -529,7 +529,7 @@ def span(time_s: float) -> str:
 
 
 def about(time_s: float) -> str:
-    """A time with two significant digits: "5.6 min", "17 min", "130 h"."""
+    """Formats a time with two significant digits: "5.6 min", "17 min", "130 h"."""
     if time_s < 120:
         return span(float(f"{time_s:.2g}"))
     size, unit = (3600, "h") if time_s >= 7200 else (60, "min")
@@ -537,7 +537,7 @@ def about(time_s: float) -> str:
 
 
 def rate(bits_per_second: float) -> str:
-    """A rate as "9.87 Mbit/s"."""
+    """Formats a rate as "9.87 Mbit/s"."""
     value = _rounded(bits_per_second)
     for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
         if value >= size:
@@ -546,12 +546,12 @@ def rate(bits_per_second: float) -> str:
 
 
 def frames_a_second(frames: float) -> str:
-    """A frame rate as "29.97 frames/s"."""
+    """Formats a frame rate as "29.97 frames/s"."""
     return f"{frames:.4g} frames/s"
 
 
 def freezes_a_minute(freezes: float) -> str:
-    """How often the picture freezes, as "0.5 freezes/min"."""
+    """Formats a rate of freezes as "0.5 freezes/min"."""
     return f"{_rounded(freezes):g} freezes/min"
 
 

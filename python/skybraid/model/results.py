@@ -1,4 +1,4 @@
-"""Results: what a flight showed, and the tables behind it."""
+"""Results of runs, and the tables behind them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ESSENCE = ("version", "driver", "scenario", "seeds", "inputs")
 
 
 class Tables(Mapping[str, "pl.DataFrame"]):
-    """Tables by name, read when they are asked for.
+    """Tables by name, read on first use.
 
     `tables["messages"]` is a polars frame; `tables.scan("messages")` is lazy and reads only what a query needs. Over
     several runs the tables carry a column `seed`.
@@ -47,20 +47,20 @@ class Tables(Mapping[str, "pl.DataFrame"]):
         self._frames: dict[str, pl.DataFrame] = {}
 
     def add_run(self, table: str, run: Run, seed: int | None) -> None:
-        """Adds rows that a run still holds."""
+        """Adds rows that a run holds in memory."""
         self._runs.setdefault(table, []).append((seed, run))
 
     def add_file(self, table: str, path: Path) -> None:
-        """Names the Parquet file, or the folder of one file a seed, that holds a table."""
+        """Registers the Parquet file of a table, or the folder with one file per seed."""
         self._files[table] = path
 
     @property
     def files(self) -> dict[str, Path]:
-        """Where tables lie on disk."""
+        """Files of the tables on disk."""
         return dict(self._files)
 
     def scan(self, table: str) -> pl.LazyFrame:
-        """A table as a lazy frame.
+        """Returns a table as a lazy frame.
 
         Raises:
             MissingTableError: the result does not have it.
@@ -81,7 +81,7 @@ class Tables(Mapping[str, "pl.DataFrame"]):
         raise MissingTableError(f"table {table}: this result was not asked to keep it; found {kept}")
 
     def parts(self, table: str) -> Iterator[tuple[int | None, Iterator[pl.DataFrame]]]:
-        """A table's rows batch by batch, for each run apart (seed None: all in one)."""
+        """Iterates over a table's rows in batches, run by run (seed None: all in one)."""
         if table in self._runs:
             for seed, run in self._runs[table]:
                 yield seed, table_files.frames(run, table, seed)
@@ -96,7 +96,7 @@ class Tables(Mapping[str, "pl.DataFrame"]):
             del self._files[table]
 
     def moved(self, table: str, path: Path) -> None:
-        """Tells that a table's rows have gone into a file."""
+        """Records that a table's rows were moved into a file."""
         self._runs.pop(table, None)
         self._frames.pop(table, None)
         self._files[table] = path
@@ -118,7 +118,7 @@ class Tables(Mapping[str, "pl.DataFrame"]):
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What one scenario showed over one or several runs.
+    """Result of one scenario over one or several runs.
 
     Attributes:
         name: the scenario's name.
@@ -128,7 +128,7 @@ class Results:
         flights: each run by itself.
         provenance: what the result comes from; only `provenance["circumstances"]` varies between equal runs.
         tables: the tables that were kept.
-        folder: where the result lies on disk, or None.
+        folder: the result's folder on disk, or None.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Results:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The same for a notebook, as a table."""
+        """Renders the summary for a notebook, as a table."""
         runs = "1 run" if len(self.flights) == 1 else f"{len(self.flights)} runs"
         title = escape(f"{self.name}: {runs}, {self.verdict}")
         rows = "".join(
@@ -167,7 +167,7 @@ class Results:
 
     @property
     def simulated_s(self) -> float:
-        """Flown time in s, over all runs: simulated, or emulated in real time."""
+        """Time in s over all runs, simulated or emulated."""
         return sum(flight.simulated_s for flight in self.flights)
 
     @property
@@ -177,22 +177,22 @@ class Results:
 
     @property
     def driver(self) -> str:
-        """What the flights went through: "simulation", or "emulation", in real time and through the kernel."""
+        """Driver of the runs: "simulation", or "emulation" (in real time through the kernel)."""
         return str(self.provenance.get("driver", "simulation"))
 
     @property
     def notices(self) -> list[str]:
-        """What the user should know of how the runs were made."""
+        """Notices about how the runs were made."""
         return [str(words) for words in self.provenance.get("notices", ())]
 
     @property
     def wall_s(self) -> float:
-        """How long it took, in s of wall time."""
+        """Wall time in s."""
         return float(self.provenance["circumstances"]["wall_s"])
 
     @property
     def verdict(self) -> Verdict:
-        """Met when all requirements are (also when there is none), else the worst of theirs."""
+        """Worst verdict of all requirements; met if there are none."""
         found = {requirement.verdict for requirement in self.requirements}
         worst = (Verdict.NOT_MET, Verdict.INCONCLUSIVE)
         return next((verdict for verdict in worst if verdict in found), Verdict.MET)
@@ -203,7 +203,7 @@ class Results:
         return list(dict.fromkeys(str(link["path"]) for link in self.links()))
 
     def links(self) -> list[dict[str, Any]]:
-        """Totals of each link direction over all runs: path, direction and counts."""
+        """Totals of each link direction over all runs: path, direction and counters."""
         totals: dict[tuple[str, str], dict[str, Any]] = {}
         for link in (link for flight in self.flights for link in flight.links):
             key = (str(link["path"]), str(link["direction"]))
@@ -214,7 +214,7 @@ class Results:
         return list(totals.values())
 
     def json(self) -> dict[str, Any]:
-        """The result in plain values, as `skybraid run --json` prints it."""
+        """Returns the result as plain values, as `skybraid run --json` prints it."""
         flows = {name: flow.to_dict() for name, flow in self.flows.items()}
         for flow in flows.values():
             del flow["delay_tail"]
@@ -238,7 +238,7 @@ class Results:
         }
 
     def summary_frame(self) -> pl.DataFrame:
-        """Requirements as a frame: each on all runs (seed null), then, of several runs, on each by itself."""
+        """Returns requirements as a frame: over all runs (seed null) and, for several runs, over each one."""
         rows = [{"seed": None} | requirement.to_dict() for requirement in self.requirements]
         if len(self.flights) > 1:
             rows += [
@@ -267,7 +267,7 @@ class Results:
         return pl.DataFrame(rows, schema=schema)
 
     def flows_frame(self) -> pl.DataFrame:
-        """Flows as a frame: a row for each flow and run; also for each of the single flows that one stands for.
+        """Returns flows as a frame: one row per flow and run, single flows of groups included.
 
         What only a video has is there where a flow is one.
         """
@@ -287,7 +287,7 @@ class Results:
         return pl.DataFrame(rows, infer_schema_length=None, schema_overrides={"seed": pl.UInt64})
 
     def save(self, folder: str | os.PathLike[str]) -> Results:
-        """Writes the result into a new folder and gives it as it lies there.
+        """Writes the result into a new folder and returns the result opened from there.
 
         Raises:
             ResultError: the folder holds something already, or cannot be written; nothing is left behind.
@@ -304,11 +304,11 @@ class Results:
         return Results.open(target)
 
     def write_summary(self, folder: Path, *, parquet: bool) -> None:
-        """Writes everything but the tables: the judgement, the scenario and the provenance.
+        """Writes everything except the tables: verdicts, scenario and provenance.
 
         Args:
             folder: exists already.
-            parquet: also as `summary.parquet` and `flows.parquet`, beside the JSON.
+            parquet: also as `summary.parquet` and `flows.parquet`, next to the JSON.
 
         Raises:
             OSError: the folder cannot be written.
@@ -327,7 +327,7 @@ class Results:
             write_table(folder, "flows", None, iter([self.flows_frame()]), self.provenance)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
-        """Writes one self-contained HTML file and gives its path.
+        """Writes one self-contained HTML file and returns its path.
 
         Raises:
             ResultError: the file cannot be written.
@@ -391,7 +391,7 @@ def write_table(
 
 
 def _refuse_damaged(file: Path) -> None:
-    """Refuses a Parquet file that was cut short or overwritten."""
+    """Raises if a Parquet file is truncated or overwritten."""
     try:
         pl.read_parquet_schema(file)
     except OSError as error:

@@ -19,7 +19,7 @@ Overrides = Sequence[tuple[str, str]]
 
 
 class Scenario:
-    """A flight to simulate: paths, flows, requirements and events, all checked.
+    """Validated scenario: paths, flows, requirements and events.
 
     From a file with `load`, from text with `Scenario(text)`, in code with `build`. A scenario does not change;
     `with_` gives another one.
@@ -31,7 +31,7 @@ class Scenario:
     """The file that errors name and that trace paths are relative to."""
 
     def __init__(self, text: str, file: str = "scenario.toml", overrides: Overrides = ()) -> None:
-        """Parses TOML `text` as if it stood in `file`, with keys replaced by `overrides` (key, TOML value).
+        """Parses TOML `text` as the contents of `file`, with keys replaced by `overrides` (key, TOML value).
 
         Raises:
             ScenarioError: something is wrong; it says file, key, what was found and what was expected.
@@ -64,7 +64,7 @@ class Scenario:
         return cls(text, file)
 
     def with_(self, key: str, value: object) -> Self:
-        """The same scenario with one key replaced, for example `with_("path.lte.uplink.rate", "5Mbit/s")`.
+        """Returns the scenario with one key replaced, for example `with_("path.lte.uplink.rate", "5Mbit/s")`.
 
         Raises:
             ScenarioError: no such key, or not a value for it.
@@ -72,7 +72,7 @@ class Scenario:
         return self.with_all({key: value})
 
     def with_all(self, values: Mapping[str, object]) -> Self:
-        """The same scenario with several keys replaced, in this order.
+        """Returns the scenario with several keys replaced, in this order.
 
         Raises:
             ScenarioError: no such key, or not a value for it.
@@ -87,7 +87,7 @@ class Scenario:
 
     @property
     def text(self) -> str:
-        """The TOML text as it was given, without the overrides."""
+        """Original TOML text, without the overrides."""
         return self._text
 
     @property
@@ -123,7 +123,7 @@ class Scenario:
 
     @property
     def requirements(self) -> list[dict[str, Any]]:
-        """What is required: `flow`, `metric`, `deadline_ms`, `target` each."""
+        """Requirements, each with `flow`, `metric`, `deadline_ms` and `target`."""
         # 99.9 % as a share is 0.9990000000000001 in binary; nobody requires shares to a part in 10^12.
         return [
             requirement | ({} if requirement["metric"] == "goodput" else {"target": round(requirement["target"], 12)})
@@ -132,12 +132,12 @@ class Scenario:
 
     @property
     def deadlines_ms(self) -> dict[str, float]:
-        """The shortest deadline that each flow's requirements of a share name, in ms."""
+        """Shortest deadline of each flow's requirements of a share, in ms."""
         return self._shortest_ms("share")
 
     @property
     def frames_within_ms(self) -> dict[str, float]:
-        """The shortest time that each video's requirements of its frames name, in ms."""
+        """Shortest deadline of each video's requirements of frames, in ms."""
         return self._shortest_ms("frames")
 
     def _shortest_ms(self, metric: str) -> dict[str, float]:
@@ -154,19 +154,19 @@ class Scenario:
         return self._overrides
 
     def inputs(self) -> list[tuple[str, str]]:
-        """Every file that the scenario reads, with the sha256 of its contents."""
+        """Files that the scenario reads, with their SHA-256."""
         return self._native.inputs()
 
     def warnings(self, *, emulated: bool = False) -> list[str]:
-        """What is allowed but may not be meant, such as a trace that is shorter than the flight."""
+        """Warnings about what is allowed but may be a mistake, such as a trace shorter than the flight."""
         return self._native.warnings(emulated)
 
     def toml(self) -> str:
-        """The effective scenario: the text with the overrides applied."""
+        """Effective scenario: the text with the overrides applied."""
         return self._native.toml()
 
     def digest(self) -> str:
-        """The sha256 of the effective scenario's text, in hexadecimal."""
+        """SHA-256 of the effective scenario's text, in hexadecimal."""
         return hashlib.sha256(self.toml().encode()).hexdigest()
 
     def __repr__(self) -> str:
@@ -174,7 +174,7 @@ class Scenario:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a scenario's file.
+    """Reads the text of a scenario file.
 
     Raises:
         ScenarioError: it is no regular file, is longer than `MAX_BYTES`, cannot be read or is not UTF-8.
@@ -194,7 +194,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def read_stream(stream: TextIO) -> str:
-    """The text of a scenario that arrives on a stream.
+    """Reads the text of a scenario from a stream.
 
     Raises:
         ScenarioError: it is longer than `MAX_BYTES`.
@@ -210,7 +210,7 @@ def _too_long(name: str, found: str) -> str:
 
 
 def toml_value(value: object) -> str:
-    """A value as it stands behind `key =` in TOML, on one line.
+    """Formats a value for TOML, on one line.
 
     Raises:
         ScenarioError: TOML has no such value.
@@ -229,5 +229,5 @@ def toml_value(value: object) -> str:
 
 
 def toml_key(name: str) -> str:
-    """A name as it stands among the dots of a TOML key, in quotes where it must."""
+    """Formats a name for use in a dotted TOML key, quoted if needed."""
     return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")

@@ -1,4 +1,4 @@
-"""Seeds of several runs: where they change something, and where in measurements each run begins."""
+"""Seeds of several runs: whether they change anything, and where in measurements each run begins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALIKE = (
 
 
 def sampled(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
-    """The scenario as several seeds fly it, and what the user should know of that.
+    """Returns the scenario prepared for several seeds, with notices for the user.
 
     Traces for which nothing says where a run begins in them begin at a place drawn from the run's seed.
     """
@@ -31,14 +31,14 @@ def sampled(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
 
 
 def distinct(scenario: Scenario, seeds: Sequence[int]) -> tuple[list[int], tuple[str, ...]]:
-    """The seeds whose simulated runs may differ, one where all are alike, and what the user should know of that."""
+    """Returns the seeds whose simulated runs may differ (one if all are equal), with notices for the user."""
     if len(seeds) < 2 or scenario.native.is_random():
         return list(seeds), ()
     return [seeds[0]], (f"{ALIKE}; 1 run with seed {seeds[0]} in place of {len(seeds)}",)
 
 
 def random_note(clocks: Iterable[str]) -> str:
-    """What must be known of traces that begin at random since several seeds are flown.
+    """Notice about traces that start at random because several seeds are run.
 
     Args:
         clocks: files, or names of what was measured together.

@@ -1,4 +1,4 @@
-"""Verdicts, and intervals of what is independent.
+"""Verdicts, and intervals for independent samples.
 
 - a share of independent trials: Clopper and Pearson, Biometrika 26 (1934) 404-413, through the beta distribution;
 - a percentile of independent values: distribution-free, between two order statistics whose ranks follow from the
@@ -25,7 +25,7 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A closed range that covers the true value at the stated confidence."""
+    """Closed confidence interval."""
 
     low: float
     high: float
@@ -43,7 +43,7 @@ class Ranks(NamedTuple):
 
 
 class Verdict(enum.StrEnum):
-    """What the runs show about a requirement."""
+    """Verdict on a requirement."""
 
     MET = "met"
     NOT_MET = "not met"
@@ -51,7 +51,7 @@ class Verdict(enum.StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Verdict | None:
-        """Results of earlier versions say "not shown"."""
+        """Accepts "not shown" of earlier versions."""
         return cls.INCONCLUSIVE if value == "not shown" else None
 
 

@@ -1,4 +1,4 @@
-"""What a flow did in one run or over many: goodput, delay, losses, shares of the paths."""
+"""Summary of a flow over one or many runs: goodput, delay, losses, shares of the paths."""
 
 import functools
 import math
@@ -23,7 +23,7 @@ from skybraid.model.requirements import (
 from skybraid.model.statistics import median_interval
 
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "p99.999": 0.99999}
-"""Delay percentiles that are told, by name."""
+"""Delay percentiles that are reported, by name."""
 
 TOTALS = (
     "sent",
@@ -66,7 +66,7 @@ _TAIL_POINTS_PER_DECADE = 24
 
 @dataclass(frozen=True, slots=True)
 class FlowSummary:
-    """A flow over all runs: `TOTALS` added up, every other number that of the one run, or the median over runs.
+    """Summary of a flow over all runs: `TOTALS` are summed, all other values are medians over the runs.
 
     Attributes:
         sent: messages passed on by the application.
@@ -122,12 +122,12 @@ class FlowSummary:
     misses: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """From what `to_dict` gave."""
+        """Reads the output of `to_dict`."""
         tail = [(float(delay), float(share)) for delay, share in values["delay_tail"]]
         return cls(**(values | {"delay_tail": tail}))
 
@@ -159,7 +159,7 @@ class Flight:
     members: dict[str, FlowSummary] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return {
             "seed": self.seed,
             "simulated_s": self.simulated_s,
@@ -173,7 +173,7 @@ class Flight:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """From what `to_dict` gave."""
+        """Reads the output of `to_dict`."""
         return cls(
             values["seed"],
             values["simulated_s"],
@@ -201,7 +201,7 @@ def one_run(stats: FlowStats) -> FlowSummary:
 
 
 def video_columns(video: Mapping[str, Any] | None) -> dict[str, int | float | None]:
-    """`VIDEO_COUNTS` and `VIDEO_MEASURES` of what a video's frames came to; all None of a flow that is no video."""
+    """Returns `VIDEO_COUNTS` and `VIDEO_MEASURES` of a video; all None for other flows."""
     if video is None:
         return dict.fromkeys((*VIDEO_COUNTS, *VIDEO_MEASURES))
     frames = video["frames"]
@@ -215,7 +215,7 @@ def video_columns(video: Mapping[str, Any] | None) -> dict[str, int | float | No
 
 
 def frames_in_time(stats: FlowStats, within_ms: float | None) -> dict[str, int | float | None]:
-    """`FRAMES_IN_TIME` of a flow in one run; all None of a flow that is no video.
+    """Returns `FRAMES_IN_TIME` of a flow in one run; all None for a flow without video.
 
     Args:
         stats: of the flow.
@@ -227,7 +227,7 @@ def frames_in_time(stats: FlowStats, within_ms: float | None) -> dict[str, int |
 
 
 def frames_in_time_of(flight: Flight, name: str) -> dict[str, int | float | None]:
-    """The same of a flight that is kept, by its strictest requirement of the flow's frames."""
+    """Returns `FRAMES_IN_TIME` of a stored run, by its strictest requirement of the flow's frames."""
     named = [
         requirement
         for requirement in flight.requirements
@@ -251,7 +251,7 @@ def _in_time(
 
 
 def video_words(video: Mapping[str, Any]) -> str:
-    """What a video's frames came to, in a sentence without its full stop."""
+    """Summary of a video's frames in a sentence without full stop."""
     frames, shown = video["frames"], video["shown"]
     if not shown:
         return f"none of {count(frames)} frames was shown"
@@ -265,7 +265,7 @@ def video_words(video: Mapping[str, Any]) -> str:
 
 
 def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
-    """A flow over one or several runs: totals summed, the rest medians over the runs with their intervals."""
+    """Summarises a flow over runs: totals are summed, other values are medians with intervals."""
     runs = [one_run(run) for run in stats]
     several = len(runs) > 1
     together = pooled(stats)
@@ -292,12 +292,12 @@ def over_runs(stats: Sequence[FlowStats]) -> FlowSummary:
 
 
 def pooled(stats: Sequence[FlowStats]) -> FlowStats:
-    """The statistics of all runs as if they had been one."""
+    """Pools the statistics of all runs."""
     return functools.reduce(lambda all_, one: all_.merge(one), stats)
 
 
 def delay_tail(stats: FlowStats) -> list[tuple[float, float]]:
-    """The complementary distribution of delay: (delay in ms, share that took longer), denser towards the tail."""
+    """Complementary distribution of delay: (delay in ms, share that took longer), denser towards the tail."""
     if stats.delivered == 0:
         return []
     decades = math.log10(max(stats.delivered, 10))

@@ -46,7 +46,7 @@ _TRUTH = frozenset({"within_deadline", "up"})
 
 
 def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFrame:
-    """One batch of rows as a frame, with the markers for "none" replaced by null.
+    """Converts one batch of rows to a frame, with markers for "none" replaced by null.
 
     Args:
         columns: equally long columns; texts as lists; categories as (codes, names), where the largest code stands for
@@ -64,7 +64,7 @@ def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFram
 def frames(
     run: Run, table: str, seed: int | None = None, go_on: Callable[[], None] = lambda: None
 ) -> Iterator[pl.DataFrame]:
-    """A run's table as frames of at most `BATCH_ROWS` rows, at least one; takes the rows out of the run.
+    """Iterates over a run's table in frames of at most `BATCH_ROWS` rows, at least one; takes the rows out of the run.
 
     `go_on` is called before each batch and may raise to stop.
     """
@@ -78,7 +78,7 @@ def frames(
 
 
 def write(batches: Iterator[pl.DataFrame], path: Path, metadata: Mapping[str, str]) -> None:
-    """Streams frames of one schema into a Parquet file, holding few of them in memory at a time.
+    """Streams frames of one schema into a Parquet file with bounded memory.
 
     Args:
         batches: at least one frame.
@@ -105,7 +105,7 @@ def write(batches: Iterator[pl.DataFrame], path: Path, metadata: Mapping[str, st
 
 
 def _from_system(error: Exception) -> Exception:
-    """What the operating system said, where polars wraps it in words of its own."""
+    """Recovers the operating system's error from a polars error."""
     said = re.search(r"\(os error (\d+)\)", str(error))
     return OSError(int(said[1]), os.strerror(int(said[1]))) if said else error
 

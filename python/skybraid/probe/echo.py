@@ -1,4 +1,4 @@
-"""Round trips of datagrams: the answering side and the asking one."""
+"""UDP echo: server and client."""
 
 import asyncio
 import secrets
@@ -19,10 +19,10 @@ MAX_BYTES = 65_507
 
 
 class Echo(asyncio.DatagramProtocol):
-    """Sends every datagram back to whom it came from."""
+    """Echo server: returns every datagram to its sender."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remembers the way back."""
+        """Stores the transport."""
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
@@ -31,7 +31,7 @@ class Echo(asyncio.DatagramProtocol):
 
 
 class _Asker(asyncio.DatagramProtocol):
-    """Notes when each echo was sent and when it came back, in s of the monotonic clock."""
+    """Echo client: records send and return times in s of the monotonic clock."""
 
     def __init__(self, count: int) -> None:
         self.series = secrets.randbits(64)

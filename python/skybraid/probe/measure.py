@@ -1,4 +1,4 @@
-"""What every probe shares: quantities with units, runs that may fail, errors in plain words, summaries."""
+"""Shared parts of the probes: quantities with units, runs that may fail, error texts, summaries."""
 
 import asyncio
 import csv
@@ -28,16 +28,16 @@ _RETRY_S = 0.1
 
 
 class ProbeError(SkybraidError):
-    """Something cannot be measured; says what was tried, what was found and what fixes it."""
+    """A measurement is impossible; the message says what was tried, what was found and how to fix it."""
 
 
 class RefusedError(ProbeError):
-    """Nothing listens there, or not yet."""
+    """Nothing listens at the address, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a probe measured.
+    """Result of a probe.
 
     Attributes:
         probe: its name, as on the command line.
@@ -54,13 +54,13 @@ class Measurement:
     failures: list[str]
 
     def summary(self) -> dict[str, dict[str, float]]:
-        """Least, median, 95 % and 99 % quantiles and greatest of each column in ms or Mbit/s, over all rows."""
+        """Minimum, median, 95 % and 99 % quantiles and maximum of each column in ms or Mbit/s."""
         columns = [name for name in (self.rows[0] if self.rows else {}) if name.endswith(("_ms", "_mbps"))]
         numbers = {name: [row[name] for row in self.rows] for name in columns}
         return {name: spread([x for x in found if isinstance(x, int | float)]) for name, found in numbers.items()}
 
     def json(self) -> dict[str, Any]:
-        """One value that holds everything."""
+        """Converts everything to one JSON value."""
         lost = [row for row in self.rows if row.get("rtt_ms", 0) is None]
         counts = {"count": len(self.rows), "lost": len(lost)} if self.probe == "ping" else {}
         return {
@@ -73,7 +73,7 @@ class Measurement:
         }
 
     def csv(self) -> str:
-        """The rows as CSV with a heading; what is missing is empty."""
+        """Formats the rows as CSV with a header; missing values are empty."""
         text = io.StringIO()
         table = csv.DictWriter(text, list(self.rows[0]), lineterminator="\n")
         table.writeheader()
@@ -81,7 +81,7 @@ class Measurement:
         return text.getvalue()
 
     def text(self) -> str:
-        """A heading and a line for each quantity."""
+        """Formats a heading and one line per quantity."""
         names = ("min", *QUANTILES, "max")
         lines = [self.words, " " * 14 + "".join(f"{name:>10}" for name in names)]
         for quantity, found in self.summary().items():
@@ -91,7 +91,7 @@ class Measurement:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Least, quantiles (the least value that so many do not exceed) and greatest; empty without values."""
+    """Minimum, quantiles (inverse of the empirical distribution) and maximum; empty without values."""
     if not values:
         return {}
     ordered = sorted(values)
@@ -100,7 +100,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def seconds(text: str, option: str) -> float:
-    """A time such as `10ms`, in s.
+    """Parses a duration such as `10ms`, in s.
 
     Raises:
         ProbeError: not a number with a unit of time.
@@ -109,7 +109,7 @@ def seconds(text: str, option: str) -> float:
 
 
 def size_bytes(text: str, option: str) -> int:
-    """A size such as `50kB`, in bytes; a bare number counts bytes.
+    """Parses a size such as `50kB`, in bytes; a bare number is bytes.
 
     Raises:
         ProbeError: not a number, or with an unknown unit.
@@ -139,14 +139,14 @@ async def addresses(host: str, port: int, kind: socket.SocketKind) -> list[Addre
 
 
 def named(protocol: str, where: Sequence[Any]) -> str:
-    """An address with its protocol, for people."""
+    """Formats an address with its protocol."""
     host, port = where[0], where[1]
     return f"{protocol} {f'[{host}]' if ':' in str(host) else host}:{port}"
 
 
 @contextmanager
 def plainly(tried: str, timeout_s: float) -> Iterator[None]:
-    """Tells what the system says in plain words.
+    """Describes a system error in plain words.
 
     Raises:
         ProbeError: refused, unreachable, silent for `timeout_s` or cut off; names what was `tried`.
@@ -194,10 +194,10 @@ async def repeat(runs: int, wait_s: float, one: Callable[[int], Awaitable[list[R
 
 
 def ms(since: float, until: float) -> float:
-    """The time between two readings of the clock in ms, to a µs."""
+    """Difference of two clock readings in ms, rounded to 1 µs."""
     return round((until - since) * 1e3, 3)
 
 
 def mbps(size: int, duration_s: float) -> float:
-    """The rate of `size` bytes in `duration_s` in Mbit/s, to a bit/s."""
+    """Rate of `size` bytes in `duration_s`, in Mbit/s."""
     return round(size * 8 / duration_s / 1e6, 6) if duration_s > 0 else 0.0

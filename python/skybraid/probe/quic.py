@@ -45,7 +45,7 @@ def _configuration(*, client: bool) -> QuicConfiguration:
 
 
 def _certified(configuration: QuicConfiguration) -> QuicConfiguration:
-    """With a certificate of its own making, which nobody has reason to trust and the probes do not check."""
+    """Adds a self-signed certificate, which the probes do not verify."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "skybraid probe serve")])
     now = datetime.datetime.now(datetime.UTC)
@@ -105,7 +105,7 @@ async def listen(listening: socket.socket, site: Site, think_s: float) -> asynci
 
 
 class _Asked:
-    """A request and what has come of its answer."""
+    """Request and the received part of its response."""
 
     def __init__(self, heard: Callable[[int], None]) -> None:
         self.status = ""
@@ -147,7 +147,7 @@ class _Client(QuicConnectionProtocol):
         self.established = asyncio.get_running_loop().create_future()
 
     def get(self, authority: str, target: str, heard: Callable[[int], None] = lambda _: None) -> asyncio.Future[Answer]:
-        """Asks; `heard` is told of the bytes of the body as they come."""
+        """Sends a request; `heard` is called with the bytes of the body as they arrive."""
         stream = self._quic.get_next_available_stream_id()
         asked = self._asked[stream] = _Asked(heard)
         fields = {":method": "GET", ":scheme": "https", ":authority": authority, ":path": target}

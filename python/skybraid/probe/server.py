@@ -1,4 +1,4 @@
-"""What `probe serve` runs: HTTP/1.1 over TCP and MPTCP, an echo over UDP, and HTTP/3 over QUIC."""
+"""Server of `probe serve`: HTTP/1.1 over TCP and MPTCP, UDP echo, and HTTP/3 over QUIC."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _ATTEMPTS = 20
 
 
 class Server:
-    """One process that answers all probes on one port number; QUIC on the next one."""
+    """Server for all probes on one port number; QUIC on the next one."""
 
     def __init__(self, host: str, port: int, site: Site, think_s: float) -> None:
         self._host, self._port, self._site, self._think_s = host, port, site, think_s
@@ -60,7 +60,7 @@ class Server:
             await asyncio.gather(*self._open, return_exceptions=True)
 
     def _bind(self) -> tuple[socket.socket, socket.socket, socket.socket]:
-        """A stream socket, a datagram socket on the same port, and one on the next. Port 0: any that has room."""
+        """Binds a stream and a datagram socket to one port and a datagram socket to the next; port 0 finds free ones."""
         try:
             family, *_, address = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0]
         except OSError as error:
@@ -132,7 +132,7 @@ def _bracketed(host: str) -> str:
 
 
 def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
-    """A listening socket of MPTCP, which takes TCP too, or of TCP where the kernel has no MPTCP."""
+    """Listening MPTCP socket, which also accepts TCP, or a TCP one if the kernel lacks MPTCP."""
     made = None
     with contextlib.suppress(OSError):
         made = socket.socket(family, socket.SOCK_STREAM, MPTCP)
@@ -162,7 +162,7 @@ def _datagrams(family: int, address: tuple[object, ...]) -> socket.socket:
 
 
 def _both_families(made: socket.socket) -> None:
-    """Lets an IPv6 socket on every address take IPv4 too."""
+    """Makes an IPv6 socket on all addresses accept IPv4."""
     if made.family == socket.AF_INET6:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
 

@@ -1,4 +1,4 @@
-"""The pages that `probe serve` offers over HTTP/1.1 and over HTTP/3, and the finding of a page's objects."""
+"""Pages that `probe serve` offers over HTTP/1.1 and HTTP/3, and the search for a page's objects."""
 
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -16,7 +16,7 @@ REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not All
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """An answer: a text, or so many bytes of filling."""
+    """Response: a text, or a number of filler bytes."""
 
     status: int
     kind: str
@@ -25,19 +25,19 @@ class Resource:
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
+        """Length of the body in bytes."""
         return len(self.text) + self.filling
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A page at `/` with `objects` of `size` bytes each; `/page?objects=10&bytes=50kB` has as many as asked."""
+    """Site with a page at `/` with `objects` of `size` bytes each; `/page?objects=10&bytes=50kB` overrides both."""
 
     objects: int = 10
     size: int = 50_000
 
     def look(self, method: str, target: str) -> Resource:
-        """What a request is answered."""
+        """Response to a request."""
         if method != "GET":
             return _plain(405, f"found {method}, expected GET")
         url = urlsplit(target)
@@ -84,7 +84,7 @@ class _Objects(HTMLParser):
 
 
 def objects_of(page: str, url: str) -> list[str]:
-    """The targets (path and query) of the objects that a browser would load with a page, in order.
+    """Targets (path and query) of the objects that a browser would load with a page, in order.
 
     Those of other servers are left out: a probe measures the way to one.
     """
@@ -98,13 +98,13 @@ def objects_of(page: str, url: str) -> list[str]:
 
 
 def target_of(path: str, query: str) -> str:
-    """What a request line asks for."""
+    """Target of a request line."""
     return (path or "/") + (f"?{query}" if query else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A URL in its parts."""
+    """Parts of a URL."""
 
     url: str
     host: str
@@ -113,12 +113,12 @@ class Place:
 
     @property
     def authority(self) -> str:
-        """Host and port as requests name them."""
+        """Host and port for the request's authority."""
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 def place(url: str, scheme: str, port: int) -> Place:
-    """The parts of a URL of `scheme`, whose usual port is `port`.
+    """Parses a URL of `scheme`, whose default port is `port`.
 
     Raises:
         ProbeError: another scheme, no host or no port number.

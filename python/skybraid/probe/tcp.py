@@ -27,7 +27,7 @@ _BUFFER = 1 << 20
 
 @dataclass(slots=True)
 class Connection:
-    """An open connection and how long its establishment took."""
+    """Open connection and the duration of its establishment."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -36,7 +36,7 @@ class Connection:
     name: str
 
     def subflows(self) -> int:
-        """How many subflows it has; 0: it is plain TCP, or has fallen back to it."""
+        """Number of subflows; 0 for plain TCP or after fallback."""
         if self.socket.proto != MPTCP:
             return 0
         try:
@@ -57,7 +57,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: when its first and last byte came (s, of the monotonic clock), its size and, if HTML, its text."""
+    """Response: times of its first and last byte (s, monotonic clock), its size and, if HTML, its text."""
 
     first_s: float
     last_s: float
@@ -66,7 +66,7 @@ class Answer:
 
 
 def new_socket(family: socket.AddressFamily, *, mptcp: bool) -> socket.socket:
-    """A TCP or MPTCP socket that does not block and does not wait to fill segments.
+    """Creates a non-blocking TCP or MPTCP socket with TCP_NODELAY.
 
     Raises:
         ProbeError: MPTCP is asked for and the kernel has none.
@@ -272,7 +272,7 @@ async def _body(reader: asyncio.StreamReader, fields: dict[str, str], *, keep: b
 
 
 def joined(url: str, objects: int | None, size: str | None) -> str:
-    """The URL of a page of `probe serve` with so many objects of a size, where either is asked for."""
+    """URL of a page of `probe serve` with a number of objects of a size, if given."""
     if objects is None and size is None:
         return url
     asked = [f"objects={objects}"] if objects is not None else []

@@ -1,4 +1,4 @@
-"""Words for programs, proxies and links, which commands and reports share."""
+"""Descriptions of programs, proxies and links, shared by commands and reports."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from skybraid.model.requirements import count
 
 
 def ended(program: dict[str, Any]) -> str:
-    """How a program ended, in words."""
+    """Describes how a program ended."""
     return "stopped at the end" if program["stopped"] else f"exit code {program['exit']}"
 
 
 def split(proxy: dict[str, Any]) -> str:
-    """What a proxy did, in words."""
+    """Describes what a proxy did."""
     opened = proxy["opened"]
     connections = "1 connection" if opened == 1 else f"{count(opened)} connections"
     told = f"{connections} split"
@@ -24,7 +24,7 @@ def split(proxy: dict[str, Any]) -> str:
 
 
 def link_lines(links: list[dict[str, Any]]) -> list[str]:
-    """What each direction of each path delivered and lost, a line each."""
+    """Lines on the packets delivered and lost by each direction of each path."""
     return [
         f"{link['path']} {link['direction']}: {count(link.get('delivered', 0))} packets delivered, "
         f"{size(link.get('delivered_bytes', 0))}{_losses(link)}"
@@ -39,7 +39,7 @@ def _losses(link: dict[str, Any]) -> str:
 
 
 def size(number: float) -> str:
-    """A number of bytes as "1.23 MB"."""
+    """Formats a number of bytes as "1.23 MB"."""
     for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if number >= factor:
             return f"{number / factor:.3g} {unit}"

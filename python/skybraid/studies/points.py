@@ -54,7 +54,7 @@ class Point:
 
     Attributes:
         key: names it.
-        scenario: what is flown.
+        scenario: the scenario that is run.
         seed: root of its random streams.
         driver: `SIMULATION`, `EMULATION` or `GATEWAY`.
         recording: what is read from it.

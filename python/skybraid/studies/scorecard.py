@@ -137,7 +137,7 @@ class Row:
         return any(claim.verdict == Holds.NO and not claim.known for claim in self.claims)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Video: clips, encoded once, and what becomes of their pictures when parts are lost.
+"""Video: clips, their encoding, and their picture quality after loss.
 
 `clips` opens a clip and `encode` makes a bitstream of it, of which a run knows only when which units of which size go
 out. `decode` makes pictures of what has arrived, and `quality` holds them against what was sent. `timecode` writes into

@@ -1,4 +1,4 @@
-"""Files that are made once: rendered clips and encoded ones, in the user's folder for what can be made again."""
+"""Cache of rendered and encoded clips, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder() -> Path:
 
 @contextmanager
 def whole(file: Path) -> Iterator[Path]:
-    """Gives a name beside `file` to write to; it becomes `file` when the block ends well, and vanishes otherwise.
+    """Yields a temporary name next to `file` that is renamed to `file` when the block succeeds and removed otherwise.
 
     Raises:
         ResultError: the file cannot be written.
@@ -46,6 +46,6 @@ def whole(file: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """Lets one thread at a time make a file, so that the next finds it made."""
+    """Serialises threads that would create the same file."""
     with _MAKING[str(file)]:
         yield

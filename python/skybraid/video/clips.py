@@ -1,4 +1,4 @@
-"""Clips: built-in ones, drawn once and kept, and whatever file of a user's own FFmpeg can read."""
+"""Clips: built-in ones, rendered once and cached, and any file that FFmpeg can read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FPS = 30
 
 
 class BuiltIn(NamedTuple):
-    """A clip that is drawn here: its pictures in pixels, and how long it lasts."""
+    """Built-in clip: picture size in pixels and duration."""
 
     width: int
     height: int
@@ -45,7 +45,7 @@ _QP = "14"
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A file with pictures.
+    """Video file.
 
     Attributes:
         file: where it lies.
@@ -65,7 +65,7 @@ class Clip:
         return _digest(self.file, found.st_size, found.st_mtime_ns)
 
     def pictures(self, size: tuple[int, int] | None = None, fps: Fraction | None = None) -> Iterator[NDArray[np.uint8]]:
-        """Each picture as planes Y, Cb, Cr (4:2:0) in rows, shape (1.5 · height, width); yours to draw into.
+        """Iterates over pictures as writable planes Y, Cb, Cr (4:2:0), shape (1.5 · height, width).
 
         Args:
             size: width and height in pixels, even; by default the clip's own.
@@ -101,7 +101,7 @@ class Clip:
 
 
 def open_clip(name: str | Path, progress: Callable[[float], None] | None = None) -> Clip:
-    """A clip by the name of a built-in one, which is drawn when it is first asked for, or by the path of a file.
+    """Opens a clip by the name of a built-in one (rendered on first use) or by path.
 
     Args:
         name: one of `BUILT_IN`, or a file.
@@ -124,7 +124,7 @@ def open_clip(name: str | Path, progress: Callable[[float], None] | None = None)
 def render(
     file: Path, width: int, height: int, duration_s: float, progress: Callable[[float], None] | None = None
 ) -> None:
-    """Draws the built-in flight into a file, which is there whole or not at all.
+    """Renders the built-in flight into a file, atomically.
 
     Args:
         file: Matroska with H.264 that loses next to nothing.

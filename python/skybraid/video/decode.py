@@ -1,4 +1,4 @@
-"""Decoding what has arrived of an encoded clip, with FFmpeg's concealment of what has not."""
+"""Decoding of a partly received clip, with FFmpeg's error concealment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Decoder:
-    """FFmpeg's decoder of one stream, fed with what has arrived of each frame.
+    """FFmpeg decoder of one stream, fed with the received units of each frame.
 
     A unit of which a part is lost must be left out, as RTP's receivers do (RFC 6184, 5.8); the decoder fills what a
     slice that is missing would have shown from its neighbours and the picture before. Of a frame that is missing as a
@@ -28,7 +28,7 @@ class Decoder:
     """
 
     def __init__(self, codec: str) -> None:
-        """For "h264" or "h265"."""
+        """Creates a decoder for "h264" or "h265"."""
         name = "hevc" if codec == "h265" else codec
         self._context = cast("av.VideoCodecContext", av.CodecContext.create(name, "r"))
         self._context.thread_count = 1
@@ -37,7 +37,7 @@ class Decoder:
         self._context.options = {"ec": "guess_mvs+deblock"}
 
     def push(self, number: int, units: Sequence[bytes] | None) -> list[av.VideoFrame]:
-        """Takes the units of a frame that arrived, in order; gives pictures that are ready, `pts` their number."""
+        """Decodes the received units of a frame; returns pictures that are ready, with the frame number in `pts`."""
         if not units:
             return []
         packet: av.Packet[Any] = av.Packet(b"".join(START_CODE + unit for unit in units))
@@ -45,7 +45,7 @@ class Decoder:
         return self._decoded(packet)
 
     def end(self) -> list[av.VideoFrame]:
-        """The pictures that are left when no more will come."""
+        """Flushes the decoder; returns the remaining pictures."""
         return self._decoded(None)
 
     def _decoded(self, packet: av.Packet[Any] | None) -> list[av.VideoFrame]:
@@ -56,7 +56,7 @@ class Decoder:
 
 
 def decode(encoded: Encoded, received: Iterable[Sequence[bytes] | None]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Pictures of what was received, in order, each with the number of its frame; see `Decoder` for which come.
+    """Decodes received units into pictures, each with its frame number; see `Decoder` for which appear.
 
     Args:
         encoded: what was sent; a flight may be longer and go through it again and again.
@@ -76,7 +76,7 @@ def _numbered(frame: av.VideoFrame) -> tuple[int, NDArray[np.uint8]]:
 
 
 def luma(frame: av.VideoFrame) -> NDArray[np.uint8]:
-    """A picture's brightness, shape (height, width), where the decoder has put it."""
+    """Luma plane of a picture, shape (height, width), without copying."""
     plane = frame.planes[0]
     rows: NDArray[np.uint8] = np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)
     return rows[: frame.height, : frame.width]

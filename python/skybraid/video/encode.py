@@ -1,4 +1,4 @@
-"""Encoding: a clip once through x264 or x265 at constant rate, kept by what it was made of.
+"""Encoding of a clip by x264 or x265 at constant rate, cached by its inputs.
 
 Made as a link with little delay wants it: no pictures out of order, nothing looked at ahead, parameter sets repeated
 with each key frame; and by one thread, so that a machine's cores change nothing. The rate is held by a buffer (VBV) of
@@ -49,7 +49,7 @@ _MIN_BITS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class EncodedFrame:
-    """One picture as it is sent.
+    """Encoded picture.
 
     Attributes:
         captured_ns: when it was taken, from the beginning of the clip.
@@ -67,7 +67,7 @@ class EncodedFrame:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a clip is encoded; see `encode`."""
+    """Settings of an encoding; see `encode`."""
 
     codec: str
     rate_bps: int
@@ -84,7 +84,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded clip: an index in memory, the bits in a file that is read when they are asked for.
+    """Encoded clip: an index in memory, the units in a file read on demand.
 
     Attributes:
         file: the byte stream, which players open.
@@ -109,36 +109,36 @@ class Encoded:
 
     @property
     def fps(self) -> Fraction:
-        """Pictures a second."""
+        """Pictures per second."""
         return Fraction(self.settings.fps)
 
     @property
     def duration_s(self) -> float:
-        """How long it plays."""
+        """Duration in s."""
         return float(len(self) / self.fps)
 
     @property
     def mean_rate_bps(self) -> float:
-        """Bits of all units a second."""
+        """Mean rate in bit/s."""
         return 8 * int(self.unit_bytes.sum()) / self.duration_s
 
     def captured_ns(self, frame: int) -> int:
-        """When a frame was taken, in ns from the beginning."""
+        """Capture time of a frame in ns from the start."""
         return round(frame * 1_000_000_000 / self.fps)
 
     def unit_lengths(self) -> list[list[int]]:
-        """The bytes of each unit of each frame, from the index alone."""
+        """Lengths of the units of each frame in bytes, from the index."""
         return [part.tolist() for part in np.split(self.unit_bytes, self._first[1:-1])]
 
     def units(self, frame: int) -> list[bytes]:
-        """The NAL units of a frame, without start codes."""
+        """NAL units of a frame, without start codes."""
         places = range(self._first[frame], self._first[frame + 1])
         parts = [(int(self.unit_offset[place]), int(self.unit_bytes[place])) for place in places]
         return [self._bits[offset : offset + length] for offset, length in parts]
 
     @property
     def frames(self) -> list[EncodedFrame]:
-        """Every frame with its units."""
+        """Iterates over frames with their units."""
         return [
             EncodedFrame(
                 self.captured_ns(frame), bool(self.key[frame]), None if later < 0 else later, self.units(frame)
@@ -148,7 +148,7 @@ class Encoded:
 
     @cached_property
     def _first(self) -> list[int]:
-        """The first unit of each frame, and how many there are."""
+        """First unit of each frame, and the number of units."""
         firsts: list[int] = np.searchsorted(self.unit_frame, np.arange(len(self) + 1)).tolist()
         return firsts
 
@@ -173,7 +173,7 @@ def encode(
     time_code: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Encoded:
-    """Encodes a clip, or finds it encoded: with the same clip and settings the work is done once.
+    """Encodes a clip, or returns the cached encoding of the same clip and settings.
 
     Args:
         clip: what is encoded.
@@ -265,7 +265,7 @@ def _check(
 
 
 class _Index:
-    """Takes down which units of which frames stand where in a byte stream."""
+    """Index of a byte stream: offsets of the units of each frame."""
 
     def __init__(self, clip: Clip, settings: Settings) -> None:
         self.clip, self.settings = clip, settings
@@ -274,7 +274,7 @@ class _Index:
         self.recovery_frames: list[int] = []
 
     def take(self, packet: av.Packet[Any], start: int) -> bytes:
-        """Notes the next picture, which begins at `start`, and gives its bytes."""
+        """Adds the next picture, which starts at offset `start`; returns its bytes."""
         frame, data = len(self.key), bytes(packet)
         if packet.pts != frame:
             words = f"found picture {packet.pts}, expected {frame}"
@@ -288,7 +288,7 @@ class _Index:
         return data
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The index as `Encoded` has it."""
+        """Returns the index as arrays."""
         frame, offset, length = np.array(self.units, np.int64).T
         return {
             "unit_frame": frame.astype(np.int32),
@@ -315,7 +315,7 @@ def _encoded(clip: Clip, file: Path, settings: Settings, progress: Callable[[int
 
 
 def _packets(clip: Clip, settings: Settings, progress: Callable[[int], None] | None) -> Iterator[av.Packet[Any]]:
-    """A packet for each picture of a clip."""
+    """Iterates over the encoded packets of a clip, one per picture."""
     context = _encoder(settings)
     number = coded = 0
     try:
@@ -381,7 +381,7 @@ def _hold_to_rate(made: Encoded, clip: Clip) -> None:
 
 
 def _found(file: Path, settings: Settings) -> Encoded | None:
-    """What was encoded before, if all of it is there."""
+    """Cached encoding, if complete."""
     try:
         with _index(file).open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             found = Encoded(file, settings, **arrays)

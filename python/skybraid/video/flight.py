@@ -39,7 +39,7 @@ _STEP = 4
 
 
 class _Pose(NamedTuple):
-    """Where the camera is, and the world's directions (east, north, up) of its right, front and top."""
+    """Pose of the camera: position, and its right, front and top axes in east, north, up."""
 
     east_m: float
     north_m: float
@@ -51,7 +51,7 @@ class _Pose(NamedTuple):
 
 @cache
 def _course() -> tuple[interpolate.CubicSpline, interpolate.CubicSpline, interpolate.PchipInterpolator]:
-    """East, north and up in m over the time in s."""
+    """Course in m (east, north, up) over time in s."""
     return (
         interpolate.CubicSpline((0, 6, 12, 18, 24, 27, 30), (0, 40, -30, 30, 0, 0, 0), bc_type="clamped"),
         interpolate.CubicSpline((0, 12, 24, 28, 30), (0, 350, 690, 785, 825)),
@@ -114,11 +114,11 @@ class Flight:
 
     @property
     def _coarseness(self) -> int:
-        """How many times as wide a texel is as in a picture of 1920 pixels: 1, 2, 4 or 8."""
+        """Size of a texel relative to a picture of 1920 pixels: 1, 2, 4 or 8."""
         return int(min(8, 2 ** max(0, round(math.log2(1920 / self.width)))))
 
     def picture(self, time_s: float) -> NDArray[np.uint8]:
-        """The picture at a time from 0 to `DURATION_S`: planes Y, Cb, Cr as rows, shape (1.5 · height, width)."""
+        """Renders the picture at a time from 0 to `DURATION_S`: planes Y, Cb, Cr, shape (1.5 · height, width)."""
         pose = _pose(time_s)
         drawn = np.empty((self.height * 3 // 2, self.width), np.uint8)
         chroma = drawn[self.height :].reshape(2, self.height // 2, self.width // 2)
@@ -139,12 +139,12 @@ class Flight:
         return drawn
 
     def _rays(self, pose: _Pose, first: int, last: int, pixel: int) -> Rays:
-        """Rays through the middles of pixels (squares of `pixel` by `pixel`) of some rows."""
+        """Rays through the centres of pixels (squares of `pixel` by `pixel`) of some rows."""
         middle = (pixel - 1) / 2
         return self._through(pose, np.arange(0, self.width, pixel) + middle, np.arange(first, last, pixel) + middle)
 
     def _through(self, pose: _Pose, columns: Floats, rows: Floats) -> Rays:
-        """East, north and up of rays, so long that their part along the camera's axis is 1."""
+        """Rays in east, north, up, scaled to unit length along the camera's axis."""
         right = ((columns - (self.width - 1) / 2) / self._focal).astype(np.float32)
         down = ((rows - (self.height - 1) / 2) / self._focal).astype(np.float32)[:, np.newaxis]
         east, north, up = (
@@ -154,7 +154,7 @@ class Flight:
         return east, north, up
 
     def _above(self, pose: _Pose) -> Floats:
-        """How high the camera is above what it sees, in m, at every fourth pixel and one more."""
+        """Height of the camera above the visible ground in m, at every fourth pixel and one more."""
         columns, rows = (np.arange(0.0, length + 2 * _STEP, _STEP) for length in (self.width, self.height))
         east, north, up = self._through(pose, columns[: self.width // _STEP + 1], rows)
         fall = np.maximum(-up, np.float32(0.002))
@@ -184,7 +184,7 @@ class Flight:
         return terrain.to_bytes(luma), terrain.to_bytes(colours)
 
     def _places(self, pose: _Pose, rays: Rays, above_m: Floats, step: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """East and north of where rays meet the ground, how wide a pixel is there, and how far it is, all in m."""
+        """Intersection of rays with the ground: east, north, pixel width and distance, all in m."""
         fall = np.maximum(-rays[2], np.float32(1e-4))
         along = above_m / fall
         # A pixel is wider along the ray than across, by how flat it falls; texels between both blur and flicker least.
@@ -202,7 +202,7 @@ class Flight:
         return terrain.to_bytes(luma), terrain.to_bytes(colours)
 
     def _weather(self, rays: Rays) -> tuple[Floats, Floats]:
-        """How much of a pixel is cloud, and how blue the sky is behind, both from 0 to 1."""
+        """Cloud cover of a pixel and blueness of the sky, both from 0 to 1."""
         rise = np.maximum(rays[2], np.float32(1e-3))
         along = np.float32(_CLOUDS_M) / rise
         (cloud,) = self._clouds.at(along * rays[0], along * rays[1], along * np.float32(4 / self.width))
@@ -211,7 +211,7 @@ class Flight:
 
 
 def _enlarged(coarse: Floats, rows: int) -> Floats:
-    """Values at every fourth pixel as values at every pixel, straight between them."""
+    """Enlarges values at every fourth pixel to every pixel by linear interpolation."""
     share = (np.arange(_STEP, dtype=np.float32) / _STEP)[:, np.newaxis]
     lines = -(-rows // _STEP)
     tall = coarse[:lines, np.newaxis] * (1 - share) + coarse[1 : lines + 1, np.newaxis] * share

@@ -1,4 +1,4 @@
-"""Clips of a scenario's flows: encoded before a run, decoded after it as what arrived allows."""
+"""Clips of a scenario's flows: encoded before a run, decoded after it from the received units."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_clips(scenario: Scenario) -> _core.Scenario:
 
 
 def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, Encoded]:
-    """The clip of a flow, and what an encoder makes of it.
+    """Clip of a flow and its encoding.
 
     Args:
         flow: its name, for errors.
@@ -67,7 +67,7 @@ def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, En
 
 
 def received(made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Iterator[list[bytes] | None]:
-    """Of each frame of a flight the NAL units that reached the decoder, or None of one that was not shown.
+    """NAL units of each frame that reached the decoder; None for a frame that was not shown.
 
     Args:
         made: what was sent.
@@ -90,7 +90,7 @@ def received(made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> I
 
 
 def _arrived(units: list[bytes], packets: list[int], missing: str) -> list[bytes]:
-    """The units of which no packet is missing; `missing` are numbers of packets, as "3 7-9"."""
+    """Units without a missing packet; `missing` lists packet numbers, as "3 7-9"."""
     if not missing:
         return units
     lost = np.zeros(sum(packets), dtype=bool)

@@ -1,4 +1,4 @@
-"""The jitter buffer: RTP packets in, frames out, in their order and with the time at which each is due.
+"""Jitter buffer: takes RTP packets; returns frames in order, each with its playout time.
 
 A frame is due at the time of its stamp plus the least transit that was seen lately plus the buffer's length. A whole
 frame goes to the decoder at once, one of which something is missing when it is due and something later is there; the
@@ -18,7 +18,7 @@ _WINDOW_NS = 5_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What has arrived of a frame.
+    """Received part of a frame.
 
     Attributes:
         ticks: its time stamp, which goes on beyond 32 bits.
@@ -37,7 +37,7 @@ class Frame:
 
 @dataclass(slots=True)
 class _Pending:
-    """A frame that may still get packets: their payloads by number, and whether one was marked as the last."""
+    """Incomplete frame: payloads by sequence number, and whether the marked last one arrived."""
 
     payloads: dict[int, bytes] = field(default_factory=dict)
     first: int = 0
@@ -53,7 +53,7 @@ class _Pending:
 
     @property
     def solid(self) -> bool:
-        """Nothing is missing from its first packet to its marked one."""
+        """Whether no packet is missing between the first and the marked one."""
         return self.marked == self.last and len(self.payloads) == self.last - self.first + 1
 
 
@@ -75,11 +75,11 @@ class JitterBuffer:
         self._healing: int | None = None
 
     def ticks(self, timestamp: int) -> int:
-        """A time stamp of 32 bits as one that goes on."""
+        """Unwraps a 32-bit time stamp."""
         return self._ticks.near(timestamp)
 
     def put(self, now_ns: int, packet: rtp.Packet) -> None:
-        """Takes a packet; what comes twice or after its frame has gone is dropped."""
+        """Adds a packet; drops duplicates and packets of frames already released."""
         number, ticks = self._numbers.take(packet.sequence), self._ticks.take(packet.timestamp)
         if self._released is not None and number <= self._released:
             return
@@ -95,7 +95,7 @@ class JitterBuffer:
         self._least[0] = transit if least is None else min(least, transit)
 
     def take(self, now_ns: int) -> list[Frame]:
-        """The frames that can go to the decoder by now, in their order."""
+        """Returns the frames due by now, in order."""
         found = []
         while self._frames:
             ticks = min(self._frames)
@@ -112,7 +112,7 @@ class JitterBuffer:
         return found
 
     def flush(self) -> list[Frame]:
-        """All that is left when no more will come."""
+        """Returns all remaining frames."""
         found = []
         for ticks, frame in sorted(self._frames.items()):
             follows = self._released is not None and frame.first == self._released + 1
@@ -122,7 +122,7 @@ class JitterBuffer:
         return found
 
     def next_ns(self) -> int | None:
-        """When a frame may go without another packet's coming."""
+        """Next time at which a frame is due without further packets."""
         if not self._frames:
             return None
         ticks = min(self._frames)
@@ -132,12 +132,12 @@ class JitterBuffer:
         return self._released is None and self._begins(frame)
 
     def _begins(self, frame: _Pending) -> bool:
-        """Whether its first packet is the first of a frame by what is in it."""
+        """Whether the first packet's payload starts a frame."""
         unit = rtp.beginning(self._codec, frame.payloads[frame.first])
         return bool(unit) and kind(unit, self._codec).first
 
     def _given_up(self, frame: _Pending) -> bool:
-        """Whether it lacks something although something later is there."""
+        """Whether a packet is missing although a later one has arrived."""
         newest = self._numbers.newest
         before = not self._begins(frame) if self._released is None else frame.first > self._released + 1
         hole = len(frame.payloads) <= frame.last - frame.first
@@ -156,7 +156,7 @@ class JitterBuffer:
         return Frame(ticks, due_ns, units, complete, complete and self._healing == 0)
 
     def _heal(self, units: list[bytes], *, complete: bool) -> None:
-        """How many whole frames are needed before the picture is whole; None until a key frame or recovery point."""
+        """Complete frames needed until the picture is intact; None before a key frame or recovery point."""
         if not complete:
             self._healing = None
             return

@@ -1,4 +1,4 @@
-"""A camera and a screen as programs: an encoded clip sent as RTP at its real times, received, decoded and timed.
+"""Camera and screen as programs: an encoded clip sent as RTP in real time, received, decoded and timed.
 
 RTP goes over UDP with RTCP on the port above, or both on one port (RFC 5761), or over a TCP or MPTCP connection, each
 packet behind its length (RFC 4571). When a picture was taken is read from its RTP time stamp and from the pair of NTP
@@ -51,7 +51,7 @@ _UNDER_WAY = 32
 
 @dataclass(slots=True)
 class Sent:
-    """What a sender has done, and what the receiver's last report says of it.
+    """Counters of a sender, and the receiver's last report.
 
     Attributes:
         frames: sent.
@@ -78,7 +78,7 @@ def send(
     packet_bytes: int = PACKET_BYTES,
     duration_s: float | None = None,
 ) -> Sent:
-    """Plays an encoded clip to a receiver, each frame's packets at once when the camera would have taken it.
+    """Sends an encoded clip to a receiver; a frame's packets are sent together at its capture time.
 
     Args:
         encoded: what is played, again and again where `duration_s` is longer.
@@ -137,7 +137,7 @@ class _Camera:
             self._sequence = self._sequence + 1 & 0xFFFF
 
     def _until(self, at_ns: int) -> None:
-        """Waits, reports each second, and hears what the receiver reports."""
+        """Waits while sending a report each second and reading the receiver's."""
         while (now_ns := time.monotonic_ns()) < at_ns and not self._link.ended:
             if now_ns - self._reported_ns >= _REPORT_NS:
                 self._report()
@@ -169,7 +169,7 @@ class _Camera:
         self._link.report(report.to_bytes() + rtp.description(self._ssrc, _NAME) + end)
 
     def _farewell(self) -> None:
-        """Says that it has ended, until the receiver says the same: what is under way is to arrive."""
+        """Sends BYE until the receiver answers, so that packets in flight arrive."""
         deadline = time.monotonic() + _FAREWELL_S
         said = 0.0
         while (now := time.monotonic()) < deadline and not self._bye and not self._link.ended:
@@ -180,7 +180,7 @@ class _Camera:
 
 
 def sdp(encoded: Encoded, to: Address, *, one_port: bool = False) -> str:
-    """What a player needs to know of a stream over UDP: its session description (RFC 8866; RFC 6184 and 7798, 7).
+    """Session description of a stream over UDP, for players (RFC 8866; RFC 6184 and 7798, section 7).
 
     Args:
         encoded: what `send` plays.
@@ -210,7 +210,7 @@ def sdp(encoded: Encoded, to: Address, *, one_port: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A picture on the screen.
+    """Picture shown on the screen.
 
     Attributes:
         frame: the number in its time code; None where none was drawn, none can be read, or nothing was decoded.
@@ -228,13 +228,13 @@ class Row:
 
     @property
     def latency_ns(self) -> int | None:
-        """From the camera to the screen."""
+        """Latency from camera to screen in ns."""
         return None if self.captured_ns is None else self.shown_ns - self.captured_ns
 
 
 @dataclass(slots=True)
 class Received:
-    """What a receiver has seen.
+    """Counters of a receiver.
 
     Attributes:
         rows: one a picture.
@@ -248,7 +248,7 @@ class Received:
 
 
 class Receiver:
-    """A receiver that listens from the moment it is made.
+    """Receiver; listens from construction on.
 
     Args:
         listen: where.
@@ -292,7 +292,7 @@ class Receiver:
         self._stopped.set()
 
     def run(self, limit_s: float | None = None) -> Received:
-        """Receives until the sender has said that it ends, or is told to stop.
+        """Receives until the sender's BYE or `stop`.
 
         Args:
             limit_s: the longest time to receive.
@@ -330,7 +330,7 @@ class Receiver:
 
 
 class _Stream:
-    """One source at a time: what comes of it, the reports on it, and its frames for the screen."""
+    """Stream of one source: its packets, the reports on it, and its frames for the screen."""
 
     def __init__(self, codec: str, length_ns: int, ssrc: int, link: Link, screen: _Screen, received: Received) -> None:
         self._codec, self._length_ns, self._ssrc = codec, length_ns, ssrc
@@ -382,7 +382,7 @@ class _Stream:
         self._clock()
 
     def _begin(self, source: int) -> None:
-        """Another source has begun: a program that was restarted."""
+        """Starts a new source, after a restart of the sender."""
         self._screen.show(self._buffer.flush())
         self._screen.drain()
         self._screen.clock = None
@@ -397,7 +397,7 @@ class _Stream:
             self._clock()
 
     def _clock(self) -> None:
-        """When the pictures of this source were taken, by its last report, which may come before them."""
+        """Capture clock of this source, by its last report."""
         if self._report is not None and self._report.ssrc == self._source:
             self._screen.clock = self._buffer.ticks(self._report.timestamp), rtp.unix_ns(self._report.ntp)
             self._report = None
@@ -412,7 +412,7 @@ class _Stream:
 
 
 class _Screen:
-    """Decodes frames in a thread of its own, shows each when it is due, and writes what was seen."""
+    """Decodes frames in its own thread, shows each when due, and logs it."""
 
     def __init__(self, codec: str, *, decode: bool, out: TextIO | None) -> None:
         self.rows: list[Row] = []
@@ -433,14 +433,14 @@ class _Screen:
             self._frames.put(frame)
 
     def drain(self) -> None:
-        """Waits until all that was given is on the screen."""
+        """Waits until all frames are on the screen."""
         done = threading.Event()
         self._frames.put(done)
         while not done.wait(_LOOK_S) and self._thread.is_alive():
             pass
 
     def end(self) -> None:
-        """Shows what is left.
+        """Shows the remaining frames.
 
         Raises:
             OSError: the rows could not be written.

@@ -1,4 +1,4 @@
-"""PyAV, which brings FFmpeg's codecs and is optional, or how to get it."""
+"""Import of the optional PyAV (FFmpeg's codecs), with an error that says how to install it."""
 
 from __future__ import annotations
 

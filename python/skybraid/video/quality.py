@@ -1,4 +1,4 @@
-"""How much of the pictures is left: SSIM and PSNR of luma, of what a screen shows against what was sent.
+"""Picture quality: SSIM and PSNR of luma, shown against sent.
 
 SSIM after Wang et al. 2004 (IEEE Transactions on Image Processing 13(4)) over windows of 7×7 pixels of equal weight and
 with the covariance of a sample, as scikit-image's `structural_similarity` has it by default. There is no VMAF: the
@@ -48,7 +48,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What a screen showed, frame by frame.
+    """Picture quality, frame by frame.
 
     Attributes:
         frames: a row for each frame that was looked at: `frame`; `decoded`, whether a picture of it came; `code`, the
@@ -71,7 +71,7 @@ def measure(
     every_nth: int = 1,
     see: See | None = None,
 ) -> Quality:
-    """Decodes what was received and holds the screen against what was sent; the screen keeps a picture until the next.
+    """Decodes received units and compares the screen with the original; the screen keeps a picture until the next.
 
     Args:
         encoded: what was sent, again and again from its beginning.
@@ -110,7 +110,7 @@ def measure(
 
 
 def ssim(a: Luma, b: Luma) -> float:
-    """Mean structural similarity of two pictures of the same shape, at least 7×7: 1 where they are equal."""
+    """Mean structural similarity of two pictures of the same shape, at least 7×7: 1 if equal."""
     if a.shape != b.shape or min(a.shape) < _WINDOW:
         raise VideoError(f"ssim: found pictures of {a.shape} and {b.shape}, expected equal shapes of at least 7×7")
     if np.array_equal(a, b):
@@ -125,14 +125,14 @@ def ssim(a: Luma, b: Luma) -> float:
 
 
 def psnr_db(a: Luma, b: Luma) -> float:
-    """Peak signal-to-noise ratio of two pictures of the same shape in dB: infinite where they are equal."""
+    """Peak signal-to-noise ratio of two pictures of the same shape in dB: infinite if equal."""
     away = a.astype(np.int16) - b
     squares = float(np.square(away, dtype=np.int32).mean())
     return 10 * math.log10(255**2 / squares) if squares else math.inf
 
 
 def _similarity(a: Luma, b: Luma) -> float:
-    """Sum of the structural similarity of all windows in a few rows; the sums of a window are whole numbers."""
+    """Sum of the structural similarity of all windows in a few rows, from integer window sums."""
     x, y = a.astype(np.int32), b.astype(np.int32)
     sum_x, sum_y = _windows(x), _windows(y)
     both = sum_x * sum_y
@@ -161,7 +161,7 @@ def _plus(whole: NDArray[np.int32], constant: np.float32) -> NDArray[np.float32]
 
 
 def _windows(values: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Sums over windows of 7×7, all that lie within: of two, of four, of seven rows; then the same of columns."""
+    """Sums over all windows of 7×7, by rows and then by columns."""
     pairs = values[:-1] + values[1:]
     sums = pairs[:-2] + pairs[2:]
     sums = sums[:-3] + pairs[4:-1]
@@ -174,7 +174,7 @@ def _windows(values: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def camera(encoded: Encoded, source: Clip) -> Iterator[Luma]:
-    """What the camera saw, again and again, with the time codes that were drawn into it."""
+    """Iterates over the camera's pictures in a loop, with their time codes."""
     settings = encoded.settings
     while True:
         for number, planes in enumerate(source.pictures((settings.width, settings.height), encoded.fps)):

@@ -1,4 +1,4 @@
-"""RTP and RTCP in bytes: packets, payloads of H.264 and H.265, reports of senders and receivers.
+"""RTP and RTCP on the wire: packets, payloads of H.264 and H.265, sender and receiver reports.
 
 Source: RFC 3550 (RTP and RTCP), RFC 6184 (H.264, packetisation mode 1), RFC 7798 (H.265), RFC 5761 (both on one port).
 """
@@ -33,7 +33,7 @@ _NTP_S = 2_208_988_800
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """An RTP packet.
+    """RTP packet.
 
     Attributes:
         marker: the last packet of a frame.
@@ -50,13 +50,13 @@ class Packet:
     payload: bytes
 
     def to_bytes(self) -> bytes:
-        """With a header of 12 bytes."""
+        """Serialises the packet with a header of 12 bytes."""
         second = PAYLOAD_TYPE | (_MARKER if self.marker else 0)
         return _HEADER.pack(_VERSION, second, self.sequence, self.timestamp, self.ssrc) + self.payload
 
     @classmethod
     def of(cls, data: bytes) -> Packet | None:
-        """Reads one; None where the bytes are none. Sources that contributed, extension and padding are left out."""
+        """Parses a packet; None if invalid. Skips CSRCs, extension and padding."""
         if len(data) < _HEADER.size or data[0] & 0xC0 != _VERSION:
             return None
         first, second, sequence, timestamp, ssrc = _HEADER.unpack_from(data)
@@ -69,28 +69,28 @@ class Packet:
 
 
 class Unwrapped:
-    """Numbers of some bits that begin again after the greatest, as numbers that go on."""
+    """Unwraps sequence numbers of a fixed width."""
 
     def __init__(self, bits: int) -> None:
         self._cycle = 1 << bits
         self.newest: int | None = None
 
     def near(self, number: int) -> int:
-        """The number that is nearest to the newest."""
+        """Unwraps a number to the one nearest to the newest."""
         if self.newest is None:
             return number
         half = self._cycle // 2
         return self.newest + (number - self.newest + half) % self._cycle - half
 
     def take(self, number: int) -> int:
-        """The same, and holds it for the newest if it is."""
+        """Unwraps a number and updates the newest."""
         found = self.near(number)
         self.newest = found if self.newest is None else max(self.newest, found)
         return found
 
 
 def payloads(codec: str, unit: bytes, most: int) -> Iterator[bytes]:
-    """A NAL unit as payloads of at most so many bytes: whole if it fits, else in fragments (FU-A, FU)."""
+    """Packetises a NAL unit into payloads of a maximum size: whole if it fits, else fragmented (FU-A, FU)."""
     if len(unit) <= most:
         yield unit
         return
@@ -109,7 +109,7 @@ def payloads(codec: str, unit: bytes, most: int) -> Iterator[bytes]:
 
 
 def units(codec: str, packets: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
-    """The NAL units in payloads, in their order; one of which a part is missing is left out (RFC 6184, 5.8).
+    """Depacketises payloads into NAL units; drops units with a missing fragment (RFC 6184, section 5.8).
 
     Args:
         codec: "h264" or "h265".
@@ -143,7 +143,7 @@ def units(codec: str, packets: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
 
 
 def beginning(codec: str, payload: bytes) -> bytes:
-    """The first bytes of the NAL unit that begins a payload; nothing where it goes on from another packet."""
+    """First bytes of the NAL unit that starts in a payload; empty for a continued fragment."""
     head = 2 if codec == "h265" else 1
     kind = payload[0] >> 1 & 0x3F if codec == "h265" else payload[0] & 0x1F
     if kind == _FRAGMENT[codec] and len(payload) > head:
@@ -171,7 +171,7 @@ def _aggregated(data: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SenderReport:
-    """What a sender says each second (RFC 3550, 6.4.1).
+    """Sender report (RFC 3550, section 6.4.1).
 
     Attributes:
         ssrc: of the sender.
@@ -188,14 +188,14 @@ class SenderReport:
     octets: int
 
     def to_bytes(self) -> bytes:
-        """As a packet of RTCP."""
+        """Serialises the RTCP packet."""
         counts = self.packets & 0xFFFF_FFFF, self.octets & 0xFFFF_FFFF
         return _control(_SENDER_REPORT, 0, struct.pack("!IQIII", self.ssrc, self.ntp, self.timestamp, *counts))
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverReport:
-    """What a receiver says of one source each second (RFC 3550, 6.4.2).
+    """Receiver report on one source (RFC 3550, section 6.4.2).
 
     Attributes:
         ssrc: of the receiver.
@@ -218,42 +218,42 @@ class ReceiverReport:
     delay: int
 
     def to_bytes(self) -> bytes:
-        """As a packet of RTCP."""
+        """Serialises the RTCP packet."""
         lost = max(-0x80_0000, min(self.lost, 0x7F_FFFF)) & 0xFF_FFFF
         words = self.fraction_lost << 24 | lost, self.highest & 0xFFFF_FFFF, self.jitter, self.last_report, self.delay
         return _control(_RECEIVER_REPORT, 1, struct.pack("!7I", self.ssrc, self.source, *words))
 
     def round_trip_s(self, ntp: int) -> float | None:
-        """How long the way there and back took, for a source that gets it at a time of NTP."""
+        """Round-trip time in s, for the source that receives this report at an NTP time."""
         away = (middle(ntp) - self.last_report - self.delay) & 0xFFFF_FFFF
         return away / 65536 if self.last_report and away < 1 << 31 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """A source has ended (RFC 3550, 6.6)."""
+    """BYE of a source (RFC 3550, section 6.6)."""
 
     ssrc: int
 
     def to_bytes(self) -> bytes:
-        """As a packet of RTCP."""
+        """Serialises the RTCP packet."""
         return _control(_BYE, 1, struct.pack("!I", self.ssrc))
 
 
 def description(ssrc: int, name: str) -> bytes:
-    """The canonical name of a source as a packet of RTCP (RFC 3550, 6.5)."""
+    """SDES packet with a source's canonical name (RFC 3550, section 6.5)."""
     text = name.encode()[:255]
     items = bytes([_CNAME, len(text)]) + text
     return _control(_DESCRIPTION, 1, struct.pack("!I", ssrc) + items + bytes(4 - len(items) % 4))
 
 
 def is_control(data: bytes) -> bool:
-    """Whether a packet is of RTCP, where both come on one port (RFC 5761, 4)."""
+    """Whether a packet is RTCP, where both share one port (RFC 5761, section 4)."""
     return len(data) >= 4 and data[1] in _CONTROL
 
 
 def control(data: bytes) -> Iterator[SenderReport | ReceiverReport | Bye]:
-    """What a packet of RTCP tells, part by part; of a report only the first block."""
+    """Parses the parts of an RTCP packet; of a report only the first block."""
     place = 0
     while place + 8 <= len(data) and data[place] & 0xC0 == _VERSION:
         end = place + 4 + 4 * int.from_bytes(data[place + 2 : place + 4], "big")
@@ -274,22 +274,22 @@ def _control(kind: int, count: int, data: bytes) -> bytes:
 
 
 def ntp(unix_ns: int) -> int:
-    """A time since 1970 in ns as a time stamp of NTP."""
+    """Converts ns since 1970 to an NTP time stamp."""
     return ((unix_ns + _NTP_S * 1_000_000_000) << 32) // 1_000_000_000
 
 
 def unix_ns(ntp_: int) -> int:
-    """A time stamp of NTP as the time since 1970 in ns."""
+    """Converts an NTP time stamp to ns since 1970."""
     return (ntp_ * 1_000_000_000 >> 32) - _NTP_S * 1_000_000_000
 
 
 def middle(ntp_: int) -> int:
-    """The middle 32 bits of a time stamp of NTP: 1/65536 s."""
+    """Middle 32 bits of an NTP time stamp, in 1/65536 s."""
     return ntp_ >> 16 & 0xFFFF_FFFF
 
 
 class Reception:
-    """What a receiver counts of one source for its reports (RFC 3550, A.3 and A.8)."""
+    """Reception statistics of one source (RFC 3550, A.3 and A.8)."""
 
     def __init__(self) -> None:
         self._numbers = Unwrapped(16)
@@ -302,11 +302,11 @@ class Reception:
 
     @property
     def lost(self) -> int:
-        """Packets that were sent and have not come; below zero with copies."""
+        """Cumulative packets lost; negative with duplicates."""
         return self._expected() - self._received
 
     def took(self, packet: Packet, now_ns: int) -> None:
-        """A packet has come."""
+        """Records a received packet."""
         number = self._numbers.take(packet.sequence)
         self._first = number if self._first is None else min(self._first, number)
         self._received += 1
@@ -317,11 +317,11 @@ class Reception:
         self._transit = transit
 
     def reported(self, report: SenderReport, now_ns: int) -> None:
-        """The source's report has come."""
+        """Records a sender report."""
         self._report = middle(report.ntp), now_ns
 
     def report(self, ssrc: int, source: int, now_ns: int) -> ReceiverReport:
-        """The report of a receiver on this source, and begins the next."""
+        """Returns the receiver report on this source and starts the next interval."""
         expected, received = self._expected() - self._before[0], self._received - self._before[1]
         self._before = self._expected(), self._received
         fraction = max(0, expected - received) * 256 // expected if expected > 0 else 0

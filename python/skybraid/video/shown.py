@@ -1,4 +1,4 @@
-"""How good the pictures of a flight were, at the cost of decoding its clip once.
+"""Picture quality of a run, at the cost of decoding its clip once.
 
 A frame that was shown undamaged looks as the encoder made it, so that its SSIM is the clip's and kept. Only
 a flight with damaged frames is decoded itself.
@@ -38,7 +38,7 @@ _APART = 31
 
 
 def similarity(clip: Clip, made: Encoded, video: Mapping[str, Any], frames: pl.DataFrame) -> Floats:
-    """SSIM of each frame that a flight showed, against the camera's picture of the same frame.
+    """SSIM of each frame shown, against the camera's picture of the same frame.
 
     Args:
         clip: what was filmed.
@@ -63,7 +63,7 @@ def similarity(clip: Clip, made: Encoded, video: Mapping[str, Any], frames: pl.D
 
 
 def encoded_similarity(clip: Clip, made: Encoded) -> Floats:
-    """SSIM of each frame of a clip as its encoder made it, against the camera's picture; worked out once and kept."""
+    """SSIM of each encoded frame of a clip against the camera's picture; cached."""
 
     def work_out() -> Floats:
         return np.array([ssim(*pair) for pair in zip(_decoded(made), camera(made, clip), strict=False)])
@@ -72,7 +72,7 @@ def encoded_similarity(clip: Clip, made: Encoded) -> Floats:
 
 
 def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
-    """SSIM of old pictures of a clip, as the encoder made them, against what the camera sees now; kept as well.
+    """SSIM of earlier encoded pictures of a clip against the camera's current picture; cached.
 
     Returns:
         For each of `AGES` one number for every `_APART`th frame that the camera sees; NaN where the old picture would
@@ -93,7 +93,7 @@ def aged_similarity(clip: Clip, made: Encoded) -> dict[int, Floats]:
 
 
 def screen_ages(frames: pl.DataFrame, until_ns: float) -> NDArray[np.int64]:
-    """By how many frames the screen is behind, each time that a frame is due, from the first picture on.
+    """Frames by which the screen lags, at each frame's playout time, from the first picture on.
 
     A frame is due when it was taken and the flight's least latency from the camera to the screen is over.
 

@@ -1,4 +1,4 @@
-"""How packets of RTP and RTCP come and go: datagrams on two ports or one, or a connection with lengths (RFC 4571)."""
+"""Transport of RTP and RTCP: datagrams on one or two ports, or a framed connection (RFC 4571)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _READ_BYTES = 1 << 16
 
 
 class Address(NamedTuple):
-    """Where a program sends to or listens."""
+    """Address to send to or listen on."""
 
     host: str
     port: int
 
 
 def address(text: str, *, listening: bool = False) -> Address:
-    """`HOST:PORT`, `[IPV6]:PORT`, and of who listens also the port alone, on all addresses.
+    """Parses `HOST:PORT` or `[IPV6]:PORT`; a listener may give the port alone.
 
     Raises:
         VideoError: it is none.
@@ -42,30 +42,30 @@ def address(text: str, *, listening: bool = False) -> Address:
 
 
 class Link(Protocol):
-    """How packets come and go."""
+    """Transport of packets."""
 
     def handles(self) -> list[socket.socket]:
-        """What `select` waits for."""
+        """Sockets for `select`."""
 
     def read(self, ready: socket.socket) -> Iterator[bytes]:
-        """All packets that have come there."""
+        """Reads all pending packets of a socket."""
 
     def media(self, packet: bytes) -> None:
-        """Sends a packet of RTP."""
+        """Sends an RTP packet."""
 
     def report(self, packet: bytes) -> None:
-        """Sends a packet of RTCP, or, where one listens, to who has sent some."""
+        """Sends an RTCP packet; a listener sends to the last sender."""
 
     @property
     def ended(self) -> bool:
-        """Whether the other end has closed the connection."""
+        """Whether the peer has closed the connection."""
 
     def close(self) -> None:
         """Closes it."""
 
 
 class Datagrams:
-    """Over UDP; `to` is the other end's address where it is known from the beginning."""
+    """Transport over UDP; `to` is the peer's address if known in advance."""
 
     def __init__(self, media: socket.socket, reports: socket.socket | None, to: Address | None) -> None:
         self._media, self._reports = media, reports
@@ -82,11 +82,11 @@ class Datagrams:
         self.ended = False
 
     def handles(self) -> list[socket.socket]:
-        """What `select` waits for."""
+        """Sockets for `select`."""
         return self._sockets
 
     def read(self, ready: socket.socket) -> Iterator[bytes]:
-        """All packets that have come there."""
+        """Reads all pending packets of a socket."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 try:
@@ -98,11 +98,11 @@ class Datagrams:
                 yield data
 
     def media(self, packet: bytes) -> None:
-        """Sends a packet of RTP."""
+        """Sends an RTP packet."""
         self._send(self._media, packet, self._to)
 
     def report(self, packet: bytes) -> None:
-        """Sends a packet of RTCP."""
+        """Sends an RTCP packet."""
         if self._report_to is not None:
             self._send(self._by, packet, self._report_to)
 
@@ -118,7 +118,7 @@ class Datagrams:
 
 
 class Connection:
-    """Over TCP or MPTCP, both kinds of packets behind their lengths on one connection."""
+    """Transport over TCP or MPTCP with length framing (RFC 4571)."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,11 +128,11 @@ class Connection:
         self.ended = False
 
     def handles(self) -> list[socket.socket]:
-        """What `select` waits for."""
+        """Sockets for `select`."""
         return [] if self.ended else [self._connection]
 
     def read(self, ready: socket.socket) -> Iterator[bytes]:
-        """All packets that have come there."""
+        """Reads all pending packets of a socket."""
         try:
             data = ready.recv(4 * _READ_BYTES)
         except ConnectionError:
@@ -149,14 +149,14 @@ class Connection:
         del self._come[:place]
 
     def media(self, packet: bytes) -> None:
-        """Sends a packet of RTP."""
+        """Sends an RTP packet."""
         try:
             self._connection.sendall(len(packet).to_bytes(2, "big") + packet)
         except ConnectionError:
             self.ended = True
 
     def report(self, packet: bytes) -> None:
-        """Sends a packet of RTCP."""
+        """Sends an RTCP packet."""
         self.media(packet)
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ def _resolved(to: Address, by: socket.socket) -> tuple[object, ...]:
 
 
 def towards(to: Address, *, one_port: bool) -> Link:
-    """Sends datagrams to a receiver.
+    """Creates a transport that sends datagrams to a receiver.
 
     Raises:
         VideoError: there is no such host.
@@ -187,7 +187,7 @@ def towards(to: Address, *, one_port: bool) -> Link:
 
 
 def connected(to: Address, *, mptcp: bool) -> Link:
-    """Connects; a receiver that is just being started is waited for.
+    """Connects, retrying while the receiver starts.
 
     Raises:
         VideoError: nobody answers.
@@ -228,7 +228,7 @@ def _bound(listen: Address, kind: socket.SocketKind, protocol: int = 0) -> socke
 
 
 def at(listen: Address) -> Link:
-    """Takes datagrams on a port and the one above.
+    """Creates a transport that listens on a port and the one above.
 
     Raises:
         VideoError: a port cannot be had.

@@ -1,4 +1,4 @@
-"""Film strips: the moments at which a screen was farthest from what the camera saw, as pictures."""
+"""Film strips: pictures of the moments with the worst quality."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(?P<flow>.+)-(?P<seed>\d+)-(?P<frame>\d+)-sent\.jpg")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A frame, as it was sent and as it was shown, both as JPEG.
+    """Frame as sent and as shown, both as JPEG.
 
     Attributes:
         frame: its number.
@@ -43,7 +43,7 @@ class Moment:
 
 
 class Strip:
-    """Keeps the worst moments of a flight, none near another.
+    """Collects the worst moments of a run, spaced apart.
 
     Args:
         most: how many.
@@ -56,7 +56,7 @@ class Strip:
         self._moments: list[Moment] = []
 
     def offer(self, frame: int, ssim: float, sent: av.VideoFrame, shown: av.VideoFrame | None) -> None:
-        """Looks at a frame; `shown` is None before the first picture."""
+        """Considers a frame; `shown` is None before the first picture."""
         near = [moment for moment in self._moments if abs(moment.frame - frame) < self.apart]
         full = len(self._moments) >= self.most and not near
         rivals = near or (self._moments if full else [])
@@ -71,7 +71,7 @@ class Strip:
         self._moments.append(Moment(frame, ssim, _jpeg(picture), _jpeg(black if shown is None else _thumbnail(shown))))
 
     def moments(self) -> list[Moment]:
-        """The moments, in order of time."""
+        """Moments in chronological order."""
         return sorted(self._moments, key=lambda moment: moment.frame)
 
 
@@ -89,7 +89,7 @@ def write(folder: Path, flow: str, seed: int, moments: Iterable[Moment]) -> None
 
 
 def kept(folder: Path) -> Iterator[tuple[str, int, int, bytes, bytes]]:
-    """The pictures in a result's folder: flow, seed, frame, and both pictures, in order."""
+    """Pictures in a result's folder: flow, seed, frame and both pictures, in order."""
     for file in sorted((folder / FOLDER).glob("*-sent.jpg")):
         found = _NAME.fullmatch(file.name)
         shown = file.with_name(file.name.replace("-sent.jpg", "-shown.jpg"))
@@ -98,7 +98,7 @@ def kept(folder: Path) -> Iterator[tuple[str, int, int, bytes, bytes]]:
 
 
 def sheet(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Image.Image]]]) -> Image.Image:
-    """Pictures in columns with heads, a row each with words before it.
+    """Draws pictures in columns with heads, one labelled row each.
 
     Args:
         heads: one for each column.
@@ -119,7 +119,7 @@ def sheet(heads: Sequence[str], rows: Sequence[tuple[str, Sequence[Image.Image]]
 
 
 def thumbnail(frame: av.VideoFrame | None, like: Image.Image | None = None) -> Image.Image:
-    """A small picture of a frame; black where there is none yet."""
+    """Thumbnail of a frame; black for None."""
     if frame is not None:
         return _thumbnail(frame)
     return Image.new("RGB", like.size if like is not None else (WIDTH, WIDTH * 9 // 16))

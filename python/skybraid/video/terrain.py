@@ -1,4 +1,4 @@
-"""The ground and the clouds of the built-in clips: periodic textures, made from seeds alone."""
+"""Ground and clouds of the built-in clips: periodic textures generated from seeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEED = 20_260_101
 
 
 class Surface:
-    """Periodic pictures over one plane, each with its halved, quartered … forms (mip levels), read bilinearly.
+    """Periodic textures over a plane with mip levels, sampled bilinearly.
 
     Every entry holds a texel with its three neighbours east and north, so that one look reads all four.
     """
@@ -45,7 +45,7 @@ class Surface:
         self._packed = [_pyramid(picture) for picture in pictures]
 
     def at(self, east_m: Floats, north_m: Floats, pixel_m: Floats) -> list[Floats]:
-        """What the pictures hold at places, 0 to 255, where a pixel covers `pixel_m`."""
+        """Samples the textures, 0 to 255, for pixels that cover `pixel_m`."""
         level = np.frexp(pixel_m * np.float32(1 / self._texel_m))[1] - np.int32(1)
         np.clip(level, 0, self._order, out=level)
         scale = self._per_m.take(level)
@@ -83,7 +83,7 @@ def _pyramid(picture: Bytes) -> NDArray[np.uint32]:
 
 
 def hills() -> tuple[Surface, Floats]:
-    """The height of the ground as a surface, 255 for `HILL_M`, and in m on a grid of 2 m; even around the runway."""
+    """Height of the ground as a surface (255 is `HILL_M`) and in m on a grid of 2 m; flat around the runway."""
     texel_m = TILE_M / _COARSE
     places = (np.arange(_COARSE, dtype=np.float32) + 0.5) * np.float32(texel_m)
     east = (places + TILE_M / 2) % TILE_M - TILE_M / 2

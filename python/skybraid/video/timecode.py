@@ -1,6 +1,6 @@
-"""A number in the picture, which survives its encoding: which frame this is, or when it was taken in µs.
+"""Time code: a number drawn into the picture that survives encoding (frame number or capture time in µs).
 
-48 bits and their CRC-16/CCITT-FALSE (polynomial 0x1021, begun at 0xFFFF) stand in the upper left corner as 4 rows of 16
+48 bits and their CRC-16/CCITT-FALSE (polynomial 0x1021, begun at 0xFFFF) are drawn in the upper left corner as 4 rows of 16
 squares, the highest bit first; bright is one. A square is at least 8 pixels wide and begins at multiples of 8, where
 codecs part their blocks.
 """
@@ -27,7 +27,7 @@ _CLEAR = 24
 
 
 def square(width: int) -> int:
-    """How many pixels wide a square of the code is in a picture of a width: 8, and 16 from 1920 pixels on."""
+    """Size of a square of the code in pixels: 8, or 16 for pictures at least 1920 wide."""
     return 8 * max(1, width // 960)
 
 
@@ -59,7 +59,7 @@ def draw(planes: NDArray[np.uint8], number: int) -> None:
 
 
 def read(luma: NDArray[np.uint8]) -> int | None:
-    """The number in a picture, or None where it is damaged or none was drawn.
+    """Reads the number in a picture; None if damaged or absent.
 
     A damaged code is taken for a number once in 65536 times.
 

@@ -1,4 +1,4 @@
-"""NAL units, of which streams of H.264 and H.265 consist: what they say of their frame."""
+"""NAL units of H.264 and H.265 streams: their types and frame boundaries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """What a unit says of its frame.
+    """Role of a unit in its frame.
 
     Attributes:
         key: whether it belongs to a key frame (IDR in H.264, IRAP in H.265).
@@ -20,7 +20,7 @@ class Kind(NamedTuple):
 
 
 def kind(unit: bytes, codec: str) -> Kind:
-    """What a unit, or its beginning, says of its frame (ITU-T H.264 table 7-1 and D.1.8, H.265 table 7-1).
+    """Classifies a unit by its first bytes (ITU-T H.264 table 7-1 and D.1.8, H.265 table 7-1).
 
     Delimiters and the first of the parameter sets begin a frame, and the slice of its first block.
     """
@@ -40,7 +40,7 @@ def _flag(unit: bytes, place: int) -> bool:
 
 
 def _exp_golomb(data: bytes) -> int | None:
-    """The unsigned number at the beginning of some bits (ITU-T H.264, 9.1); None if they end before it does."""
+    """Decodes an unsigned Exp-Golomb number (ITU-T H.264, section 9.1); None if truncated."""
     bits = "".join(f"{byte:08b}" for byte in data[:8].replace(b"\0\0\3", b"\0\0"))
     zeros = bits.find("1")
     return int(bits[zeros : 2 * zeros + 1], 2) - 1 if 0 <= 2 * zeros < len(bits) else None

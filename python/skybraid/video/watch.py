@@ -1,4 +1,4 @@
-"""Watching a flight again: what arrived of its video is decoded, and each picture held against what the camera saw."""
+"""Decoding of a run's received video, and comparison of each picture with the camera's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PERCENTILES = {"p1": 0.01, "p5": 0.05, "p50": 0.5}
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a pilot's screen showed of a flow.
+    """Picture quality of a flow on the pilot's screen.
 
     Attributes:
         flow: its name.
@@ -65,7 +65,7 @@ class Watched:
 
 
 def watch(results: Results, flow: str | None = None, *, every_nth: int = 1) -> Watched:
-    """Decodes what arrived of a flow, in every run of a result that has the table `frames`.
+    """Decodes the received video of a flow, in every run of a result with the table `frames`.
 
     Args:
         results: a result.
@@ -90,7 +90,7 @@ def watch(results: Results, flow: str | None = None, *, every_nth: int = 1) -> W
 
 
 def save(watched: Watched, folder: Path) -> None:
-    """Puts what was seen into a result's folder: `quality.parquet`, and pictures of the worst moments.
+    """Writes the quality into a result's folder: `quality.parquet`, and pictures of the worst moments.
 
     Raises:
         ResultError: it cannot be written.
@@ -104,7 +104,7 @@ def save(watched: Watched, folder: Path) -> None:
 
 
 def beside(one: Results, other: Results, flow: str | None = None, *, rows: int = 6) -> Image.Image:
-    """Pictures of two results next to what was sent, at the frames where their quality differs most.
+    """Draws pictures of two results next to the original, at the frames where their quality differs most.
 
     Args:
         one: a result.
@@ -154,7 +154,7 @@ def _picture(
     sent: av.VideoFrame,
     shown: av.VideoFrame | None,
 ) -> None:
-    """Keeps a frame that is among the chosen, as it was sent and as it was shown."""
+    """Keeps a selected frame, as sent and as shown."""
     if frame in chosen:
         picture = thumbnail(sent)
         pictures[frame] = [picture, thumbnail(shown, picture)]
@@ -165,7 +165,7 @@ _APART_FRAMES = 30
 
 @dataclass(frozen=True)
 class _Film:
-    """What is needed to watch a flow of a result again."""
+    """Inputs for decoding a flow of a result."""
 
     results: Results
     flow: str
@@ -188,12 +188,12 @@ class _Film:
         video = native.videos()[flow]
         clip, made = encoded(flow, video, _scenario_folder(results))
         if "frames" not in results.tables:
-            raise ResultError("the result has no table `frames`; fly it again with --tables frames")
+            raise ResultError("the result has no table `frames`; run it again with --tables frames")
         table = results.tables["frames"].filter(pl.col("flow") == flow)
         return cls(results, flow, video, made, clip, table)
 
     def measure(self, seed: int, *, every_nth: int = 1, see: See | None = None) -> Quality:
-        """Decodes what arrived in a flight."""
+        """Decodes the video received in a run."""
         of_seed = pl.col("seed") == seed
         rows = _decided((self.table.filter(of_seed) if "seed" in self.table.columns else self.table).sort("frame"))
         units = received(self.made, self.video, rows)
@@ -201,7 +201,7 @@ class _Film:
 
 
 def _decided(rows: pl.DataFrame) -> pl.DataFrame:
-    """Without the frames that were on their way when the flight ended."""
+    """Drops the frames in flight at the end of the run."""
     shown = rows["shown_ns"].is_not_null().arg_true()
     return rows.head(int(shown[-1]) + 1 if len(shown) else 0)
 
@@ -223,7 +223,7 @@ def _chosen(traffics: dict[str, dict[str, Any]], flow: str | None) -> str:
 
 
 def _scenario_folder(results: Results) -> Path:
-    """Where the scenario's file was when it was flown."""
+    """Folder of the scenario file at the time of the run."""
     words = shlex.split(str(results.provenance.get("replay", "")))
     return Path(words[2]).parent if len(words) > 2 else Path()
 

@@ -44,7 +44,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "adaptive",
-    summary: "Hands over in order; a missing datagram is waited for as long as the slowest path is \
+    summary: "Delivers in order; a missing datagram is waited for as long as the slowest path is \
               behind the fastest, and a little longer.",
     source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
     linux: LINUX,

@@ -11,7 +11,7 @@ use crate::registry::{About, Check, InvalidParameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "equalised",
-    summary: "Hands over in order; a datagram that came early waits as long as the slowest path is \
+    summary: "Delivers in order; a datagram that came early waits as long as the slowest path is \
               behind its own, and a little longer: together with the path's latency the same time \
               on every path.",
     source: "the reordering module of MP-DCCP for Linux (delay equalisation)",

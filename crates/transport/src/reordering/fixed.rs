@@ -11,7 +11,7 @@ use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "fixed",
-    summary: "Hands over in order; a missing datagram is waited for at most a fixed time.",
+    summary: "Delivers in order; a missing datagram is waited for at most a fixed time.",
     source: "RFC 9897 (MP_SEQ, MP_RTT); the reordering module of MP-DCCP for Linux",
     linux: super::buffer::LINUX,
     parameters: &[

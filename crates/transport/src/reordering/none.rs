@@ -6,7 +6,7 @@ use crate::registry::{About, Check};
 /// See [`Config`].
 pub const ABOUT: About = About {
     name: "none",
-    summary: "Each datagram is handed over as it arrives. Also called `default`, as MP-DCCP does.",
+    summary: "Each datagram is delivered as it arrives. Also called `default`, as MP-DCCP does.",
     source: "RFC 9897, which leaves reordering to the receiver",
     linux: "",
     parameters: &[],

@@ -1,4 +1,4 @@
-"""Explanations of a result: why a requirement is not met, what would help, and what flows made of their paths."""
+"""Explanations of a result: causes of misses, remedies, and how flows used their paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The use of paths: why one went unused, and why several together carried less than the best of them could alone.
+"""Path use: why a path went unused, or several together carried less than the best one alone.
 
 Reads a result: shares and losses from the summary, link rates, windows and round-trip times from the tables that were
 kept, and from the table `decisions`, if it was, how long the scheduler waited for what.
@@ -50,7 +50,7 @@ _WAITS = {
 
 @dataclass(slots=True)
 class Wait:
-    """How long a flow waited for one reason: a share of its time, 0 to 1, in how many waits."""
+    """Waiting time of a flow for one reason: share of its time, 0 to 1, and number of waits."""
 
     reason: str
     path: str | None
@@ -60,7 +60,7 @@ class Wait:
 
 @dataclass(slots=True)
 class PathUse:
-    """What a flow made of a path; None where the result does not tell.
+    """Use of a path by a flow; None where the result lacks the data.
 
     Attributes:
         path: its name.
@@ -101,7 +101,7 @@ class PathUse:
 
 @dataclass(slots=True)
 class FlowExplained:
-    """What is known of a flow's use of its paths.
+    """Explanation of a flow's use of its paths.
 
     Attributes:
         flow: its name.
@@ -130,14 +130,14 @@ class FlowExplained:
     requirements: list[UnmetRequirement] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is without bound is None."""
+        """Converts to plain values for JSON; infinite values become None."""
         values = asdict(self)
         values["offered_bps"] = self.offered_bps if math.isfinite(self.offered_bps) else None
         return values
 
 
 def use_of_paths(results: Results, scenario: dict[str, Any], name: str) -> FlowExplained:
-    """Explains what the flow of that name made of its paths; nothing of them where the scenario has none."""
+    """Explains how a flow used its paths."""
     flow = _Flow(results, scenario, name)
     summary = results.flows[name]
     refused = refusals(summary)
@@ -176,7 +176,7 @@ def use_of_paths(results: Results, scenario: dict[str, Any], name: str) -> FlowE
 
 
 class _Flow:
-    """A flow of a scenario and the rows of its sending side."""
+    """Flow of a scenario with the table rows of its sending side."""
 
     def __init__(self, results: Results, scenario: dict[str, Any], name: str) -> None:
         self.results = results
@@ -200,13 +200,13 @@ class _Flow:
         self._decisions: pl.DataFrame | None = None
 
     def rows(self, table: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """Rows while the flow was active."""
+        """Rows within the flow's active time."""
         at = pl.col("time_ns")
         within = (at >= self.start_s * 1e9) & (at <= self.stop_s * 1e9)
         return self.results.tables.scan(table).filter(within, *conditions).collect()
 
     def decisions(self) -> pl.DataFrame | None:
-        """The sender's decisions with the time in ns to the next one, or to the end."""
+        """Scheduler decisions with the time in ns until the next one or the end."""
         if "decisions" not in self.results.tables:
             return None
         if self._decisions is None:
@@ -218,7 +218,7 @@ class _Flow:
         return self._decisions
 
     def waits(self) -> list[Wait] | None:
-        """How long the sender waited, by reason and path."""
+        """Waiting time of the sender, by reason and path."""
         decisions = self.decisions()
         if decisions is None:
             return None
@@ -232,7 +232,7 @@ class _Flow:
         return sorted(found, key=lambda wait: (-wait.share_of_time, wait.reason, wait.path or ""))
 
     def describe(self, path: PathUse) -> None:
-        """Fills in what the tables tell of a path."""
+        """Adds the tables' data about a path."""
         for link in self.results.links():
             if (link["path"], link["direction"]) == (path.path, self.direction):
                 path.link_losses = {
@@ -249,7 +249,7 @@ class _Flow:
         self._describe_choices(path)
 
     def _describe_link(self, path: PathUse) -> None:
-        # A link's row tells of the time from it on, and none of that is left at the end.
+        # A link's row describes the time after it, of which none is left at the end.
         rows = self.rows("links", pl.col("path") == path.path, pl.col("time_ns") < self.stop_s * 1e9)
         if rows.height == 0:
             return
@@ -305,7 +305,7 @@ class _Flow:
         path.chosen_because = {row["reason"]: row["len"] / chosen.height for row in by_reason.iter_rows(named=True)}
 
     def blocked_share(self) -> float | None:
-        """Share of the samples in which the peer's receive window was nearly used up by what was in flight."""
+        """Share of the samples in which data in flight nearly filled the peer's receive window."""
         if "subflows" not in self.results.tables:
             return None
         rows = self.rows("subflows", pl.col("flow") == self.name, pl.col("side") == self.side)
@@ -315,7 +315,7 @@ class _Flow:
 
 
 def _why_not(flow: _Flow, explained: FlowExplained, path: PathUse) -> list[str]:
-    """Why a path was not used, or little; nothing if it was."""
+    """Reason why a path was used little or not at all; empty if it was used."""
     others = [other for other in explained.paths if other is not path]
     if not others or not _is_neglected(explained, path):
         return []
@@ -366,7 +366,7 @@ def _reasons_against(flow: _Flow, explained: FlowExplained, path: PathUse, other
 
 
 def _slower(explained: FlowExplained, path: PathUse, most: PathUse) -> list[str]:
-    """The other path is quicker and enough."""
+    """Whether another path is faster and sufficient."""
     measured = path.rtt_ms is not None and most.rtt_ms is not None
     mine, its = (path.rtt_ms, most.rtt_ms) if measured else (path.delay_ms, most.delay_ms)
     what = "round-trip time" if measured else "delay"
@@ -389,7 +389,7 @@ def _slower(explained: FlowExplained, path: PathUse, most: PathUse) -> list[str]
 
 
 def _why_below(flow: _Flow, explained: FlowExplained, best: PathUse | None) -> list[str]:
-    """Why the flow carried less than its best path could alone; nothing if it did not."""
+    """Reason why the flow carried less than its best path could alone; empty if it did not."""
     if best is None or not best.link_bps:
         return []
     possible = min(explained.offered_bps, best.link_bps)
@@ -424,7 +424,7 @@ def _why_below(flow: _Flow, explained: FlowExplained, best: PathUse | None) -> l
 
 
 def _receive_window(flow: _Flow, explained: FlowExplained) -> list[str]:
-    """How far the receive buffer holds the flow back."""
+    """Share of time for which the receive window limits the flow."""
     rtts = [path.rtt_ms for path in explained.paths if path.rtt_ms is not None and path.share_of_packets >= UNUSED]
     waited = None
     if explained.waits is not None:
@@ -448,7 +448,7 @@ def _receive_window(flow: _Flow, explained: FlowExplained) -> list[str]:
 
 
 def text(explained: FlowExplained) -> str:
-    """An explanation in plain words."""
+    """Formats an explanation in plain words."""
     what = f"{explained.protocol}, scheduler {explained.scheduler}"
     if explained.congestion is not None:
         what += f", congestion control {explained.congestion}"
@@ -506,7 +506,7 @@ def _size(size_bytes: float) -> str:
 
 
 def offered(traffic: dict[str, Any], active_s: float) -> float:
-    """What an application writes, in bit/s; infinite for one that always has more."""
+    """Offered load of an application in bit/s; infinite for bulk sources."""
     match traffic["kind"]:
         case "cbr" | "video":
             return quantity(traffic["rate"])
@@ -522,7 +522,7 @@ def offered(traffic: dict[str, Any], active_s: float) -> float:
 
 
 def quantity(text: str) -> float:
-    """A quantity as the scenario writes it, in s, bit/s or B."""
+    """Parses a quantity of the scenario, in s, bit/s or B."""
     found = re.fullmatch(r"\s*([0-9.eE+_-]+)\s*([A-Za-z/]+)\s*", str(text))
     if found is None or found[2] not in _UNITS:
         raise ResultError(f"scenario.toml: found {text}, expected a number with a unit")
@@ -530,7 +530,7 @@ def quantity(text: str) -> float:
 
 
 def scheduler_of(transport: dict[str, Any]) -> str:
-    """The scheduler of a transport: the one that it names, or the default of its protocol."""
+    """Scheduler of a transport: the one configured, or its protocol's default."""
     if "scheduler" in transport:
         return _name(transport["scheduler"])
     match str(transport.get("protocol", "udp")).replace("-", "_"):
@@ -547,7 +547,7 @@ def _name(algorithm: str | dict[str, Any]) -> str:
 
 
 def _number(value: object) -> float:
-    """A number out of a table."""
+    """Reads a number from a table."""
     if not isinstance(value, int | float):
         raise ResultError(f"the result is damaged: found {value}, expected a number")
     return float(value)

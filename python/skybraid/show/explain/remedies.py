@@ -1,4 +1,4 @@
-"""What would have helped: runs of the same scenario with one change, and the best that its paths allow."""
+"""Remedies: runs of the same scenario with one change, and an upper bound for its paths."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RARE = 0.05
 
 @dataclass(slots=True)
 class Budget:
-    """How many runs an explanation may make, and how long.
+    """Budget of an explanation: number of runs and wall time.
 
     Attributes:
         changes: changes that are tried for each requirement, the bound of the paths not counted.
@@ -61,13 +61,13 @@ class Budget:
     begun: float = field(default_factory=time.monotonic)
 
     def is_spent(self) -> bool:
-        """Whether no further run may begin."""
+        """Whether no further run may start."""
         return time.monotonic() - self.begun > self.wall_s
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change and what the requirement reached with it.
+    """Change of a scenario and the requirement's result with it.
 
     Attributes:
         words: the change and what it reached, in words.
@@ -88,7 +88,7 @@ class Remedy:
     simulated_s: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return asdict(self)
 
 
@@ -124,7 +124,7 @@ class Remedies:
         self._is_cut = self._duration_s < whole_s
 
     def found(self) -> tuple[list[Remedy], list[str]]:
-        """The changes that were tried, the best first, and what the runs leave out."""
+        """Changes tried, best first, and what was left out."""
         shown = _SHOWN.get(self._requirement.metric)
         if shown is None or self._requirement.metric == "ssim":
             return [], []
@@ -200,7 +200,7 @@ class Remedies:
         return None
 
     def _candidates(self) -> Iterator[_Candidate]:
-        """Changes that answer the causes, those of the most frequent cause first, each once."""
+        """Candidate changes for the causes, most frequent cause first, without duplicates."""
         seen: list[dict[str, Any]] = []
         for cause in self._causes:
             if cause.share < _RARE and seen:
@@ -253,11 +253,11 @@ class Remedies:
             yield _Candidate('with `scheduler = "blest"`', {self._key("scheduler"): "blest"})
 
     def _paths(self) -> list[str]:
-        """The paths of the scenario; none of a network, whose paths have no names of their own."""
+        """Paths of the scenario; empty for a network, whose paths have no names."""
         return [str(path) for path in self._table.get("path", {})]
 
     def _copies(self, path: str | None) -> Iterator[_Candidate]:
-        """Copies over all paths."""
+        """Redundant transmission over all paths."""
         paths = self._paths()
         own = [str(name) for name in self._transport.get("paths", paths)]
         if self._protocol in _SINGLE_PATH:
@@ -287,7 +287,7 @@ class Remedies:
                 return
 
     def _bound(self, remedies: list[Remedy], before: float | None) -> Remedy | None:
-        """The share of messages that the better path would have brought in time, from probes on each path alone."""
+        """Upper bound on the share in time, from probes on each path alone."""
         paths = self._paths()
         deadline_ms = self._requirement.deadline_ms
         if self._requirement.metric != "share" or deadline_ms is None or not paths or self._budget.is_spent():
@@ -306,7 +306,7 @@ class Remedies:
         return self._remedy(words, {}, reached, before)
 
     def _probes(self, paths: list[str]) -> Scenario | None:
-        """Small flows in place of all others, one on each path alone, of messages as long as the flow's."""
+        """Probe flows, one on each path alone, with the flow's message size, replacing all other flows."""
         traffic = self._flow["traffic"]
         packet = str(traffic.get("packet", "1200B"))
         bits = quantity(packet) * 8
@@ -329,7 +329,7 @@ class Remedies:
         return Scenario(tomli_w.dumps(table), self._scenario({}).file)
 
     def _slowest(self, paths: list[str]) -> float:
-        """The least mean rate of a link, where it is known; else that of a slow link."""
+        """Smallest mean rate of a link where known, else that of a slow link."""
         if "links" not in self._results.tables:
             return 2e6
         direction = "uplink" if self._flow["from"] == "vehicle" else "downlink"
@@ -340,7 +340,7 @@ class Remedies:
 
 
 def _best_of(results: Results, deadline_ms: float) -> float | None:
-    """The share of instants at which a probe of any path was in time."""
+    """Share of instants at which a probe on any path was in time."""
     rows = results.tables.scan("messages")
     keys = [key for key in ("seed", "sent_ns") if key in rows.collect_schema().names()]
     in_time = (pl.col("delivered_ns") - pl.col("sent_ns") <= deadline_ms * 1e6).fill_null(value=False)

@@ -1,4 +1,4 @@
-"""A requirement that is not met or not decided: its misses by cause, and what would have helped."""
+"""Explanation of a requirement that is not met or inconclusive: misses by cause, and remedies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _THINGS = {
 
 @dataclass(slots=True)
 class UnmetRequirement:
-    """Why a requirement is not met, or not decided.
+    """Explanation of a requirement that is not met or inconclusive.
 
     Attributes:
         requirement: the requirement with its verdict.
@@ -50,7 +50,7 @@ class UnmetRequirement:
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Converts to plain values for JSON."""
         return {
             "requirement": self.requirement.to_dict(),
             "main_cause": self.main_cause,
@@ -62,7 +62,7 @@ class UnmetRequirement:
         }
 
     def lines(self) -> list[str]:
-        """In plain words, a line each."""
+        """Formats the explanation, one line per statement."""
         one = self.requirement
         lines = [f"{one.verdict}: {one.words}", f"  {self.main_cause}"]
         if self.causes:
@@ -87,7 +87,7 @@ def _line(cause: Cause) -> str:
 def unmet(
     results: Results, scenario: dict[str, Any], flow: str, budget: Budget | None = None
 ) -> list[UnmetRequirement]:
-    """The requirements of a flow that are not met or not decided, explained.
+    """Explains the requirements of a flow that are not met or inconclusive.
 
     Args:
         results: what is explained.

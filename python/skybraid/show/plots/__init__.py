@@ -82,7 +82,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of figure: its title, and what draws it of a result and of many runs; None where nothing does."""
+    """Kind of figure: its title, and its drawing functions for one result and for many runs (None if not available)."""
 
     title: str
     of_result: Callable[[Results, str | None], Figure] | None
@@ -127,7 +127,7 @@ def draw(
         flow: one flow alone; of a campaign the first one without it, or the first that is video.
         x: the axis along x, of a campaign; with a heat map, two between a comma.
         y: what is drawn, a column of the flows' table such as `goodput_bps` or `delay_p99_ms`.
-        by: the axis whose values are told apart by colour and marker.
+        by: the axis shown as colour and marker.
 
     Raises:
         MissingTableError: the result was not asked to keep the table that this takes.
@@ -150,7 +150,7 @@ def draw(
 
 
 def kinds_of(source: Results | Campaign | Runs) -> list[str]:
-    """The kinds that can be drawn of a result or of a campaign.
+    """Kinds of figure available for a result or a campaign.
 
     Of a single flight nothing that compares runs, of flows without video nothing of frames.
     """

@@ -1,4 +1,4 @@
-"""Figure of the satellites that serve a terminal."""
+"""Figure of the satellites serving a terminal."""
 
 from __future__ import annotations
 

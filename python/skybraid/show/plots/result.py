@@ -1,4 +1,4 @@
-"""Figures of one result: every function takes `Results` and gives a `matplotlib.figure.Figure`.
+"""Figures of one result: every function takes `Results` and returns a `matplotlib.figure.Figure`.
 
 A path or flow keeps its colour and marker through all figures of a result. Long series are drawn as their mean with the
 band from the least to the greatest value of each pixel column, so that nothing short is hidden and the file stays
@@ -60,7 +60,7 @@ _BOX = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def flows_of(results: Results, flow: str | None) -> list[str]:
-    """The flows to draw: all, or the one of that name.
+    """Flows to draw: all, or the one with that name.
 
     Raises:
         ResultError: there is no such flow.
@@ -71,7 +71,7 @@ def flows_of(results: Results, flow: str | None) -> list[str]:
 
 
 def not_arrived(results: Results, name: str) -> tuple[list[float], list[float]]:
-    """Delays in ms, and the share of a flow's decided messages that have not arrived after each; lost ones never do."""
+    """Delays in ms, and the share of messages that have not arrived after each (lost messages count)."""
     flow = results.flows[name]
     decided = max(flow.delivered + flow.lost, 1)
     missing = [(share * flow.delivered + flow.lost) / decided for _, share in flow.delay_tail]
@@ -79,7 +79,7 @@ def not_arrived(results: Results, name: str) -> tuple[list[float], list[float]]:
 
 
 def ecdf(results: Results, flow: str | None = None) -> Figure:
-    """Share of the messages of each flow that have arrived after a delay; a curve ends at the share that came at all.
+    """Distribution of one-way delay per flow; a curve ends at the share delivered.
 
     Raises:
         ResultError: there is no such flow.
@@ -102,7 +102,7 @@ def ecdf(results: Results, flow: str | None = None) -> Figure:
 
 
 def ccdf(results: Results, flow: str | None = None) -> Figure:
-    """Share of the messages of each flow that have not arrived after a delay, on logarithmic axes down to the last one.
+    """Complementary distribution of one-way delay per flow, on logarithmic axes.
 
     Lost messages never arrive, so a curve ends at their share. A dashed line marks a required delay, and a marker the
     share that may be missing then: the requirement wants the curve to pass below it. It is filled where that is met.
@@ -139,7 +139,7 @@ def ccdf(results: Results, flow: str | None = None) -> Figure:
 
 
 def wanted(results: Results, name: str) -> Iterator[tuple[float, float, str, Verdict]]:
-    """What is required of the messages' delay: it in ms, the share that may be missing then, words, the verdict."""
+    """Delay requirements: deadline in ms, share that may miss it, description, verdict."""
     flow = results.flows[name]
     for requirement in results.requirements:
         if requirement.flow == name and requirement.metric != "frames" and requirement.deadline_ms is not None:
@@ -151,7 +151,7 @@ def wanted(results: Results, name: str) -> Iterator[tuple[float, float, str, Ver
 
 
 def box(results: Results, flow: str | None = None) -> Figure:
-    """One-way delay of the messages of each flow by the path that brought them first.
+    """One-way delay of each flow's messages, by the path that delivered them first.
 
     A box reaches from the first to the third quartile with the median in it, its whiskers from the 5th percentile to
     the 95th.
@@ -223,7 +223,7 @@ def timeline(results: Results, paths: Sequence[str] | None = None) -> Figure:
 
 
 def shares(results: Results, flow: str | None = None) -> Figure:
-    """Which path brought the messages of each flow first, over time.
+    """Share of each flow's messages delivered first, by path, over time.
 
     Raises:
         MissingTableError: the result has no `messages` table.
@@ -261,7 +261,7 @@ def shares(results: Results, flow: str | None = None) -> Figure:
 
 
 def goodput(results: Results, flow: str | None = None) -> Figure:
-    """Application data that arrived, over time, for each flow.
+    """Application data delivered over time, per flow.
 
     Raises:
         MissingTableError: the result has no `messages` table.
@@ -298,7 +298,7 @@ def goodput(results: Results, flow: str | None = None) -> Figure:
 
 
 def queue(results: Results) -> Figure:
-    """What waits in the queue of each link, over time.
+    """Queue of each link over time.
 
     Raises:
         MissingTableError: the result has no `links` table.
@@ -348,7 +348,7 @@ def window(results: Results, flow: str | None = None) -> Figure:
 
 
 def _each_subflow(on_path: pl.LazyFrame, path: str) -> Iterator[tuple[pl.LazyFrame, str, str]]:
-    """The rows, label and line style of each subflow on a path; one that is alone goes by the path's name."""
+    """Rows, label and line style of each subflow on a path; a single subflow has the path's name."""
     numbers = on_path.select(pl.col("subflow").unique().sort()).collect(engine="streaming")["subflow"].to_list()
     for place, number in enumerate(numbers):
         label = path if len(numbers) == 1 else f"{path}, subflow {place + 1}"
@@ -395,7 +395,7 @@ def _seconds(numbers: pl.Series, width_ns: int) -> NDArray[np.float64]:
 
 
 def stacked(rows: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure of axes below one another, which share what is across."""
+    """Figure with axes stacked vertically that share the x axis."""
     figure = Figure(figsize=(WIDTH_IN, max(rows, 1) * height + 0.4))
     return figure, list(figure.subplots(max(rows, 1), 1, sharex=True, squeeze=False)[:, 0])[:rows]
 
@@ -407,7 +407,7 @@ def _finish(grid: Sequence[Axes], results: Results, *, shown: bool) -> None:
 
 
 def time_axis(column: Sequence[Axes], results: Results) -> None:
-    """The whole flight on each axes of a column, with ticks at whole minutes where it is long."""
+    """Sets the x axis to the whole flight, with ticks at whole minutes if it is long."""
     for axes in column:
         axes.set_xlim(0, duration_s(results) or 1.0)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 3, 6, 10]))
@@ -416,7 +416,7 @@ def time_axis(column: Sequence[Axes], results: Results) -> None:
 
 
 def plain_ticks(axes: Axes) -> None:
-    """Plain numbers across and percent upwards, on logarithmic axes."""
+    """Formats logarithmic axes: plain numbers on x, percent on y."""
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     low, high = axes.get_xlim()
     named = "235" if high < 30 * low else "25" if high < 300 * low else "3" if high < 3000 * low else ""

@@ -47,11 +47,11 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 class NothingToDrawError(ResultError):
-    """A campaign has not what a kind of figure needs."""
+    """A campaign lacks the data that a kind of figure needs."""
 
 
 class Choice(NamedTuple):
-    """What of many runs is drawn; None leaves the choice to the figure."""
+    """Selection of what is drawn; None means the figure's default."""
 
     flow: str | None = None
     x: str | None = None
@@ -60,7 +60,7 @@ class Choice(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A column to draw: its name, what it is in words with its unit, and the factor to that unit."""
+    """Column to draw: its name, its description with unit, and the factor to that unit."""
 
     column: str
     label: str
@@ -69,14 +69,14 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Many runs of variants of a scenario.
+    """Runs of variants of a scenario.
 
     Attributes:
         name: the campaign's, or the scenario's.
         axes: what varies, as columns of `frame`.
         frame: a row a run and flow: the axes, `point`, `seed`, `flow`, `deadline_ms`, `within_deadline` (0 to 1),
             `goodput_bps`, `delay_p50_ms` and the other percentiles, what `summary.video_columns` and
-            `summary.frames_in_time` tell of a video, `share_PATH` (0 to 1).
+            `summary.frames_in_time` contain for video, `share_PATH` (0 to 1).
     """
 
     name: str
@@ -85,7 +85,7 @@ class Runs:
 
     @classmethod
     def of(cls, source: object) -> Self:
-        """The runs of a campaign or of a result.
+        """Reads the runs of a campaign or a result.
 
         Raises:
             ResultError: it is neither.
@@ -108,15 +108,15 @@ class Runs:
 
     @property
     def paths(self) -> list[str]:
-        """Names of the paths that have shares."""
+        """Names of the paths with traffic shares."""
         return [name.removeprefix("share_") for name in self.frame.columns if name.startswith("share_")]
 
     def values(self, axis: str) -> list[str]:
-        """The values of an axis in the order of the points."""
+        """Values of an axis in the order of the points."""
         return [str(value) for value in self.frame[axis].unique(maintain_order=True)]
 
     def of_flow(self, flow: str | None) -> pl.DataFrame:
-        """The rows of a flow, by default of the first.
+        """Rows of a flow, by default the first.
 
         Raises:
             ResultError: there is no such flow.
@@ -134,7 +134,7 @@ class Runs:
         return [str(name) for name in self.frame.filter(pl.col("frames") > 0)["flow"].unique(maintain_order=True)]
 
     def of_video(self, flow: str | None) -> pl.DataFrame:
-        """The rows of a video, by default of the first.
+        """Rows of a video, by default the first.
 
         Raises:
             NothingToDrawError: there is none.
@@ -148,7 +148,7 @@ class Runs:
         return self.of_flow(flow or videos[0])
 
     def axis(self, option: str, name: str) -> str:
-        """An axis by its name or by the end of it.
+        """Finds an axis by its name or a suffix of it.
 
         Raises:
             ResultError: there is none, or more than one.
@@ -159,13 +159,13 @@ class Runs:
         return found[0]
 
     def main_axis(self) -> str | None:
-        """The axis told apart by colour: that of an algorithm first, else the first that has two values."""
+        """Axis shown as colour: an algorithm's if there is one, else the first with two values."""
         several = [axis for axis in self.axes if len(self.values(axis)) > 1] or list(self.axes)
         algorithms = [axis for axis in several if axis.rpartition(".")[2] in ALGORITHMS]
         return next(iter(algorithms + several), None)
 
     def metric(self, name: str | None, default: str = "goodput_bps") -> Metric:
-        """A column to draw.
+        """Returns the column to draw.
 
         Raises:
             ResultError: there is no such column of numbers.
@@ -182,7 +182,7 @@ class Runs:
 
 
 def metric(column: str) -> Metric:
-    """How a column of the flows' table is told."""
+    """Description of a column of the flows' table."""
     if column in _OF_VIDEO:
         return Metric(column, _OF_VIDEO[column], 1.0)
     if column in ("within_deadline", "intact_share", "frames_in_time") or column.startswith(("share_", "won_")):
@@ -200,7 +200,7 @@ def metric(column: str) -> Metric:
 
 
 def short(axes: Sequence[str]) -> dict[str, str]:
-    """Axes by names as short as tells them apart: `scheduler` for `flow.video.transport.scheduler`."""
+    """Shortest unambiguous names of axes: `scheduler` for `flow.video.transport.scheduler`."""
     names = {}
     for axis in axes:
         parts = axis.split(".")
@@ -212,7 +212,7 @@ def short(axes: Sequence[str]) -> dict[str, str]:
 
 
 def ecdf(runs: Runs, choice: Choice) -> Figure:
-    """Over the runs, how often a metric stays at or below a value: a curve for each value of `by`."""
+    """Distribution of a metric over the runs: one curve per value of `by`."""
     rows, chosen = runs.of_flow(choice.flow), runs.metric(choice.y)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, 3.6))
@@ -229,7 +229,7 @@ def ecdf(runs: Runs, choice: Choice) -> Figure:
 
 
 def ccdf(runs: Runs, choice: Choice) -> Figure:
-    """The tail of one-way delay by its percentiles: medians over the runs, the band from least to most."""
+    """Tail of one-way delay by its percentiles: medians over the runs, band from minimum to maximum."""
     rows = runs.of_flow(choice.flow)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH_IN, 3.8))
@@ -256,7 +256,7 @@ def ccdf(runs: Runs, choice: Choice) -> Figure:
 
 
 def frame_latency(runs: Runs, choice: Choice) -> Figure:
-    """Percentiles of the latency of a video's frames, a line for each value of `by`.
+    """Percentiles of a video's frame latency, one line per value of `by`.
 
     Marks are medians over the runs, of p50, p95 and p99 from left to right; the bars behind them reach from the least
     to the greatest of the runs.
@@ -286,7 +286,7 @@ def frame_latency(runs: Runs, choice: Choice) -> Figure:
 
 
 def frames(runs: Runs, choice: Choice) -> Figure:
-    """Boxes of the share of a video's frames that each run showed undamaged in time, or of another metric.
+    """Box plot of the share of frames shown undamaged in time per run, or of another metric.
 
     Raises:
         NothingToDrawError: no flow is video.
@@ -296,7 +296,7 @@ def frames(runs: Runs, choice: Choice) -> Figure:
 
 
 def frame_rate(runs: Runs, choice: Choice) -> Figure:
-    """Boxes of the frames that each run showed a second, on average, or of another metric.
+    """Box plot of the mean frame rate per run, or of another metric.
 
     Raises:
         NothingToDrawError: no flow is video.
@@ -308,7 +308,7 @@ def frame_rate(runs: Runs, choice: Choice) -> Figure:
 
 
 def box(runs: Runs, choice: Choice) -> Figure:
-    """A metric over the runs: a box for each value of `by`, side by side for each value of `x`; every run is a dot."""
+    """Box plot of a metric: one box per value of `by`, grouped by `x`; every run is a dot."""
     return _boxes(runs, choice, runs.of_flow(choice.flow), runs.metric(choice.y))
 
 
@@ -355,7 +355,7 @@ def _boxes(runs: Runs, choice: Choice, rows: pl.DataFrame, chosen: Metric) -> Fi
 
 
 def shares(runs: Runs, choice: Choice) -> Figure:
-    """Share of a flow's packets on each path: the mean over the runs of each value of `by`."""
+    """Share of a flow's packets on each path: mean over the runs of each value of `by`."""
     rows = runs.of_flow(choice.flow)
     with mpl.rc_context(STYLE):
         groups = list(_groups(runs, rows, choice))
@@ -375,7 +375,7 @@ def shares(runs: Runs, choice: Choice) -> Figure:
 
 
 def heatmap(runs: Runs, choice: Choice) -> Figure:
-    """The median of a metric over the runs of each pair of values of two axes; other axes are pooled.
+    """Heat map of a metric's median over two axes; other axes are pooled.
 
     Raises:
         NothingToDrawError: the campaign has fewer than two axes.
@@ -409,7 +409,7 @@ def heatmap(runs: Runs, choice: Choice) -> Figure:
 
 
 def heat_axes(runs: Runs, choice: Choice) -> tuple[str, str]:
-    """The two axes of a heat map: those chosen, else the two with the most values.
+    """Axes of a heat map: those chosen, else the two with the most values.
 
     Raises:
         NothingToDrawError: the campaign has fewer than two axes.
@@ -426,13 +426,13 @@ def heat_axes(runs: Runs, choice: Choice) -> tuple[str, str]:
 
 
 def heat_values(rows: pl.DataFrame, across: str, up: str, chosen: Metric) -> dict[tuple[str, str], float]:
-    """The median of a metric over the rows of each pair of values, in the metric's unit."""
+    """Median of a metric per pair of values, in the metric's unit."""
     medians = rows.group_by(across, up).agg(pl.col(chosen.column).median())
     return {(one, other): value * chosen.scale for one, other, value in medians.iter_rows() if value is not None}
 
 
 def tradeoff(runs: Runs, choice: Choice) -> Figure:
-    """Goodput against delay: the mean over the seeds of each point, with the 95 % confidence ellipse of that mean.
+    """Goodput against delay: mean over the seeds of each point, with its 95 % confidence ellipse.
 
     `x` is the delay's column, `delay_p95_ms` without it; `y` that of the goodput. Points with fewer than four seeds
     have no ellipse.
@@ -472,7 +472,7 @@ def tradeoff(runs: Runs, choice: Choice) -> Figure:
 
 
 def ellipse(pairs: NDArray[np.float64]) -> tuple[float, float, float] | None:
-    """The 95 % confidence region of the mean of pairs: width, height, and the angle in degrees of the first.
+    """Confidence ellipse (95 %) of the mean of pairs: width, height, and the angle of the width in degrees.
 
     Hotelling's T² with two variables: the mean lies within (x̄ − μ)ᵀ S⁻¹ (x̄ − μ) ≤ 2 (n − 1) / (n (n − 2)) F(2, n − 2).
     None with fewer than four pairs.
@@ -487,7 +487,7 @@ def ellipse(pairs: NDArray[np.float64]) -> tuple[float, float, float] | None:
 
 
 def _groups(runs: Runs, rows: pl.DataFrame, choice: Choice) -> Iterator[tuple[str, Look, pl.DataFrame]]:
-    """The rows of each value of the axis that is told apart by colour and marker; all in one without an axis."""
+    """Groups rows by the axis shown as colour and marker; one group without an axis."""
     axis = runs.main_axis() if choice.by is None else runs.axis("--by", choice.by)
     if axis is None:
         flow = str(rows["flow"][0]) if rows.height else runs.name
@@ -500,14 +500,14 @@ def _groups(runs: Runs, rows: pl.DataFrame, choice: Choice) -> Iterator[tuple[st
 
 
 def _turn(axes: Axes, labels: Sequence[str]) -> None:
-    """Labels on a slant where they would run into one another."""
+    """Rotates tick labels that would overlap."""
     if max((len(label) for label in labels), default=0) * len(labels) > _MAX_LABEL_CHARACTERS:
         for text in axes.get_xticklabels():
             text.set(rotation=30, ha="right")
 
 
 def _outside(figure: Figure, runs: Runs, choice: Choice) -> None:
-    """A legend that hides nothing, titled by its axis."""
+    """Places a legend outside the axes, titled by its axis."""
     axes = figure.axes[0]
     number = len(axes.get_legend_handles_labels()[0])
     if number == 0:
@@ -521,7 +521,7 @@ def _outside(figure: Figure, runs: Runs, choice: Choice) -> None:
 
 
 def _seeds(results: Results) -> pl.DataFrame:
-    """A result's flows, a row a seed, with the columns of a campaign."""
+    """Flows of a result with the columns of a campaign, one row per seed."""
     shortest: dict[tuple[int, str], tuple[float, float]] = {}
     for flight in results.flights:
         for requirement in flight.requirements:

@@ -1,4 +1,4 @@
-"""Series of a result, made short enough to draw so that nothing short is hidden."""
+"""Series of a result, downsampled without hiding short events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIRECTIONS = ("uplink", "downlink")
 
 
 def first_seed(table: pl.LazyFrame) -> pl.LazyFrame:
-    """One run's rows: a figure over time shows the first of several."""
+    """Rows of the first run, which figures over time show."""
     if "seed" not in table.collect_schema():
         return table
     return table.filter(pl.col("seed") == pl.col("seed").first()).drop("seed")
@@ -27,7 +27,7 @@ def first_seed(table: pl.LazyFrame) -> pl.LazyFrame:
 def envelope(
     table: pl.LazyFrame, values: Mapping[str, pl.Expr], *, by: Sequence[str] = (), columns: int = PIXEL_COLUMNS
 ) -> pl.DataFrame:
-    """Least, mean and greatest of values in each of a number of columns over the time that the table covers.
+    """Minimum, mean and maximum of values in equal intervals over the table's time.
 
     Args:
         table: rows with `time_ns`.
@@ -60,12 +60,12 @@ def envelope(
 
 
 def outages(links: pl.LazyFrame) -> list[tuple[float, float]]:
-    """Spans in s during which a link direction was down, from the samples of that one direction."""
+    """Spans in s during which a link direction was down, from its samples."""
     return _spans(links, ~pl.col("up"))
 
 
 def halts(links: pl.LazyFrame) -> list[tuple[float, float]]:
-    """Spans in s during which a link direction was up but had no rate, as in a handover or a gap of its trace.
+    """Spans in s during which a link direction was up with a rate of zero, as in a handover or a gap of its trace.
 
     The samples see only those that last until one of them, so most halts shorter than the samples' step are missing.
     """
@@ -86,28 +86,28 @@ def _spans(links: pl.LazyFrame, condition: pl.Expr) -> list[tuple[float, float]]
 
 
 def sample_step_s(links: pl.LazyFrame) -> float:
-    """Time in s between two samples of one link direction."""
+    """Sampling interval of a link direction in s."""
     times = links.select(pl.col("time_ns").head(2)).collect(engine="streaming")["time_ns"]
     return float(times[1] - times[0]) * 1e-9 if len(times) > 1 else 0.1
 
 
 def duration_s(results: Results) -> float:
-    """Length of the first flight in s."""
+    """Duration of the first run in s."""
     return results.flights[0].simulated_s if results.flights else 0.0
 
 
 def bin_ns(results: Results, columns: int = PIXEL_COLUMNS) -> int:
-    """Width of a time bin: whole seconds where the flight is long, never less than 100 ms."""
+    """Width of a time bin in ns: whole seconds for long flights, at least 100 ms."""
     flight_s = max((flight.simulated_s for flight in results.flights), default=0.0)
     width_s = flight_s / columns
     return int(-(-width_s // 1) * 1e9) if width_s > 1 else 1_000_000_000 if flight_s > 30 else 100_000_000
 
 
 def bins(results: Results) -> int:
-    """How many whole bins the first flight has."""
+    """Number of whole bins in the first run."""
     return int(results.flights[0].simulated_s * 1e9 // bin_ns(results)) if results.flights else 0
 
 
 def binned(table: pl.LazyFrame, time: str, width_ns: int) -> pl.LazyFrame:
-    """The table with the number of the bin that a time falls into, as `bin`."""
+    """Adds the column `bin`, the bin that a row's time falls into."""
     return table.with_columns((pl.col(time) // width_ns).alias("bin"))

@@ -1,4 +1,4 @@
-"""How figures and reports look: colours, markers, fonts, sizes.
+"""Style of figures and reports: colours, markers, fonts, sizes.
 
 Colours are those of Okabe and Ito, which people with colour-blindness tell apart, in an order in which neighbours stay
 apart for them. Every scheduler and every congestion control has one look everywhere, by its place in the registry.
@@ -40,7 +40,7 @@ INK = "#010203"
 """Colour of text and axes: black to the eye, and the one that a page may replace by its own."""
 
 SECOND_INK = "#6b7280"
-"""Colour of what stands behind the main line; readable on white and on black."""
+"""Colour of the background of the main line; readable on white and on black."""
 
 DOWN, HALTED = COLOURS[3], COLOURS[6]
 """Colours of the times when a link was down, and when it was up but served nothing."""
@@ -100,7 +100,7 @@ _MIN_MM, _MAX_MM = 20.0, 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Colour, marker and line of something that figures show again and again."""
+    """Colour, marker and line style of an item."""
 
     colour: str
     marker: str
@@ -108,13 +108,13 @@ class Look:
 
 
 def look(index: int) -> Look:
-    """The look with that number: the first 49 differ in colour or marker, neighbours in both."""
+    """Returns the style with that number: the first 49 differ in colour or marker, neighbours in both."""
     turn, place = divmod(index, len(COLOURS))
     return Look(COLOURS[place], MARKERS[(place + turn) % len(MARKERS)], LINE_STYLES[turn % len(LINE_STYLES)])
 
 
 def looks(axis: str, values: Iterable[object]) -> dict[str, Look]:
-    """The look of each value of an axis, by its text.
+    """Returns a style for each value of an axis, by its text.
 
     An algorithm's is that of its place in the registry; those of one's own take the looks that remain. Values of any
     other axis take theirs in their order.
@@ -132,22 +132,22 @@ def looks(axis: str, values: Iterable[object]) -> dict[str, Look]:
 
 
 def path_colour(index: int) -> str:
-    """The colour of the path with that place in the scenario."""
+    """Colour of a path, by its index in the scenario."""
     return COLOURS[index % len(COLOURS)]
 
 
 def flow_colour(index: int) -> str:
-    """The colour of the flow with that place in the scenario."""
+    """Colour of a flow, by its index in the scenario."""
     return COLOURS[_FLOW_ORDER[index % len(_FLOW_ORDER)]]
 
 
 def marker(index: int) -> str:
-    """The marker of the flow with that place in the scenario."""
+    """Marker of a flow, by its index in the scenario."""
     return MARKERS[index % len(MARKERS)]
 
 
 def millimetres(option: str, text: str | float) -> float:
-    """A length such as "88mm" or "18cm", in mm; a bare number is mm.
+    """Parses a length such as "88mm" or "18cm", in mm; a bare number is mm.
 
     Raises:
         ResultError: it is none, or too short or long to draw on.
@@ -160,7 +160,7 @@ def millimetres(option: str, text: str | float) -> float:
 
 
 def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> None:
-    """Gives a figure its size on paper; None keeps the height, and the width that it was drawn with."""
+    """Sets a figure's size on paper; None keeps the width or height it was drawn with."""
     width_in, height_in = figure.get_size_inches()
     if width_mm is not None:
         width_in = width_mm / _MM_PER_IN
@@ -179,7 +179,7 @@ def resize(figure: Figure, width_mm: float | None, height_mm: float | None) -> N
 
 
 def encode(figure: Figure, file_format: str, salt: str = "figure", dpi: float = 300) -> bytes:
-    """A figure as a file: fonts embedded in PDF, text as text in SVG; the same bytes each time.
+    """Encodes a figure: fonts embedded in PDF, text kept as text in SVG; reproducible bytes.
 
     Args:
         figure: what to encode.
@@ -195,7 +195,7 @@ def encode(figure: Figure, file_format: str, salt: str = "figure", dpi: float = 
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, width: str | None = None, height: str | None = None) -> Path:
-    """Writes a figure as the file's name ends: .pdf, .svg or .png.
+    """Writes a figure in the format of the file's suffix: .pdf, .svg or .png.
 
     Args:
         figure: what a function of `skybraid.plots` gave.
@@ -220,7 +220,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: str | None = No
 
 
 def legend(axes: Axes, place: str, columns: int, title: str | None = None) -> None:
-    """A legend that hides nothing.
+    """Places a legend where it covers no data.
 
     Args:
         axes: what it is of.

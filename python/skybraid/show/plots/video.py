@@ -1,4 +1,4 @@
-"""Figures of a result's videos, over the table `frames`, and the series that they and the report draw."""
+"""Figures of a result's videos, from the table `frames`, and the series that the report shares."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MIN_STEPS = 400
 
 
 def videos_of(results: Results, flow: str | None = None) -> list[str]:
-    """The flows that are video, in the order of the scenario.
+    """Video flows, in the order of the scenario.
 
     Raises:
         ResultError: there is no flow of that name.
@@ -43,7 +43,7 @@ def videos_of(results: Results, flow: str | None = None) -> list[str]:
 
 
 def drawn_videos(results: Results, flow: str | None = None) -> list[str]:
-    """The single videos, which the table `frames` names: a flow, or those that it stands for.
+    """Single videos as named in the table `frames`: a flow, or the members of a group.
 
     Raises:
         ResultError: there is no flow of that name.
@@ -56,7 +56,7 @@ def drawn_videos(results: Results, flow: str | None = None) -> list[str]:
 
 
 def frames_of(results: Results, name: str) -> pl.DataFrame:
-    """The frames of a video in the first flight, in their order.
+    """Frames of a video in the first run, in order.
 
     Raises:
         MissingTableError: the result has no `frames` table.
@@ -66,12 +66,12 @@ def frames_of(results: Results, name: str) -> pl.DataFrame:
 
 
 def required(results: Results, name: str) -> list[Requirement]:
-    """What is required of a video's frames in time."""
+    """Requirements on a video's frames in time."""
     return [one for one in results.requirements if one.flow == name and one.metric == "frames"]
 
 
 def rates(frames: pl.DataFrame, end_s: float, columns: int) -> pl.DataFrame:
-    """Frames shown in each whole second from the first frame that was shown, as `worst_frame_rate` counts them.
+    """Frames shown in each second after the first frame shown, as `worst_frame_rate` counts them.
 
     Args:
         frames: of one video.
@@ -93,7 +93,7 @@ def rates(frames: pl.DataFrame, end_s: float, columns: int) -> pl.DataFrame:
 
 
 def latencies(frames: pl.DataFrame, width_ns: int) -> pl.DataFrame:
-    """Time from the camera to the screen by when the frames were taken.
+    """Latency from camera to screen, by capture time.
 
     Returns:
         `time_s`, least, median and greatest latency in ms (`latency_low`, `latency_mean`, `latency_high`), and how many
@@ -117,7 +117,7 @@ def latencies(frames: pl.DataFrame, width_ns: int) -> pl.DataFrame:
 
 
 def freezes(frames: pl.DataFrame, end_s: float) -> list[tuple[float, float]]:
-    """Spans in s during which the picture stood still; the longest where there are many.
+    """Freezes as spans in s; the longest ones if there are many.
 
     Args:
         frames: of one video.
@@ -142,7 +142,7 @@ def freezes(frames: pl.DataFrame, end_s: float) -> list[tuple[float, float]]:
 def not_shown(
     frames: pl.DataFrame, end_s: float, within_ms: float = 0.0, *, intact: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Latencies in ms, and the share of the frames that were not shown, or not undamaged, after each.
+    """Latencies in ms, and the share of frames not shown (or not shown undamaged) after each.
 
     Args:
         frames: of one video.
@@ -168,7 +168,7 @@ def not_shown(
 
 
 def frame_latency(results: Results, flow: str | None = None) -> Figure:
-    """How long each video's frames took from the camera to the screen, and the share that had not been shown yet.
+    """Complementary distribution of each video's frame latency.
 
     Above, over time, the median in the band from the least to the greatest; below, the share of the frames that were
     not shown undamaged (dashed: not shown at all) after a latency. A dashed line marks the latency that is required, a
@@ -217,7 +217,7 @@ def frame_latency(results: Results, flow: str | None = None) -> Figure:
 
 
 def frame_rate(results: Results, flow: str | None = None) -> Figure:
-    """Frames that were shown in each second of each video; freezes are shaded, dashed lines are required rates.
+    """Frames shown per second of each video; freezes are shaded, dashed lines are required rates.
 
     Raises:
         MissingTableError: the result has no `frames` table.
@@ -251,7 +251,7 @@ def frame_rate(results: Results, flow: str | None = None) -> Figure:
 
 
 def _each(results: Results, flow: str | None) -> Iterator[tuple[int, str, pl.DataFrame]]:
-    """Of each single video its place among the flows, its name and its frames."""
+    """Iterates over single videos: index of the flow, name and frames."""
     places = list(results.flows)
     for number, name in enumerate(drawn_videos(results, flow)):
         index = places.index(name) if name in places else len(places) + number

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, for a screen, a phone or paper."""
+"""Report: one self-contained HTML file for screen, phone and paper."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def write_report(source: Results | Campaign, path: Path) -> Path:
 
 
 def html(source: Results | Campaign) -> str:
-    """The report of a result or of a campaign as HTML."""
+    """Renders the report of a result or a campaign as HTML."""
     return single_html(source) if isinstance(source, Results) else campaign_html(source)

@@ -1,4 +1,4 @@
-"""The report of a campaign: which points meet what is required, and how they compare."""
+"""Report of a campaign: which points meet the requirements, and how they compare."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skybraid.execute.campaign import Campaign
 
 MAX_ROWS = 5000
-"""Of more points than these the first stand in the page's table; the dataset holds all."""
+"""Maximum rows of the page's table of points; the dataset holds all."""
 
 MAX_FAILED = 200
 """Of more failed runs than these the first are listed."""
@@ -41,13 +41,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a campaign shows.
+    """Contents of a campaign's report.
 
     Attributes:
         runs: its flows.
         points: a row a point: `point`, the axes' columns, `done`, `failed`.
         columns: the axes' columns.
-        replays: the command that flies the first run of each point again.
+        replays: the command that repeats the first run of each point.
         seeds: the seeds of each point.
         judged: each requirement at each point.
     """
@@ -61,18 +61,18 @@ class Seen:
 
     @property
     def wanted(self) -> list[Wanted]:
-        """The requirements, in the order of their flows."""
+        """Requirements, in the order of their flows."""
         return sorted(
             {one.wanted for one in self.judged}, key=lambda wanted: (self.runs.flows.index(wanted.flow), wanted)
         )
 
     def label(self, point: int) -> str:
-        """A point in words."""
+        """Label of a point."""
         names = short(self.columns)
         return ", ".join(f"{names[column]} {self.points[point][column]}" for column in self.columns) or "the scenario"
 
     def meeting(self) -> list[int]:
-        """The points that meet every requirement in runs none of which failed."""
+        """Points that meet every requirement without a failed run."""
         of_point: dict[int, list[Verdict]] = {}
         for one in self.judged:
             of_point.setdefault(one.point, []).append(one.verdict)
@@ -84,7 +84,7 @@ class Seen:
 
 
 def campaign_html(campaign: Campaign) -> str:
-    """The report of a campaign as HTML."""
+    """Renders the report of a campaign as HTML."""
     seen = read(campaign)
     done = campaign.scan("runs").select("point", "seed", "wall_s", "simulated_s", "status").collect()
     failed = campaign.failed()
@@ -136,7 +136,7 @@ def read(campaign: Campaign) -> Seen:
 
 
 def headline(seen: Seen, meeting: list[int]) -> str:
-    """The verdict in a sentence."""
+    """Verdict in one sentence."""
     flown = len(seen.replays)
     if not seen.judged:
         return "The scenario states no requirement."
@@ -148,7 +148,7 @@ def headline(seen: Seen, meeting: list[int]) -> str:
 
 
 def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
-    """The colour of the headline: met where some point meets all, not met where every one fails one."""
+    """Verdict of the headline: met if some point meets all requirements, not met if every point fails one."""
     if not seen.judged:
         return None
     if meeting:
@@ -158,7 +158,7 @@ def verdict(seen: Seen, meeting: list[int]) -> Verdict | None:
 
 
 def best(seen: Seen, wanted: Wanted) -> list[Judged]:
-    """The points that do best at a requirement: those that meet it first, then by their estimate."""
+    """Points ranked for a requirement: those that meet it first, then by estimate."""
     order = (Verdict.MET, Verdict.INCONCLUSIVE, Verdict.NOT_MET)
     own = [one for one in seen.judged if one.wanted == wanted]
     return sorted(
@@ -167,7 +167,7 @@ def best(seen: Seen, wanted: Wanted) -> list[Judged]:
 
 
 def table(seen: Seen) -> Table:
-    """A row a point: its axes, its seeds, how it fares, and the command that flies its first run."""
+    """Table with one row per point: axes, seeds, verdicts, and the command that repeats its first run."""
     flows, names = seen.runs.flows, short(seen.columns)
     numbers = [name for name in _COLUMNS if seen.runs.frame[name].count()]
     medians = seen.runs.frame.group_by("point", "flow").agg(pl.col(numbers).median())
@@ -179,7 +179,7 @@ def table(seen: Seen) -> Table:
     heads = ["point", *(names[column] for column in seen.columns), "seeds", "failed"]
     heads += ["meets all"] if seen.judged else []
     heads += [wanted.words for wanted in seen.wanted]
-    # What only a video has is told of videos alone.
+    # Video metrics are shown for videos only.
     told = [
         (flow, name)
         for flow in flows
@@ -212,7 +212,7 @@ def table(seen: Seen) -> Table:
 
 
 def failures(seen: Seen, failed: pl.DataFrame) -> Table:
-    """The runs that failed, why, and the command that flies each again."""
+    """Failed runs with their errors and the commands that repeat them."""
     rows = [
         ([Cell(seen.label(row["point"])), Cell.number(row["seed"], str(row["seed"])), Cell(_last_line(row["error"]))],
          str(row["replay"]))
@@ -222,7 +222,7 @@ def failures(seen: Seen, failed: pl.DataFrame) -> Table:
 
 
 def static_figures(runs: Runs) -> list[tuple[str, str]]:
-    """Words and SVG for a browser that runs no script."""
+    """Static text and SVG for browsers without scripts."""
     drawn = []
     if runs.frame.height:
         drawn.append(("Goodput against delay: the mean of each point.", inline_svg(plots.draw(runs, "tradeoff"), "t")))

@@ -1,4 +1,4 @@
-"""Charts of a page: zoomed, hovered, linked with one another in time, light and dark."""
+"""Interactive charts of a page, linked in time, in light and dark."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ BAND = 0.3
 
 @dataclass(slots=True)
 class Charts:
-    """The charts of one page, by name; they make one document, so that they can share ranges."""
+    """Charts of one page, by name, in one document so that they can share ranges."""
 
     figures: dict[str, Model] = field(default_factory=dict)
 
     def add(self, name: str, chart: Model) -> str:
-        """Takes a chart and gives back its name."""
+        """Adds a chart; returns its name."""
         chart.name = name
         self.figures[name] = chart
         return name
 
     def embedded(self) -> tuple[str, dict[str, str]]:
-        """What the page's script draws, as JSON, and the identifier of each chart's element; the same each time."""
+        """Returns the charts as JSON for the page's script, and each chart's element id; reproducible."""
         document = Document()
         with document.models.freeze():
             for chart_ in self.figures.values():
@@ -85,7 +85,7 @@ class Charts:
 
 
 def _renumbered(value: object, numbers: dict[str, str]) -> object:
-    """The same with models numbered in their order; what is told once may be named in several places."""
+    """Renumbers a document's models in order, so that its bytes are reproducible."""
     match value:
         case dict():
             return {
@@ -101,12 +101,12 @@ def _renumbered(value: object, numbers: dict[str, str]) -> object:
 
 
 def library() -> str:
-    """The drawing library's own script, whole."""
+    """Script of the drawing library."""
     return "\n".join(Resources(mode="inline", components=["bokeh"], minified=True).js_raw)
 
 
 class Clock:
-    """The time axis that charts share: one range, and one line where the pointer is.
+    """Time axis shared by charts: one range, and one cursor line.
 
     Args:
         length_s: where it ends.
@@ -125,7 +125,7 @@ def chart(
     height: int = 190,
     **options: object,
 ) -> figure:
-    """An empty chart with its tools: drag to zoom, wheel with Ctrl, pan, back, save.
+    """Creates an empty chart with its tools: drag to zoom, wheel with Ctrl, pan, reset, save.
 
     Args:
         y_label: what is up, with its unit.
@@ -172,7 +172,7 @@ def chart(
 
 
 def from_zero(drawn: figure) -> None:
-    """The axis upwards begins at zero and fits what is seen."""
+    """Makes the y axis start at zero and fit the visible data."""
     drawn.y_range = DataRange1d(start=0, only_visible=True, range_padding=0.1)
 
 
@@ -183,13 +183,13 @@ def hover(
     *,
     mode: Literal["mouse", "vline"] = "vline",
 ) -> None:
-    """Tells values under the pointer; by default those at its time."""
+    """Shows values under the pointer; by default those at its time."""
     tool = HoverTool(renderers=list(renderers), tooltips=list(tooltips), mode=mode, line_policy="nearest")
     drawn.add_tools(tool)
 
 
 def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, columns: int = 4) -> None:
-    """A legend above the chart, whose entries hide and show what they name when they are clicked."""
+    """Adds a legend above the chart whose entries toggle their series."""
     named = list(entries)
     items = [LegendItem(label=label, renderers=list(renderers)) for label, renderers in named]
     if not items:
@@ -216,14 +216,14 @@ def legend(drawn: figure, entries: Iterable[tuple[str, Sequence[Any]]], *, colum
 
 
 def shade(drawn: figure, spans: Sequence[tuple[float, float]], colour: str) -> GlyphRenderer[Any]:
-    """Shades spans of time; each stays visible where it is narrower than a pixel."""
+    """Shades spans of time; each is at least one pixel wide."""
     source = ColumnDataSource({"x0": [begin for begin, _ in spans], "x1": [end for _, end in spans]})
     glyph = VStrip(x0="x0", x1="x1", fill_color=colour, fill_alpha=0.3, line_color=colour, line_alpha=0.3)
     return drawn.add_glyph(source, glyph)
 
 
 def source(frame: pl.DataFrame, scales: Mapping[str, float] | None = None) -> ColumnDataSource:
-    """A frame as numbers for the page: 32 bits each, since no screen shows more; times keep their milliseconds.
+    """Converts a frame for the page: 32-bit numbers, times to the millisecond.
 
     Args:
         frame: columns of numbers.
@@ -240,7 +240,7 @@ def source(frame: pl.DataFrame, scales: Mapping[str, float] | None = None) -> Co
 def band(
     drawn: figure, data: ColumnDataSource, name: str, colour: str, *, dash: str = "solid", width: float = 1.3
 ) -> list[Any]:
-    """A series as the line of its means in the band from its least to its greatest value; the line comes first."""
+    """Draws a series as a line of means in a band from minimum to maximum; returns the line first."""
     low, high, mean = (np.asarray(data.data[f"{name}_{part}"]) for part in ("low", "high", "mean"))
     parts: list[Any] = []
     if not np.array_equal(low, high, equal_nan=True):
@@ -258,19 +258,19 @@ def band(
 
 
 def steps(drawn: figure, data: ColumnDataSource, x: str, y: str, colour: str, name: str) -> tuple[Any, Any]:
-    """A series in steps, and the unseen line that answers to the pointer in its stead, since steps do not."""
+    """Draws a series in steps, with an invisible line for the pointer, since steps have no hover."""
     shown = drawn.step(x=x, y=y, mode="after", source=data, line_color=colour, line_width=1.4)
     return shown, drawn.line(x=x, y=y, source=data, line_color=colour, line_alpha=0, line_width=6, name=name)
 
 
 def nines(drawn: figure, shares: Sequence[float]) -> None:
-    """Ticks of a logarithmic share that may be missing, as percent."""
+    """Formats ticks of a logarithmic share as percent."""
     drawn.yaxis.ticker = FixedTicker(ticks=list(shares))
     drawn.yaxis.formatter = plain("100 * tick", " %")
 
 
 def plain(value: str, unit: str = "") -> CustomJSTickFormatter:
-    """Ticks as plain numbers, however small."""
+    """Formats ticks as plain numbers."""
     return CustomJSTickFormatter(
         code=f"const value = {value}; const shown = Number(value.toPrecision(6)); "
         "return (Math.abs(shown) < 1e-6 && shown !== 0 ? shown.toExponential() : "

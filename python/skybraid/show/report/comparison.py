@@ -1,4 +1,4 @@
-"""The charts of a campaign: its points next to one another."""
+"""Charts that compare the points of a campaign."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VIDEO_COLUMNS = (
     "frame_latency_p50_ms",
     "frame_latency_p99_ms",
 )
-"""What is told of a video, columns of the campaign's table of flows."""
+"""Columns of the campaign's table of flows that are shown for a video."""
 
 MAX_FLOWS = 6
 """Of more flows than these the first are drawn."""
@@ -49,14 +49,14 @@ _MAX_CELLS = 2500
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A chart that is one of several to choose from: its name in the choice, and the chart."""
+    """One of several charts to choose from: its label and the chart."""
 
     name: str
     drawing: Drawing
 
 
 def heat_maps(runs: Runs, charts: Charts) -> list[Option]:
-    """A heat map of each flow and metric over the two axes with the most values."""
+    """Heat maps of each flow and metric over the two axes with the most values."""
     try:
         across, up = heat_axes(runs, Choice())
     except NothingToDrawError:
@@ -137,7 +137,7 @@ def _heat_map(
 
 @dataclass(frozen=True, slots=True)
 class Tradeoff:
-    """Two things of which a flow wants one large and the other small.
+    """Pair of metrics, one to maximise and one to minimise.
 
     Attributes:
         title: both in words.
@@ -152,7 +152,7 @@ class Tradeoff:
     delays: str
 
     def column(self, percentile: str) -> str:
-        """The column of a percentile of the delay."""
+        """Column of a delay percentile."""
         return f"{self.delays}_{percentile}_ms"
 
 
@@ -163,7 +163,7 @@ TRADEOFFS = (
 
 
 def tradeoffs(runs: Runs, charts: Charts) -> list[Option]:
-    """Goodput against delay, a mark a point, for each flow; of a video also undamaged frames against their latency."""
+    """Goodput against delay, one mark per point, for each flow; for video also undamaged frames against latency."""
     found: list[Option] = []
     names = short(runs.axes)
     for flow, one in product(runs.flows[:MAX_FLOWS], TRADEOFFS):
@@ -272,7 +272,7 @@ def _interval_chart(own: list[Judged], one: Wanted, label: Callable[[int], str])
     lowest = 10.0 ** math.floor(math.log10(min((1 - end for end in ends if end < 1), default=0.1)))
 
     def missed(share: float | None) -> float:
-        """Where a share stands on an axis that shows nines: nothing missed stands at its end."""
+        """Position of a share on an axis of nines; no miss is at its end."""
         return math.nan if share is None else max(1 - share, lowest)
 
     drawn = chart(

@@ -1,4 +1,4 @@
-"""The charts of a flight: who carried what, how fast, how late, and what the paths did meanwhile."""
+"""Charts of one run: shares of paths, rates, delays, and the state of the paths."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ENVELOPE = "Lines are means, bands span least and greatest."
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A chart on the page: its name there, its title and what it shows in words, or why there is none."""
+    """Chart on the page: its name, title and description, or why it is missing."""
 
     title: str
     caption: str
@@ -69,7 +69,7 @@ class Drawing:
 
 
 def over_time(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
-    """The story of the first run: all of these charts share their time."""
+    """Charts of the first run over a shared time axis."""
     drawings: list[Drawing] = []
     for needs, draw, title in (
         ("messages", _messages, "Who brought the messages, how fast and how late"),
@@ -120,7 +120,7 @@ def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 
 def _drawn_flows(results: Results, table: pl.LazyFrame) -> list[str]:
-    """The flows to draw; the tables name the single flows that one of the scenario may stand for."""
+    """Flows to draw, members of groups included."""
     found = table.select(pl.col("flow").unique()).collect(engine="streaming")["flow"].to_list()
     members = [name for flown in results.flights[:1] for name in flown.members]
     return [name for name in (*results.flows, *members) if name in found][:MAX_FLOWS]
@@ -218,7 +218,7 @@ def _lateness(results: Results, clock: Clock, names: list[str], waited: pl.DataF
 
 
 def limit(value: float, colour: str) -> Span:
-    """A line across a chart at what is required."""
+    """Draws a line at a required value."""
     return Span(location=value, dimension="width", line_color=colour, line_dash="dashed", line_width=1)
 
 
@@ -283,7 +283,7 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 
 def _range_of(sources: Iterable[ColumnDataSource], name: str) -> str:
-    """The least and greatest value for the pointer, where every series has them."""
+    """Minimum and maximum for the pointer, if every series has them."""
     whole = all(f"{name}_low" in one.data for one in sources)
     return f", @{name}_low{{0.[00]}} to @{name}_high{{0.[00]}}" if whole else ""
 
@@ -355,7 +355,7 @@ def _subflows(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
 
 
 def tail(results: Results, charts: Charts) -> Drawing | None:
-    """The delay distributions of all flows, down to the last message."""
+    """Delay distributions of all flows, down to the last message."""
     told = {name: not_arrived(results, name) for name in results.flows}
     told = {name: curve for name, curve in told.items() if curve[0]}
     if not told:
@@ -406,7 +406,7 @@ def tail(results: Results, charts: Charts) -> Drawing | None:
 
 
 def seeds(results: Results, charts: Charts) -> Drawing | None:
-    """Goodput against delay, a dot a flow and run, where there are several."""
+    """Goodput against delay, one dot per flow and run, for several runs."""
     if len(results.seeds) < 2 or not results.flows:
         return None
     drawn = chart(x_label="one-way delay, p99, ms", y_label="goodput, Mbit/s", height=280)

@@ -1,4 +1,4 @@
-"""The post-flight report of the event logs of gateways: a verdict, charts over time, what happened."""
+"""Post-flight report of gateways' event logs: verdict, charts over time, events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CLASSES = ("control", "telemetry", "video", "bulk")
 
 MAX_EVENTS = 5000
-"""Of more events than these the first stand in the table; the log holds all."""
+"""Maximum rows of the table of events; the log holds all."""
 
 _STATE_COLOURS = dict(zip(STATES, (COLOURS[2], COLOURS[1], COLOURS[6], COLOURS[3], COLOURS[4]), strict=True))
 _WAYS = {"outgoing": "to the peer", "incoming": "from the peer"}
@@ -38,7 +38,7 @@ _POINTS = 800
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence of the verdict.
+    """Sentence of the verdict.
 
     Attributes:
         kind: `met`, `not-met` or `inconclusive`, which is how it is coloured.
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What is drawn and told of one log."""
+    """Section of the report about one log."""
 
     log: GatewayLog
     title: str
@@ -63,7 +63,7 @@ class Section:
 
 
 def gateway_html(files: Sequence[Path]) -> str:
-    """The report of the logs of a flight as HTML.
+    """Renders the report of a flight's logs as HTML.
 
     Args:
         files: of one side or of both; of a gateway that was started again, each of its logs.
@@ -99,7 +99,7 @@ def gateway_html(files: Sequence[Path]) -> str:
 
 
 def headline(findings: Sequence[Finding]) -> str:
-    """The verdict in a line."""
+    """Verdict in one line."""
     bad = sum(one.kind == "not-met" for one in findings)
     if bad:
         return f"{count(bad)} of {count(len(findings))} findings want a look."
@@ -109,7 +109,7 @@ def headline(findings: Sequence[Finding]) -> str:
 
 
 def verdict(logs: Sequence[GatewayLog]) -> list[Finding]:
-    """What the logs say of the flight, the gravest first."""
+    """Findings of the logs, gravest first."""
     found = [one for log, who in zip(logs, _names(logs), strict=True) for one in _of_one(log, who)]
     found += _of_both(logs)
     order = ("not-met", "inconclusive", "met")
@@ -117,7 +117,7 @@ def verdict(logs: Sequence[GatewayLog]) -> list[Finding]:
 
 
 def _names(logs: Sequence[GatewayLog]) -> list[str]:
-    """The side of each log, and which of its starts it is where there are several."""
+    """Names the side of each log, with the number of its start if there are several."""
     sides = [log.side.capitalize() for log in logs]
     order = sorted(range(len(logs)), key=lambda at: logs[at].begun_unix)
     starts = {at: sum(sides[other] == sides[at] for other in order[: place + 1]) for place, at in enumerate(order)}
@@ -125,7 +125,7 @@ def _names(logs: Sequence[GatewayLog]) -> list[str]:
 
 
 def _of_one(log: GatewayLog, who: str) -> list[Finding]:
-    """What one log says by itself."""
+    """Findings of one log."""
     found = [
         Finding("not-met", f"{who}: alarm at {event.time_s:.1f} s: {event.words}")
         for event in log.events
@@ -164,7 +164,7 @@ def _of_one(log: GatewayLog, who: str) -> list[Finding]:
 
 
 def dark(log: GatewayLog) -> list[tuple[float, float]]:
-    """Times in s, since the first path was up, at which no path from the peer was alive."""
+    """Spans in s after the first path was up without any live path from the peer."""
     edges: list[tuple[float, int]] = []
     for path in log.path_names:
         for one in log.spans(path, "incoming"):
@@ -184,7 +184,7 @@ def dark(log: GatewayLog) -> list[tuple[float, float]]:
 
 
 def _of_both(logs: Sequence[GatewayLog]) -> list[Finding]:
-    """Of the logs of two sides: what one wrote and the other passed on."""
+    """Findings of both sides' logs: messages written on one and delivered on the other."""
     sides = {log.side: log for log in logs}
     if len(logs) != 2 or len(sides) != 2:
         return []
@@ -210,7 +210,7 @@ def _of_both(logs: Sequence[GatewayLog]) -> list[Finding]:
 
 
 def events(logs: Sequence[GatewayLog], offsets: Sequence[float]) -> Table:
-    """All that happened, in the order of time."""
+    """Events in chronological order."""
     rows = [
         (time_s, [Cell.number(time_s, f"{time_s:.3f}"), Cell(log.side), Cell(event.kind), Cell(event.words)])
         for log, offset in zip(logs, offsets, strict=True)
@@ -307,7 +307,7 @@ def _states(log: GatewayLog, offset_s: float, clock: Clock) -> figure:
 def _series(
     log: GatewayLog, paths: pl.DataFrame, clock: Clock, names: Sequence[str], y_label: str, unit: str
 ) -> figure:
-    """Columns of the paths over time, a colour a path; the second column is dashed."""
+    """Series of the paths over time, one colour per path; the second column is dashed."""
     drawn = chart(y_label=y_label, clock=clock)
     from_zero(drawn)
     entries: list[tuple[str, list[Any]]] = []
@@ -350,7 +350,7 @@ def _control(classes: pl.DataFrame, clock: Clock) -> figure:
 
 
 def _shares(log: GatewayLog, own: pl.DataFrame, clock: Clock) -> figure:
-    """Which path brought the messages of a class between two samples."""
+    """Messages of a class delivered first, by path, between two samples."""
     drawn = chart(y_label="messages, %", clock=clock, height=150, y_range=(0, 100))
     own = own.sort("time_ns")
     every = -(-own.height // _POINTS)

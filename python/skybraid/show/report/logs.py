@@ -1,4 +1,4 @@
-"""Reading the event log of a gateway: a line that says what it is, then its state at moments and what happened.
+"""Reader of a gateway's event log: a header line, then samples of its state and events.
 
 Each line is a JSON object. A log that was cut short (the power went, the disk was full) is read as far as it goes.
 """
@@ -45,7 +45,7 @@ _CLASS = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time during which a path stood so.
+    """Span during which a path was in one state.
 
     Attributes:
         begin_s: since the gateway's start.
@@ -60,7 +60,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened.
+    """Event of a log.
 
     Attributes:
         time_s: since the gateway's start.
@@ -77,7 +77,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class GatewayLog:
-    """The event log of one gateway, from one start to its end.
+    """Event log of one gateway, from start to end.
 
     Attributes:
         file: where it lies.
@@ -148,7 +148,7 @@ class GatewayLog:
         )
 
     def spans(self, path: str, direction: str) -> list[Span]:
-        """How a path stood in a direction, from the start to the end."""
+        """Spans of a path's state in one direction."""
         found: list[Span] = []
         begin_s, state = 0.0, "unheard"
         for event in self.events:
@@ -163,7 +163,7 @@ class GatewayLog:
         return found
 
     def counted(self, class_: str, name: str) -> int:
-        """A count of a class at the end: messages `written`, `delivered`, `late` …; 0 where nothing is told."""
+        """Final counter of a class: messages `written`, `delivered`, `late` …; 0 if absent."""
         for one in _rows(self.last, "classes"):
             if one.get("name") == class_:
                 return int(one.get(name) or 0)
@@ -171,7 +171,7 @@ class GatewayLog:
 
 
 def is_log(file: Path) -> bool:
-    """Whether a file begins as a gateway's log does."""
+    """Whether a file begins like a gateway's log."""
     try:
         with file.open("rb") as opened:
             return f'"{FORMAT}"'.encode() in opened.read(4096).partition(b"\n")[0]
@@ -180,11 +180,11 @@ def is_log(file: Path) -> bool:
 
 
 def words(told: dict[str, Any]) -> str:
-    """An event in plain words."""
+    """Describes an event in plain words."""
     path = told.get("path")
     match told.get("event"):
         case "session" if told.get("restarted"):
-            return "A session with the peer stands; it was started anew, or is heard for the first time."
+            return "A session with the peer is established (after a restart, or for the first time)."
         case "session":
             return "The keys were changed."
         case "peer_lost":
@@ -216,7 +216,7 @@ def _header(file: Path, line: str) -> dict[str, Any]:
 
 
 def _entries(lines: Sequence[str], notes: list[str]) -> Iterator[tuple[float, float | None, dict[str, Any]]]:
-    """Time since the start in s, wall time in s and the rest of each line that can be read."""
+    """Parses lines into time since the start in s, wall time in s and fields; skips unreadable ones."""
     broken: list[int] = []
     last = 0
     for number, line in enumerate(lines, start=2):

@@ -1,4 +1,4 @@
-"""A page: its template, its charts, its tables and the figures that need no script."""
+"""HTML page: its template, charts, tables and static figures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table: what it says, and the number by which its column is sorted."""
+    """Table cell: its text and its sort key."""
 
     text: str
     order: float | None = None
 
     @classmethod
     def number(cls, value: float | None, text: str | None = None) -> Self:
-        """A number, by default with four digits; a dash where there is none."""
+        """Formats a number, by default with four digits; a dash for None."""
         if value is None or not math.isfinite(value):
             return cls("–")
         return cls(f"{value:.4g}" if text is None else text, value)
@@ -41,12 +41,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is sorted by a click on a head and filtered by typing.
+    """Sortable, filterable table.
 
     Attributes:
         name: its identifier on the page.
         heads: of the columns.
-        rows: the cells of each row, and the command that flies it again.
+        rows: the cells of each row, and the command that repeats its run.
         replay: whether the commands are shown.
     """
 
@@ -57,7 +57,7 @@ class Table:
 
 
 def templates() -> Environment:
-    """The package's templates; what is missing in them is an error."""
+    """Template environment of the package; undefined names are errors."""
     return Environment(
         loader=PackageLoader("skybraid.show"),
         autoescape=True,
@@ -68,7 +68,7 @@ def templates() -> Environment:
 
 
 def page(template: str, charts: Charts, **context: object) -> str:
-    """Fills in a template; the page holds all that it needs.
+    """Renders a template as a self-contained page.
 
     Args:
         template: its name in `skybraid/show/templates`.
@@ -105,7 +105,7 @@ def page(template: str, charts: Charts, **context: object) -> str:
 
 
 def inline_svg(figure: Figure, salt: str) -> str:
-    """A figure as an SVG element that takes its ink and colours from the page and names no address.
+    """Renders a figure as an inline SVG element that uses the page's colours.
 
     Args:
         figure: what to draw.
@@ -119,7 +119,7 @@ def inline_svg(figure: Figure, salt: str) -> str:
 
 
 def inlined(text: str) -> str:
-    """The text of an SVG file of ours as an element that takes its ink and colours from the page."""
+    """Converts an SVG file to an inline element that uses the page's colours."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)
@@ -139,5 +139,5 @@ def _delay(delay_ms: float | None) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Keeps a number together with its unit and its thousands at the end of a line."""
+    """Replaces spaces inside numbers and before units by non-breaking ones."""
     return re.sub(r"(?<=\d) (?=\d{3}|%|m?s\b|min\b|h\b|[kMG]?bit/s)", "\u00a0", text)

@@ -1,4 +1,4 @@
-"""What a result's decoded videos looked like: how good their pictures were, and the worst moments."""
+"""Picture quality of a result's decoded videos, and the worst moments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_MOMENTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A moment: its words, and what was sent and shown as addresses that hold the pictures themselves."""
+    """Moment of a video: caption, and the pictures sent and shown as data URLs."""
 
     words: str
     sent: str
@@ -36,14 +36,14 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """What the page shows of them."""
+    """Picture section of the page."""
 
     drawing: Drawing
     moments: list[Picture]
 
 
 def pictures(results: Results, charts: Charts) -> Pictures | None:
-    """What a result's folder keeps of the pictures that were watched; nothing where nobody has.
+    """Reads the picture quality kept in a result's folder; None if the video was not decoded.
 
     Raises:
         ResultError: what it keeps cannot be read.

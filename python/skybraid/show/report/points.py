@@ -1,4 +1,4 @@
-"""What a campaign shows of each of its points: every requirement judged over the point's runs."""
+"""Verdicts of a campaign's points: every requirement judged over a point's runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHOWN: dict[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Wanted:
-    """A requirement that the campaign's points have in common: a flow, what is measured, and its target."""
+    """Requirement common to a campaign's points: flow, metric and target."""
 
     flow: str
     metric: str
@@ -41,7 +41,7 @@ class Wanted:
 
     @property
     def words(self) -> str:
-        """In words: "control: 99.9 % within 300 ms"."""
+        """Description: "control: 99.9 % within 300 ms"."""
         match self.metric:
             case "share" if self.deadline_ms == 0:
                 return f"{self.flow}: {percent(self.target)} arrive"
@@ -65,13 +65,13 @@ class Wanted:
                 return f"{self.flow}: {rate(self.target)}"
 
     def shown(self, value: float | None) -> str:
-        """A value of the metric with its unit."""
+        """Formats a value of the metric with its unit."""
         if value is None:
             return "–"
         return _SHOWN.get(self.metric, rate)(value)
 
     def goodness(self, value: float | None) -> float:
-        """A number that is larger where the value is better; none is worst."""
+        """Sort key that is larger for better values; None is worst."""
         if value is None:
             return float("-inf")
         return -value if self.metric in ("percentile", "freezes") else value
@@ -79,7 +79,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A requirement at a point, over the point's runs.
+    """Requirement at a point, judged over the point's runs.
 
     Attributes:
         point: its number.
@@ -104,7 +104,7 @@ class Judged:
 
     @property
     def words(self) -> str:
-        """What was seen, in words."""
+        """Estimate with interval, in words."""
         seen = self.wanted.shown(self.estimate)
         if self.interval is not None:
             seen += f" ({self.wanted.shown(self.interval.low)} to {self.wanted.shown(self.interval.high)})"
@@ -112,7 +112,7 @@ class Judged:
 
     @property
     def of(self) -> str:
-        """Of how much it was seen."""
+        """Sample size, in words."""
         things = _COUNTED.get(self.wanted.metric)
         if things is None:
             return f"{count(self.runs)} runs"
@@ -120,7 +120,7 @@ class Judged:
 
 
 def judged(requirements: pl.DataFrame) -> list[Judged]:
-    """Every requirement at every point.
+    """Judges every requirement at every point.
 
     Args:
         requirements: the campaign's table of that name.

@@ -1,4 +1,4 @@
-"""The report of one result: what is told of it next to its charts."""
+"""Report of one result: texts and tables next to its charts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CAUSES = ("queue", "random", "burst", "handover", "outage", "mtu")
 """Causes of a lost packet, in the order of the tables."""
 
 MAX_ROWS = 5000
-"""Of more runs and flows than these the first stand in the page's table; the Parquet files hold all."""
+"""Maximum rows of the page's table of runs and flows; the Parquet files hold all."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathStory:
-    """What one direction of a path did, over the first run.
+    """Summary of one direction of a path in the first run.
 
     Attributes:
         path: the path's name.
@@ -58,7 +58,7 @@ class PathStory:
 
 
 def single_html(results: Results) -> str:
-    """The report of one result as HTML."""
+    """Renders the report of one result as HTML."""
     charts = Charts()
     clock = Clock(duration_s(results))
     over_time = flight.over_time(results, charts, clock)
@@ -94,7 +94,7 @@ def single_html(results: Results) -> str:
 
 
 def static_figures(results: Results) -> list[tuple[str, str]]:
-    """Words and SVG for a browser that runs no script."""
+    """Static text and SVG for browsers without scripts."""
     drawn = []
     if any(flow.delay_tail for flow in results.flows.values()):
         drawn.append(("Share of each flow's messages that have not arrived after a delay.", "ccdf"))
@@ -105,7 +105,7 @@ def static_figures(results: Results) -> list[tuple[str, str]]:
 
 
 def findings(results: Results) -> dict[str, list[str]]:
-    """Why paths went unused and flows stayed below their best path, in words, as `skybraid explain` tells it.
+    """Bottlenecks and unused paths in words, as in `skybraid explain`.
 
     Nothing of a network, whose flows do not name their paths, nor of programs.
     """
@@ -118,7 +118,7 @@ def findings(results: Results) -> dict[str, list[str]]:
 
 
 def table(results: Results) -> Table:
-    """Every flow of every run, a row each, with the command that flies that run again."""
+    """Table with one row per flow and run, with the command that repeats the run."""
     paths = results.paths
     heads = ["flow", "seed", "sent", "arrived", "lost", "goodput, Mbit/s"]
     heads += [f"delay {name}, ms" for name in PERCENTILES]
@@ -139,19 +139,19 @@ def table(results: Results) -> Table:
 
 
 def replay(results: Results, seed: int) -> str:
-    """The command that flies one run of a result again."""
+    """Command that repeats one run of a result."""
     command = str(results.provenance["replay"])
     several = f"--seeds {seeds_text(results.seeds)}"
     return command.replace(several, f"--seed {seed}") if len(results.seeds) > 1 else command
 
 
 def doubts(results: Results) -> str:
-    """Why the numbers of an emulation are not to be trusted, or nothing."""
+    """Reasons to doubt an emulation's numbers; empty if none."""
     return str((results.flights[0].emulation or {}).get("doubtful") or "")
 
 
 def path_stories(results: Results) -> list[PathStory]:
-    """What each direction of each path did, or nothing where the `links` table was not kept."""
+    """Summaries of each direction of each path; empty without the table `links`."""
     if "links" not in list(results.tables):
         return []
     links = first_seed(results.tables.scan("links"))
@@ -186,7 +186,7 @@ def path_stories(results: Results) -> list[PathStory]:
 
 
 def longest_gaps(results: Results) -> dict[str, float]:
-    """The longest time in s between two arrivals of each flow, where the `messages` table was kept."""
+    """Longest gap in s between two deliveries of each flow; empty without the table `messages`."""
     if "messages" not in list(results.tables):
         return {}
     arrivals = first_seed(results.tables.scan("messages")).filter(pl.col("delivered_ns").is_not_null())
@@ -202,7 +202,7 @@ def longest_gaps(results: Results) -> dict[str, float]:
 
 
 def waits(flow: FlowSummary) -> list[str]:
-    """What kept a flow's messages waiting at its ends, in words; only what happened.
+    """Head-of-line blocking of a flow, in words.
 
     Head-of-line blocking, the peer's receive window, chunks sent again on another path, messages refused.
     """

@@ -1,4 +1,4 @@
-"""The videos of a flight: what came to the screen, how evenly, and how old."""
+"""Video section of a report: frames shown, their regularity and their age."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _MIN_BIN_NS = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the page tells of videos: tables, each with its heads and its rows by flow, and charts."""
+    """Video section: tables, each with a head and rows by flow, and charts."""
 
     tables: list[tuple[tuple[str, ...], dict[str, list[str]]]]
     drawings: list[Drawing]
 
 
 def section(results: Results, charts: Charts, clock: Clock) -> Section | None:
-    """What the page tells of a result's videos; nothing where no flow is one."""
+    """Builds the video section of a result; None without video flows."""
     names = videos_of(results)
     if not names:
         return None
