@@ -67,7 +67,7 @@ def test_a_tiny_receive_buffer_is_named_with_the_share_of_the_time_that_it_block
     flow = explained(ALL, flow__data__transport__receive_buffer="20kB")
     assert flow.goodput_bps < 6e6
     blocked = next(finding for finding in flow.findings if "receive window" in finding)
-    assert "kept back data that a path had room for" in blocked
+    assert "blocked data that a path had room for" in blocked
     assert "receive buffer of 20 kB" in blocked
     assert flow.waits is not None
     share = {wait.reason: wait.share_of_time for wait in flow.waits}

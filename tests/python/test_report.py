@@ -271,7 +271,7 @@ def test_without_the_table_of_frames_a_video_still_has_its_numbers() -> None:
     _, page = parsed(run(Scenario(FILMED), tables=["messages"]))
     section = page.text.split("\nVideo\n", 1)[1].split("\nDelay\n", 1)[0]
     assert "frames taken" in section
-    assert "not drawn. table frames: this result was not asked to keep it" in section
+    assert "not drawn. table frames: this result does not contain it" in section
 
 
 def test_the_frames_in_time_are_no_deadline_of_the_messages(filmed: Results) -> None:

@@ -164,9 +164,7 @@ def place(tmp_path: Path) -> Path:
 def of_the_papers() -> dict[str, tuple[str, str]]:
     """Paper and type of each experiment, as the list of the papers has them."""
     if not PAPERS.is_file():
-        pytest.skip(
-            "the list of the papers' experiments is ../shared/papers/INDEX.md next to the checkout, or absent"
-        )
+        pytest.skip("the list of the papers' experiments is ../shared/papers/INDEX.md next to the checkout, or absent")
     rows = re.finditer(
         r"^\| \d+ \| (\S+) \| (\S+) \| .* \| (\S+) \|$", PAPERS.read_text(encoding="utf-8"), re.MULTILINE
     )

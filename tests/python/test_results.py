@@ -194,7 +194,7 @@ def test_tables_of_several_seeds_carry_the_seed(tmp_path: Path) -> None:
 
 
 def test_a_table_that_was_not_kept_is_told(flown: Results) -> None:
-    with pytest.raises(MissingTableError, match="table packets: this result was not asked to keep it"):
+    with pytest.raises(MissingTableError, match="table packets: this result does not contain it"):
         flown.tables.scan("packets")
     with pytest.raises(KeyError):
         flown.tables["packets"]

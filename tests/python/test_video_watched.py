@@ -172,7 +172,7 @@ def test_the_worst_moments_are_kept_apart_and_shown_in_the_report(folder: Path, 
     page = Results.open(tmp_path / "result").report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg;base64,") == 2 * len(moments)
     assert "Worst moments" in page
-    assert "Quality of pictures" in page
+    assert "Picture quality" in page
     table = pl.read_parquet(tmp_path / "result" / QUALITY)
     assert table.columns[:3] == ["flow", "seed", "frame"]
     assert "Worst moments" not in flown(folder, "2%").report(tmp_path / "plain.html").read_text(encoding="utf-8")

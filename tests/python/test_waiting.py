@@ -60,9 +60,9 @@ def test_what_was_held_is_in_the_frame_of_flows_and_in_the_report(two_delays: Re
     for name in ("held_messages", "held_total_s", "held_longest_s", "holding_s", "window_blocked_s", "refused"):
         assert row[name] == getattr(data, name)
     page = html(two_delays).replace("\u00a0", " ")
-    assert "What waited at the ends" in page
-    assert "something before them that was missing, 40 ms on average and 40 ms at most" in page
-    assert "window kept back" not in page
+    assert "Head-of-line blocking" in page
+    assert "an earlier missing one, 40 ms on average and 40 ms at most" in page
+    assert "window blocked data" not in page
 
 
 def test_one_lost_segment_holds_the_thirteen_behind_it_until_its_retransmission() -> None:
@@ -95,7 +95,7 @@ def test_a_receive_buffer_of_one_path_s_product_blocks_and_four_times_the_sum_s_
     results = flown(paths, {"kind": "bulk"}, transport, "31s")
     data = results.flows["data"]
     assert (data.window_blocked_s > 5) is blocks
-    assert any("receive window kept back data" in told for told in waits(data)) is (data.window_blocked_times > 0)
+    assert any("receive window blocked data" in told for told in waits(data)) is (data.window_blocked_times > 0)
 
 
 def test_what_finds_no_room_is_refused_and_lost() -> None:
@@ -103,7 +103,7 @@ def test_what_finds_no_room_is_refused_and_lost() -> None:
     results = flown({"only": path("10ms", rate="1Mbit/s")}, traffic, {"protocol": "dccp"}, "4s")
     data = results.flows["data"]
     assert 0.8 * data.sent < data.refused <= data.lost
-    assert waits(data)[-1].endswith("of all, for want of room or time")
+    assert waits(data)[-1].endswith("of all, because the send buffer was full or the deadline passed")
 
 
 def test_several_runs_add_up_but_for_the_longest() -> None:

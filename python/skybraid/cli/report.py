@@ -24,7 +24,9 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Output file; by default report.html in the folder, or next to the first log.", metavar="FILE"),
+        typer.Option(
+            help="Output file; by default report.html in the folder, or next to the first log.", metavar="FILE"
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -78,7 +78,7 @@ class Tables(Mapping[str, "pl.DataFrame"]):
         if table in self._frames:
             return self._frames[table].lazy()
         kept = ", ".join(self) or "none"
-        raise MissingTableError(f"table {table}: this result was not asked to keep it; found {kept}")
+        raise MissingTableError(f"table {table}: this result does not contain it; found {kept}")
 
     def parts(self, table: str) -> Iterator[tuple[int | None, Iterator[pl.DataFrame]]]:
         """Iterates over a table's rows in batches, run by run (seed None: all in one)."""

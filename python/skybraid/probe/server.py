@@ -60,7 +60,7 @@ class Server:
             await asyncio.gather(*self._open, return_exceptions=True)
 
     def _bind(self) -> tuple[socket.socket, socket.socket, socket.socket]:
-        """Binds a stream and a datagram socket to one port and a datagram socket to the next; port 0 finds free ones."""
+        """Binds a stream and a datagram socket to one port, a datagram socket to the next; port 0 finds free ones."""
         try:
             family, *_, address = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0]
         except OSError as error:

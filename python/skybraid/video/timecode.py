@@ -1,8 +1,8 @@
 """Time code: a number drawn into the picture that survives encoding (frame number or capture time in µs).
 
-48 bits and their CRC-16/CCITT-FALSE (polynomial 0x1021, begun at 0xFFFF) are drawn in the upper left corner as 4 rows of 16
-squares, the highest bit first; bright is one. A square is at least 8 pixels wide and begins at multiples of 8, where
-codecs part their blocks.
+48 bits and their CRC-16/CCITT-FALSE (polynomial 0x1021, begun at 0xFFFF) are drawn in the upper left corner as 4 rows
+of 16 squares, the highest bit first; bright is one. A square is at least 8 pixels wide and begins at multiples of 8,
+where codecs part their blocks.
 """
 
 from __future__ import annotations

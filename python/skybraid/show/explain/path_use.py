@@ -434,7 +434,7 @@ def _receive_window(flow: _Flow, explained: FlowExplained) -> list[str]:
     if share is None or share <= WORTH_TELLING or not rtts:
         return []
     told = (
-        f"{percent(share)} of the time the peer's receive window kept back data that a path had room for"
+        f"{percent(share)} of the time the peer's receive window blocked data that a path had room for"
         if waited is not None
         else f"in {percent(share)} of the samples what was in flight nearly filled the peer's receive window"
     )

@@ -130,7 +130,7 @@ def draw(
         by: the axis shown as colour and marker.
 
     Raises:
-        MissingTableError: the result was not asked to keep the table that this takes.
+        MissingTableError: the result lacks the table that this needs.
         ResultError: no such kind, flow, axis or column, or nothing of this kind can be drawn of the source.
     """
     if kind not in KINDS:

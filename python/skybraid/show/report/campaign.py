@@ -24,10 +24,10 @@ MAX_ROWS = 5000
 """Maximum rows of the page's table of points; the dataset holds all."""
 
 MAX_FAILED = 200
-"""Of more failed runs than these the first are listed."""
+"""Maximum number of failed runs listed."""
 
 BEST = 5
-"""How many of the best points are listed for each requirement."""
+"""Number of best points listed for each requirement."""
 
 _COLUMNS = (
     "within_deadline",

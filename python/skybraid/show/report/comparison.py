@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from skybraid.show.report.points import Judged, Wanted
 
 MAX_INTERVALS = 60
-"""Of more points than these the best are drawn with their intervals."""
+"""Maximum number of points drawn with intervals; the best ones."""
 
 VIDEO_COLUMNS = (
     "frames_in_time",
@@ -41,7 +41,7 @@ VIDEO_COLUMNS = (
 """Columns of the campaign's table of flows that are shown for a video."""
 
 MAX_FLOWS = 6
-"""Of more flows than these the first are drawn."""
+"""Maximum number of flows drawn."""
 
 _HEAT = ("within_deadline", "goodput_bps", "delay_p50_ms", "delay_p99_ms", "delay_p99.9_ms", *VIDEO_COLUMNS)
 _MAX_CELLS = 2500
@@ -245,7 +245,7 @@ def intervals(judged: list[Judged], wanted: list[Wanted], label: Callable[[int],
             continue
         drawn = _interval_chart(cut, one, label)
         caption = (
-            "Line: 95 % interval, which allows for misses that come in episodes. Dashed: what is required. A point "
+            "Line: 95 % interval, which allows for misses that come in episodes. Dashed: the requirement. A point "
             "without a miss is at the end of the axis."
         )
         if len(own) > len(cut):

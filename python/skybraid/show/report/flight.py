@@ -72,7 +72,7 @@ def over_time(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     """Charts of the first run over a shared time axis."""
     drawings: list[Drawing] = []
     for needs, draw, title in (
-        ("messages", _messages, "Who brought the messages, how fast and how late"),
+        ("messages", _messages, "Traffic by path, goodput and delay"),
         ("links", _links, "Links"),
         ("subflows", _subflows, "Windows"),
     ):
@@ -106,15 +106,12 @@ def _messages(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     for name in names:
         one = carried.filter(pl.col("flow") == name)
         shown = charts.add(f"share-{len(drawings)}", _shares(results, clock, one, every, width_ns))
-        drawings.append(Drawing(f"{name}: who brought it", "Which path brought each message first.", shown))
+        drawings.append(Drawing(f"{name}: traffic by path", "Share of messages delivered first, by path.", shown))
     goodput = charts.add("goodput", _goodput(results, clock, names, carried, every, width_ns))
     caption = "Application data that arrived. A dashed line marks a required goodput, if any."
     drawings.append(Drawing("Goodput", caption, goodput))
     delay = charts.add("delay-over-time", _lateness(results, clock, names, waited, width_ns))
-    caption = (
-        "One-way delay of messages by the time at which they were sent: median, least and greatest. A dashed line "
-        "marks a deadline."
-    )
+    caption = "One-way delay of messages by send time: median, minimum and maximum. A dashed line marks a deadline."
     drawings.append(Drawing("Delay of the messages", caption, delay))
     return drawings
 
@@ -248,8 +245,8 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
     drawings: list[Drawing] = []
     caption = (
         f"Capacity and the load that it carried. {_ENVELOPE} Shaded: down, or no service (up, but a handover, "
-        "a reconfiguration or a gap of the trace stopped it; those that fall between two samples, which are "
-        f"{milliseconds(step_s * 1000)} apart, are not seen). So it is for each direction of each path."
+        "a reconfiguration or a gap of the trace stopped it; periods between two samples, which are "
+        f"{milliseconds(step_s * 1000)} apart, are not seen). The same applies to every path and direction."
     )
     if len(paths) < len(results.paths):
         caption += f" The first {len(paths)} of {len(results.paths)} links are drawn."
@@ -260,8 +257,8 @@ def _links(results: Results, charts: Charts, clock: Clock) -> list[Drawing]:
             drawings.append(Drawing(f"{path} {direction}", "" if drawings else caption, shown))
     for metric, title, label, unit, words in (
         ("delay", "Delay of the links", "delay, ms", "ms", "One-way delay of each link, without its queue."),
-        ("queue", "Queues", "queue, kB", "kB", "What waits in the queue of each link."),
-        ("loss", "Loss on the links", "loss, %", "%", "The loss that a packet meets."),
+        ("queue", "Queues", "queue, kB", "kB", "Bytes in the queue of each link."),
+        ("loss", "Loss on the links", "loss, %", "%", "Loss probability of a packet."),
     ):
         drawn = chart(y_label=label, clock=clock)
         from_zero(drawn)

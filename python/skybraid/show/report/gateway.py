@@ -102,10 +102,10 @@ def headline(findings: Sequence[Finding]) -> str:
     """Verdict in one line."""
     bad = sum(one.kind == "not-met" for one in findings)
     if bad:
-        return f"{count(bad)} of {count(len(findings))} findings want a look."
+        return f"{count(bad)} of {count(len(findings))} findings need attention."
     if not any(one.kind == "met" for one in findings):
         return "The log says too little for a verdict."
-    return "The link was there throughout, and control came through."
+    return "The link was up throughout, and control was delivered in time."
 
 
 def verdict(logs: Sequence[GatewayLog]) -> list[Finding]:
@@ -134,29 +134,29 @@ def _of_one(log: GatewayLog, who: str) -> list[Finding]:
     silences = dark(log)
     if silences:
         words = (
-            f"no path from the peer was alive {_times(len(silences))}, {span(sum(e - b for b, e in silences))} in all"
+            f"no path from the peer was alive {_times(len(silences))}, {span(sum(e - b for b, e in silences))} in total"
         )
         found.append(Finding("not-met", f"{who}: {words}; the first time at {silences[0][0]:.1f} s."))
     elif log.path_names and log.length_s > 0:
-        found.append(Finding("met", f"{who}: from the first to the last, at least one path from the peer was alive."))
+        found.append(Finding("met", f"{who}: at least one path from the peer was alive throughout."))
     control = {name: log.counted("control", name) for name in ("delivered", "late", "refused")}
     if control["late"] or control["refused"]:
-        late = f"{count(control['late'])} control messages came too late and were dropped"
-        found.append(Finding("not-met", f"{who}: {late}, {count(control['refused'])} never left."))
+        late = f"{count(control['late'])} control messages were late and dropped"
+        found.append(Finding("not-met", f"{who}: {late}, {count(control['refused'])} were refused at the sender."))
     elif control["delivered"]:
         delays = log.classes.filter(pl.col("name") == "control")
         gap, p99 = delays["longest_gap_ms"].max(), delays["delay_p99_ms"].max()
-        words = f"{count(control['delivered'])} control messages were handed over, none too late"
+        words = f"{count(control['delivered'])} control messages were delivered, none late"
         if isinstance(p99, float):
             words += f"; 99 % of them within {span(p99 / 1000)} in the worst sample"
         if isinstance(gap, float):
-            words += f"; the longest time between two was {span(gap / 1000)}"
+            words += f"; the longest gap was {span(gap / 1000)}"
         found.append(Finding("met", f"{who}: {words}."))
     for path in log.path_names:
         downs = [one for one in log.spans(path, "incoming") if one.state == "down"]
         if downs:
             total_s = sum(one.end_s - one.begin_s for one in downs)
-            words = f"{who}: {path} was given up {_times(len(downs))}, {span(total_s)} in all"
+            words = f"{who}: {path} was down {_times(len(downs))}, {span(total_s)} in total"
             found.append(
                 Finding("inconclusive", f"{words}, {span(max(one.end_s - one.begin_s for one in downs))} at most.")
             )
@@ -201,9 +201,9 @@ def _of_both(logs: Sequence[GatewayLog]) -> list[Finding]:
         lost = max(written - refused - delivered - late - superseded, 0)
         rate = written / max(sides[sender].length_s, 1)
         words = (
-            f"Control from the {sender}: {count(written)} messages written, {count(delivered)} handed over at the "
-            f"other side, {count(superseded)} dropped since a newer one had come, "
-            f"{count(late)} too late, {count(lost)} lost."
+            f"Control from the {sender}: {count(written)} messages written, {count(delivered)} delivered at the "
+            f"other side, {count(superseded)} superseded by a newer one, "
+            f"{count(late)} late, {count(lost)} lost."
         )
         found.append(Finding("met" if late == 0 and lost <= rate else "not-met", words))
     return found
@@ -232,10 +232,10 @@ def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: 
     shift = round(offset_s * 1e9)
     paths = log.paths.with_columns(pl.col("time_ns") + shift)
     classes = log.classes.with_columns(pl.col("time_ns") + shift)
-    caption = "How each path stands, either way. Suspected: silent for three probe intervals; down: given up."
-    add("states", "How the paths stood", _states(log, offset_s, clock), caption)
+    caption = "State of each path in both directions. Suspected: silent for three probe intervals; down: declared dead."
+    add("states", "Path states", _states(log, offset_s, clock), caption)
     if not paths.is_empty():
-        caption = "Smoothed round-trip time of each path, the mean of each point with the band from least to greatest."
+        caption = "Smoothed round-trip time of each path: mean with a band from minimum to maximum."
         add("rtt", "Round-trip time", _series(log, paths, clock, ["rtt_ms"], "round-trip time, ms", "ms"), caption)
         caption = "As far as the clocks of both sides can be compared. Dashed: from the peer."
         names = ["outgoing_delay_ms", "incoming_delay_ms"]
@@ -244,18 +244,23 @@ def _section(log: GatewayLog, title: str, offset_s: float, number: int, charts: 
         names = ["outgoing_loss", "incoming_loss"]
         lost = paths.with_columns(pl.col(names) * 100)
         add("loss", "Loss", _series(log, lost, clock, names, "loss, %", "%"), caption)
-        caption = "All that leaves and arrives. Dashed: from the peer."
+        caption = "Sent and received data. Dashed: from the peer."
         names = ["outgoing_bps", "incoming_bps"]
         carried = paths.with_columns(pl.col(names) / 1e6)
         add("rate", "Rate", _series(log, carried, clock, names, "rate, Mbit/s", "Mbit/s"), caption)
     if not classes.is_empty():
-        caption = "Age of control messages when they were handed over, and the longest time between two of them."
+        caption = "Age of control messages at delivery, and the longest gap between two of them."
         add("control", "Control", _control(classes, clock), caption)
         for name in CLASSES:
             own = classes.filter(pl.col("name") == name)
             if own["delivered"].max():
                 drawn = _shares(log, own, clock)
-                add(f"share-{name}", f"{name.capitalize()}: who brought it", drawn, "Which path brought each message.")
+                add(
+                    f"share-{name}",
+                    f"{name.capitalize()}: traffic by path",
+                    drawn,
+                    "Share of messages delivered first, by path.",
+                )
     begun = datetime.datetime.fromtimestamp(log.begun_unix, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return Section(log, title, begun, drawings, _path_rows(log), _class_rows(log), _refused(log))
 

@@ -93,7 +93,7 @@ def _distribution(results: Results, charts: Charts, frames: pl.DataFrame) -> Dra
     hover(drawn, lines, [("", "$name: @words of the frames have at most @ssim{0.000}")], mode="mouse")
     legend(drawn, entries)
     caption = (
-        "Structural similarity of what was on the screen to what the camera saw, over all frames looked at. A "
+        "Structural similarity of the screen to the camera's picture, over all frames measured. A "
         "dashed line marks the share of frames that a requirement lets fall below its SSIM."
     )
-    return Drawing("Quality of pictures", caption, charts.add("picture-quality", drawn))
+    return Drawing("Picture quality", caption, charts.add("picture-quality", drawn))

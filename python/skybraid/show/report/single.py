@@ -209,23 +209,25 @@ def waits(flow: FlowSummary) -> list[str]:
     told = []
     if flow.held_messages:
         told.append(
-            f"{percent(flow.held_messages / max(flow.delivered, 1))} of the messages that arrived had waited for "
-            f"something before them that was missing, {span(flow.held_total_s / flow.held_messages)} on average and "
+            f"{percent(flow.held_messages / max(flow.delivered, 1))} of the delivered messages waited for an "
+            f"earlier missing one, {span(flow.held_total_s / flow.held_messages)} on average and "
             f"{span(flow.held_longest_s)} at most"
         )
     if flow.holding_s > 0:
-        told.append(f"the receiver held data of one path until that of another came for {span(flow.holding_s)} in all")
+        told.append(
+            f"the receiver held data of one path for missing data of another for {span(flow.holding_s)} in total"
+        )
     if flow.window_blocked_times:
         told.append(
-            f"the peer's receive window kept back data for which a path had room {_times(flow.window_blocked_times)}, "
-            f"{span(flow.window_blocked_s)} in all"
+            f"the peer's receive window blocked data although a path had room {_times(flow.window_blocked_times)}, "
+            f"{span(flow.window_blocked_s)} in total"
         )
     if flow.opportunistic_retransmissions:
-        told.append(f"{_chunks(flow.opportunistic_retransmissions)} sent again on a faster path because of that")
+        told.append(f"{_chunks(flow.opportunistic_retransmissions)} retransmitted on a faster path because of that")
     if flow.reinjections:
-        told.append(f"{_chunks(flow.reinjections)} sent again on another path because their own failed")
+        told.append(f"{_chunks(flow.reinjections)} retransmitted on another path because their own failed")
     if flow.refused:
-        told.append(f"{refusals(flow)}, for want of room or time")
+        told.append(f"{refusals(flow)}, because the send buffer was full or the deadline passed")
     return told
 
 

@@ -150,7 +150,7 @@ def _latency(results: Results, charts: Charts, clock: Clock, name: str, frames: 
     ]
     hover(drawn, [parts[0]], tips)
     caption = (
-        "From the camera to the screen, by the time at which frames were taken: median, least and greatest of those "
+        "From the camera to the screen, by capture time: median, minimum and maximum of the frames "
         "that were shown, damaged or not. A dashed line marks the latency that is required, if any."
     )
     return Drawing(f"{name}: latency", caption, charts.add(f"frame-latency-{number}", drawn))
