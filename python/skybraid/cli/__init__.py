@@ -50,7 +50,7 @@ COMMANDS = {
         "Run a scenario over many points and seeds into one dataset; finished runs are not repeated.",
     ),
     "import-lines": Entry(
-        "skybraid.cli.import_lines:import_lines", "Turn scenario lines of Chavali's testbed into scenarios."
+        "skybraid.cli.import_lines:import_lines", "Convert scenario lines of Chavali's testbed to scenarios."
     ),
     "network": Entry(
         "skybraid.cli.network:network", "Show the nodes and links of a scenario and the route of each subflow."
