@@ -30,17 +30,20 @@ __all__ = [
     "causes",
     "read_trace",
     "registry",
+    "table_columns",
 ]
 
 __version__: str
 
-# A table's column: numbers as they are, categories as codes with their names (the largest code is null).
-_Column: TypeAlias = NDArray[Any] | tuple[NDArray[np.uint8] | NDArray[np.uint32], list[str]]
+# Numbers; with nulls, numbers and which are not null; codes with their names (the largest code is null); texts.
+_Column: TypeAlias = NDArray[Any] | tuple[NDArray[Any], NDArray[np.bool_]] | tuple[NDArray[Any], list[str]] | list[str]
 
 class SkybraidError(Exception): ...
 class ScenarioError(SkybraidError): ...
 class Interrupted(SkybraidError): ...
 
+# Tables in order, each with its columns: name, type, unit, whether it has nulls, meaning.
+def table_columns() -> list[tuple[str, list[tuple[str, str, str, bool, str]]]]: ...
 def packets_of_units(codec: str, units: list[int], packet: int) -> list[int]: ...
 
 @final

@@ -14,6 +14,7 @@ import pytest
 
 import skybraid
 from skybraid import Scenario, ScenarioError, registry, run
+from skybraid._core import table_columns
 from skybraid.cli import ctl
 from skybraid.cli import emulate as emulate_cli
 from skybraid.cli import sweep as sweep_cli
@@ -69,20 +70,36 @@ def differences() -> str:
     return table(("name", "kind", 'with `compat = "linux"`'), rows)
 
 
-TABLES = {kind: listed(kind) for kind in ("protocols", "reordering", "schedulers", "congestion")}
-TABLES["linux"] = differences()
+def columns(described: list[tuple[str, str, str, bool, str]]) -> str:
+    types = {"i64": "Int64", "f64": "Float64", "bool": "Boolean", "text": "String"} | {
+        f"u{bits}": f"UInt{bits}" for bits in (8, 16, 32, 64)
+    }
+    rows = [
+        (f"`{name}`", types.get(kind, kind) + (", null" if null else ""), unit, meaning)
+        for name, kind, unit, null, meaning in described
+    ]
+    return table(("column", "type", "unit", "meaning"), rows)
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_the_guides_tables_are_those_of_the_registry(name: str) -> None:
-    text = TRANSPORT.read_text(encoding="utf-8")
-    begin = f"<!-- {name}: from the registry; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
+GENERATED = {
+    **{kind: (TRANSPORT, "registry", listed(kind)) for kind in ("protocols", "reordering", "schedulers", "congestion")},
+    "linux": (TRANSPORT, "registry", differences()),
+    **{name: (DOCS / "tables.md", "columns", columns(described)) for name, described in table_columns()},
+}
+"""Generated tables: where each is, what it comes from, and its text."""
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_the_guides_tables_are_generated(name: str) -> None:
+    page, origin, expected = GENERATED[name]
+    text = page.read_text(encoding="utf-8")
+    begin = f"<!-- {name}: from the {origin}; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
     before, rest = text.split(begin)
     found, after = rest.split(f"<!-- end of {name} -->", 1)
     if os.environ.get("SKYBRAID_UPDATE_DOCS"):
-        found = TABLES[name]
-        TRANSPORT.write_text(f"{before}{begin}{found}<!-- end of {name} -->{after}", encoding="utf-8")
-    assert found == TABLES[name], "SKYBRAID_UPDATE_DOCS=1 rewrites the table"
+        found = expected
+        page.write_text(f"{before}{begin}{found}<!-- end of {name} -->{after}", encoding="utf-8")
+    assert found == expected, "SKYBRAID_UPDATE_DOCS=1 rewrites the table"
 
 
 # Tables of keys.

@@ -11,27 +11,28 @@ import pytest
 from skybraid.model import tables
 
 
-def test_markers_for_none_become_null_and_codes_become_names() -> None:
+def test_what_is_not_present_becomes_null_and_codes_become_names() -> None:
+    present = np.array([True, False, True])
     frame = tables.frame(
         {
             "flow": (np.array([1, 0, 1], dtype=np.uint8), ["video", "control"]),
             "path": (np.array([0, 255, 1], dtype=np.uint8), ["lte", "leo"]),
-            "sent_ns": np.array([0, 1, 2], dtype=np.int64),
-            "delivered_ns": np.array([5, -1, 7], dtype=np.int64),
-            "within_deadline": np.array([1, 255, 0], dtype=np.uint8),
-            "ssthresh_bytes": np.array([10, 2**64 - 1, 30], dtype=np.uint64),
+            "sent_ns": np.array([-1, 0, 1], dtype=np.int64),
+            "delivered_ns": (np.array([5, 0, 7], dtype=np.int64), present),
+            "within_deadline": (np.array([True, False, False]), present),
+            "missing": ["3 7-9", "", "1"],
         }
     )
     assert frame["flow"].to_list() == ["control", "video", "control"]
     assert frame["flow"].dtype == pl.Enum(["video", "control"])
     assert frame["path"].to_list() == ["lte", None, "leo"]
-    assert frame["sent_ns"].to_list() == [0, 1, 2]
+    assert frame["sent_ns"].to_list() == [-1, 0, 1]
     assert frame["delivered_ns"].to_list() == [5, None, 7]
     assert frame["within_deadline"].to_list() == [True, None, False]
-    assert frame["ssthresh_bytes"].to_list() == [10, None, 30]
+    assert frame["missing"].to_list() == ["3 7-9", "", "1"]
 
 
-def test_a_seed_stands_in_front_where_runs_share_a_table() -> None:
+def test_a_seed_comes_first_where_runs_share_a_table() -> None:
     frame = tables.frame({"id": np.array([4, 5], dtype=np.uint32)}, seed=9)
     assert frame.columns == ["seed", "id"]
     assert frame["seed"].to_list() == [9, 9]

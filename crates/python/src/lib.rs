@@ -28,6 +28,8 @@ mod _core {
         Acked, Lost, PathBasics, PathView, RateSample, Sibling, Siblings, Unit, Wait,
     };
     #[pymodule_export]
+    use crate::columns::table_columns;
+    #[pymodule_export]
     use crate::congestion::Congestion;
     #[pymodule_export]
     use crate::emulation::{Emulation, Program, capabilities, enter, inside_sandbox, reenter};

@@ -15,6 +15,7 @@ use crate::error::bad_input;
 use crate::statistics::FlowStats;
 
 /// Names of the codes of tables.
+#[derive(Default)]
 pub struct Names {
     /// Flows of the scenario, then the answers to them.
     pub flows: Vec<String>,

@@ -88,10 +88,11 @@ class Flown:
             raise EmulationError(f"found the table {table}, expected messages: gateways record nothing else")
         names = list(self.sent_ns)
         lengths = [self.sent_ns[name].size for name in names]
+        delivered_ns = np.concatenate([self.delivered_ns[name] for name in names])
         return {
             "flow": (np.repeat(np.arange(len(names), dtype=np.uint8), lengths), names),
             "sent_ns": np.concatenate([self.sent_ns[name] for name in names]),
-            "delivered_ns": np.concatenate([self.delivered_ns[name] for name in names]),
+            "delivered_ns": (delivered_ns, delivered_ns >= 0),
             "bytes": np.repeat(np.array([self.message_bytes[name] for name in names], dtype=np.uint32), lengths),
         }
 

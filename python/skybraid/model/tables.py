@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from skybraid._core import Run
 
-    Column = NDArray[Any] | tuple[NDArray[np.uint8] | NDArray[np.uint32], list[str]] | list[str]
+    Column = NDArray[Any] | tuple[NDArray[Any], NDArray[np.bool_]] | tuple[NDArray[Any], list[str]] | list[str]
 
 SAMPLED = ("messages", "subflows", "links")
 """Tables that a single run keeps unless told otherwise."""
@@ -37,21 +37,12 @@ BATCH_ROWS = 100_000
 ROW_GROUP_ROWS = 250_000
 """Rows in a Parquet row group; small enough to be read back piece by piece."""
 
-_MISSING_IF_NEGATIVE = frozenset(
-    {"delivered_ns", "out_ns", "srtt_ns", "sent_ns", "first_ns", "last_ns", "shown_ns", "latency_ns", "gap_ns"}
-)
-_MISSING_IF_LARGEST = frozenset({"ssthresh_bytes", "pacing_bps"})
-_MISSING_IF_NAN = frozenset({"until_s"})
-_TRUTH = frozenset({"within_deadline", "up"})
-
-
 def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFrame:
-    """Converts one batch of rows to a frame, with markers for "none" replaced by null.
+    """Converts one batch of rows to a frame.
 
     Args:
-        columns: equally long columns; texts as lists; categories as (codes, names), where the largest code stands for
-            none;
-            times in ns, where a negative one stands for "never"; those in s, where NaN does.
+        columns: equally long columns: numbers as arrays, with nulls as (numbers, which are not null); texts as lists;
+            names as (codes, names), where the largest code is null.
         seed: put in front as a column `seed`, where several runs share a table.
     """
     series = [_series(name, column) for name, column in columns.items()]
@@ -111,21 +102,12 @@ def _from_system(error: Exception) -> Exception:
 
 
 def _series(name: str, column: Column) -> pl.Series:
-    if isinstance(column, tuple):
-        codes, names = column
-        lookup = pl.Series(name, [*names, None], dtype=pl.Enum(names))
-        return lookup.gather(np.minimum(codes, len(names)).astype(np.uint32))
     if isinstance(column, list):
         return pl.Series(name, column, dtype=pl.String)
-    if name in _TRUTH and column.dtype == np.uint8:
-        return pl.Series(name, column).replace(255, None).cast(pl.Boolean)
-    series = pl.Series(name, column)
-    if name in _MISSING_IF_NEGATIVE and column.dtype.kind == "i" and bool((column < 0).any()):
-        return series.set(series < 0, None)
-    if name in _MISSING_IF_NAN:
-        return series.fill_nan(None)
-    if name in _MISSING_IF_LARGEST and column.dtype.kind == "u":
-        largest = np.iinfo(column.dtype).max
-        if bool((column == largest).any()):
-            return series.set(series == int(largest), None)
-    return series
+    if not isinstance(column, tuple):
+        return pl.Series(name, column)
+    values, second = column
+    if isinstance(second, list):
+        lookup = pl.Series(name, [*second, None], dtype=pl.Enum(second))
+        return lookup.gather(np.minimum(values, len(second)).astype(np.uint32))
+    return pl.Series(name, values).set(pl.Series(~second), None)
