@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skybraid import studies
 from skybraid.cli.emulate import enter_sandbox
 from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, seconds
 from skybraid.cli.progress import tally
@@ -20,19 +19,20 @@ from skybraid.gateway import flight, playing
 from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError
 from skybraid.model.folder import RUNS, write_whole
 from skybraid.model.requirements import span
-from skybraid.studies import Scorecard, Study, emulating, page, scorecard
-from skybraid.studies.claims import Holds
-from skybraid.studies.index import Entry, entries
-from skybraid.studies.points import SIMULATION, Point
-from skybraid.studies.runner import Errand, Form, Plan, Tally, plan, run_plan
-from skybraid.studies.scorecard import number
+from skybraid_studies.engine import emulating, page, reproducing, scorecard
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.index import Entry, entries
+from skybraid_studies.engine.points import SIMULATION, Point
+from skybraid_studies.engine.runner import Errand, Form, Plan, Tally, plan, run_plan
+from skybraid_studies.engine.scorecard import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skybraid.studies import Row
-    from skybraid.studies.experiment import Experiment
-    from skybraid.studies.runner import Told
+    from skybraid_studies.engine.experiment import Experiment, Study
+    from skybraid_studies.engine.reproducing import Scorecard
+    from skybraid_studies.engine.runner import Told
+    from skybraid_studies.engine.scorecard import Row
 
 ROWS = "rows.json"
 """The scorecard as a list."""
@@ -83,12 +83,13 @@ def reproduce(
         int | None, typer.Option(help="Runs at a time; by default one a core.", metavar="N", min=1)
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--studies", help="Where studies lie, instead of scenarios/studies.", metavar="DIR")
+        Path | None,
+        typer.Option("--studies", help="Folder of the studies, instead of those installed.", metavar="DIR"),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fly the experiments of published studies again and say which of their findings hold.
+    """Run the experiments of published studies and report which of their findings hold.
 
     Exit code: 0 if every claim that does not hold is explained, 1 if one is not, a run failed or an experiment has no
     file, 2 bad input or no emulator here, 130 interrupted; finished runs are kept.
@@ -171,12 +172,12 @@ def run(asked: Asked) -> int:
         told: Told | None = None if tell is None else lambda now: tell(now.share, _words(now))
         run_plan(planned, folder=asked.out, workers=asked.workers, told=told)
     cards = [
-        studies.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
+        reproducing.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
         for each in planned.errands
     ]
     rows = _rows(chosen, cards, form)
     page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / page.PAGE)
-    write_whole(asked.out / ROWS, studies.json_text([row.to_dict() for row in rows]))
+    write_whole(asked.out / ROWS, reproducing.json_text([row.to_dict() for row in rows]))
     if asked.as_json:
         told_rows = [row.to_dict() for row in rows]
         typer.echo(json.dumps(told_rows, indent=1, ensure_ascii=False, allow_nan=False))
@@ -212,7 +213,7 @@ def _chosen(asked: Asked) -> _Chosen:
     Raises:
         ScenarioError: a word names neither, or no chosen study has the reading.
     """
-    words, known, index = asked.words, studies.studies(asked.folder), entries(studies.place_of(asked.folder))
+    words, known, index = asked.words, reproducing.studies(asked.folder), entries(reproducing.place_of(asked.folder))
     papers = [study.paper for study in known] + [paper for paper in _papers(index) if not _has(known, paper)]
     named = [word for word in words if word in papers]
     ids = list(dict.fromkeys(word.upper() for word in words if word not in papers))
@@ -230,7 +231,7 @@ def _chosen(asked: Asked) -> _Chosen:
         own = [one for one in ids if present.get(one) == study.paper]
         if ids and study.paper not in of_ids:
             continue
-        errands.append(studies.errand(study, own, name))
+        errands.append(reproducing.errand(study, own, name))
     return _Chosen(known, errands, [one for one in absent if not ids or one.id in ids], ids, index)
 
 

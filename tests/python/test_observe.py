@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from skybraid import Scenario
-from skybraid.studies import Study, reproduce
-from skybraid.studies.observe import Seen, observations, quantile
+from skybraid_studies import Study, reproduce
+from skybraid_studies.engine.observe import Seen, observations, quantile
 from test_studies import SMALL
 
 SEEN = """

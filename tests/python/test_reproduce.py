@@ -17,14 +17,15 @@ from typer.testing import CliRunner
 
 from conftest import Command, emulator_lacks
 from skybraid import cli
-from skybraid.studies import Study, index, reproduce
-from skybraid.studies import errand as errand_of
-from skybraid.studies.claims import KINDS
-from skybraid.studies.observe import Seen, observation
-from skybraid.studies.runner import Form, plan
+from skybraid_studies import Study, reproduce
+from skybraid_studies.engine import index
+from skybraid_studies.engine.claims import KINDS
+from skybraid_studies.engine.observe import Seen, observation
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.engine.reproducing import errand as errand_of
+from skybraid_studies.engine.runner import Form, plan
 
 ROOT = Path(__file__).parents[2]
-STUDIES = ROOT / "scenarios" / "studies"
 PAPERS = ROOT.parent / "shared" / "papers" / "INDEX.md"
 
 FLOWS = """
@@ -188,7 +189,7 @@ def test_every_experiment_of_a_study_in_the_index_has_a_file(folder: Path) -> No
 def test_the_list_has_them_all(skybraid: Command) -> None:
     listed = json.loads(skybraid("reproduce", "--list", "--json").stdout)
     assert {one["id"] for one in listed} >= index.entries(STUDIES).keys()
-    files = {file.stem for file in STUDIES.glob("*/*-*.toml")}
+    files = {file.stem for file in STUDIES.glob("*/experiments/*.toml")}
     assert all(one["missing"] == (one["id"] not in files) for one in listed)
 
 
@@ -517,7 +518,7 @@ def test_emulations_are_flown_in_real_time(skybraid: Command, emulated: Path) ->
 
 
 def test_real_time_is_kept_within_what_is_given(emulated: Path) -> None:
-    from skybraid.studies import emulating
+    from skybraid_studies.engine import emulating
 
     of = errand_of(Study(emulated / "nobody2026"), ["NOB-E01", "NOB-E02"])
     whole = emulating.affordable([of], 1e6, None)
@@ -549,7 +550,7 @@ def test_a_network_is_not_emulated() -> None:
 
 
 def test_a_machine_without_an_emulator_says_what_it_lacks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skybraid.studies.command.lacks", lambda: "user namespaces (found none; sysctl …)")
+    monkeypatch.setattr("skybraid_studies.command.lacks", lambda: "user namespaces (found none; sysctl …)")
     words = ["reproduce", "--emulate", "NOB-E01", "--studies", str(place)]
     with pytest.raises(Exception, match="this machine lacks user namespaces") as caught:
         CliRunner().invoke(cli.app, words, catch_exceptions=False)

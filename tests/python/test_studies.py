@@ -14,11 +14,12 @@ import pytest
 
 from conftest import Command
 from skybraid import Scenario, ScenarioError
-from skybraid.studies import Study, beyond, reproduce, scorecard
-from skybraid.studies.claims import KINDS, Claim, Holds, Line
-from skybraid.studies.places import fill
-
-STUDIES = Path(__file__).parents[2] / "scenarios" / "studies"
+from skybraid_studies import Study, reproduce
+from skybraid_studies.beyond import observations as beyond
+from skybraid_studies.engine import scorecard
+from skybraid_studies.engine.claims import KINDS, Claim, Holds, Line
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.engine.places import fill
 
 SMALL = """
 name = "One path"
@@ -468,7 +469,7 @@ def test_a_kept_scorecard_is_that_of_the_present_files(file: Path) -> None:
 
 
 def test_the_guide_of_claims_names_every_kind() -> None:
-    from skybraid.studies import claims
+    from skybraid_studies.engine import claims
 
     for kind, about in KINDS.items():
         assert f"`{kind}`" in str(claims.__doc__)

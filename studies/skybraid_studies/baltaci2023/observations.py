@@ -15,11 +15,11 @@ import polars as pl
 
 from skybraid._core import Link, read_trace
 from skybraid.model.errors import SkybraidError
-from skybraid.studies.observe import MS_PER_NS, NS_PER_S, Seen, observation, quantile
-from skybraid.studies.readings import measurements
-from skybraid.studies.theory import calculation
 from skybraid.video import shown
 from skybraid.video.flows import MODEL, encoded
+from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, Seen, observation, quantile
+from skybraid_studies.engine.readings import measurements
+from skybraid_studies.engine.theory import calculation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -527,7 +527,7 @@ def _dip(values: Array) -> float:
     try:
         from diptest import diptest
     except ImportError as error:
-        raise SkybraidError("the dip test needs the package diptest: pip install 'skybraid[studies]'") from error
+        raise SkybraidError("the dip test needs the package diptest: pip install 'skybraid-studies[dip]'") from error
     return float(diptest(values)[1])
 
 
@@ -546,7 +546,7 @@ print(100 * spent / 300, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 10
 
 @cache
 def _cost(seed: int) -> tuple[float, float]:
-    scenario = Path(__file__).parents[3] / "scenarios" / "studies" / "baltaci2023" / "piloting.toml"
+    scenario = Path(__file__).parent / "scenarios" / "piloting.toml"
     if not scenario.is_file():
         return math.nan, math.nan
     done = subprocess.run(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from skybraid.studies.observe import MS_PER_NS, NS_PER_S, Seen, observation
+from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, Seen, observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from skybraid.chavali import LineError, read_lines
 from skybraid.cli.options import Quiet
 from skybraid.model.folder import new_folder
+from skybraid_studies.chavali2022.lines import LineError, read_lines
 
 
 def import_lines(

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skybraid._core import ScenarioError, SkybraidError
-from skybraid.chavali_toml import LETTERS, SCHEDULERS, name_of, scenario_toml
 from skybraid.model.scenario import Scenario
+from skybraid_studies.chavali2022.lines_toml import LETTERS, SCHEDULERS, name_of, scenario_toml
 
 ORBITS = ("LEO", "MEO", "GEO")
 ROUTES = ("LTE", "SAT", "MP")

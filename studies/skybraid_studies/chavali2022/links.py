@@ -14,13 +14,13 @@ import tomli_w
 
 from skybraid import traces
 from skybraid._core import Link, causes
-from skybraid.studies.theory import calculation
+from skybraid_studies.engine.theory import calculation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROOT = Path(__file__).parents[3]
-BASE = _ROOT / "scenarios" / "studies" / "chavali2022" / "mptcp.toml"
+BASE = Path(__file__).parent / "scenarios" / "mptcp.toml"
 """The study's scenario."""
 
 FAST = '{way}.rate = "10Gbit/s"\n{way}.queue = "unlimited"\n'

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from skybraid.studies.observe import MS_PER_NS, NS_PER_S, arrived_delays_ms, observation, quantile, windows_bps
+import skybraid_studies.chavali2022.links
+import skybraid_studies.chavali2022.rules  # noqa: F401 both register calculations
+from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, arrived_delays_ms, observation, quantile, windows_bps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skybraid.studies.observe import Seen
+    from skybraid_studies.engine.observe import Seen
 
 ENOUGH_MBPS = 19.0
 """The goodput that the thesis asks for, of 20 Mbit/s (section 5.1)."""

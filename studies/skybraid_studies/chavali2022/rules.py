@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 
 from skybraid._core import Acked, Congestion, Lost, PathBasics
-from skybraid.chavali import LineError, expand, read_lines
 from skybraid.model.scenario import Scenario
 from skybraid.model.tables import frame
-from skybraid.studies.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
-from skybraid.studies.chavali2022links import BASE
-from skybraid.studies.theory import calculation
+from skybraid_studies.chavali2022.lines import LineError, expand, read_lines
+from skybraid_studies.chavali2022.links import BASE
+from skybraid_studies.engine.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
+from skybraid_studies.engine.theory import calculation
 
 SEGMENT = 1000
 """Payload of a segment in bytes."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skybraid.model.requirements import span
-from skybraid.studies.points import SIMULATION, Job, Point
-from skybraid.studies.runner import Errand, Failure, Form, Plan, plan, replay
+from skybraid_studies.engine.points import SIMULATION, Job, Point
+from skybraid_studies.engine.runner import Errand, Failure, Form, Plan, plan, replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

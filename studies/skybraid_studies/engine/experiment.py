@@ -1,8 +1,9 @@
 """Studies and their experiments, as they stand in files.
 
-A study is a folder, `scenarios/studies/PAPER`, with one file `study.toml` for what its experiments share, the base
-scenarios that they name, one file `ID.toml` for each experiment, and, where the authors published numbers, CSV files in
-`published/`. Every table is strict: an unknown key is an error that suggests the right one.
+A study is a folder named after its paper: `study.toml` has what its experiments share, `experiments/ID.toml` one
+experiment each, `scenarios/` the base scenarios that they name, and `published/` CSV files of the authors' numbers. A
+small study may have all but the last in the folder itself. `observations.py` registers calculations and observations of
+its own. Every table is strict: an unknown key is an error that suggests the right one.
 
 `study.toml`:
 
@@ -45,7 +46,7 @@ scenarios that they name, one file `ID.toml` for each experiment, and, where the
     measure = { kind = "goodput", flow = "tcp" }
 
 A reading that needs files which are not shipped names them and the reading that stands in for it, see
-`skybraid.studies.readings`.
+`skybraid_studies.engine.readings`.
 
 In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
 multiply. `{x:lia|olia|balia}` is the first of these for 1, the second for 2 and so on, `{k:…}` likewise. A text that is
@@ -75,7 +76,7 @@ sweep, the template, the experiment and the series; a later one wins.
 
     [[claim]]
     words = "The throughput of 5 connections is 5 times that of one."
-    kind = "ratio"                         # see skybraid.studies.claims
+    kind = "ratio"                         # see skybraid_studies.engine.claims
     of = "TCP 5"
     to = "TCP 1"
     at_least = 4
@@ -96,8 +97,8 @@ sweep, the template, the experiment and the series; a later one wins.
   those of these sides alone. Its x is time in s:
   `times = { until = "100s", every = "0.5s" }` at the file's top.
 
-- an observation of `skybraid.studies.observe` or of the study's own module, by its name and with its keys. `{x}` in a
-  key is the sweep's value, so that a sweep may go along a distribution:
+- an observation of `skybraid_studies.engine.observe` or of the paper's `observations.py`, by its name and with its
+  keys. `{x}` in a key is the sweep's value, so that a sweep may go along a distribution:
   `{ kind = "rtt_quantile", flow = "…", q = "{x}" }`.
 
 A flow may be a group's, or one of its instances such as `bulk.left-3`.
@@ -106,7 +107,7 @@ An experiment that needs what is not here says so, `needs = "video"` or `needs =
 claims. One of decoded pictures has both and `needs = "video"`: it is flown where PyAV is installed.
 
 An experiment that no simulation answers has `compute = "NAME"` in each series in place of a scenario: a calculation
-registered in `skybraid.studies.theory`, which is given the sweep's values and the seed.
+registered in `skybraid_studies.engine.theory`, which is given the sweep's values and the seed.
 """
 
 from __future__ import annotations
@@ -124,20 +125,20 @@ from typing import TYPE_CHECKING, Any
 from skybraid.model.errors import ScenarioError
 from skybraid.model.keys import Keys, seconds
 from skybraid.model.scenario import Scenario, toml_value
-from skybraid.studies.claims import Claim
-from skybraid.studies.observe import REQUIRED, observations
-from skybraid.studies.places import fill, worded_tables
-from skybraid.studies.readings import Reading, present
+from skybraid_studies.engine.claims import Claim
+from skybraid_studies.engine.observe import REQUIRED, observations
+from skybraid_studies.engine.places import fill, worded_tables
+from skybraid_studies.engine.readings import Reading, present
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 STUDY = "study.toml"
 """The file of what a study's experiments share."""
 
-PUBLISHED = "published"
-"""The folder of the authors' numbers inside a study."""
+EXPERIMENTS, SCENARIOS, PUBLISHED = "experiments", "scenarios", "published"
+"""Folders of the experiments, the base scenarios and the authors' numbers inside a study."""
 
 MEASURES = {
     "goodput": {"flow", "estimator"},
@@ -355,7 +356,8 @@ class Study:
         """
         name = self.reading if reading is None else reading
         self.check_reading(name)
-        files = sorted(file for file in self.folder.glob("*.toml") if re.fullmatch(r"[A-Z]+-[A-Z]+\d+", file.stem))
+        folder = self._below(EXPERIMENTS)
+        files = sorted(file for file in folder.glob("*.toml") if re.fullmatch(r"[A-Z]+-[A-Z]+\d+", file.stem))
         return {file.stem: self._experiment(file, self.readings[name]) for file in files}
 
     def scenario(
@@ -379,6 +381,11 @@ class Study:
         }
         filled = tuple((key, toml_value(fill(value, x=x, k=series.k))) for key, value in values.items())
         return Scenario.load(series.scenario, filled)
+
+    def _below(self, name: str) -> Path:
+        """Returns a folder of the study, or the study's own: a small study may have all its files there."""
+        folder = self.folder / name
+        return folder if folder.is_dir() else self.folder
 
     def _experiment(self, file: Path, reading: Reading) -> Experiment:
         keys = Keys(_read(file), str(file))
@@ -443,9 +450,10 @@ class Study:
         compute = keys.take("compute", str, base.take("compute", str, ""))
         if bool(scenario) == bool(compute):
             keys.refuse("scenario", scenario or "none", "either `scenario` or `compute`")
-        file = self.folder / scenario if scenario else None
+        scenarios = self._below(SCENARIOS)
+        file = scenarios / scenario if scenario else None
         if file is not None and not file.is_file():
-            keys.refuse("scenario", scenario, f"a file in {self.folder}")
+            keys.refuse("scenario", scenario, f"a file in {scenarios}")
         measure = keys.take("measure", dict, base.take("measure", dict, {}))
         values = {
             **base.take("set", dict, {}),
@@ -569,13 +577,13 @@ def _published(file: Path) -> dict[tuple[float | None, float], tuple[float, floa
     return found
 
 
-def folder_of(studies: Sequence[Path], paper: str) -> Path:
-    """The folder of a paper's study.
+def folder_of(studies: Path, paper: str) -> Path:
+    """Returns the folder of a paper's study, among those of a folder.
 
     Raises:
         ScenarioError: there is none.
     """
-    known = {file.parent.name: file.parent for root in studies for file in sorted(root.glob(f"*/{STUDY}"))}
+    known = {file.parent.name: file.parent for file in sorted(studies.glob(f"*/{STUDY}"))}
     if paper not in known:
         raise ScenarioError(f"reproduce: found {paper}, expected one of {', '.join(known) or 'no study at all'}")
     return known[paper]

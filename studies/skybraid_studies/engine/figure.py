@@ -21,7 +21,7 @@ import skybraid
 from skybraid._core import registry
 from skybraid.model.folder import write_whole
 from skybraid.model.statistics import mean_interval
-from skybraid.studies.scorecard import number
+from skybraid_studies.engine.scorecard import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from skybraid.studies.claims import Line
-    from skybraid.studies.experiment import Experiment
-    from skybraid.studies.scorecard import Row
+    from skybraid_studies.engine.claims import Line
+    from skybraid_studies.engine.experiment import Experiment
+    from skybraid_studies.engine.scorecard import Row
 
 _HEIGHT_IN = 3.4
 _ROW_IN = 0.3
@@ -46,7 +46,7 @@ _MANY = 40
 
 
 def form(experiment: Experiment) -> str:
-    """The form of an experiment's figure, one of `skybraid.studies.experiment.FORMS`."""
+    """The form of an experiment's figure, one of `skybraid_studies.engine.experiment.FORMS`."""
     if experiment.draw:
         return experiment.draw
     if experiment.times_s:

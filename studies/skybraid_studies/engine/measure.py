@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from skybraid.studies.observe import Seen, observations
+from skybraid_studies.engine.observe import Seen, observations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from skybraid._core import Run
     from skybraid.model.scenario import Scenario
-    from skybraid.studies.experiment import Measure
+    from skybraid_studies.engine.experiment import Measure
 
 NS_PER_S = 1e9
 

@@ -4,7 +4,7 @@ An experiment's file names one as the kind of its measure, with its keys:
 
     measure = { kind = "late_share", flow = "control", limit_ms = 300 }
 
-A study's own stand in a module of its name, see `skybraid.studies.rooms`.
+A paper's own are in `observations.py` of its folder, see `skybraid_studies.engine.papers`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from skybraid.model.tables import frame
-from skybraid.studies import rooms
+from skybraid_studies.engine import papers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,7 +131,7 @@ def observation(name: str, *tables: str) -> Callable[[Read], Read]:
 
 def observations() -> Mapping[str, Observation]:
     """Every registered observation by name."""
-    rooms.load()
+    papers.load()
     return _OBSERVATIONS
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import skybraid
 from skybraid.model.folder import write_whole
 from skybraid.model.provenance import utc_now
-from skybraid.studies.claims import Holds
-from skybraid.studies.experiment import NEEDS
-from skybraid.studies.scorecard import number
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.experiment import NEEDS
+from skybraid_studies.engine.scorecard import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skybraid.studies.scorecard import Row
+    from skybraid_studies.engine.scorecard import Row
 
 PAGE = "index.html"
 """The page's file."""
@@ -47,7 +47,7 @@ def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
 
 def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
     """The page's text, with the figures that the rows name; links are from `folder`."""
-    environment = skybraid.report.page.templates()
+    environment = skybraid.report.page.templates("skybraid_studies.engine")
     environment.filters["number"] = number
     loader = environment.loader
     papers = list(dict.fromkeys(row.paper for row in rows))

@@ -23,8 +23,8 @@ from skybraid.execute.runs import simulation
 from skybraid.gateway import flight
 from skybraid.model.folder import write_whole
 from skybraid.model.provenance import replay_command
-from skybraid.studies import measure, observe, theory
-from skybraid.studies.measure import Kept, Recording
+from skybraid_studies.engine import measure, observe, theory
+from skybraid_studies.engine.measure import Kept, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +41,8 @@ _CALCULATION_S = 20.0
 
 _ABANDONED_S = 3600.0
 
-_OURS = "skybraid."
-_STUDIES = "skybraid.studies."
+_ENGINE = "skybraid."
+_STUDIES = "skybraid_studies."
 
 _CALCULATING = threading.Lock()
 """One calculation at a time: they are Python, and a study's author need not think of threads."""
@@ -207,10 +207,10 @@ def _files(name: str, seen: set[str]) -> set[str]:
         return set()
     seen.add(name)
     found = {str(file)}
-    if name.startswith(_STUDIES) or not name.startswith(_OURS):
+    if not name.startswith(_ENGINE):
         for value in vars(module).values():
             used = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-            if isinstance(used, str) and used.startswith(_OURS):
+            if isinstance(used, str) and used.startswith((_ENGINE, _STUDIES)):
                 found |= _files(used, seen)
     return found
 

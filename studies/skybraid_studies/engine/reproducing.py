@@ -1,10 +1,4 @@
-"""Published studies run again: experiments from files, and a scorecard of what holds.
-
-    found = reproduce("pedrazzi2020", ["PED-E09"], quick=True)
-    print(found.rows[0].verdict)
-
-The files' format is described in `skybraid.studies.experiment`, the kinds of claims in `skybraid.studies.claims`.
-"""
+"""Published studies run again: their experiments planned, run and judged."""
 
 from __future__ import annotations
 
@@ -16,26 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import write_whole
-from skybraid.studies import figure
-from skybraid.studies.experiment import Study, folder_of
-from skybraid.studies.index import entries
-from skybraid.studies.readings import present
-from skybraid.studies.runner import Errand, Form, Plan, Tally, collect, plan, run_plan
-from skybraid.studies.scorecard import Beside, Row, beside, csv_text, median_ratio, row
+from skybraid_studies.engine import figure, papers
+from skybraid_studies.engine.experiment import Study, folder_of
+from skybraid_studies.engine.index import entries
+from skybraid_studies.engine.readings import present
+from skybraid_studies.engine.runner import Errand, Form, Plan, Tally, collect, plan, run_plan
+from skybraid_studies.engine.scorecard import Beside, Row, beside, csv_text, median_ratio, row
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
     from skybraid.execute.runs import Progress
-    from skybraid.studies.claims import Line
-    from skybraid.studies.experiment import Experiment
-    from skybraid.studies.index import Entry
-
-__all__ = ["Beside", "Row", "Scorecard", "Study", "place_of", "reproduce", "studies"]
-
-_PLACES = (Path(__file__).parents[3] / "scenarios" / "studies", Path("scenarios") / "studies")
-"""Where studies lie: in the source tree, or below the folder where the command is given."""
+    from skybraid_studies.engine.claims import Line
+    from skybraid_studies.engine.experiment import Experiment
+    from skybraid_studies.engine.index import Entry
 
 FIGURES = "figures"
 """The folder of figures inside a study's output."""
@@ -105,19 +94,19 @@ def json_text(value: object) -> bytes:
 
 
 def place_of(folder: Path | None = None) -> Path:
-    """The folder whose subfolders are studies: this one, or where they usually lie.
+    """The folder whose subfolders are studies: this one, or that of the installed ones.
 
     Raises:
         ScenarioError: there is no study.
     """
-    for place in _PLACES if folder is None else (folder,):
-        if next(place.glob("*/study.toml"), None) is not None:
-            return place
-    raise ScenarioError(f"studies: found none below {folder or _PLACES[-1]}, expected PAPER/study.toml")
+    place = papers.FOLDER if folder is None else folder
+    if next(place.glob("*/study.toml"), None) is None:
+        raise ScenarioError(f"studies: found none below {place}, expected PAPER/study.toml")
+    return place
 
 
 def studies(folder: Path | None = None) -> list[Study]:
-    """Every study that is found, below a folder or where they usually lie.
+    """Every study that is found, below a folder or of those that are installed.
 
     Raises:
         ScenarioError: a study's file is not correct, or there is no study.
@@ -182,7 +171,7 @@ def reproduce(
     """Flies a study's experiments again and judges what the paper says about them.
 
     Args:
-        study: a `Study`, or the name of one that lies where studies usually do.
+        study: a `Study`, or the name of an installed one.
         experiments: their ids; all by default.
         reading: of what the paper leaves open; the study's own by default.
         quick: fewer seeds and shorter runs. Its verdicts are about those.
@@ -198,7 +187,7 @@ def reproduce(
         KeyboardInterrupt: Ctrl-C; finished runs stay in `out`.
     """
     clock = time.perf_counter()
-    chosen = study if isinstance(study, Study) else Study(folder_of(_PLACES, study))
+    chosen = study if isinstance(study, Study) else Study(folder_of(papers.FOLDER, study))
     folder = None if out is None else Path(out)
     of = errand(chosen, experiments, reading)
     planned = plan([of], form=Form.QUICK if quick else Form.FULL, folder=folder)

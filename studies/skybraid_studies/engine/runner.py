@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import skybraid.studies.westwood  # noqa: F401 registers its calculations
 from skybraid.execute.runs import Gauge, on_all_cores
 from skybraid.gateway import playing
 from skybraid.model.errors import Interrupted, ScenarioError, SkybraidError
-from skybraid.studies import points
-from skybraid.studies.claims import Line
-from skybraid.studies.measure import Kept, needed, values
-from skybraid.studies.points import Calculation, Job, Point
+from skybraid_studies.engine import points
+from skybraid_studies.engine.claims import Line
+from skybraid_studies.engine.measure import Kept, needed, values
+from skybraid_studies.engine.points import Calculation, Job, Point
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skybraid.model.scenario import Scenario
-    from skybraid.studies.experiment import Experiment, Measure, Runs, Series, Study
+    from skybraid_studies.engine.experiment import Experiment, Measure, Runs, Series, Study
 
 POINTS = "points"
 """The folder of finished runs inside an output."""

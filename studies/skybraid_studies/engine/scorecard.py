@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skybraid.model.statistics import mean_interval
-from skybraid.studies.claims import Holds, Judgement, Line, published_ratios
-from skybraid.studies.runner import Form, replay
+from skybraid_studies.engine.claims import Holds, Judgement, Line, published_ratios
+from skybraid_studies.engine.runner import Form, replay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from skybraid.studies.experiment import Experiment
-    from skybraid.studies.index import Entry
-    from skybraid.studies.runner import Errand, Flown
+    from skybraid_studies.engine.experiment import Experiment
+    from skybraid_studies.engine.index import Entry
+    from skybraid_studies.engine.runner import Errand, Flown
 
 _APART = 0.05
 """From which relative difference on two ways of counting are told apart."""
@@ -93,7 +93,7 @@ class Row:
         seeds: how many.
         wall_s: time that its runs took, added up, in s.
         driver: "simulation", "emulation" or "gateway".
-        type: what the experiment is in its paper, one of `skybraid.studies.index.TYPES`, or nothing.
+        type: what the experiment is in its paper, one of `skybraid_studies.engine.index.TYPES`, or nothing.
         replay: the command that flies it again.
         failed: how many of its series gave nothing, since a run failed.
         notes: the part of `why` that is not about claims.

@@ -1,6 +1,6 @@
 """Calculations: experiments that no scenario answers, each by the code that simulations use too.
 
-A study's own stand in a module of its name, see `skybraid.studies.rooms`.
+A study's own are in `observations.py` of its folder, see `skybraid_studies.engine.papers`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable
 
 from skybraid.model.errors import ScenarioError
-from skybraid.studies import rooms
+from skybraid_studies.engine import papers
 
 Calculation = Callable[[float, int], float]
 """Gives a value from x and a seed."""
@@ -29,7 +29,7 @@ def calculation(name: str) -> Callable[[Calculation], Calculation]:
 
 def names() -> list[str]:
     """The registered names."""
-    rooms.load()
+    papers.load()
     return sorted(_CALCULATIONS)
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from skybraid import mutran
 from skybraid.execute.runs import run
 from skybraid.model.errors import DomainError
 from skybraid.model.scenario import Scenario
-from skybraid.mutran import Path
-from skybraid.studies.observe import NS_PER_S, Seen, arrival_gaps_s, observation
-from skybraid.studies.theory import Calculation, calculation
+from skybraid_studies.engine.observe import NS_PER_S, Seen, arrival_gaps_s, observation
+from skybraid_studies.engine.theory import Calculation, calculation
+from skybraid_studies.lee2021mutran import mutran
+from skybraid_studies.lee2021mutran.mutran import Path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import numpy as np
 from skybraid._core import Link
 from skybraid.model.scenario import Scenario
 from skybraid.model.tables import frame
-from skybraid.studies.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
-from skybraid.studies.theory import calculation
+from skybraid_studies.engine.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
+from skybraid_studies.engine.theory import calculation
 
 _LINK = """
 uplink.rate = "10Gbit/s"

@@ -56,10 +56,10 @@ class Table:
     replay: bool
 
 
-def templates() -> Environment:
-    """The package's templates; what is missing in them is an error."""
+def templates(package: str = "skybraid.show") -> Environment:
+    """Returns a package's templates; what is missing in them is an error."""
     return Environment(
-        loader=PackageLoader("skybraid.show"),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

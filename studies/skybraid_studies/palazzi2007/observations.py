@@ -6,7 +6,7 @@ The control is the one that simulations use. Source of the rates and times: Pala
 from __future__ import annotations
 
 from skybraid._core import Acked, Congestion, Lost, PathBasics
-from skybraid.studies.theory import calculation
+from skybraid_studies.engine.theory import calculation
 
 SEGMENT = 1500
 """Payload of a segment in bytes."""
