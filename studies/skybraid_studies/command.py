@@ -1,4 +1,4 @@
-"""The command `reproduce`: experiments chosen and run, and what came of them."""
+"""The command `reproduce`: chooses experiments, runs them and reports the verdicts."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from skybraid_studies.engine.scorecard import Row
 
 ROWS = "rows.json"
-"""The scorecard as a list."""
+"""File of the scorecard as a list."""
 
 _COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
 _CLOSE = 3
 
 _TELLING = 0.01
-"""From this share on, what was flown tells how long the rest takes."""
+"""Share of the runs from which on the time left is estimated."""
 
 
 OUT = RUNS / "reproduce"
-"""Where finished runs and scorecards go unless told otherwise."""
+"""Folder of finished runs and scorecards by default."""
 
 
 def reproduce(
@@ -62,10 +62,10 @@ def reproduce(
     ] = False,
     emulate: Annotated[
         bool,
-        typer.Option("--emulate", help="Fly emulations in real time under this machine's kernel: short, few seeds."),
+        typer.Option("--emulate", help="Run emulations in real time under this machine's kernel: short, few seeds."),
     ] = False,
     gateway: Annotated[
-        bool, typer.Option("--gateway", help="Fly in real time with two gateways, skybraid-node, over emulated links.")
+        bool, typer.Option("--gateway", help="Run in real time with two gateways, skybraid-node, over emulated links.")
     ] = False,
     max_time: Annotated[
         str, typer.Option(help="In real time: take no longer; fewer seeds, then fewer experiments.", metavar="TIME")
@@ -112,7 +112,7 @@ def reproduce(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The command's words and options.
+    """Words and options of the command.
 
     Attributes:
         words: studies and experiments; none for all.
@@ -142,7 +142,7 @@ class Asked:
 
 
 def run(asked: Asked) -> int:
-    """Flies what is asked for and gives the exit code.
+    """Runs the experiments and returns the exit code.
 
     Raises:
         ScenarioError: a file or a word of the command is not correct.
@@ -190,11 +190,11 @@ def run(asked: Asked) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What the command's words name.
+    """Studies and experiments that the command's words name.
 
     Attributes:
         studies: every one that is there.
-        errands: what must be flown.
+        errands: what must be run.
         missing: experiments of the index that have no file.
         ids: experiments that were named.
         index: all entries by id.
@@ -236,7 +236,7 @@ def _chosen(asked: Asked) -> _Chosen:
 
 
 def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) -> list[tuple[Study, str]]:
-    """Studies with the reading that each is flown in: the one that is asked for, where it has it, else its own."""
+    """Studies with the reading that each is run in: the one that is asked for, where it has it, else its own."""
     if reading is not None:
         having = [study for study in wanted if reading in study.readings]
         if not having or (every and len(wanted) == 1 and having != list(wanted)):
@@ -262,7 +262,7 @@ def _has(known: Sequence[Study], paper: str) -> bool:
 
 
 def _emulated(chosen: _Chosen, *, named: bool, option: str = "--emulate") -> _Chosen:
-    """What is emulated: the experiments that are named, or else those that are emulations in their papers.
+    """Returns the experiments to emulate: those that are named, or else those that are emulations in their papers.
 
     Raises:
         ScenarioError: there is none.
@@ -287,7 +287,7 @@ def _form(asked: Asked) -> Form:
 
 
 def _playable(chosen: _Chosen, *, named: bool) -> _Chosen:
-    """What gateways fly: the experiments that are named, or else those of which they can play something.
+    """Returns the experiments for gateways: those that are named, or else those of which they can play something.
 
     Raises:
         ScenarioError: there is none.
@@ -331,7 +331,7 @@ def _plan(chosen: _Chosen, form: Form, asked: Asked) -> Plan:
 
 
 def _rows(chosen: _Chosen, cards: Sequence[Scorecard], form: Form) -> list[Row]:
-    """All rows, in the order of the index; what it does not have stands behind its paper's."""
+    """Returns all rows, in the order of the index; others follow those of their paper."""
     absent = [scorecard.missing(entry, form) for entry in chosen.missing]
     rows = [row for card in cards for row in card.rows] + absent
     places = {name: place for place, name in enumerate(chosen.index)}

@@ -191,7 +191,7 @@ def test_a_satellite_of_19_megabits_carries_less_than_19_megabits_of_goodput() -
 
 def test_the_tables_stand_beside_the_thesis_in_every_permutation() -> None:
     card = reproduce("chavali2022", ["CHV-E21"], quick=True)
-    assert len([one for one in card.beside if one.theirs is not None]) == 24
+    assert len([one for one in card.points if one.theirs is not None]) == 24
     assert card.comparisons["goodput above 19 Mbit/s (Table 5.2)"]["points"] == 24
 
 

@@ -1,4 +1,4 @@
-"""MuTran's mathematics: the paper's equations and tables, random trials, and the simulator beside them."""
+"""MuTran's mathematics: the paper's equations and tables, random trials, and the simulator next to them."""
 
 import doctest
 import math

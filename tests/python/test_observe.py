@@ -85,7 +85,7 @@ def test_a_sweep_along_a_distribution_needs_one_run(tmp_path: Path) -> None:
     card = reproduce(Study(folder), out=out)
     assert card.runs == 2
     assert [row.verdict for row in card.rows] == ["holds", "needs video"]
-    values = [one.ours for one in card.beside if one.ours is not None]
+    values = [one.ours for one in card.points if one.ours is not None]
     assert values == sorted(values)
     again = reproduce(Study(folder), out=out)
     assert (again.runs, again.kept) == (2, 2)

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -166,7 +167,7 @@ def of_the_papers() -> dict[str, tuple[str, str]]:
     """Paper and type of each experiment, as the list of the papers has them."""
     if not PAPERS.is_file():
         pytest.skip(
-            "the list of the papers' experiments lies beside the checkout, ../shared/papers/INDEX.md, or nowhere"
+            "the list of the papers' experiments is next to the checkout, ../shared/papers/INDEX.md, or nowhere"
         )
     rows = re.finditer(
         r"^\| \d+ \| (\S+) \| (\S+) \| .* \| (\S+) \|$", PAPERS.read_text(encoding="utf-8"), re.MULTILINE
@@ -214,13 +215,30 @@ def test_a_verdict_changes_with_the_scenario(kind: str, tmp_path: Path) -> None:
         assert (row.verdict, [claim.verdict for claim in row.claims]) == (verdict, [verdict]), row.why
 
 
+def finished(out: Path) -> set[str]:
+    """The keys of the runs and calculations that an output keeps."""
+    return {key for file in (out / "points").glob("part-*.parquet") for key in pl.read_parquet(file)["key"]}
+
+
+def rewrite(out: Path, change: Callable[[dict[str, Any]], None], runs: int | None = None) -> None:
+    """Changes what an output keeps of its runs, or of the first few of them."""
+    for file in sorted((out / "points").glob("part-*.parquet")):
+        frame = pl.read_parquet(file)
+        kept = [json.loads(text) for text in frame["kept"]]
+        for one in kept[:runs]:
+            change(one)
+        runs = None if runs is None else max(runs - len(kept), 0)
+        frame.with_columns(pl.Series("kept", [json.dumps(one) for one in kept])).write_parquet(file)
+
+
 def test_a_verdict_changes_with_the_numbers_that_were_kept(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (first,) = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out).rows
-    for file in (out / "points").glob("*.json"):
-        kept = json.loads(file.read_text(encoding="utf-8"))
+
+    def doubled(kept: dict[str, Any]) -> None:
         kept["bits"]["b"] *= 2
-        file.write_text(json.dumps(kept), encoding="utf-8")
+
+    rewrite(out, doubled)
     (second,) = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out).rows
     assert (first.verdict, second.verdict) == ("holds", "does not hold")
     assert second.ours is not None
@@ -231,9 +249,7 @@ def test_a_verdict_changes_with_the_numbers_that_were_kept(place: Path, tmp_path
 def test_what_was_kept_of_other_code_is_flown_again(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
-    file = next((out / "points").glob("*.json"))
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps(kept | {"code": {"": "older"}}), encoding="utf-8")
+    rewrite(out, lambda kept: kept.update(code={"": "older"}), runs=1)
     again = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
     assert again.runs - again.kept == 1
 
@@ -256,7 +272,7 @@ def test_all_studies_give_one_flat_list_of_rows(skybraid: Command, place: Path, 
             *("id", "paper", "finding", "theirs", "ours", "low", "high", "ratio", "verdict", "why", "figure_file")
         }
     assert [row["verdict"] for row in rows] == ["holds", "holds", "cannot be judged", "holds", "holds"]
-    # An experiment without a file is told, and makes the command fail.
+    # An experiment without a file is reported, and makes the command fail.
     assert rows[2]["why"] == "Missing: no file nobody2026/NOB-E03.toml."
     assert done.returncode == 1
     out = tmp_path / "runs" / "reproduce"
@@ -264,7 +280,7 @@ def test_all_studies_give_one_flat_list_of_rows(skybraid: Command, place: Path, 
     assert (out / "nobody2026" / "scorecard.json").is_file()
     assert json.loads((out / "rows.json").read_text(encoding="utf-8")) == rows
     # Both studies fly the same three rates three times, for E 5 and for all others: their runs are shared.
-    assert len(list((out / "points").iterdir())) == 18
+    assert len(finished(out)) == 18
 
 
 def test_experiments_are_named_by_their_ids_alone(skybraid: Command, place: Path) -> None:
@@ -365,13 +381,11 @@ def begun(long: Path, tmp_path: Path, runs: int, before: Callable[[], None] | No
     words = [sys.executable, "-m", "skybraid", "reproduce", "--studies", str(long), "--workers", "1", "--quiet"]
     process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=before, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while len(finished(tmp_path)) < runs and process.poll() is None and time.monotonic() < deadline:
+    while (
+        len(finished(tmp_path / "runs" / "reproduce")) < runs and process.poll() is None and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     return process
-
-
-def finished(tmp_path: Path) -> set[str]:
-    return {file.name for file in (tmp_path / "runs" / "reproduce" / "points").glob("*.json")}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
@@ -381,12 +395,12 @@ def test_what_is_interrupted_goes_on_where_it_stopped(
     with begun(long, tmp_path, 3) as process:
         process.send_signal(number)
         assert process.wait(timeout=60) == code
-    kept = finished(tmp_path)
+    kept = finished(tmp_path / "runs" / "reproduce")
     assert 3 <= len(kept) < 24
     done = skybraid("reproduce", "--studies", long)
     assert done.returncode == 0, done.stderr
     assert f"{len(kept)} of 24 runs and calculations kept from before" in done.stdout
-    assert len(finished(tmp_path)) == 24
+    assert len(finished(tmp_path / "runs" / "reproduce")) == 24
     resumed = json.loads((tmp_path / "runs" / "reproduce" / "rows.json").read_text(encoding="utf-8"))
     (whole,) = reproduce(Study(long / "nobody2026")).rows
     assert resumed[0]["ours"] == whole.ours
@@ -399,7 +413,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(skybraid: Command, 
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "cannot write the result: File too large" in told
-    assert finished(tmp_path) == set()
+    assert finished(tmp_path / "runs" / "reproduce") == set()
     assert list((tmp_path / "runs" / "reproduce").rglob("*.partial")) == []
     assert skybraid("reproduce", "--studies", long).returncode == 0
 

@@ -370,7 +370,7 @@ _INPUTS = {
     "terminal": ("baltaci2023_inputs/satdelay_st.csv", "starlink_leocc/delay_42min.csv"),
     "gateway": ("baltaci2023_inputs/satdelay_gw.csv", "starlink_leocc/delay_42min.csv"),
 }
-"""The authors' inputs and the shipped traces that stand in where they are missing."""
+"""The authors' inputs and the shipped traces that replace them where they are missing."""
 
 _LENGTH_S = 1800
 

@@ -114,7 +114,7 @@ def _text(option: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """What an option letter means.
+    """Meaning of an option letter.
 
     Attributes:
         name: the key in what `expand` gives.
@@ -214,7 +214,7 @@ def expand(line: str) -> list[dict[str, Any]]:
 
 
 def _words(line: str) -> Iterator[tuple[str, str]]:
-    """The options of a line with their values; a switch has an empty one. Switches may stand together: `-HWY`."""
+    """Returns the options of a line with their values; a switch has an empty one. Switches may be joined: `-HWY`."""
     try:
         words = shlex.split(line)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Writing of scenarios from the scenario lines of Chavali 2022; `chavali` reads them and describes them.
 
 What belongs to a path is its own; the PEP, the client's and the server's ground delays and the single-homed server
-stand in `[testbed]`, which the simulator leaves out. So the delay between gateway and server is the satellite's
+are in `[testbed]`, which the simulator leaves out. So the delay between gateway and server is the satellite's
 wherever nothing splits the connections there.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MEASURED_S = 30
-"""How long each measurement lasts (section 5.1)."""
+"""Duration of each measurement (section 5.1)."""
 
 MEASURED_MBPS = 20.0
 """Rate of the flow whose goodput the thesis judges, and `-b` left out."""
@@ -122,7 +122,7 @@ def scenario_toml(combination: Mapping[str, Any], line: str, place: str = "a sce
 
 
 def _split(one: Mapping[str, Any]) -> bool:
-    """Whether a PEP splits the connections. It stands on both sides of the satellite, and MPTCP does not pass it."""
+    """Whether a PEP splits the connections. It is on both sides of the satellite, and MPTCP does not pass it."""
     return one["route"] == "SAT" and "pep" not in one["off"]
 
 
@@ -133,7 +133,7 @@ def _satellite_ms(one: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def _path_ms(one: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """One-way delay of each direction of each path, with no part of it that stands in `[testbed]`."""
+    """One-way delay of each direction of each path, without the parts that are in `[testbed]`."""
     satellite = one["orbit"].lower()
     space_ms = sum(_satellite_ms(one)[: 2 if _split(one) else 3])
     known = {("lte", way): delay for way, delay in LTE_MS.items()}
@@ -158,7 +158,7 @@ def _around_ms(one: Mapping[str, Any], path: str) -> dict[str, float]:
 
 
 def _testbed(one: Mapping[str, Any]) -> str:
-    """What stands around the paths: the server, ground delays, proxies."""
+    """Returns the table `[testbed]`: the server, ground delays, proxies."""
     delays = {key: delay for path in _paths(one) for key, delay in _around_ms(one, path).items()}
     server_ms = delays.pop("server.delay", 0.0)
     whose = GROUND_MS[one["orbit"]][1]
@@ -222,7 +222,7 @@ def _transport(one: Mapping[str, Any], paths: list[str]) -> str:
 
 
 def _heading(one: Mapping[str, Any], line: str, place: str, file: str) -> str:
-    """Where a scenario comes from, how to fly it, what its line measures besides and what it lacks."""
+    """Where a scenario comes from, how to run it, what its line measures besides and what it lacks."""
     runs = one["runs"]
     lines = [
         f"From {place}, of Chavali 2022:",
@@ -252,14 +252,14 @@ def _left_out(one: Mapping[str, Any], file: str) -> list[str]:
     around_ms = {path: sum(_around_ms(one, path).values()) for path in _paths(one)}
     if not any(around_ms.values()):
         return ["skybraid run leaves [testbed] out, which has no delay: all of it is the paths'."]
-    flown = "what lies between the proxies" if _split(one) else "the paths alone"
+    flown = "what is between the proxies" if _split(one) else "the paths alone"
     words = [
         f"--set path.{path}.{way}.delay={_ms(delay + around_ms[path])}"
         for (path, way), delay in _path_ms(one).items()
         if around_ms[path]
     ]
     return [
-        f"skybraid run leaves [testbed] out: it flies {flown}. With all delays and no proxy:",
+        f"skybraid run leaves [testbed] out: it runs {flown}. With all delays and no proxy:",
         f"  skybraid run {file} {' '.join(words)}",
     ]
 

@@ -40,7 +40,7 @@ class Packet(NamedTuple):
 
 
 def captured(text: str, paths: Sequence[str], end: str = "vehicle", seed: int = 1) -> list[list[Packet]]:
-    """The packets of each path of a run, as one end sees them."""
+    """Returns the packets of each path of a run, as one end sees them."""
     with tempfile.TemporaryDirectory() as folder:
         run(Scenario(text, "captured.toml"), seed=seed, tables=[], out=Path(folder) / "result", pcap=True)
         captures = Path(folder) / "result" / "pcap"

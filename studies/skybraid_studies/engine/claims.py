@@ -1,11 +1,11 @@
-"""What a paper says about its figures, in a form that can be judged.
+"""Claims: statements of a paper about its figures, in a form that can be judged.
 
 A claim compares numbers of an experiment's series. Every comparison is made for each seed by itself and then has a
 95 % interval over the seeds (Student's t of the mean; of its logarithm for ratios). A comparison holds if its whole
-interval lies in the wanted range, does not hold if its whole interval lies outside, and cannot be judged otherwise. A
+interval is in the wanted range, does not hold if its whole interval is outside, and cannot be judged otherwise. A
 claim holds if all its comparisons do, and does not hold if one of them does not.
 
-`kind` says what is compared; its keys stand behind it, with their defaults:
+`kind` says what is compared; the table has its keys with their defaults:
 
 - `ratio` (`of`, `to`, `at_least`, `at_most`): one series over another at each x.
 - `above` (`of`, `to`, `by` 1): the same; the ratio is at least `by`.
@@ -59,7 +59,7 @@ UNBOUNDED = math.inf
 
 
 class Holds(enum.StrEnum):
-    """What the runs show about a claim."""
+    """Verdict on a claim."""
 
     YES = "holds"
     NO = "does not hold"
@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Holds:
-        """How the interval lies to the wanted range."""
+        """Verdict from the interval and the wanted range."""
         if math.isnan(self.low) or math.isnan(self.high):
             return Holds.OPEN
         if self.at_least <= self.low and self.high <= self.at_most:
@@ -127,7 +127,7 @@ class Comparison:
 
     @property
     def excess(self) -> float:
-        """How far the estimate is outside the range (positive) or inside it (negative), by the range's own size."""
+        """Distance of the estimate from the range, negative inside it, relative to the range's size."""
         if math.isnan(self.estimate):
             return -math.inf
         below = self.at_least - self.estimate if math.isfinite(self.at_least) else -math.inf
@@ -179,7 +179,7 @@ class Claim:
         return (*self.of, *self.to)
 
     def explanation(self, reading: str) -> str:
-        """What is known about a claim that does not hold in a reading."""
+        """Returns the known cause why the claim does not hold in a reading, or nothing."""
         return self.known if isinstance(self.known, str) else self.known.get(reading, "")
 
     def among(self, names: Sequence[str]) -> Claim:

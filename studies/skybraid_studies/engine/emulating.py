@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _AROUND_S = 1.5
-"""What a run takes besides its own time, in s: a sandbox's networks are made and taken down."""
+"""Overhead of a run in s: a sandbox's networks are made and removed."""
 
 
 def estimate_s(planned: Plan) -> float:
-    """How long the missing runs take, in s of wall time: one at a time."""
+    """Returns the wall time of the missing runs in s, one at a time."""
     return sum(map(_cost_s, planned.missing))
 
 

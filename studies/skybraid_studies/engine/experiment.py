@@ -1,4 +1,4 @@
-"""Studies and their experiments, as they stand in files.
+"""Studies and their experiments, as files describe them.
 
 A study is a folder named after its paper: `study.toml` has what its experiments share, `experiments/ID.toml` one
 experiment each, `scenarios/` the base scenarios that they name, and `published/` CSV files of the authors' numbers. A
@@ -45,7 +45,7 @@ its own. Every table is strict: an unknown key is an error that suggests the rig
     set = { "flow.tcp.connections" = "{k}", "flow.tcp.traffic" = { kind = "bulk" } }
     measure = { kind = "goodput", flow = "tcp" }
 
-A reading that needs files which are not shipped names them and the reading that stands in for it, see
+A reading that needs files which are not shipped names them and the reading that replaces it, see
 `skybraid_studies.engine.readings`.
 
 In the values of `set`, `{x}` is the sweep's value and `{k}` the series' parameter; `{20/k}` and `{100*x}` divide and
@@ -69,7 +69,7 @@ sweep, the template, the experiment and the series; a later one wins.
     published = "fig09.csv"                # the authors' numbers: columns x, mean, sd and, with `k`, k; or, where
                                            # there is one point, a number
 
-    [series."{cc} over {path}"]            # one for each choice of the words in `each`, which stand in any text
+    [series."{cc} over {path}"]            # one for each choice of the words in `each`, for `{word}` in any text
     each = { cc = ["reno", "cubic"], path = ["lte", "leo"] }
     use = "tcp_bulk"
     set = { "flow.tcp.transport.congestion" = "{cc}", "flow.tcp.transport.paths" = ["{path}"] }
@@ -104,7 +104,7 @@ sweep, the template, the experiment and the series; a later one wins.
 A flow may be a group's, or one of its instances such as `bulk.left-3`.
 
 An experiment that needs what is not here says so, `needs = "video"` or `needs = "hardware"`, and has neither series nor
-claims. One of decoded pictures has both and `needs = "video"`: it is flown where PyAV is installed.
+claims. One of decoded pictures has both and `needs = "video"`: it is run where PyAV is installed.
 
 An experiment that no simulation answers has `compute = "NAME"` in each series in place of a scenario: a calculation
 registered in `skybraid_studies.engine.theory`, which is given the sweep's values and the seed.
@@ -152,7 +152,7 @@ EMULATED_SEEDS = 3
 """Real time costs real time: so many seeds, unless a study says otherwise."""
 
 NEEDS = ("video", "hardware")
-"""What an experiment may need besides a run."""
+"""Needs of an experiment besides a run."""
 
 ESTIMATORS = ("run", "last_byte")
 
@@ -162,7 +162,7 @@ FORMS = ("lines", "bars", "cdf", "boxes", "table")
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """How often and how long an experiment's scenarios are flown.
+    """Seeds and duration of an experiment's runs.
 
     Attributes:
         seeds: roots of the random streams.
@@ -177,7 +177,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What is varied.
+    """Values of the parameter that is varied.
 
     Attributes:
         label: of the axis.
@@ -196,7 +196,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is read from a run; see the module's table.
+    """Number that a series shows of a run, as `measure` in an experiment's file.
 
     Attributes:
         kind: a key of `MEASURES`, or an observation's name.
@@ -256,7 +256,7 @@ class Experiment:
     Attributes:
         id: such as "PED-E09".
         paper: the study's name.
-        figure: where it stands in the paper.
+        figure: where it is in the paper.
         finding: what the paper found, in a sentence.
         unit: of the values.
         sweep: what is varied.
@@ -287,9 +287,9 @@ class Experiment:
 
     @property
     def lacks(self) -> str:
-        """What it needs and is not here, or nothing; what decodes pictures is here if PyAV is."""
-        flown = self.needs == "video" and self.series and find_spec("av") is not None
-        return "" if flown else self.needs
+        """Its need that this machine does not meet, or nothing; pictures are decoded where PyAV is installed."""
+        runs = self.needs == "video" and self.series and find_spec("av") is not None
+        return "" if runs else self.needs
 
     def xs(self, *, quick: bool) -> tuple[float, ...]:
         """The x values of its series."""
@@ -349,7 +349,7 @@ class Study:
             raise ScenarioError(f"--reading: found {name}, expected one of {', '.join(self.readings)}")
 
     def experiments(self, reading: str | None = None) -> dict[str, Experiment]:
-        """The experiments by id, in the order of their ids, in a reading; the study's own by default.
+        """Returns the experiments by id, in the order of their ids, in a reading; the study's own by default.
 
         Raises:
             ScenarioError: a file is not correct, or there is no such reading.
@@ -363,7 +363,7 @@ class Study:
     def scenario(
         self, experiment: Experiment, series: Series, x: float, reading: str, *, quick: bool = False
     ) -> Scenario:
-        """The scenario of one point of a series.
+        """Returns the scenario of one point of a series.
 
         Raises:
             ScenarioError: the series is a calculation, or a replaced key does not fit the scenario.

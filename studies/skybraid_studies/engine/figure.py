@@ -65,7 +65,7 @@ def _along_a_distribution(experiment: Experiment) -> bool:
 
 
 def draw(experiment: Experiment, lines: Mapping[str, Line], *, remark: str = "") -> Figure:
-    """Draws what came out of an experiment; the remark stands behind its title."""
+    """Draws what came out of an experiment; the remark follows its title."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Drawn
 
@@ -145,7 +145,7 @@ _CALLED = {
     "rr": "round_robin",
     "cpf": "cheapest_path",
 }
-"""What papers call algorithms, in small letters, and their names here."""
+"""Names of algorithms in papers, in small letters, and their names here."""
 
 
 def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The index of the papers' experiments: which there are, whether a study's files have them or not.
+"""Index of the papers' experiments, those without a file included.
 
 `index.toml` lies next to the studies' folders:
 
@@ -22,7 +22,7 @@ INDEX = "index.toml"
 """The index's file."""
 
 TYPES = ("simulation", "emulation", "theory", "validation")
-"""What an experiment is in its paper; an emulation may be one of real devices."""
+"""Type of an experiment in its paper; an emulation may be one of real devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Entry:
 
 
 def entries(folder: Path) -> dict[str, Entry]:
-    """The index of a folder of studies by id, in the order of the file; empty where there is none.
+    """Returns the index of a folder of studies by id, in the order of the file; empty where there is none.
 
     Raises:
         ScenarioError: the file is not correct.

@@ -1,4 +1,4 @@
-"""What is kept of a run, and what a measure reads from it.
+"""Record of a run, and how a measure reads it.
 
 A run of a study keeps no tables; what its experiments ask for is taken from it as it ends, so that thousands of runs
 lie in little memory and in small files.
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 NS_PER_S = 1e9
 
 Kept = dict[str, Any]
-"""What is kept of a run, in plain values."""
+"""Record of a run, in plain values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a run has to keep for the measures that read it.
+    """Contents of a run's record that measures need.
 
     Attributes:
         checkpoints_s: lengths of the run at which deliveries are counted, in s.
@@ -49,14 +49,14 @@ class Recording:
 
     @property
     def tables(self) -> list[str]:
-        """The tables that it is taken from."""
+        """Tables that the record is made from."""
         messages = ["messages"] if self.checkpoints_s or self.receivers or self.last else []
         windows = ["subflows"] if self.times_s else []
         others = [table for spec in self.observed for table in observations()[json.loads(spec)[0]].tables]
         return list(dict.fromkeys([*messages, *windows, *others]))
 
     def covers(self, other: Recording) -> bool:
-        """Whether it keeps all that another one does."""
+        """Whether it has all that another one has."""
         return (
             set(self.checkpoints_s) >= set(other.checkpoints_s)
             and set(self.times_s) >= set(other.times_s)
@@ -66,7 +66,7 @@ class Recording:
         )
 
     def __or__(self, other: Recording) -> Recording:
-        """What keeps both."""
+        """Returns the union of both."""
         return Recording(
             tuple(sorted({*self.checkpoints_s, *other.checkpoints_s})),
             self.receivers or other.receivers,
@@ -76,7 +76,7 @@ class Recording:
         )
 
     def take(self, run: Run, scenario: Scenario | None = None) -> Kept:
-        """What is kept of a run of a scenario."""
+        """Returns the record of a run of a scenario."""
         kept: Kept = {
             "simulated_s": run.simulated_s,
             "wall_s": run.wall_s,
@@ -149,7 +149,7 @@ _SAMPLE_NS = 150_000_000
 def needed(
     measure: Measure, x: float, checkpoints_s: Sequence[float], times_s: Sequence[float], *, both: bool
 ) -> Recording:
-    """What has to be kept for a measure at a sweep's value, in an experiment with these checkpoints and times in s.
+    """Returns what a measure needs at a sweep's value, in an experiment with these checkpoints and times in s.
 
     `both` estimators of a goodput, where published numbers are compared.
     """
@@ -174,7 +174,7 @@ def values(
     checkpoints_s: Sequence[float],
     times_s: Sequence[float],
 ) -> list[float]:
-    """What a measure reads from a run at a sweep's value: one number, or one a time for windows."""
+    """Returns the numbers of a measure at a sweep's value: one, or one for each time for windows."""
     if measure.is_observation:
         return [float(kept["observed"][measure.spec(x)])]
     match measure.kind:

@@ -40,7 +40,7 @@ class Seen:
 
     Args:
         run: a finished one that kept the tables which are asked for.
-        scenario: what was flown, for observations that look beyond the tables.
+        scenario: what was run, for observations that look beyond the tables.
     """
 
     def __init__(self, run: Run, scenario: Scenario | None = None) -> None:
@@ -57,7 +57,7 @@ class Seen:
 
     @cached_property
     def flows(self) -> dict[str, FlowStats]:
-        """What each flow did, and each group, by name."""
+        """Statistics of each flow and group by name."""
         return {stats.flow: stats for stats in [*self.run.flow_stats(), *self.run.group_stats()]}
 
     @property
@@ -103,7 +103,7 @@ class Observation:
     read: Read
 
     def __call__(self, seen: Seen, keys: Mapping[str, Any]) -> float:
-        """What it reads from a run."""
+        """Reads it from a run."""
         return float(self.read(seen, **keys))
 
 
@@ -136,7 +136,7 @@ def observations() -> Mapping[str, Observation]:
 
 
 def quantile(values: pl.Series | NDArray[np.float64], q: float) -> float:
-    """The least value that a share `q` (0 to 1) of all does not exceed; NaN of none, infinite where it is lost."""
+    """Smallest value that a share `q` (0 to 1) of all does not exceed; NaN of none, infinite if it is lost."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     return float(ordered[max(math.ceil(q * ordered.size) - 1, 0)]) if ordered.size else math.nan
 
@@ -251,7 +251,7 @@ def delay_share(seen: Seen, flow: str, above_ms: float) -> float:
 
 @observation("delay_count", "messages")
 def delay_count(seen: Seen, flow: str, above_ms: float) -> float:
-    """How many messages arrived with a one-way delay above `above_ms`."""
+    """Number of messages that arrived with a one-way delay above `above_ms`."""
     return float(np.sum(arrived_delays_ms(seen.messages(flow)) > above_ms))
 
 
@@ -282,13 +282,13 @@ def link_mean(seen: Seen, path: str, direction: str, what: str) -> float:
 
 @observation("link_quantile", "links")
 def link_quantile(seen: Seen, path: str, direction: str, what: str, q: float) -> float:
-    """What a share `q` of the samples of a link's `rate` (Mbit/s) or `delay` (ms) does not exceed."""
+    """Quantile `q` of the samples of a link's `rate` (Mbit/s) or `delay` (ms)."""
     return quantile(link_state(seen, path, direction, what), q)
 
 
 @observation("link_count", "links")
 def link_count(seen: Seen, path: str, direction: str, what: str, above: float) -> float:
-    """How often a link's `rate` (Mbit/s) or `delay` (ms) rises above a value."""
+    """Number of times that a link's `rate` (Mbit/s) or `delay` (ms) rises above a value."""
     over = link_state(seen, path, direction, what) > above
     return float(np.sum(np.diff(over.astype(np.int8), prepend=0) == 1))
 
@@ -312,7 +312,7 @@ def wire_delay_mean(seen: Seen, flow: str, path: str = "") -> float:
 
 @observation("wire_delay_count", "packets")
 def wire_delay_count(seen: Seen, flow: str, above_ms: float, path: str = "") -> float:
-    """How many of a flow's data packets took longer than `above_ms` from the sender's interface on."""
+    """Number of a flow's data packets that took longer than `above_ms` from the sender's interface on."""
     return float(np.sum(wire_delays_ms(seen, flow, path) > above_ms))
 
 

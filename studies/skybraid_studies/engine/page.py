@@ -1,4 +1,4 @@
-"""The scorecard as one HTML page that needs nothing else, for a screen, a phone or paper."""
+"""The scorecard as one HTML page without other files, for a screen, a phone or paper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERDICTS = (*map(str, Holds), *(f"needs {each}" for each in reversed(NEEDS)))
 
 
 def counts(rows: Sequence[Row]) -> dict[str, int]:
-    """How many rows have which verdict."""
+    """Returns the number of rows by verdict."""
     return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
 
 
@@ -46,7 +46,7 @@ def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
 
 
 def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
-    """The page's text, with the figures that the rows name; links are from `folder`."""
+    """Returns the page's text with the figures that the rows name; links are relative to `folder`."""
     environment = skybraid.report.page.templates("skybraid_studies.engine")
     environment.filters["number"] = number
     loader = environment.loader

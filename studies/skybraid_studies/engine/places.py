@@ -45,7 +45,7 @@ def fill(value: Any, *, x: float | None = None, k: float | None = None) -> Any: 
 
 
 def _chosen(place: re.Match[str], known: Mapping[str, float]) -> str:
-    """What a place such as `{x:a|b}` chooses; the place itself where its number is not known yet."""
+    """Returns the word that a place such as `{x:a|b}` chooses, or the place itself while its number is unknown."""
     name, words = place[1], place[2].split("|")
     if name not in known:
         return place[0]

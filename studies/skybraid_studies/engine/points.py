@@ -1,6 +1,6 @@
-"""What a study has to have worked out: runs of scenarios and calculations, each once, and kept in a folder.
+"""Runs and calculations that studies need, each made once and kept in a folder.
 
-What is kept is named by all that it depends on, the code included, so that nothing old is taken for new.
+Each is named by all its inputs, the code included, so that nothing old is taken for new.
 """
 
 from __future__ import annotations
@@ -17,29 +17,42 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
+import polars as pl
+
 from skybraid import _core
 from skybraid.execute import emulation as emulating
 from skybraid.execute.runs import simulation
+from skybraid.execute.store import Cadence, Store
 from skybraid.gateway import flight
-from skybraid.model.folder import write_whole
 from skybraid.model.provenance import replay_command
 from skybraid_studies.engine import measure, observe, theory
 from skybraid_studies.engine.measure import Kept, Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from skybraid._core import Run
-    from skybraid.execute.runs import Report
+    from skybraid.execute.pool import Report
     from skybraid.model.scenario import Scenario
 
 SIMULATION, EMULATION, GATEWAY = "simulation", "emulation", "gateway"
-"""What makes a run."""
+"""Drivers of runs."""
 
 _CALCULATION_S = 20.0
-"""What a calculation counts for in the time that is left, in s of simulated time."""
+"""Weight of a calculation in the time that is left, in s of simulated time."""
 
 _ABANDONED_S = 3600.0
+_FIRST_PART_S = 0.25
+
+TABLE = "points"
+"""Table of finished runs and calculations, a folder inside an output."""
+
+_SCHEMA: dict[str, pl.DataType] = {
+    "key": pl.String(),
+    "wall_s": pl.Float64(),
+    "replay": pl.String(),
+    "kept": pl.String(),
+}
 
 _ENGINE = "skybraid."
 _STUDIES = "skybraid_studies."
@@ -54,12 +67,12 @@ class Point:
 
     Attributes:
         key: names it.
-        scenario: what is flown.
+        scenario: what is run.
         seed: root of its random streams.
         driver: `SIMULATION`, `EMULATION` or `GATEWAY`.
         recording: what is read from it.
         judged: the flow that is looked at, which a gateway has to carry as the scenario says.
-        again: the command that has gateways fly it again.
+        again: the command that has gateways run it again.
     """
 
     key: str
@@ -72,18 +85,18 @@ class Point:
 
     @property
     def length_s(self) -> float:
-        """How long it is in its own time, in s."""
+        """Duration of the run in its own time, in s."""
         return self.scenario.duration_s
 
     @property
     def replay(self) -> str:
-        """The command that flies it again."""
+        """The command that repeats it."""
         if self.driver == GATEWAY:
             return self.again
         return replay_command(self.scenario, [self.seed], "emulate" if self.driver == EMULATION else "run")
 
     def make(self, report: Report) -> Kept:
-        """Flies it."""
+        """Makes the run."""
         if self.driver == GATEWAY:
             return self._by_gateways(report)
         if self.driver == EMULATION:
@@ -99,7 +112,7 @@ class Point:
     def _by_gateways(self, report: Report) -> Kept:
         flown = flight.fly(self.scenario, self.seed, self.judged, report)
         doubtful = flown.facts["emulation"]["doubtful"]
-        # What gateways flew has what is read here of a finished run.
+        # What gateways ran has what is read here of a finished run.
         kept = self._keep(cast("Run", flown))
         return kept | {"gateway": {"words": flown.facts["words"], "doubtful": doubtful, "cpu_s": flown.facts["cpu_s"]}}
 
@@ -107,7 +120,7 @@ class Point:
         return self.recording.take(run, self.scenario) | {"recording": asdict(self.recording), "code": self._code()}
 
     def accepts(self, kept: Kept) -> bool:
-        """Whether what was kept has all that is needed, read by the code that reads it now; takes its recording."""
+        """Whether a record has all that is needed and was read by the present code; adopts its recording."""
         was = kept["recording"]
         recording = Recording(
             tuple(was["checkpoints_s"]), was["receivers"], was["last"], tuple(was["times_s"]), tuple(was["observed"])
@@ -143,7 +156,7 @@ class Calculation:
 
     @property
     def length_s(self) -> float:
-        """What it counts for, in s of simulated time."""
+        """Weight of the calculation, in s of simulated time."""
         return _CALCULATION_S
 
     def make(self, report: Report) -> Kept:
@@ -154,7 +167,7 @@ class Calculation:
         return {"values": values, "wall_s": 0.0}
 
     def accepts(self, kept: Kept) -> bool:
-        """Whether what was kept is one of these."""
+        """Whether a record has a value for each seed."""
         return len(kept["values"]) == len(self.seeds)
 
 
@@ -172,14 +185,14 @@ def point_keys(scenario: Scenario, seeds: tuple[int, ...], driver: str, *more: s
 
 
 def calculation_key(name: str, xs: tuple[float, ...], seeds: tuple[int, ...]) -> str:
-    """A name for a calculation: it depends on the module that it stands in."""
+    """Returns a name for a calculation: it depends on the module that defines it."""
     of = [engine(), name, _digest_of(theory.find(name)), xs, seeds]
     return hashlib.sha256(json.dumps(of).encode()).hexdigest()[:24]
 
 
 @cache
 def engine() -> str:
-    """What simulates: the version, and the native module itself, which may be built again without a new version."""
+    """Returns the engine's version with a digest of the native module, which changes without a new version too."""
     return f"{_core.__version__} {_digest(_core.__file__)}"
 
 
@@ -189,7 +202,7 @@ def _digest(file: str) -> str:
 
 
 def _digest_of(function: Callable[..., float]) -> str:
-    """What a function's answers depend on: its module, and the modules of ours that this one uses."""
+    """Returns a digest of a function's module and of the modules of Skybraid that it uses."""
     return _digest_of_modules(function.__module__)
 
 
@@ -200,7 +213,7 @@ def _digest_of_modules(name: str) -> str:
 
 
 def _files(name: str, seen: set[str]) -> set[str]:
-    """The file of a module, of those of the studies that it uses, and of others of ours that these use themselves."""
+    """Returns the files of a module, of the studies' modules that it uses, and of the modules that these use."""
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if module is None or file is None or name in seen:
@@ -215,33 +228,74 @@ def _files(name: str, seen: set[str]) -> set[str]:
     return found
 
 
-def kept_of(folder: Path | None, job: Job) -> Kept | None:
-    """What the folder has kept of a job, with all that is needed of it, or None."""
-    if folder is None:
-        return None
-    try:
-        kept: Kept = json.loads(_file(folder, job).read_text(encoding="utf-8"))
-        return kept if job.accepts(kept) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+class Points:
+    """Finished runs and calculations in a folder, as parts of one table; used as a context, it keeps all at its end.
 
-
-def keep(folder: Path, job: Job, kept: Kept) -> None:
-    """Keeps what a job gave, whole or not at all.
-
-    Raises:
-        ResultError: it cannot be written.
+    Args:
+        folder: where they are; other processes may add to them at the same time.
     """
-    write_whole(_file(folder, job), json.dumps(kept).encode())
+
+    def __init__(self, folder: Path) -> None:
+        self._store = Store.at(folder, tables=(TABLE,), noun="the result")
+        self._folder = folder / TABLE
+        self._cadence = Cadence(_FIRST_PART_S)
+        self._rows: list[tuple[str, float, str, str]] = []
+
+    def __enter__(self) -> Points:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+
+    def found(self, jobs: Mapping[str, Job]) -> dict[str, Kept]:
+        """Returns what is kept of jobs, by their keys, where it has all that is needed.
+
+        Raises:
+            ResultError: the folder cannot be read.
+        """
+        self._clean()
+        self._store.set_damaged_aside()
+        rows = self._store.scan(TABLE, _SCHEMA).filter(pl.col("key").is_in(list(jobs))).select("key", "kept").collect()
+        found: dict[str, Kept] = {}
+        # A later part may have more of the same run than an earlier one.
+        for key, text in reversed(rows.rows()):
+            if key not in found and (kept := _accepted(jobs[key], text)) is not None:
+                found[key] = kept
+        return found
+
+    def add(self, job: Job, kept: Kept) -> None:
+        """Adds a finished job; it is kept with the next part.
+
+        Raises:
+            ResultError: it cannot be written.
+        """
+        self._rows.append((job.key, float(kept["wall_s"]), job.replay, json.dumps(kept)))
+        if self._cadence.is_due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what was added, whole or not at all.
+
+        Raises:
+            ResultError: it cannot be written.
+        """
+        rows, self._rows = self._rows, []
+        if rows:
+            self._store.write_part({TABLE: pl.DataFrame(rows, schema=_SCHEMA, orient="row")})
+        self._cadence.on_written()
+
+    def _clean(self) -> None:
+        """Removes what processes that died left half written: nobody writes one file for an hour."""
+        for file in self._folder.glob(".*.partial"):
+            with suppress(OSError):
+                if time.time() - file.stat().st_mtime > _ABANDONED_S:
+                    file.unlink()
 
 
-def clean(folder: Path) -> None:
-    """Takes away what processes that died left half written: nobody writes one file for an hour."""
-    for file in folder.glob(".*.partial"):
-        with suppress(OSError):
-            if time.time() - file.stat().st_mtime > _ABANDONED_S:
-                file.unlink()
-
-
-def _file(folder: Path, job: Job) -> Path:
-    return folder / f"{job.key}.json"
+def _accepted(job: Job, text: str) -> Kept | None:
+    """Returns the record of a job, or None where it lacks what is needed."""
+    try:
+        kept: Kept = json.loads(text)
+        return kept if job.accepts(kept) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,7 +1,7 @@
 """Readings of a paper, and the measurements that some of them need.
 
 A reading that needs files which are not free to ship names them, relative to the folder of measurements, and the
-reading that stands in where they are missing:
+reading that replaces it where they are missing:
 
     [reading.traces]
     about = "The authors' own inputs."
@@ -9,7 +9,7 @@ reading that stands in where they are missing:
     otherwise = "preset"
     set = { "path.lte.uplink.rate" = { trace = "{measurements}/baltaci2023_inputs/bitrate_ul.csv", … } }
 
-In the values of a reading `{measurements}` is that folder: `$SKYBRAID_TRACES`, else `../shared/traces` beside the
+In the values of a reading `{measurements}` is that folder: `$SKYBRAID_TRACES`, else `../shared/traces` next to the
 source tree.
 """
 
@@ -39,7 +39,7 @@ class Reading:
         scenarios: in one scenario, by its file's name.
         series: in one template of a series, by its name.
         files: that it needs, relative to the folder of measurements.
-        otherwise: the reading that stands in where one of them is missing; none refuses.
+        otherwise: the reading that replaces it where one of them is missing; none refuses.
     """
 
     about: str = ""
@@ -75,7 +75,7 @@ class Reading:
 
 
 def measurements() -> Path:
-    """The folder of measurements that are not shipped; it need not exist."""
+    """Returns the folder of measurements that are not shipped; it need not exist."""
     named = os.environ.get("SKYBRAID_TRACES")
     return Path(named) if named else Path(__file__).parents[4] / "shared" / "traces"
 
@@ -90,10 +90,10 @@ def with_folder(value: Any) -> Any:  # noqa: ANN401 any value of TOML
 
 
 def present(readings: Mapping[str, Reading], name: str) -> tuple[str, str]:
-    """The reading that is flown for the one that is asked for, and a note if it is another.
+    """Returns the reading that is run for the one that is asked for, and a note if it is another.
 
     Raises:
-        ScenarioError: files are missing and nothing stands in for them.
+        ScenarioError: files are missing and nothing replaces them.
     """
     asked, note = name, ""
     while absent := readings[name].missing:
@@ -102,5 +102,5 @@ def present(readings: Mapping[str, Reading], name: str) -> tuple[str, str]:
         if not other:
             raise ScenarioError(f"reading {name}: {', '.join(absent)}: {where}")
         name = other
-        note = f"Flown in the reading {name}: what {asked} needs ({', '.join(absent)}) is {where}."
+        note = f"Run in the reading {name}: what {asked} needs ({', '.join(absent)}) is {where}."
     return name, note

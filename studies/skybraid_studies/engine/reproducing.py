@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid.model.errors import ScenarioError
 from skybraid.model.folder import write_whole
-from skybraid_studies.engine import figure, papers
+from skybraid_studies.engine import figure, kept, papers
 from skybraid_studies.engine.experiment import Study, folder_of
 from skybraid_studies.engine.index import entries
 from skybraid_studies.engine.readings import present
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from skybraid.execute.runs import Progress
+    from skybraid.execute.pool import Progress
     from skybraid_studies.engine.claims import Line
     from skybraid_studies.engine.experiment import Experiment
     from skybraid_studies.engine.index import Entry
@@ -32,20 +32,20 @@ FIGURES = "figures"
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """What became of a study's experiments.
+    """Verdicts on a study's experiments.
 
     Attributes:
         paper: the study's name.
         title: the paper's.
-        reading: of the paper, as it was flown: another than was asked for where that one's measurements are missing.
+        reading: of the paper, as it was run: another than was asked for where that one's measurements are missing.
         quick: whether it was a quick look: fewer seeds, shorter runs.
         rows: one an experiment.
-        beside: ours and the published numbers, point by point.
+        points: ours and the published numbers, point by point.
         comparisons: medians of ours over published, by what they are about.
         runs: how many runs there were.
         kept: how many of them were taken from the folder.
         wall_s: how long it took, in s of wall time.
-        experiments: what was flown, by id.
+        experiments: what was run, by id.
         lines: what came out, by experiment and series.
     """
 
@@ -54,7 +54,7 @@ class Scorecard:
     reading: str
     quick: bool
     rows: tuple[Row, ...]
-    beside: tuple[Beside, ...]
+    points: tuple[Beside, ...]
     comparisons: dict[str, dict[str, float]]
     runs: int
     kept: int
@@ -68,7 +68,9 @@ class Scorecard:
         return {name: value for name, value in found.items() if name not in ("experiments", "lines")}
 
     def keep(self, folder: Path) -> Scorecard:
-        """Puts it into a folder: `scorecard.json`, `beside.csv`, and the figures; gives it with the figures' files.
+        """Writes it into a folder: `scorecard.json`, `beside.csv`, figures and what a page quotes, below `results`.
+
+        Returns it with the figures' files.
 
         Raises:
             ResultError: it cannot be written.
@@ -78,13 +80,15 @@ class Scorecard:
             lines = self.lines.get(one.id, {})
             drawn = figure.keep(self.experiments[one.id], lines, one, folder / FIGURES) if lines else None
             rows.append(one if drawn is None else replace(one, figure_file=str(drawn)))
-        write_whole(folder / "beside.csv", csv_text(self.beside).encode())
+        write_whole(folder / "beside.csv", csv_text(self.points).encode())
         card = self.to_dict()
-        del card["beside"]
+        del card["points"]
         for one, drawn_row in zip(card["rows"], rows, strict=True):
             if drawn_row.figure_file:
                 one["figure_file"] = f"{FIGURES}/{Path(drawn_row.figure_file).name}"
         write_whole(folder / "scorecard.json", json_text(card))
+        for name, data in kept.files(card).items():
+            write_whole(folder / kept.FOLDER / name, data)
         return replace(self, rows=tuple(rows))
 
 
@@ -94,7 +98,7 @@ def json_text(value: object) -> bytes:
 
 
 def place_of(folder: Path | None = None) -> Path:
-    """The folder whose subfolders are studies: this one, or that of the installed ones.
+    """Returns the folder whose subfolders are studies: this one, or that of the installed ones.
 
     Raises:
         ScenarioError: there is no study.
@@ -131,30 +135,30 @@ def errand(study: Study, experiments: Sequence[str] = (), reading: str | None = 
 
 
 def judged(planned: Plan, of: Errand, wall_s: float, index: Mapping[str, Entry] | None = None) -> Scorecard:
-    """The scorecard of a study whose runs are there."""
-    flown = collect(planned, of)
+    """Returns the scorecard of a study whose runs are done."""
+    collected = collect(planned, of)
     return Scorecard(
         paper=of.study.paper,
         title=of.study.title,
         reading=of.reading,
         quick=planned.form.quick,
-        rows=tuple(row(of, each, flown, planned.form, (index or {}).get(each.id)) for each in of.experiments),
-        beside=tuple(
+        rows=tuple(row(of, each, collected, planned.form, (index or {}).get(each.id)) for each in of.experiments),
+        points=tuple(
             one
             for each in of.experiments
             if each.unit and not each.times_s
-            for one in beside(each, flown.lines[each.id])
+            for one in beside(each, collected.lines[each.id])
         ),
         comparisons={
             words: ratio
             for words, ids in of.study.comparisons.items()
-            if (ratio := median_ratio(flown, ids)) is not None
+            if (ratio := median_ratio(collected, ids)) is not None
         },
-        runs=flown.runs,
-        kept=flown.kept,
+        runs=collected.runs,
+        kept=collected.kept,
         wall_s=round(wall_s, 3),
         experiments={each.id: each for each in of.experiments},
-        lines=flown.lines,
+        lines=collected.lines,
     )
 
 
@@ -168,7 +172,7 @@ def reproduce(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Scorecard:
-    """Flies a study's experiments again and judges what the paper says about them.
+    """Runs a study's experiments again and judges what the paper says about them.
 
     Args:
         study: a `Study`, or the name of an installed one.

@@ -11,19 +11,20 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skybraid.execute.runs import Gauge, on_all_cores
+from skybraid.execute.pool import Gauge, finished
 from skybraid.gateway import playing
 from skybraid.model.errors import Interrupted, ScenarioError, SkybraidError
 from skybraid_studies.engine import points
 from skybraid_studies.engine.claims import Line
 from skybraid_studies.engine.measure import Kept, needed, values
-from skybraid_studies.engine.points import Calculation, Job, Point
+from skybraid_studies.engine.points import Calculation, Job, Point, Points
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,15 +32,14 @@ if TYPE_CHECKING:
     from skybraid.model.scenario import Scenario
     from skybraid_studies.engine.experiment import Experiment, Measure, Runs, Series, Study
 
-POINTS = "points"
-"""The folder of finished runs inside an output."""
+_NEARLY = 0.999
 
 EMULATED_S, EMULATED_TRANSFER_S = 30.0, 120.0
-"""How long an emulated run is at most, and one of a transfer that has to end, unless a study says otherwise."""
+"""Maximum duration of an emulated run, and of one whose transfer has to end, unless a study says otherwise."""
 
 
 class Form(StrEnum):
-    """How thoroughly experiments are flown."""
+    """Form of the runs: the studies' own seeds and durations, fewer, or real time."""
 
     FULL = "full"
     QUICK = "quick"
@@ -47,7 +47,7 @@ class Form(StrEnum):
     GATEWAY = "gateway"
 
     def runs(self, experiment: Experiment) -> Runs:
-        """How often and how long an experiment's scenarios are flown."""
+        """Returns the seeds and duration of an experiment's runs."""
         return {Form.FULL: experiment.runs, Form.QUICK: experiment.quick}.get(self, experiment.emulate)
 
     @property
@@ -57,18 +57,18 @@ class Form(StrEnum):
 
     @property
     def real_time(self) -> bool:
-        """Whether runs take their own time."""
+        """Whether runs are made in real time."""
         return self in (Form.EMULATED, Form.GATEWAY)
 
     @property
     def driver(self) -> str:
-        """What makes its runs."""
+        """Driver of its runs."""
         return {Form.EMULATED: points.EMULATION, Form.GATEWAY: points.GATEWAY}.get(self, points.SIMULATION)
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """Experiments of one study that must be flown, in a reading of its paper.
+    """Experiments of one study that must be run, in a reading of its paper.
 
     Attributes:
         study: theirs.
@@ -85,7 +85,7 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run or calculation that gave nothing.
+    """A run or calculation that failed.
 
     Attributes:
         words: what went wrong.
@@ -98,7 +98,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How far it is.
+    """Progress of a plan.
 
     Attributes:
         share: of the simulated time, 0 to 1.
@@ -116,19 +116,19 @@ class Tally:
 
 
 Told = Callable[[Tally], None]
-"""Is told how far it is, a few times a second."""
+"""Called with the progress, a few times a second."""
 
 
 @dataclass(frozen=True, slots=True)
-class Flown:
-    """Experiments of a study as they came out.
+class Collected:
+    """Results of a study's experiments, before claims are judged.
 
     Attributes:
         lines: by experiment, then by series; without those that failed.
         failures: by experiment.
         wall_s: by experiment, the time that its runs took, in s; runs that experiments share count for each.
         notes: by experiment, what an emulation has to say of itself.
-        simulated: by experiment, the series that are simulated since gateways cannot fly them.
+        simulated: by experiment, the series that are simulated since gateways cannot play them.
         runs: how many runs there were.
         kept: how many of them were taken from the folder.
     """
@@ -144,15 +144,15 @@ class Flown:
 
 @dataclass(slots=True)
 class Plan:
-    """All that is needed of several studies, and what of it is there.
+    """Runs and calculations that several studies need, and those that are done.
 
     Attributes:
         errands: what was asked for.
         form: how thoroughly.
         jobs: runs and calculations by key.
         of: keys by study, experiment, series, value of the sweep and seed; a calculation's has neither of the last.
-        refused: by study, experiment and series, what cannot be flown at all.
-        simulated: by the same, why a series is simulated where gateways fly the others.
+        refused: by study, experiment and series, what cannot be run.
+        simulated: by the same, why a series is simulated where gateways play the others.
         done: what is there by key.
         kept: keys of what the folder had.
     """
@@ -168,40 +168,38 @@ class Plan:
 
     @property
     def missing(self) -> list[Job]:
-        """What is still to be done."""
+        """Jobs that are not done."""
         return [job for key, job in self.jobs.items() if key not in self.done]
 
     def keys(self, study: Study, experiment: Experiment) -> set[str]:
-        """The keys of an experiment's jobs."""
+        """Returns the keys of an experiment's jobs."""
         return {key for (paper, of, *_), key in self.of.items() if (paper, of) == (study.paper, experiment.id)}
 
 
 def plan(errands: Sequence[Errand], *, form: Form = Form.FULL, folder: Path | None = None) -> Plan:
-    """Works out which runs experiments need, and takes from a folder what it has kept of them."""
+    """Plans the runs that experiments need, and loads those that a folder has kept."""
     found = Plan(errands, form)
     for errand in errands:
         for experiment in errand.experiments:
-            for series in _flown_series(experiment):
+            for series in _run_series(experiment):
                 try:
                     _add(found, errand, experiment, series)
                 except Exception as error:  # noqa: BLE001 whatever is wrong with one, the others go on
                     failure = Failure(_said(error), replay(errand, experiment, form))
                     found.refused[errand.study.paper, experiment.id, series.name] = failure
     if folder is not None:
-        points.clean(folder / POINTS)
-        kept = {key: points.kept_of(folder / POINTS, job) for key, job in found.jobs.items()}
-        found.done = {key: each for key, each in kept.items() if each is not None}
+        found.done = Points(folder).found(found.jobs)
         found.kept = frozenset(found.done)
     return found
 
 
 def _said(error: Exception) -> str:
-    """What went wrong: our own words as they are, others with the kind of error."""
+    """Returns an error's words: those of Skybraid as they are, others with the type of the error."""
     return str(error) if isinstance(error, SkybraidError) else f"{type(error).__name__}: {error}"
 
 
 def replay(errand: Errand, experiment: Experiment, form: Form) -> str:
-    """The command that flies an experiment again."""
+    """Returns the command that repeats an experiment."""
     words = ["skybraid", "reproduce", experiment.id]
     words += {Form.QUICK: ["--quick"], Form.EMULATED: ["--emulate"], Form.GATEWAY: ["--gateway"]}.get(form, [])
     if errand.reading != errand.study.reading:
@@ -210,9 +208,9 @@ def replay(errand: Errand, experiment: Experiment, form: Form) -> str:
 
 
 def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) -> None:
-    """Adds what a series needs."""
+    """Adds the jobs of a series."""
     runs, at = found.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
-    xs = _flown_xs(experiment, found.form)
+    xs = _run_xs(experiment, found.form)
     if series.measure is None:
         if found.form.real_time and all(each.measure is None for each in experiment.series):
             raise ScenarioError("A calculation has no links to emulate")
@@ -242,14 +240,14 @@ def _add(found: Plan, errand: Errand, experiment: Experiment, series: Series) ->
 
 
 def _emulated(scenario: Scenario, experiment: Experiment, series: Series) -> Scenario:
-    """A scenario as it is emulated: shorter.
+    """Returns a scenario for the emulator: shorter.
 
     Raises:
-        ScenarioError: the emulator cannot fly it.
+        ScenarioError: the emulator cannot run it.
     """
     scenario.native.needs_two_hosts()
     for kind, name in sorted(scenario.native.custom()):
-        raise ScenarioError(f"{kind} {name} is in Python, which flies in the simulator alone")
+        raise ScenarioError(f"{kind} {name} is in Python, which runs in the simulator alone")
     if experiment.emulate.duration is not None:
         return scenario.with_("duration", experiment.emulate.duration)
     transfer = series.measure is not None and series.measure.kind == "transfer_time"
@@ -258,7 +256,7 @@ def _emulated(scenario: Scenario, experiment: Experiment, series: Series) -> Sce
 
 
 def _judged(measure: Measure, x: float) -> str:
-    """The flow that a measure looks at."""
+    """Returns the flow of a measure."""
     if measure.is_observation:
         _, keys = json.loads(measure.spec(x))
         return str(keys.get("flow", ""))
@@ -266,7 +264,7 @@ def _judged(measure: Measure, x: float) -> str:
 
 
 def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judged: str) -> tuple[str, list[str]]:
-    """What makes a run where gateways fly: they, or the simulator if they cannot; and what else it depends on."""
+    """Returns the driver of a run for gateways, the simulator if they cannot play it, and its other inputs."""
     try:
         how = playing.play(scenario, judged)
     except playing.CannotPlayError as error:
@@ -276,7 +274,7 @@ def _by_gateways(found: Plan, at: tuple[str, str, str], scenario: Scenario, judg
 
 
 def _simulated(planned: Plan, errand: Errand, experiment: Experiment) -> list[tuple[str, list[str]]]:
-    """Which series of an experiment are simulated since gateways cannot fly them, by the reason."""
+    """Returns the series of an experiment that gateways cannot play and that are simulated, by the reason."""
     of: dict[str, list[str]] = defaultdict(list)
     for (paper, one, series), reason in planned.simulated.items():
         if (paper, one) == (errand.study.paper, experiment.id):
@@ -293,7 +291,7 @@ def run_plan(
         planned: the plan; it takes what is done.
         folder: keeps finished runs; they are not made again.
         workers: how many runs at a time; by default one a core.
-        told: is told how far it is.
+        told: called with the progress.
 
     Raises:
         ResultError: the folder cannot be written.
@@ -301,50 +299,49 @@ def run_plan(
     """
     missing, before, clock = planned.missing, len(planned.done), time.monotonic()
     gauge = Gauge(1, sum(job.length_s for job in missing))
-    finished: list[str] = []
+    failed: dict[str, Failure] = {}
 
-    def one(job: Job) -> Kept | Failure:
+    def one(job: Job) -> tuple[Job, Kept | Failure]:
         gauge.go_on()
         report = gauge.reporter(job.key)
         try:
-            kept = job.make(report)
+            return job, job.make(report)
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 whatever a run fails with, the others go on
-            gauge.go_on()
+            return job, Failure(_said(error), job.replay)
+        finally:
             report(job.length_s)
-            return Failure(_said(error), job.replay)
-        gauge.go_on()
-        report(job.length_s)
-        if folder is not None:
-            points.keep(folder / POINTS, job, kept)
-        finished.append(job.key)
-        return kept
 
     def tell(share: float) -> None:
         if told is not None:
             spent_s = time.monotonic() - clock
             left_s = spent_s / share * (1 - share) if share > 0 else float("inf")
-            told(Tally(share, before + len(finished), before, len(planned.jobs), left_s))
+            told(Tally(share, len(planned.done), before, len(planned.jobs), left_s))
 
     if not missing:
         return
     if planned.form.real_time:
         workers = (workers or 1) if planned.form is Form.GATEWAY else 1
-    results = on_all_cores(one, missing, gauge, tell, workers)
-    failed: dict[str, Failure] = {}
-    for job, result in zip(missing, results, strict=True):
-        if isinstance(result, Failure):
-            failed[job.key] = result
-        else:
-            planned.done[job.key] = result
+    batches = finished(one, iter(missing), gauge.stop, workers)
+    with nullcontext() if folder is None else Points(folder) as store, closing(batches):
+        for batch in batches:
+            for job, result in batch:
+                if isinstance(result, Failure):
+                    failed[job.key] = result
+                    continue
+                planned.done[job.key] = result
+                if store is not None:
+                    store.add(job, result)
+            tell(min(gauge.share(), _NEARLY))
+    tell(1.0)
     for (paper, experiment, series, *_), key in planned.of.items():
         if key in failed:
             planned.refused.setdefault((paper, experiment, series), failed[key])
 
 
-def collect(planned: Plan, errand: Errand) -> Flown:
-    """Puts a study's runs together."""
+def collect(planned: Plan, errand: Errand) -> Collected:
+    """Returns a study's runs by experiment and series."""
     lines: dict[str, dict[str, Line]] = {}
     failures: dict[str, list[Failure]] = defaultdict(list)
     wall_s: dict[str, float] = {}
@@ -353,7 +350,7 @@ def collect(planned: Plan, errand: Errand) -> Flown:
     own: set[str] = set()
     for experiment in errand.experiments:
         lines[experiment.id] = {}
-        for series in _flown_series(experiment):
+        for series in _run_series(experiment):
             at = (errand.study.paper, experiment.id, series.name)
             failure = planned.refused.get(at)
             if failure is None:
@@ -375,34 +372,34 @@ def collect(planned: Plan, errand: Errand) -> Flown:
         )
         simulated[experiment.id] = tuple(name for _, names in _simulated(planned, errand, experiment) for name in names)
     failed = {name: tuple(each) for name, each in failures.items()}
-    return Flown(lines, failed, wall_s, notes, simulated, len(own), len(own & planned.kept))
+    return Collected(lines, failed, wall_s, notes, simulated, len(own), len(own & planned.kept))
 
 
 def _notes(kept: Sequence[Kept]) -> tuple[str, ...]:
-    """Whose code carried which flow of an emulation, and what makes its numbers doubtful."""
+    """Returns remarks on real-time runs: the stack of each flow, and why numbers are doubtful."""
     told = [each["emulation"] for each in kept if "emulation" in each]
-    flown = [each["gateway"] for each in kept if "gateway" in each]
+    played = [each["gateway"] for each in kept if "gateway" in each]
     stacks: dict[str, set[str]] = defaultdict(set)
     for one in told:
         for flow, stack in (one["stacks"] or {}).items():
             stacks[stack].add(flow)
     carried = [f"{', '.join(sorted(flows))} over {stack}" for stack, flows in sorted(stacks.items())]
-    carried += sorted({one["words"] for one in flown})
-    doubts = sorted({str(one["doubtful"]) for one in [*told, *flown] if one["doubtful"]})
+    carried += sorted({one["words"] for one in played})
+    doubts = sorted({str(one["doubtful"]) for one in [*told, *played] if one["doubtful"]})
     return (*carried, *(f"the numbers are doubtful: {doubt}" for doubt in doubts))
 
 
-def _flown_series(experiment: Experiment) -> tuple[Series, ...]:
+def _run_series(experiment: Experiment) -> tuple[Series, ...]:
     return () if experiment.lacks else experiment.series
 
 
-def _flown_xs(experiment: Experiment, form: Form) -> tuple[float, ...]:
+def _run_xs(experiment: Experiment, form: Form) -> tuple[float, ...]:
     return experiment.sweep.quick if form.quick else experiment.sweep.values
 
 
 def _line(planned: Plan, errand: Errand, experiment: Experiment, series: Series) -> Line:
     runs, at = planned.form.runs(experiment), (errand.study.paper, experiment.id, series.name)
-    xs = _flown_xs(experiment, planned.form)
+    xs = _run_xs(experiment, planned.form)
     order = sorted(range(len(xs)), key=lambda index: xs[index])
     rows, counted = [], []
     if series.measure is None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from skybraid_studies.engine.experiment import Experiment
     from skybraid_studies.engine.index import Entry
-    from skybraid_studies.engine.runner import Errand, Flown
+    from skybraid_studies.engine.runner import Collected, Errand
 
 _APART = 0.05
-"""From which relative difference on two ways of counting are told apart."""
+"""Relative difference from which on two ways of counting count as different."""
 
 _WITHOUT_PYAV = "It decodes pictures: found no package av, expected it with pip install 'skybraid[video]'."
 
@@ -59,7 +59,7 @@ class Checked:
 
     @property
     def shown(self) -> str:
-        """What was compared, how it came out and what was wanted, in words."""
+        """The comparison, its result and the wanted range in words."""
         if self.ours is None:
             return "Nothing to compare."
         return f"{self.compared} is {_interval(self)}, wanted {_range(self.wanted)}."
@@ -75,7 +75,7 @@ class Row:
     Attributes:
         id: of the experiment.
         paper: the study's name.
-        figure: where it stands in the paper.
+        figure: where it is in the paper.
         finding: what the paper found.
         theirs: the paper's number, or None.
         ours: the estimate over the seeds, or None.
@@ -94,11 +94,11 @@ class Row:
         wall_s: time that its runs took, added up, in s.
         driver: "simulation", "emulation" or "gateway".
         type: what the experiment is in its paper, one of `skybraid_studies.engine.index.TYPES`, or nothing.
-        replay: the command that flies it again.
+        replay: the command that runs it again.
         failed: how many of its series gave nothing, since a run failed.
         notes: the part of `why` that is not about claims.
         figure_file: where its figure was drawn, or nothing.
-        simulated: series that are simulated, since gateways cannot fly them; none where nothing is flown by gateways.
+        simulated: series that are simulated, since gateways cannot play them; none in other forms.
     """
 
     id: str
@@ -128,12 +128,12 @@ class Row:
 
     @property
     def held(self) -> int:
-        """How many of its claims hold."""
+        """Number of claims that hold."""
         return sum(claim.verdict == Holds.YES for claim in self.claims)
 
     @property
     def unexplained(self) -> bool:
-        """Whether a claim does not hold and nobody knows why."""
+        """Whether a claim does not hold without a known cause."""
         return any(claim.verdict == Holds.NO and not claim.known for claim in self.claims)
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,11 +143,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A published number next to ours.
+    """A published number and ours.
 
     Attributes:
         id: of the experiment.
-        figure: where it stands in the paper.
+        figure: where it is in the paper.
         series: its line.
         x: its place.
         unit: of the numbers.
@@ -174,9 +174,9 @@ class Beside:
     ratio: float | None
 
 
-def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry: Entry | None = None) -> Row:
+def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form, entry: Entry | None = None) -> Row:
     """Judges an experiment."""
-    lines, failures = flown.lines[experiment.id], flown.failures.get(experiment.id, ())
+    lines, failures = collected.lines[experiment.id], collected.failures.get(experiment.id, ())
     judged = [
         claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.OPEN, None, 0)
         for claim in experiment.claims
@@ -196,7 +196,7 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
         *([errand.note] if errand.note else []),
         *([_WITHOUT_PYAV] if experiment.lacks == "video" and experiment.series else []),
         *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
-        *(f"{teller}: {note}." for note in flown.notes.get(experiment.id, ())),
+        *(f"{teller}: {note}." for note in collected.notes.get(experiment.id, ())),
     ]
     reasons = [*notes, *(_why(one) for one in checked if one.verdict != Holds.YES)]
     return Row(
@@ -216,18 +216,18 @@ def row(errand: Errand, experiment: Experiment, flown: Flown, form: Form, entry:
         reading=errand.reading,
         quick=form.quick,
         seeds=len(form.runs(experiment).seeds),
-        wall_s=round(flown.wall_s[experiment.id], 3),
+        wall_s=round(collected.wall_s[experiment.id], 3),
         driver=form.driver,
         type=entry.type if entry else "",
         replay=replay(errand, experiment, form),
         failed=len(failures),
         notes=" ".join(notes),
-        simulated=flown.simulated.get(experiment.id, ()),
+        simulated=collected.simulated.get(experiment.id, ()),
     )
 
 
 def missing(entry: Entry, form: Form) -> Row:
-    """The row of an experiment that the index has and the studies' files have not."""
+    """Returns the row of an experiment that is in the index and has no file."""
     words = f"Missing: no file {entry.paper}/{entry.id}.toml."
     return Row(
         id=entry.id,
@@ -307,12 +307,12 @@ def _published(lines: Sequence[Line]) -> dict[str, float] | None:
     }
 
 
-def median_ratio(flown: Flown, experiments: Sequence[str]) -> dict[str, float] | None:
-    """The median over all published points of several experiments of ours over theirs, with its interval over seeds.
+def median_ratio(collected: Collected, experiments: Sequence[str]) -> dict[str, float] | None:
+    """Returns the median of ours over theirs at all published points of several experiments, with its interval.
 
     Gives `points`, `median`, `low`, `high`, or None where no point is published.
     """
-    lines = [line for name in experiments if name in flown.lines for line in flown.lines[name].values()]
+    lines = [line for name in experiments if name in collected.lines for line in collected.lines[name].values()]
     medians = published_ratios(lines)
     if not medians or not all(math.isfinite(median) for median, _ in medians):
         return None
@@ -376,7 +376,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]) -> str:
-    """Rows that gateways flew next to those of the simulator, claim by claim, as a table of a document."""
+    """Returns rows of gateways next to those of the simulator, claim by claim, as a table of a document."""
     lines = [
         "| id | claim | wanted | published | simulated (95 %) | | by gateways (95 %) | |",
         "|---|---|---|---|---|---|---|---|",
@@ -405,7 +405,7 @@ def _of_table(claim: Mapping[str, Any]) -> Checked:
 
 
 SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be judged"}
-"""What a verdict says about a conclusion that is put to the test again."""
+"""Words for the verdict on a conclusion that is tested again."""
 
 
 def conclusions(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -28,7 +28,7 @@ def calculation(name: str) -> Callable[[Calculation], Calculation]:
 
 
 def names() -> list[str]:
-    """The registered names."""
+    """Returns the registered names."""
     papers.load()
     return sorted(_CALCULATIONS)
 
@@ -47,7 +47,7 @@ def find(name: str) -> Calculation:
 
 
 def compute(name: str, x: float, seed: int) -> float:
-    """What a calculation gives.
+    """Returns the value of a calculation.
 
     Raises:
         ScenarioError: there is no such calculation.

@@ -1,7 +1,7 @@
 """MuTran's mathematics: how long a command takes when its copies leave on several interfaces.
 
 Equations 1 to 37 of Lee et al., "MuTran", Sensors 2021, and their general forms. Each function names its equation.
-A unit stands in a name's last part: `_s` seconds, `_bytes`, `_bytes_s` bytes per second, `_m` metres, `_hz`. `loss` is
+A name's last part is its unit: `_s` seconds, `_bytes`, `_bytes_s` bytes per second, `_m` metres, `_hz`. `loss` is
 the probability q = 1 − p that a packet does not arrive, from 0 up to but not including 1; `interfaces` is n, 1 or
 more, each independent of the others.
 

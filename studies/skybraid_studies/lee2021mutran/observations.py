@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _TRIALS = 100_000
 
 _TARGET = 2.45
-"""Figure 8's target in attempts. The paper prints none; this is where μ + σ lies at a loss of 0.35."""
+"""Figure 8's target in attempts. The paper prints none; this is μ + σ at a loss of 0.35."""
 
 _FULL_BYTES = 400
 """Packets that are smaller hold a command, others data."""
@@ -233,7 +233,7 @@ calculation("lee.doppler_at_2400_mhz")(lambda x, _: mutran.doppler_hz(2.4e9, x))
 
 
 # What the equations expect of `periodic.toml` over TCP: an attempt is 20 ms and a packet of 180 B at 10 Mbit/s.
-_register("lee.tcp_flown", lambda x, n, _: 1e3 * mutran.expected_tcp_s(_ATTEMPT_S, x, n), (1, 2))
+_register("lee.tcp_simulated", lambda x, n, _: 1e3 * mutran.expected_tcp_s(_ATTEMPT_S, x, n), (1, 2))
 
 
 # Figure 1: x is 1 for MPTCP alone, 2 for copies of all, 3 for plain duplicates, 4 for MuTran over TCP, 5 over UDP.
