@@ -113,7 +113,7 @@ def test_without_its_measurements_a_reading_gives_way_and_says_so(
     monkeypatch.setenv("SKYBRAID_TRACES", str(tmp_path))
     card = reproduce(Study(STUDY), ["BAL-E01"], quick=True)
     assert card.reading == "preset"
-    assert card.rows[0].why.startswith("Flown in the reading preset: what traces needs (baltaci2023_inputs/")
+    assert card.rows[0].why.startswith("Run in the reading preset: what traces needs (baltaci2023_inputs/")
     verdicts = {claim.words: claim.verdict for claim in card.rows[0].claims}
     # The presets have the article's constant numbers and no spikes.
     assert verdicts["LTE's delay down is 45 ms."] == Holds.YES

@@ -125,6 +125,7 @@ from typing import TYPE_CHECKING, Any
 from skybraid.model.errors import ScenarioError
 from skybraid.model.keys import Keys, seconds
 from skybraid.model.scenario import Scenario, toml_value
+from skybraid_studies.engine import papers
 from skybraid_studies.engine.claims import Claim
 from skybraid_studies.engine.observe import REQUIRED, observations
 from skybraid_studies.engine.places import fill, worded_tables
@@ -309,13 +310,14 @@ class Study:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Reads `study.toml`; experiments are read when they are asked for.
+        """Reads `study.toml` and imports `observations.py`; experiments are read when they are asked for.
 
         Raises:
-            ScenarioError: the file is missing or not correct.
+            ScenarioError: a file is missing or not correct.
         """
         self.folder = Path(folder)
         self.paper = self.folder.name
+        papers.load_from(self.folder)
         keys = Keys(_read(self.folder / STUDY), str(self.folder / STUDY))
         self.title = keys.take("title", str)
         self.author = keys.take("author", str)
