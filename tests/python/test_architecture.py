@@ -46,7 +46,7 @@ MAY_USE = {
         "traffic",
     },
 }
-"""Which rooms each room may use."""
+"""Crates that each crate may use."""
 
 USES = {
     "units": "libm once_cell rand_core rand_pcg serde thiserror",
@@ -66,7 +66,7 @@ USES = {
     "node": "gateway transport scenario runtime clap nix serde_json thiserror",
     "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
 }
-"""What each room uses, word for word, so that none gains a dependency unnoticed."""
+"""Dependencies of each crate, so that none gains one unnoticed."""
 
 PACKAGES = {
     "model": set[str](),
