@@ -313,6 +313,28 @@ def test_what_is_finished_is_kept_and_told(skybraid: Command, place: Path) -> No
     assert "scorecard: runs/reproduce/index.html" in again.stdout
 
 
+def test_a_damaged_part_is_set_aside_and_its_runs_are_made_again(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
+    for file in (out / "points").glob("part-*.parquet"):
+        file.write_bytes(file.read_bytes()[:-20])
+    again = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
+    assert (again.kept, again.rows[0].ours) == (0, first.rows[0].ours)
+    assert list((out / "points").glob("*.damaged"))
+    assert len(finished(out)) == again.runs
+
+
+def test_a_later_part_may_have_more_of_a_run(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    study = Study(place / "nobody2026")
+    whole = reproduce(study, ["NOB-E01"], out=out)
+    (older,) = (pl.read_parquet(file) for file in sorted((out / "points").glob("part-*.parquet"))[:1])
+    broken = older.with_columns(pl.lit(json.dumps({"recording": None})).alias("kept"))
+    broken.write_parquet(out / "points" / "part-ffffffffff-ffffff-00001.parquet")
+    again = reproduce(study, ["NOB-E01"], out=out)
+    assert again.kept == whole.runs
+
+
 # What goes wrong.
 
 
