@@ -8,7 +8,7 @@ RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml C
 
 .PHONY: build dev fly node install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean
 
-build: $(VENV)/.built
+build: $(VENV)/.built $(VENV)/.studies
 
 dev: build $(VENV)/.dev
 
@@ -25,6 +25,11 @@ $(VENV)/.built-for-tests: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
 	rm -f $(VENV)/.built
 	touch $@
 
+# The distribution of studies/, for `skybraid reproduce`. Its files are used where they are.
+$(VENV)/.studies: $(VENV)/.installed studies/pyproject.toml
+	$(VENV)/bin/pip install --quiet --no-index --no-build-isolation --no-deps --editable studies
+	touch $@
+
 # What tests and checks need besides, so that a first flight does not wait for it. The packages that MAVProxy draws maps
 # with have 700 MB, and no test looks at a map.
 $(VENV)/.dev: $(VENV)/.installed constraints.txt pyproject.toml
@@ -38,7 +43,7 @@ $(VENV)/.installed: constraints.txt
 	@command -v cc >/dev/null || (apt-get update -q && apt-get install -y -q gcc libc6-dev)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || (apt-get update -q && apt-get install -y -q python3-venv)
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet maturin
+	$(VENV)/bin/pip install --quiet maturin flit_core
 	touch $@
 
 fly: build
@@ -75,7 +80,7 @@ test-rust:
 
 # The program is the one that the tests in Rust have built: with other features it would be built once more.
 test-python: export OMP_NUM_THREADS := 1
-test-python: $(VENV)/.dev $(VENV)/.built-for-tests
+test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	cargo test --no-run --locked --workspace --test commands
 	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
 
@@ -83,7 +88,7 @@ test-python: $(VENV)/.dev $(VENV)/.built-for-tests
 check: $(VENV)/.dev
 	cargo fmt --all --check
 	cargo clippy --workspace --locked -- -D warnings
-	$(VENV)/bin/ruff check python tests traces benches
+	$(VENV)/bin/ruff check python studies tests traces benches
 	$(VENV)/bin/mypy
 
 # A few seconds of the simulator against the kernel.
@@ -129,8 +134,8 @@ words: $(VENV)/.dev
 lint: $(VENV)/.dev docs
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	$(VENV)/bin/ruff check python tests traces benches
-	$(VENV)/bin/ruff format --check python tests traces benches
+	$(VENV)/bin/ruff check python studies tests traces benches
+	$(VENV)/bin/ruff format --check python studies tests traces benches
 	$(VENV)/bin/mypy
 
 bench: build node

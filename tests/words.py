@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET = 1 / 10_000
-SOURCES = ("crates", "python", "tests", "benches", "fuzz", "examples", "docs", "packaging", "*.md")
+SOURCES = ("crates", "python", "tests", "benches", "fuzz", "examples", "docs", "packaging", "studies", "*.md")
 SKIPPED = {"target", "node_modules", "__pycache__"}
 
 _CODE = re.compile(r"```.*?```|``.*?``|`[^`\n]*`|https?://\S+", re.DOTALL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import polars as pl
@@ -11,22 +10,25 @@ import pytest
 
 from skybraid import Scenario
 from skybraid.gateway import flight, playing
-from skybraid.studies import Study, emulating, errand
-from skybraid.studies.observe import Seen, arrival_gaps_s
-from skybraid.studies.points import GATEWAY, SIMULATION, Point
-from skybraid.studies.runner import Form
+from skybraid_studies import Study
+from skybraid_studies.engine import emulating
+from skybraid_studies.engine.observe import Seen, arrival_gaps_s
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.engine.points import GATEWAY, SIMULATION, Point
+from skybraid_studies.engine.reproducing import errand
+from skybraid_studies.engine.runner import Form
 
 if TYPE_CHECKING:
     from conftest import Command
     from skybraid._core import Run
 
-FOLDER = Path(__file__).parents[2] / "scenarios" / "studies" / "lee2021mutran"
+FOLDER = STUDIES / "lee2021mutran"
 
 FAILURE = {"at": "4s", "path": {"b": {"rate": "6Mbit/s", "loss": {"uniform": "30%"}}}}
 
 
 def scenario(name: str) -> Scenario:
-    return Scenario.load(FOLDER / f"{name}.toml")
+    return Scenario.load(FOLDER / "scenarios" / f"{name}.toml")
 
 
 # Source: lee2021mutran §3, the set-ups of figures 9, 11 and 13.

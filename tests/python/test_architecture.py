@@ -46,7 +46,7 @@ MAY_USE = {
         "traffic",
     },
 }
-"""Packages that each package may use."""
+"""Crates that each crate may use."""
 
 USES = {
     "units": "libm once_cell rand_core rand_pcg serde thiserror",
@@ -66,29 +66,29 @@ USES = {
     "node": "gateway transport scenario runtime clap nix serde_json thiserror",
     "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
 }
-"""Exact dependencies of each crate, so that none gains one unnoticed."""
+"""Dependencies of each crate, so that none gains one unnoticed."""
 
 PACKAGES = {
     "model": set[str](),
     "probe": set(),
     "algorithms": {"model"},
     "errors": {"model"},
-    "mutran": {"model"},
     "network": {"model"},
     "traces": {"model"},
     "video": {"model"},
-    "chavali": {"model", "chavali_toml"},
-    "chavali_toml": set(),
     "execute": {"model", "video"},
     "compare": {"execute"},
     "gateway": {"model", "execute"},
     "show": {"model", "video", "execute"},
     "orbit": {"model", "show"},
-    "cli": {"model", "video", "execute", "show", "chavali", "network", "orbit", "probe", "traces"},
-    "studies": {"model", "video", "execute", "show", "cli", "gateway", "chavali", "mutran", "traces"},
+    "cli": {"model", "video", "execute", "show", "network", "orbit", "probe", "traces"},
     "__main__": {"cli"},
 }
-"""Which Python packages and modules of `skybraid` each may use; all may use the native one."""
+"""Which Python packages and modules of `skybraid` each may use; all may use the native one. `skybraid_studies` may use
+all of them."""
+
+PAPERS = {"chavali2022", "lee2021mutran", "palazzi2007", "pedrazzi2020", "baltaci2023", "beyond"}
+"""Packages of `skybraid_studies` that are papers: each may use `engine`, and none another paper."""
 
 CLIMBING = {("model.results", "show.report")}
 """The arrows that climb: `Results.report` writes the page that `show` makes."""
@@ -155,7 +155,7 @@ def test_a_pure_room_keeps_the_system_and_unsafe_code_out(name: str) -> None:
 def test_no_file_is_longer_than_a_room() -> None:
     lengths = {
         file.relative_to(ROOT).as_posix(): len(file.read_text(encoding="utf-8").splitlines())
-        for file in sources("crates/**/*.rs", "python/**/*.py", "python/**/*.pyi")
+        for file in sources("crates/**/*.rs", "python/**/*.py", "python/**/*.pyi", "studies/**/*.py")
     }
     assert lengths
     too_long = {name: lines for name, lines in lengths.items() if lines > LONGEST}
@@ -230,6 +230,18 @@ def modules() -> dict[str, Imports]:
     }
 
 
+@pytest.fixture(scope="module")
+def studies() -> dict[str, Imports]:
+    """The imports of every module of `skybraid_studies`, by its name."""
+    base = ROOT / "studies"
+    return {
+        ".".join(file.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): Imports(
+            file.read_text(encoding="utf-8")
+        )
+        for file in sources("studies/**/*.py")
+    }
+
+
 def module_of(name: str, modules: dict[str, Imports]) -> str | None:
     """The module of ours that an import names; a module is imported with the name of something in it or without."""
     inner = name.removeprefix("skybraid.")
@@ -262,8 +274,41 @@ def test_python_packages_use_only_what_is_below_them(modules: dict[str, Imports]
     assert climbing == CLIMBING
 
 
-def test_functions_import_only_what_is_optional(modules: dict[str, Imports]) -> None:
-    found = {(name, one) for name, imports in modules.items() for one in imports.inside}
+def test_nothing_of_the_package_imports_the_studies(modules: dict[str, Imports]) -> None:
+    assert {
+        name for name, imports in modules.items() for one in imports.found if one.startswith("skybraid_studies")
+    } == set()
+
+
+def test_a_paper_uses_the_engine_of_studies_and_no_other(studies: dict[str, Imports]) -> None:
+    packages = {name.split(".")[1] for name in studies if name.count(".")}
+    assert packages - {"engine", "command", "commands"} == PAPERS
+    arrows = {
+        (package, used)
+        for name, imports in studies.items()
+        for one in imports.found
+        if one.startswith("skybraid_studies.")
+        and (package := (*name.split("."), "")[1]) != (used := one.split(".")[1])
+        and package in {*PAPERS, "engine"}
+    }
+    assert arrows == {(paper, "engine") for paper in PAPERS}
+
+
+def test_the_studies_import_themselves_through_nothing(studies: dict[str, Imports]) -> None:
+    graph = {
+        name: {
+            each for one in imports.found for each in (one, one.rpartition(".")[0]) if each in studies and each != name
+        }
+        for name, imports in studies.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_functions_import_only_what_is_optional(modules: dict[str, Imports], studies: dict[str, Imports]) -> None:
+    found = {(name, one) for name, imports in (modules | studies).items() for one in imports.inside}
     late = {f"skybraid.{name}" for name in (*skybraid._MODULES, *skybraid.__all__)}
     ours = {pair for pair in found if pair[1].startswith("skybraid.") and pair[1] not in late}
     assert ours == {("probe.server", "skybraid.probe.quic")}
@@ -292,5 +337,6 @@ def test_open_says_its_new_name_and_works() -> None:
 
 
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
-    for name, entry in cli.COMMANDS.items():
+    assert cli.added().keys() == {"reproduce", "import-lines"}
+    for name, entry in (cli.COMMANDS | cli.added()).items():
         assert " ".join(str(cli.imported(name).help).split()).startswith(entry.help.rstrip(".")), name

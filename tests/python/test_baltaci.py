@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,18 +11,20 @@ import polars as pl
 import pytest
 
 from skybraid import Scenario, ScenarioError
-from skybraid.studies import Study, reproduce
-from skybraid.studies import baltaci2023 as baltaci
-from skybraid.studies.claims import Holds
-from skybraid.studies.observe import Seen, observations
-from skybraid.studies.readings import measurements
+from skybraid_studies import Study, reproduce
+from skybraid_studies.baltaci2023 import observations as baltaci
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.engine.readings import measurements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from skybraid._core import Run
 
-STUDY = Path(__file__).parents[2] / "scenarios" / "studies" / "baltaci2023"
+STUDY = STUDIES / "baltaci2023"
 
 MS = 1_000_000
 
@@ -100,7 +101,7 @@ def test_table_4_stands_whole_beside_ours() -> None:
 def test_the_remote_piloting_scenario_is_one_where_its_inputs_are() -> None:
     if not (measurements() / "baltaci2023_inputs" / "bitrate_ul.csv").is_file():
         pytest.skip("the inputs of the testbed are not here (SKYBRAID_TRACES)")
-    assert Scenario.load(STUDY / "remote-piloting.toml").flows == ["video", "control"]
+    assert Scenario.load(STUDY / "scenarios" / "remote-piloting.toml").flows == ["video", "control"]
 
 
 # Readings.
@@ -112,7 +113,7 @@ def test_without_its_measurements_a_reading_gives_way_and_says_so(
     monkeypatch.setenv("SKYBRAID_TRACES", str(tmp_path))
     card = reproduce(Study(STUDY), ["BAL-E01"], quick=True)
     assert card.reading == "preset"
-    assert card.rows[0].why.startswith("Flown in the reading preset: what traces needs (baltaci2023_inputs/")
+    assert card.rows[0].why.startswith("Run in the reading preset: what traces needs (baltaci2023_inputs/")
     verdicts = {claim.words: claim.verdict for claim in card.rows[0].claims}
     # The presets have the article's constant numbers and no spikes.
     assert verdicts["LTE's delay down is 45 ms."] == Holds.YES

@@ -1,14 +1,14 @@
 """Our own study: what its observations count."""
 
-from pathlib import Path
-
 import pytest
 
 from skybraid import Scenario
-from skybraid.studies import Study, beyond
-from skybraid.studies.observe import Seen
+from skybraid_studies import Study
+from skybraid_studies.beyond import observations as beyond
+from skybraid_studies.engine.observe import Seen
+from skybraid_studies.engine.papers import FOLDER as STUDIES
 
-FOLDER = Path(__file__).parents[2] / "scenarios" / "studies" / "beyond"
+FOLDER = STUDIES / "beyond"
 
 LOSSY = {
     "duration": "20s",

@@ -168,7 +168,7 @@ def test_values_on_the_command_line_are_texts_between_commas_or_toml() -> None:
     assert values_of("{ from = 1, to = 3, by = 1 }") == {"from": 1, "to": 3, "by": 1}
 
 
-# Contents of the folder.
+# Files of the folder.
 
 
 def test_only_what_is_missing_is_flown(tiny: Path, tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_the_newcomer_s_line_compares_all_schedulers(skybraid: Command, tiny: Pa
     assert [name for name in lines if name in names] == names
     assert "campaign: runs/tiny-sweep" in done.stdout
     assert "skybraid report runs/tiny-sweep" in done.stdout
-    # A second campaign next to it.
+    # Another one goes into a folder of its own.
     assert "runs/tiny-sweep-2" in skybraid("sweep", tiny, "--set", "duration=100ms").stdout
 
 

@@ -23,7 +23,7 @@ from test_campaigns import TINY
 pytest.importorskip("moto")
 pytest.importorskip("distributed")
 
-# Warnings of libraries are not ours to fix.
+# Warnings of libraries cannot be fixed here.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -71,7 +71,7 @@ def test_a_campaign_lies_on_s3_and_grows_there(tiny: Path, bucket: str) -> None:
     row = lazy.filter((pl.col("seed") == 3) & (pl.col("path.near.delay") == "6ms")).select("met", "trials").collect()
     assert row.rows() == [(77, 77)]
     assert campaign.summary()["runs"].to_list() == [3, 3]
-    # The holder of a campaign is reported, and a dead process holds nothing.
+    # The error names the holder of a campaign; a process that has died holds none.
     with Lock(Store.at(url)), pytest.raises(ResultError, match="at work on this campaign"):
         skybraid.sweep(tiny, vary={"path.near.delay": ["5ms", "6ms"]}, seeds=[4], out=url)
 

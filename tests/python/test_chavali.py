@@ -9,9 +9,9 @@ import pytest
 
 from conftest import Command, emulator_lacks
 from skybraid import Results, Scenario, Verdict, run
-from skybraid.chavali import LineError, expand, read_lines
-from skybraid.chavali_toml import name_of, scenario_toml
 from skybraid.execute import control
+from skybraid_studies.chavali2022.lines import LineError, expand, read_lines
+from skybraid_studies.chavali2022.lines_toml import name_of, scenario_toml
 
 # Source: Chavali 2022, Listing 4.1.
 LISTING = """\

@@ -1,6 +1,5 @@
 """Chavali's study where it needs few runs: its files, what its observations read, and some verdicts."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,15 +8,19 @@ import polars as pl
 import pytest
 
 from skybraid import Scenario, ScenarioError
-from skybraid.studies import Study, chavali2022, chavali2022links, chavali2022rules, reproduce, theory
-from skybraid.studies.claims import Holds
-from skybraid.studies.observe import Seen, observations
-from skybraid.studies.places import fill
+from skybraid_studies import Study, reproduce
+from skybraid_studies.chavali2022 import links, rules
+from skybraid_studies.chavali2022 import observations as chavali
+from skybraid_studies.engine import theory
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.engine.places import fill
 
 if TYPE_CHECKING:
     from skybraid._core import Run
 
-STUDY = Path(__file__).parents[2] / "scenarios" / "studies" / "chavali2022"
+STUDY = STUDIES / "chavali2022"
 
 MS = 1_000_000
 
@@ -72,9 +75,9 @@ def test_every_experiment_of_the_thesis_is_there_and_parses() -> None:
 
 def test_a_round_trip_is_that_of_the_last_segment_which_an_acknowledgement_answers() -> None:
     seen = Made(1.0, packets=PACKETS)
-    assert chavali2022.round_trips_ms(seen, "stream", "lte").tolist() == [40.0, 50.0]
-    assert chavali2022.packet_rtt(seen, "stream", "satcom", 1.0) == 58.0
-    assert np.isnan(chavali2022.packet_rtt(seen, "other", "lte", 0.9))
+    assert chavali.round_trips_ms(seen, "stream", "lte").tolist() == [40.0, 50.0]
+    assert chavali.packet_rtt(seen, "stream", "satcom", 1.0) == 58.0
+    assert np.isnan(chavali.packet_rtt(seen, "other", "lte", 0.9))
 
 
 def test_paths_are_counted_by_what_they_were_given_and_what_arrived() -> None:
@@ -129,7 +132,7 @@ traffic = { kind = "cbr", rate = "1Mbit/s", packet = "1250B" }
 transport = { protocol = "tcp", ack_every = 1 }
 """
     seen = Seen(Scenario(text).native.run(1, ["packets"]))
-    assert chavali2022.packet_rtt(seen, "stream", "one", 0.5) == pytest.approx(51.1, abs=0.1)
+    assert chavali.packet_rtt(seen, "stream", "one", 0.5) == pytest.approx(51.1, abs=0.1)
 
 
 def test_a_place_in_a_value_chooses_a_word() -> None:
@@ -144,7 +147,7 @@ def test_a_place_in_a_value_chooses_a_word() -> None:
 # Source: chavali2022, Table 4.1; the mean and the deviation that the mixture has once its weights sum to one.
 def test_the_mixtures_distribution_has_its_mean() -> None:
     at_ms = np.linspace(0, 400, 40_001)
-    cdf = chavali2022links.mixture_cdf(at_ms)
+    cdf = links.mixture_cdf(at_ms)
     assert cdf[0] == 0
     assert cdf[-1] == pytest.approx(1)
     mean = float(np.trapezoid(1 - cdf, at_ms))
@@ -156,11 +159,11 @@ def test_the_mixtures_distribution_has_its_mean() -> None:
 # Source: RFC 6356, section 3: equal paths grow as one NewReno together; OLIA and BALIA do the same.
 def test_on_equal_paths_every_coupled_rule_grows_as_one_connection() -> None:
     windows, rtts_s = np.array([20.0, 20.0]), np.array([0.1, 0.1])
-    for rule in (chavali2022rules.lia, chavali2022rules.olia, chavali2022rules.balia):
+    for rule in (rules.lia, rules.olia, rules.balia):
         alone = rule(windows[:1], rtts_s[:1], 0)
         assert alone == pytest.approx(1 / 20)
-    assert chavali2022rules.lia(windows, rtts_s, 0) == pytest.approx(1 / 80)
-    assert chavali2022rules.olia(windows, rtts_s, 0) == pytest.approx(1 / 80)
+    assert rules.lia(windows, rtts_s, 0) == pytest.approx(1 / 80)
+    assert rules.olia(windows, rtts_s, 0) == pytest.approx(1 / 80)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_a_satellite_of_19_megabits_carries_less_than_19_megabits_of_goodput() -
 
 def test_the_tables_stand_beside_the_thesis_in_every_permutation() -> None:
     card = reproduce("chavali2022", ["CHV-E21"], quick=True)
-    assert len([one for one in card.beside if one.theirs is not None]) == 24
+    assert len([one for one in card.points if one.theirs is not None]) == 24
     assert card.comparisons["goodput above 19 Mbit/s (Table 5.2)"]["points"] == 24
 
 

@@ -8,11 +8,13 @@ from matplotlib.figure import Figure
 
 from skybraid._core import registry
 from skybraid.show.plots.style import looks
-from skybraid.studies import Study, figure, judged, reproduce
-from skybraid.studies import errand as errand_of
-from skybraid.studies.claims import Line
-from skybraid.studies.experiment import FORMS
-from skybraid.studies.runner import plan, run_plan
+from skybraid_studies import Study, reproduce
+from skybraid_studies.engine import figure
+from skybraid_studies.engine.claims import Line
+from skybraid_studies.engine.experiment import FORMS
+from skybraid_studies.engine.reproducing import errand as errand_of
+from skybraid_studies.engine.reproducing import judged
+from skybraid_studies.engine.runner import plan, run_plan
 from test_reproduce import CASES, claim_file, place
 
 __all__ = ["place"]

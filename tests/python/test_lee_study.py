@@ -1,21 +1,23 @@
 """MuTran's study where it needs no long runs: what its calculations and observations read."""
 
 import math
-from pathlib import Path
 from statistics import fmean
 
 import pytest
 
 from skybraid import Scenario
-from skybraid.studies import Study, lee2021mutran, reproduce, theory
-from skybraid.studies.claims import Holds
-from skybraid.studies.observe import Seen, observations
+from skybraid_studies import Study, reproduce
+from skybraid_studies.engine import theory
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.lee2021mutran import observations as lee
 
-FOLDER = Path(__file__).parents[2] / "scenarios" / "studies" / "lee2021mutran"
+FOLDER = STUDIES / "lee2021mutran"
 
 
 def seen(system: str, *tables: str) -> Seen:
-    return Seen(Scenario.load(FOLDER / f"{system}.toml").native.run(1, list(tables)))
+    return Seen(Scenario.load(FOLDER / "scenarios" / f"{system}.toml").native.run(1, list(tables)))
 
 
 def read(what: Seen, name: str, **keys: object) -> float:
@@ -56,9 +58,9 @@ def test_what_needs_no_runs_comes_out_as_the_page_says() -> None:
 
 # Source: LEE-V1, figure 1: a the data alone, b all copied, c plain duplicates, d MuTran in either mode.
 def test_a_copy_outlives_the_link_of_the_first_one_only_on_another_link() -> None:
-    arrived = {system: lee2021mutran.figure_1_arrived(system, 1) for system in range(1, 6)}
+    arrived = {system: lee.figure_1_arrived(system, 1) for system in range(1, 6)}
     assert arrived == {1: 0, 2: 1, 3: 0, 4: 1, 5: 1}
-    later = {system: lee2021mutran.figure_1_extra(system, 1) for system in range(1, 6)}
+    later = {system: lee.figure_1_extra(system, 1) for system in range(1, 6)}
     assert later[2] == 0
     assert later[5] < 100
     # In one stream with the data a copy that is there waits for what is not.

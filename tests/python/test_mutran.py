@@ -1,4 +1,4 @@
-"""MuTran's mathematics: the paper's equations and tables, random trials, and the simulator's agreement."""
+"""MuTran's mathematics: the paper's equations and tables, random trials, and the simulator next to them."""
 
 import doctest
 import math
@@ -11,10 +11,11 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from skybraid import Scenario, SkybraidError, mutran, run
+from skybraid import Scenario, SkybraidError, run
 from skybraid.model.errors import DomainError
 from skybraid.model.statistics import Interval, mean_interval
-from skybraid.mutran import Path
+from skybraid_studies.lee2021mutran import mutran
+from skybraid_studies.lee2021mutran.mutran import Path
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "mutran.md"
 

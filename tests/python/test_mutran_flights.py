@@ -1,4 +1,4 @@
-"""The measurements of MuTran (Lee et al., Sensors 2021), flown: scenarios/studies/lee2021mutran."""
+"""The measurements of MuTran (Lee et al., Sensors 2021), run: scenarios of lee2021mutran."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,10 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from skybraid import Scenario, run
+from skybraid_studies.engine.papers import FOLDER as STUDIES
 
-STUDY = Path(__file__).parents[2] / "scenarios" / "studies" / "lee2021mutran"
+STUDY = STUDIES / "lee2021mutran"
 BULK = ("flow.data.traffic", '{ kind = "bulk" }')
-SYSTEMS = [file for file in sorted(STUDY.glob("*.toml")) if "[[event]]" in file.read_text(encoding="utf-8")]
+SYSTEMS = [file for file in sorted(STUDY.glob("scenarios/*.toml")) if "[[event]]" in file.read_text(encoding="utf-8")]
 NORMAL_S, PROBLEM_S = (5, 60), (60, 120)
 SEEDS = range(1, 13)
 CASES = {1: "mutran-udp", 2: "mutran-tcp", 3: "default-duplicates", 4: "round-robin-duplicates"}
@@ -37,7 +38,7 @@ def fly(scheme: str, seed: int = 1, *overrides: tuple[str, str]) -> Flight:
 
 @cache
 def flown(scheme: str, seeds: tuple[int, ...], *overrides: tuple[str, str]) -> dict[int, Flight]:
-    scenario = Scenario.load(STUDY / f"{scheme}.toml", overrides)
+    scenario = Scenario.load(STUDY / "scenarios" / f"{scheme}.toml", overrides)
     results = run(scenario, seeds=seeds, tables=["messages"])
     arrived = results.tables["messages"].drop_nulls("delivered_ns")
     if len(seeds) == 1:

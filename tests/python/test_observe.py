@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skybraid import Scenario
-from skybraid.studies import Study, reproduce
-from skybraid.studies.observe import Seen, observations, quantile
+from skybraid import Scenario, ScenarioError
+from skybraid_studies import Study, reproduce
+from skybraid_studies.engine.observe import Seen, observations, quantile
 from test_studies import SMALL
 
 SEEN = """
@@ -85,8 +85,55 @@ def test_a_sweep_along_a_distribution_needs_one_run(tmp_path: Path) -> None:
     card = reproduce(Study(folder), out=out)
     assert card.runs == 2
     assert [row.verdict for row in card.rows] == ["holds", "needs video"]
-    values = [one.ours for one in card.beside if one.ours is not None]
+    values = [one.ours for one in card.points if one.ours is not None]
     assert values == sorted(values)
     again = reproduce(Study(folder), out=out)
     assert (again.runs, again.kept) == (2, 2)
     assert json.loads((out / "scorecard.json").read_text())["rows"][0]["verdict"] == "holds"
+
+
+OWN = """
+from skybraid_studies.engine.observe import Seen, observation
+
+@observation("own_share", "messages")
+def own_share(seen: Seen, flow: str) -> float:
+    arrived = seen.messages(flow).drop_nulls("delivered_ns")
+    return 100 * (arrived["delivered_ns"] > arrived["sent_ns"]).mean()
+"""
+
+OWN_CLAIM = """
+figure = "Fig. 5"
+finding = "No message arrives before it was sent."
+[series.Own]
+scenario = "small.toml"
+measure = { kind = "own_share", flow = "bulk" }
+[[claim]]
+words = "None of them."
+kind = "value"
+of = "Own"
+at_least = 99
+at_most = 100
+"""
+
+
+def test_a_study_in_any_folder_has_observations_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "anybody2026"
+    (folder / "experiments").mkdir(parents=True)
+    (folder / "scenarios").mkdir()
+    (folder / "study.toml").write_text('title = "Own"\nauthor = "Anybody"\nruns.seeds = [1, 2]\n')
+    (folder / "scenarios" / "small.toml").write_text(SMALL)
+    (folder / "experiments" / "ANY-E01.toml").write_text(OWN_CLAIM)
+    with pytest.raises(ScenarioError, match="own_share"):
+        Study(folder).experiments()
+    (folder / "observations.py").write_text(OWN)
+    (row,) = reproduce(Study(folder), out=tmp_path / "out").rows
+    assert (row.verdict, row.ours) == ("holds", 100), row.why
+    again = reproduce(Study(folder), out=tmp_path / "out")
+    assert (again.runs, again.kept) == (2, 2)
+
+
+def test_observations_that_cannot_be_imported_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text('title = "Own"\nauthor = "Anybody"\n')
+    (tmp_path / "observations.py").write_text("import no_such_package\n")
+    with pytest.raises(ScenarioError, match=r"observations.py: cannot import it: ModuleNotFoundError"):
+        Study(tmp_path)

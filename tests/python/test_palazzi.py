@@ -4,8 +4,9 @@ import pytest
 
 from skybraid import ScenarioError
 from skybraid._core import Acked, Congestion, Lost, PathBasics
-from skybraid.studies import reproduce, westwood
-from skybraid.studies.claims import Holds
+from skybraid_studies import reproduce
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.palazzi2007 import observations as westwood
 
 
 def control(toml: str, window: int) -> Congestion:

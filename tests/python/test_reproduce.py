@@ -12,19 +12,21 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from conftest import Command, emulator_lacks
 from skybraid import cli
-from skybraid.studies import Study, index, reproduce
-from skybraid.studies import errand as errand_of
-from skybraid.studies.claims import KINDS
-from skybraid.studies.observe import Seen, observation
-from skybraid.studies.runner import Form, plan
+from skybraid_studies import Study, reproduce
+from skybraid_studies.engine import index
+from skybraid_studies.engine.claims import KINDS
+from skybraid_studies.engine.observe import Seen, observation
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.engine.reproducing import errand as errand_of
+from skybraid_studies.engine.runner import Form, plan
 
 ROOT = Path(__file__).parents[2]
-STUDIES = ROOT / "scenarios" / "studies"
 PAPERS = ROOT.parent / "shared" / "papers" / "INDEX.md"
 
 FLOWS = """
@@ -164,7 +166,9 @@ def place(tmp_path: Path) -> Path:
 def of_the_papers() -> dict[str, tuple[str, str]]:
     """Paper and type of each experiment, as the list of the papers has them."""
     if not PAPERS.is_file():
-        pytest.skip("the list of the papers' experiments is ../shared/papers/INDEX.md next to the checkout, or absent")
+        pytest.skip(
+            "the list of the papers' experiments is next to the checkout, ../shared/papers/INDEX.md, or nowhere"
+        )
     rows = re.finditer(
         r"^\| \d+ \| (\S+) \| (\S+) \| .* \| (\S+) \|$", PAPERS.read_text(encoding="utf-8"), re.MULTILINE
     )
@@ -186,7 +190,7 @@ def test_every_experiment_of_a_study_in_the_index_has_a_file(folder: Path) -> No
 def test_the_list_has_them_all(skybraid: Command) -> None:
     listed = json.loads(skybraid("reproduce", "--list", "--json").stdout)
     assert {one["id"] for one in listed} >= index.entries(STUDIES).keys()
-    files = {file.stem for file in STUDIES.glob("*/*-*.toml")}
+    files = {file.stem for file in STUDIES.glob("*/experiments/*.toml")}
     assert all(one["missing"] == (one["id"] not in files) for one in listed)
 
 
@@ -211,13 +215,30 @@ def test_a_verdict_changes_with_the_scenario(kind: str, tmp_path: Path) -> None:
         assert (row.verdict, [claim.verdict for claim in row.claims]) == (verdict, [verdict]), row.why
 
 
+def finished(out: Path) -> set[str]:
+    """The keys of the runs and calculations that an output keeps."""
+    return {key for file in (out / "points").glob("part-*.parquet") for key in pl.read_parquet(file)["key"]}
+
+
+def rewrite(out: Path, change: Callable[[dict[str, Any]], None], runs: int | None = None) -> None:
+    """Changes what an output keeps of its runs, or of the first few of them."""
+    for file in sorted((out / "points").glob("part-*.parquet")):
+        frame = pl.read_parquet(file)
+        kept = [json.loads(text) for text in frame["kept"]]
+        for one in kept[:runs]:
+            change(one)
+        runs = None if runs is None else max(runs - len(kept), 0)
+        frame.with_columns(pl.Series("kept", [json.dumps(one) for one in kept])).write_parquet(file)
+
+
 def test_a_verdict_changes_with_the_numbers_that_were_kept(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (first,) = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out).rows
-    for file in (out / "points").glob("*.json"):
-        kept = json.loads(file.read_text(encoding="utf-8"))
+
+    def doubled(kept: dict[str, Any]) -> None:
         kept["bits"]["b"] *= 2
-        file.write_text(json.dumps(kept), encoding="utf-8")
+
+    rewrite(out, doubled)
     (second,) = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out).rows
     assert (first.verdict, second.verdict) == ("holds", "does not hold")
     assert second.ours is not None
@@ -228,9 +249,7 @@ def test_a_verdict_changes_with_the_numbers_that_were_kept(place: Path, tmp_path
 def test_what_was_kept_of_other_code_is_flown_again(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
-    file = next((out / "points").glob("*.json"))
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps(kept | {"code": {"": "older"}}), encoding="utf-8")
+    rewrite(out, lambda kept: kept.update(code={"": "older"}), runs=1)
     again = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
     assert again.runs - again.kept == 1
 
@@ -253,7 +272,7 @@ def test_all_studies_give_one_flat_list_of_rows(skybraid: Command, place: Path, 
             *("id", "paper", "finding", "theirs", "ours", "low", "high", "ratio", "verdict", "why", "figure_file")
         }
     assert [row["verdict"] for row in rows] == ["holds", "holds", "cannot be judged", "holds", "holds"]
-    # An experiment without a file is reported and makes the command fail.
+    # An experiment without a file is reported, and makes the command fail.
     assert rows[2]["why"] == "Missing: no file nobody2026/NOB-E03.toml."
     assert done.returncode == 1
     out = tmp_path / "runs" / "reproduce"
@@ -261,7 +280,7 @@ def test_all_studies_give_one_flat_list_of_rows(skybraid: Command, place: Path, 
     assert (out / "nobody2026" / "scorecard.json").is_file()
     assert json.loads((out / "rows.json").read_text(encoding="utf-8")) == rows
     # Both studies fly the same three rates three times, for E 5 and for all others: their runs are shared.
-    assert len(list((out / "points").iterdir())) == 18
+    assert len(finished(out)) == 18
 
 
 def test_experiments_are_named_by_their_ids_alone(skybraid: Command, place: Path) -> None:
@@ -292,6 +311,28 @@ def test_what_is_finished_is_kept_and_told(skybraid: Command, place: Path) -> No
     assert again.stderr == ""
     assert "1 experiment; holds: 1; 18 of 18 runs and calculations kept from before" in again.stdout
     assert "scorecard: runs/reproduce/index.html" in again.stdout
+
+
+def test_a_damaged_part_is_set_aside_and_its_runs_are_made_again(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
+    for file in (out / "points").glob("part-*.parquet"):
+        file.write_bytes(file.read_bytes()[:-20])
+    again = reproduce(Study(place / "nobody2026"), ["NOB-E01"], out=out)
+    assert (again.kept, again.rows[0].ours) == (0, first.rows[0].ours)
+    assert list((out / "points").glob("*.damaged"))
+    assert len(finished(out)) == again.runs
+
+
+def test_a_later_part_may_have_more_of_a_run(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    study = Study(place / "nobody2026")
+    whole = reproduce(study, ["NOB-E01"], out=out)
+    (older,) = (pl.read_parquet(file) for file in sorted((out / "points").glob("part-*.parquet"))[:1])
+    broken = older.with_columns(pl.lit(json.dumps({"recording": None})).alias("kept"))
+    broken.write_parquet(out / "points" / "part-ffffffffff-ffffff-00001.parquet")
+    again = reproduce(study, ["NOB-E01"], out=out)
+    assert again.kept == whole.runs
 
 
 # What goes wrong.
@@ -362,13 +403,11 @@ def begun(long: Path, tmp_path: Path, runs: int, before: Callable[[], None] | No
     words = [sys.executable, "-m", "skybraid", "reproduce", "--studies", str(long), "--workers", "1", "--quiet"]
     process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=before, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while len(finished(tmp_path)) < runs and process.poll() is None and time.monotonic() < deadline:
+    while (
+        len(finished(tmp_path / "runs" / "reproduce")) < runs and process.poll() is None and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     return process
-
-
-def finished(tmp_path: Path) -> set[str]:
-    return {file.name for file in (tmp_path / "runs" / "reproduce" / "points").glob("*.json")}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
@@ -378,12 +417,12 @@ def test_what_is_interrupted_goes_on_where_it_stopped(
     with begun(long, tmp_path, 3) as process:
         process.send_signal(number)
         assert process.wait(timeout=60) == code
-    kept = finished(tmp_path)
+    kept = finished(tmp_path / "runs" / "reproduce")
     assert 3 <= len(kept) < 24
     done = skybraid("reproduce", "--studies", long)
     assert done.returncode == 0, done.stderr
     assert f"{len(kept)} of 24 runs and calculations kept from before" in done.stdout
-    assert len(finished(tmp_path)) == 24
+    assert len(finished(tmp_path / "runs" / "reproduce")) == 24
     resumed = json.loads((tmp_path / "runs" / "reproduce" / "rows.json").read_text(encoding="utf-8"))
     (whole,) = reproduce(Study(long / "nobody2026")).rows
     assert resumed[0]["ours"] == whole.ours
@@ -396,7 +435,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(skybraid: Command, 
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "cannot write the result: File too large" in told
-    assert finished(tmp_path) == set()
+    assert finished(tmp_path / "runs" / "reproduce") == set()
     assert list((tmp_path / "runs" / "reproduce").rglob("*.partial")) == []
     assert skybraid("reproduce", "--studies", long).returncode == 0
 
@@ -515,7 +554,7 @@ def test_emulations_are_flown_in_real_time(skybraid: Command, emulated: Path) ->
 
 
 def test_real_time_is_kept_within_what_is_given(emulated: Path) -> None:
-    from skybraid.studies import emulating
+    from skybraid_studies.engine import emulating
 
     of = errand_of(Study(emulated / "nobody2026"), ["NOB-E01", "NOB-E02"])
     whole = emulating.affordable([of], 1e6, None)
@@ -547,7 +586,7 @@ def test_a_network_is_not_emulated() -> None:
 
 
 def test_a_machine_without_an_emulator_says_what_it_lacks(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skybraid.studies.command.lacks", lambda: "user namespaces (found none; sysctl …)")
+    monkeypatch.setattr("skybraid_studies.command.lacks", lambda: "user namespaces (found none; sysctl …)")
     words = ["reproduce", "--emulate", "NOB-E01", "--studies", str(place)]
     with pytest.raises(Exception, match="this machine lacks user namespaces") as caught:
         CliRunner().invoke(cli.app, words, catch_exceptions=False)

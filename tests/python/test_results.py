@@ -13,7 +13,7 @@ import pytest
 
 from conftest import TWO_PATHS
 from skybraid import MissingTableError, ResultError, Results, Scenario, ScenarioError, Verdict, run
-from skybraid.execute.runs import Gauge, on_all_cores
+from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.model.episodes import RunShare, share_interval
 
 

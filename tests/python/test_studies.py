@@ -1,4 +1,4 @@
-"""Studies flown again: their files, the judgement of claims, and the command."""
+"""Studies: their files, the judgement of claims, and the command."""
 
 import csv
 import json
@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from conftest import Command
 from skybraid import Scenario, ScenarioError
-from skybraid.studies import Study, beyond, reproduce, scorecard
-from skybraid.studies.claims import KINDS, Claim, Holds, Line
-from skybraid.studies.places import fill
-
-STUDIES = Path(__file__).parents[2] / "scenarios" / "studies"
+from skybraid_studies import Study, reproduce
+from skybraid_studies.beyond import observations as beyond
+from skybraid_studies.engine import kept, scorecard
+from skybraid_studies.engine.claims import KINDS, Claim, Holds, Line
+from skybraid_studies.engine.papers import FOLDER as STUDIES
+from skybraid_studies.engine.places import fill
 
 SMALL = """
 name = "One path"
@@ -338,8 +340,9 @@ def test_an_experiment_is_flown_and_judged(study: Path, tmp_path: Path) -> None:
     assert [falls.verdict, windows.verdict] == ["holds", "holds"]
     # The two series of the first share their runs: three losses, four seeds; the second has four of its own.
     assert (card.runs, card.kept) == (16, 0)
-    assert len(list((tmp_path / "out" / "points").iterdir())) == 16
-    by_point = {(one.series, one.x): one for one in card.beside}
+    kept_runs = [len(pl.read_parquet(file)) for file in (tmp_path / "out" / "points").glob("part-*.parquet")]
+    assert sum(kept_runs) == 16
+    by_point = {(one.series, one.x): one for one in card.points}
     one = by_point["TCP", 0.0001]
     assert one.low is not None
     assert one.ours is not None
@@ -362,14 +365,14 @@ def test_what_was_flown_before_is_not_flown_again(study: Path, tmp_path: Path) -
     assert again.rows[0] == first.rows[0]
     shutil.rmtree(tmp_path / "out" / "points")
     fresh = reproduce(Study(study), ["NOB-E01"])
-    assert [one.ours for one in fresh.beside] == [one.ours for one in first.beside]
+    assert [one.ours for one in fresh.points] == [one.ours for one in first.points]
 
 
 def test_a_reading_replaces_keys_of_scenarios(study: Path) -> None:
     card = reproduce(Study(study), ["NOB-E01"], reading="slow")
     assert card.rows[0].verdict == "does not hold"
     assert card.rows[0].unexplained
-    ours = next(one.ours for one in card.beside if one.x == 0.0001)
+    ours = next(one.ours for one in card.points if one.x == 0.0001)
     assert ours is not None
     assert ours < 1000
 
@@ -410,16 +413,14 @@ def test_pedrazzis_windows_leave_slow_start_where_they_did_for_him() -> None:
 
 # Documents.
 
-DOCS = Path(__file__).parents[2] / "docs" / "studies"
 
-
-def blocks(paper: str) -> dict[str, str]:
-    """What a study's page says of its scorecards, which lie beside it: that of its own reading, then the others."""
-    files = sorted(DOCS.glob(f"{paper}*.json"), key=lambda file: (file.stem != paper, file.stem))
-    cards = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    own = cards[0]["rows"]
-    if paper == "beyond":
-        with (DOCS / "beyond-survey.csv").open(encoding="utf-8", newline="") as points:
+def blocks(study: Study) -> dict[str, str]:
+    """What a study's page quotes of its kept results, those of its own reading first."""
+    names = kept.names(study)
+    cards = {name: kept.load(study, name) for name in names}
+    own = cards[names[0]]["rows"]
+    if study.paper == "beyond":
+        with (study.folder / kept.FOLDER / "survey.csv").open(encoding="utf-8", newline="") as points:
             survey = beyond.survey(list(csv.DictReader(points)))
         return {
             "conclusions": scorecard.conclusions(own),
@@ -428,20 +429,18 @@ def blocks(paper: str) -> dict[str, str]:
         }
     told = {
         "scorecard": scorecard.markdown(own),
-        "readings": scorecard.readings(cards),
+        "readings": scorecard.readings([cards[name] for name in names if name in study.readings]),
         "explanations": scorecard.explanations(own),
     }
-    flown = DOCS / "gateways" / f"{paper}.json"
-    if flown.is_file():
-        rows = json.loads(flown.read_text(encoding="utf-8"))["rows"]
-        told["gateways"] = scorecard.by_gateways(rows, own)
+    if "text-gateway" in cards:
+        told["gateways"] = scorecard.by_gateways(cards["text-gateway"]["rows"], own)
     return told
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", sorted(STUDIES.glob("*/page.md")), ids=lambda page: page.parent.name)
 def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for name, told in blocks(page.stem).items():
+    for name, told in blocks(Study(page.parent)).items():
         begin = f"<!-- {name}: from the scorecard; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
         before, rest = text.split(begin)
         found, after = rest.split(f"<!-- end of {name} -->", 1)
@@ -452,23 +451,35 @@ def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
         assert found == told, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
 
 
-@pytest.mark.parametrize("file", sorted(DOCS.glob("*.json")), ids=lambda file: file.stem)
-def test_a_kept_scorecard_is_that_of_the_present_files(file: Path) -> None:
-    card = json.loads(file.read_text(encoding="utf-8"))
-    experiments = Study(STUDIES / card["paper"]).experiments(card["reading"])
-    if file.stem == card["paper"]:
+KEPT = [(Study(file.parents[1]), file.stem) for file in sorted(STUDIES.glob("*/results/*.toml"))]
+
+
+@pytest.mark.parametrize(("study", "name"), KEPT, ids=[f"{study.paper}-{name}" for study, name in KEPT])
+def test_kept_results_are_those_of_the_present_files(study: Study, name: str) -> None:
+    card = kept.load(study, name)
+    experiments = study.experiments(card["reading"])
+    if name == study.reading:
         assert card["quick"] is False
         assert [row["id"] for row in card["rows"]] == list(experiments)
+    assert sum(len(row["claims"]) for row in card["rows"]) == card["claims"]
+    assert sum(claim["verdict"] == Holds.YES for row in card["rows"] for claim in row["claims"]) == card["held"]
     for row in card["rows"]:
-        one = experiments[row["id"]]
-        assert [claim["words"] for claim in row["claims"]] == [claim.words for claim in one.claims]
-        for kept, claim in zip(row["claims"], one.claims, strict=True):
-            known = claim.explanation(card["reading"])
-            assert kept["known"] == (known if kept["verdict"] == Holds.NO else ""), row["id"]
+        assert row["checks"] == [kept.check(claim.words) for claim in experiments[row["id"]].claims], row["id"]
+
+
+def test_kept_results_have_every_number_that_a_page_quotes(study: Path, tmp_path: Path) -> None:
+    card = reproduce(Study(study), quick=True, out=tmp_path / "out")
+    shutil.copytree(tmp_path / "out" / kept.FOLDER, study / kept.FOLDER)
+    (name,) = kept.names(Study(study))
+    again, whole = kept.load(Study(study), name), card.to_dict()
+    for show in (scorecard.markdown, scorecard.explanations, scorecard.conclusions):
+        assert show(again["rows"]) == show(whole["rows"])
+    assert scorecard.readings([again]) == scorecard.readings([whole])
+    assert again["digest"] == kept.digest(whole["rows"])
 
 
 def test_the_guide_of_claims_names_every_kind() -> None:
-    from skybraid.studies import claims
+    from skybraid_studies.engine import claims
 
     for kind, about in KINDS.items():
         assert f"`{kind}`" in str(claims.__doc__)

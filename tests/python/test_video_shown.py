@@ -10,10 +10,11 @@ import pytest
 
 from skybraid.model.errors import SkybraidError, VideoError
 from skybraid.model.scenario import Scenario
-from skybraid.studies.observe import Seen, observations
 from skybraid.video import clips, quality, shown
 from skybraid.video.encode import Encoded
 from skybraid.video.flows import encoded, received, with_clips
+from skybraid_studies.engine.observe import Seen, observations
+from skybraid_studies.engine.papers import FOLDER as STUDIES
 
 FRAMES = 60
 MS = 1_000_000
@@ -124,14 +125,14 @@ _WITHOUT_PYAV = """
 import sys
 sys.modules["av"] = None
 from pathlib import Path
-from skybraid.studies import Study, reproduce
+from skybraid_studies import Study, reproduce
 (row,) = reproduce(Study(Path(sys.argv[1])), ["BAL-E20"], quick=True).rows
 print(row.verdict, row.why)
 """
 
 
 def test_without_the_extra_an_experiment_says_that_it_needs_it() -> None:
-    study = Path(__file__).parents[2] / "scenarios" / "studies" / "baltaci2023"
+    study = STUDIES / "baltaci2023"
     told = subprocess.run(
         [sys.executable, "-c", _WITHOUT_PYAV, str(study)], capture_output=True, text=True, check=True
     ).stdout

@@ -1,10 +1,14 @@
-"""Command `skybraid`: a table of commands, each in its own file, imported on use."""
+"""Command `skybraid`: a table of commands, each in its own file, imported on use.
+
+Other distributions add commands through entry points of the group `skybraid.commands`, each the `Entry` of a command.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import Annotated, Any, NamedTuple, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -14,7 +18,13 @@ from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED
 from skybraid.execute import interruption
 from skybraid.model.errors import SkybraidError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 VERSION = f"skybraid {__version__}"
+
+GROUP = "skybraid.commands"
+"""Group of entry points through which other distributions add commands."""
 
 
 class Entry(NamedTuple):
@@ -41,16 +51,9 @@ COMMANDS = {
         "skybraid.cli.plot:plot",
         "Draw a result or a campaign for print: distributions, paths over time, heat maps and more.",
     ),
-    "reproduce": Entry(
-        "skybraid.studies.command:reproduce",
-        "Fly the experiments of published studies again and say which of their findings hold.",
-    ),
     "sweep": Entry(
         "skybraid.cli.sweep:sweep",
         "Run a scenario over many points and seeds into one dataset; finished runs are not repeated.",
-    ),
-    "import-lines": Entry(
-        "skybraid.cli.import_lines:import_lines", "Convert scenario lines of Chavali's testbed to scenarios."
     ),
     "network": Entry(
         "skybraid.cli.network:network", "Show the nodes and links of a scenario and the route of each subflow."
@@ -83,8 +86,26 @@ COMMANDS = {
 }
 
 
+@cache
+def added() -> dict[str, Entry]:
+    """Returns the commands that installed distributions add, by name."""
+    # A third of the time that `skybraid --version` takes, which does not need it.
+    metadata = importlib.import_module("importlib.metadata")
+    points = sorted(metadata.entry_points(group=GROUP), key=lambda point: point.name)
+    return {point.name: point.load() for point in points if point.name not in COMMANDS}
+
+
 class Commands(TyperGroup):
     """Group of all commands, imported lazily."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 typer's types of these are private
+        """Returns the names of all commands, in the order of the help."""
+        return [*super().list_commands(ctx), *added()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 the same
+        """Returns a command's line in the list of commands, or None if it is unknown."""
+        known = super().get_command(ctx, cmd_name)
+        return _alone(cmd_name, _listed, help=added()[cmd_name].help) if not known and cmd_name in added() else known
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 typer's types of these are private
         """Finds a command and imports it."""
@@ -94,14 +115,19 @@ class Commands(TyperGroup):
 
 def imported(name: str) -> Any:  # noqa: ANN401 the same
     """Returns a command of the table, ready to run."""
-    entry = COMMANDS[name]
+    entry = COMMANDS.get(name) or added()[name]
     module, _, attribute = entry.place.partition(":")
     found = getattr(importlib.import_module(module), attribute)
-    if not isinstance(found, typer.Typer):
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name=name, context_settings=entry.settings)(found)
-        found = alone
-    return typer.main.get_command(found)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    return _alone(name, found, context_settings=entry.settings)
+
+
+def _alone(name: str, function: Callable[..., None], **settings: Any) -> Any:  # noqa: ANN401 the same
+    """Returns a function as a command without subcommands."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name=name, **settings)(function)
+    return typer.main.get_command(alone)
 
 
 app = typer.Typer(

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from skybraid._core import Emulation, Program, Run
-    from skybraid.execute.runs import Progress
+    from skybraid.execute.pool import Progress
     from skybraid.model.results import Results
 
 DIRECTIONS = ("uplink", "downlink")

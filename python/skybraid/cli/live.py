@@ -22,7 +22,7 @@ from skybraid.show.words import size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from skybraid.execute.runs import Progress
+    from skybraid.execute.pool import Progress
 
 EVERY_S = 0.5
 """How often the view is renewed."""

@@ -14,7 +14,7 @@ from rich.progress import Progress as Bar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from skybraid.execute.runs import Progress
+    from skybraid.execute.pool import Progress
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ MAX_POINTS = 1_000_000
 _CONTAINERS = ("path", "flow", "node", "link", "event", "route", "outages")
 
 Label = str | int | float | bool
-"""What stands in an axis' column: a number or a truth as it is, everything else as text."""
+"""Value in an axis' column: a number or a truth as it is, everything else as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Axis:
 
     @property
     def values(self) -> list[Label]:
-        """What stands in the axis' first column, step by step."""
+        """Values of the axis' first column, step by step."""
         return [labels[0] for labels in self.labels]
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def without(text: str) -> dict[str, Any]:
 
 
 def values_of(text: str) -> object:
-    """What stands behind `--vary KEY=`: TOML, or texts between commas.
+    """Parses what follows `--vary KEY=`: TOML, or texts between commas.
 
     `a,b` and `["a", "b"]` are two values, `{ from = "1Mbit/s", to = "9Mbit/s", steps = 5 }` is a range.
     """
@@ -217,7 +217,7 @@ def _seeds(keys: Keys) -> tuple[int, ...] | None:
 
 
 def _flat(table: Mapping[str, Any], where: str, above: str = "") -> Iterator[tuple[str, object]]:
-    """Keys with dots, whether they stand in quotes or as tables in tables."""
+    """Keys with dots, whether they are quoted or tables in tables."""
     for name, value in table.items():
         quoted = name if not above and "." in name else toml_key(name)
         key = f"{above}.{quoted}" if above else quoted

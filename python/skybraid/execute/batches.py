@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import threading
 import time
 from collections import OrderedDict
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from skybraid.execute.interruption import deferred
+from skybraid.execute.pool import cores, finished
 from skybraid.execute.rows import Outcome, digest_of, outcome_of
 from skybraid.execute.runs import simulation
 from skybraid.model.clustering import Clustering, clustering_of
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 Job = tuple[int, int]
 """A run to make: the position of its point, and its seed."""
 
-_POLL_S = 0.1
 _KEPT_SCENARIOS = 8
 _MAX_BATCH = 500
 
@@ -48,7 +46,7 @@ class Base:
     plugins: tuple[tuple[str, str], ...] = ()
 
     def scenario(self, point: Point) -> Scenario:
-        """What a point flies.
+        """What a point runs.
 
         Raises:
             ScenarioError: it is not a correct scenario.
@@ -62,7 +60,7 @@ class Batch:
 
     Attributes:
         jobs: the runs.
-        points: the points that they name, each with the digest of what it flew when the campaign was planned.
+        points: the points that they name, each with the digest of what it ran when the campaign was planned.
     """
 
     jobs: tuple[Job, ...]
@@ -179,7 +177,7 @@ class Threads:
     target_s = 0.02
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or os.cpu_count() or 1
+        self.workers = workers or cores()
 
     def outcomes(self, base: Base, batches: Iterator[Batch]) -> Iterator[Sequence[Outcome]]:
         """What came of batches; at most two a worker are under way."""
@@ -188,17 +186,7 @@ class Threads:
         def go_on(_simulated_s: float) -> bool:
             return not stop.is_set()
 
-        pending: set[Future[list[Outcome]]] = set()
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="skybraid") as pool:
-            try:
-                while True:
-                    for batch in islice(batches, 2 * self.workers - len(pending)):
-                        pending.add(pool.submit(run_batch, base, batch, go_on))
-                    if not pending:
-                        return
-                    with deferred():
-                        done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-                    yield [outcome for future in done for outcome in future.result()]
-            finally:
-                stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+        ended = finished(lambda batch: run_batch(base, batch, go_on), batches, stop.set, self.workers)
+        with contextlib.closing(ended):
+            for done in ended:
+                yield [outcome for outcomes in done for outcome in outcomes]

@@ -37,7 +37,7 @@ class Manifest:
         version: of Skybraid.
         axes: what is varied.
         points: their combinations that are part of the campaign, by the number that the tables name.
-        digests: of what each point flies.
+        digests: of what each point runs.
         paths: names of the paths, over all points.
         created: when it began, as ISO 8601.
     """
@@ -122,8 +122,8 @@ class Campaign:
     Attributes:
         url: where it lies.
         manifest: what it consists of.
-        answers: to the question until which seeds were added, for each point; of a campaign that was just flown.
-        notices: what the user should know of how it was flown; of a campaign that was just flown.
+        answers: to the question until which seeds were added, for each point; of a campaign that was just run.
+        notices: what the user should know of how it was run; of a campaign that was just run.
     """
 
     url: str
@@ -198,15 +198,15 @@ class Campaign:
         )
 
     def summary(self) -> pl.DataFrame:
-        """What each flow did at each point over all seeds; the columns stand at `skybraid.execute.overview.summary`."""
+        """Returns what each flow did at each point over all seeds, as `skybraid.execute.overview.summary` does."""
         return overview.summary(self)
 
     def failed(self) -> pl.DataFrame:
-        """The runs that failed: rows of `runs`, with the error and the command that flies each again."""
+        """The runs that failed: rows of `runs`, with the error and the command that repeats each."""
         return self.scan(RUNS).filter(pl.col("status") == FAILED).sort("point", "seed").collect()
 
     def scenario_of(self, point: int) -> Scenario:
-        """What a point flies.
+        """What a point runs.
 
         Raises:
             ResultError: there is no such point.
@@ -218,7 +218,7 @@ class Campaign:
     def replay(
         self, key: str, *, tables: Sequence[str] | None = None, out: str | os.PathLike[str] | None = None
     ) -> Results:
-        """Flies a run again, with its tables.
+        """Repeats a run, with its tables.
 
         Args:
             key: of the run, or as much of its beginning as no other run shares.
@@ -239,7 +239,7 @@ class Campaign:
 
 
 def replay_line(base: Base, point: Point, seed: int) -> str:
-    """The command that flies a run again, from the folder where the campaign was begun."""
+    """Returns the command that repeats a run, from the folder where the campaign was begun."""
     words = ["skybraid", "run", base.file, "--seed", str(seed)]
     for key, value in (*base.overrides, *point.sets):
         words += ["--set", f"{key}={value}"]

@@ -14,7 +14,8 @@ from itertools import groupby, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skybraid._core import registry
-from skybraid.execute.runs import Gauge, on_all_cores, seeds_of, simulation
+from skybraid.execute.pool import Gauge, on_all_cores
+from skybraid.execute.runs import seeds_of, simulation
 from skybraid.model import algorithms
 from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.folder import write_whole
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skybraid._core import FlowStats
-    from skybraid.execute.runs import Progress
+    from skybraid.execute.pool import Progress
 
 PROTOCOLS = ("mptcp", "mp_dccp")
 """Protocols that are compared unless told otherwise."""
@@ -82,7 +83,7 @@ def compare(
         schedulers: their names; all by default.
         congestion: names of the congestion controls; all by default.
         seed: root of the random streams of every flight; the scenario's own if neither this nor `seeds` is given.
-        seeds: several seeds, each flown once with every combination; traces then begin at a place drawn from the seed
+        seeds: several seeds, each run once with every combination; traces then begin at a place drawn from the seed
             unless the scenario says where.
         progress: told how far the simulation is.
 
@@ -94,7 +95,7 @@ def compare(
         tell, null of other flows; `share_PATH`, the share (0 to 1) of the flow's packets on each path.
 
     Raises:
-        ScenarioError: a name is not known, or the scenario cannot be flown with a combination.
+        ScenarioError: a name is not known, or the scenario cannot be run with a combination.
         KeyboardInterrupt: Ctrl-C.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
@@ -139,7 +140,7 @@ def compare(
 
 
 def text(frame: pl.DataFrame) -> str:
-    """What `compare` gave as a table to read: a line a combination, medians where several seeds were flown.
+    """What `compare` gave as a table to read: a line a combination, medians where several seeds were run.
 
     For each flow: messages within the deadline (or arrived, where it requires none), one-way delay that half of the
     messages and 99 % of them did not exceed, data that arrived, and the share of its packets on each path but the last.

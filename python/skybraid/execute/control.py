@@ -1,8 +1,8 @@
 """Control of running emulations: where their sockets are, and a client for them.
 
 A socket is named `NAME-PID.sock` after the scenario and the process that was started; one JSON object a line goes
-each way. `NAME-PID.json` beside it tells where its nodes are. Whoever owns a socket holds it open, so one that nobody
-answers is left over.
+each way. `NAME-PID.json` next to it has the places of its nodes. Whoever owns a socket holds it open, so one that
+nobody answers is left over.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Running:
     """A running emulation.
 
     Attributes:
-        name: its scenario's name as it stands in the socket's.
+        name: its scenario's name as it is in the socket's name.
         pid: number of the process that was started; nested ones after a dot.
         socket: where it listens.
     """
@@ -317,5 +317,5 @@ def rerun_inside() -> int:
 def command() -> list[str]:
     """The words that run the command `skybraid` of this very installation."""
     # `-m` looks into the current folder first; where this process does not, a module there must not be taken for ours.
-    aside = [] if sys.path[0] in ("", os.getcwd()) else ["-P"]  # noqa: PTH109 as it stands in sys.path
+    aside = [] if sys.path[0] in ("", os.getcwd()) else ["-P"]  # noqa: PTH109 as sys.path has it
     return [sys.executable, *aside, "-m", "skybraid"]

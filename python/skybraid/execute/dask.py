@@ -74,7 +74,7 @@ class Dask:
 
         def submit(batch: Batch, attempt: int) -> None:
             key = f"skybraid-{session}-{next(numbers)}"
-            future = self._client.submit(fly_there, shipped, batch, key=key, pure=False)
+            future = self._client.submit(run_there, shipped, batch, key=key, pure=False)
             pending[future] = (batch, attempt)
             future.add_done_callback(ended.put)
 
@@ -125,7 +125,7 @@ def _drained(ended: queue.SimpleQueue[Any]) -> list[Any]:
         return found
 
 
-def fly_there(base: Base, batch: Batch) -> list[Outcome]:
+def run_there(base: Base, batch: Batch) -> list[Outcome]:
     """Makes the runs of a batch on a worker, which has the scenario's trace files at the same places."""
     for file, text in base.plugins:
         _load(file, text)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skybraid._core import Emulation, Program, Run
-    from skybraid.execute.runs import Progress, Report
+    from skybraid.execute.pool import Progress, Report
 
 NODES = ("ground", "vehicle")
 """Where programs run, in the order in which they are started."""
@@ -43,7 +43,7 @@ class Options:
     Attributes:
         precise: spend a core on punctuality.
         ipv6: let flows use IPv6.
-        vehicle: a program in the vehicle, for the shell; with it or the ground's, no flow of the scenario is flown.
+        vehicle: a program in the vehicle, for the shell; with it or the ground's, no flow of the scenario is run.
         ground: a program on the ground.
         limit_s: longest time for the programs in s; None: until the vehicle's ends, or the ground's without one.
         iperf3: also write what the kernel's connections did as iperf3 writes it, a file for each flow.
@@ -95,7 +95,7 @@ def emulate(
     iperf3: bool = False,
     progress: Progress | None = None,
 ) -> Results:
-    """Flies a scenario in real time and judges it: its links between network namespaces, over real sockets.
+    """Runs a scenario in real time and judges it: its links between network namespaces, over real sockets.
 
     The work is done by `skybraid emulate` in a process of its own, which has a sandbox.
 
@@ -117,7 +117,7 @@ def emulate(
     Raises:
         ScenarioError: the scenario is not correct, or `seed` is not.
         EmulationError: the emulator cannot begin, go on or write, in the command's words.
-        KeyboardInterrupt: Ctrl-C; what was seen so far lies in `out`.
+        KeyboardInterrupt: Ctrl-C; what was seen so far is in `out`.
     """
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     chosen.native.needs_two_hosts()
@@ -197,7 +197,7 @@ def emulate_here(
     """
     for kind, name in sorted(scenario.native.custom()):
         raise ScenarioError(
-            f"{scenario.file}: {kind}: found {name}, expected one of Skybraid's own; those of your own fly in the "
+            f"{scenario.file}: {kind}: found {name}, expected one of Skybraid's own; those of your own run in the "
             "simulator, `skybraid run`"
         )
     kept = ["links"] if options.programs and tables is None else tables
@@ -206,7 +206,7 @@ def emulate_here(
 
 
 def emulator(scenario: Scenario, options: Options) -> Driver:
-    """What flies a scenario's flows in real time, inside the sandbox."""
+    """What runs a scenario's flows in real time, inside the sandbox."""
 
     def make(
         seed: int, tables: list[str], report: Report, folder: Path | None, captures: Path | None
@@ -220,7 +220,7 @@ def emulator(scenario: Scenario, options: Options) -> Driver:
 
 
 def _without_iperf3(facts: dict[str, Any], folder: Path | None) -> dict[str, Any]:
-    """Writes each flow that is told as iperf3 tells it into its file, and a note for every other flow."""
+    """Writes a file for each flow that can be reported as iperf3 does, and a note for every other flow."""
     if "iperf3" not in facts:
         return facts
     kept = {name: value for name, value in facts.items() if name != "iperf3"}

@@ -25,7 +25,7 @@ KINDS = {
 def all_of(key: str, text: str, file: str, overrides: Overrides, where: str) -> tuple[list[object], list[str]]:
     """The names that stand for "all" at a key, and why others of the registry are left out.
 
-    A name is left out where the scenario cannot be flown with it, as TCP over two paths.
+    A name is left out where the scenario cannot be run with it, as TCP over two paths.
 
     Raises:
         ScenarioError: the key names nothing of the registry, or the scenario takes none of the names.

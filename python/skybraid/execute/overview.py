@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skybraid.model.measures import Counted, Measure
 
 MAX_LINES = 200
-"""Points that are told line by line."""
+"""Maximum points that are reported line by line."""
 
 _TOLD = tuple(one for one in MEASURES if one.told)
 _INTERVAL = ("low", "high")

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from skybraid.execute.axes import Label
     from skybraid.execute.plan import Plan
+    from skybraid.execute.pool import Progress
     from skybraid.execute.rows import Outcome
-    from skybraid.execute.runs import Progress
     from skybraid.model.scenario import Overrides
 
 Side = Scenario | Results | Campaign | str | os.PathLike[str]
@@ -140,9 +140,9 @@ def paired(
     """Compares two scenarios, results or campaigns by the flights with the same seed and point.
 
     Args:
-        a: the first; a scenario is flown.
+        a: the first; a scenario is run.
         b: the second, of which the first is taken away.
-        seeds: seeds to fly, or of those that were flown the ones to compare; of two scenarios by default 1 to 20, of
+        seeds: seeds to run, or of those that were run the ones to compare; of two scenarios by default 1 to 20, of
             one scenario those of the other side.
         overrides: keys that scenarios have replaced (key, TOML value).
         workers: runs at a time; by default one a core.

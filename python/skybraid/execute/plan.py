@@ -33,14 +33,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What must be flown.
+    """What must be run.
 
     Attributes:
         manifest: the campaign as it will be described.
         seeds: of each point.
-        wanted: positions of the points to fly, in `manifest.points`.
+        wanted: positions of the points to run, in `manifest.points`.
         alike: those of them where no seed changes anything, so that one run stands for all.
-        drawn: the note on traces that begin at random since several seeds are flown; empty where none do.
+        drawn: the note on traces that begin at random since several seeds are run; empty where none do.
         notes: what the user should know.
         flows: names of the flows, over all points.
         videos: names of those that are video at some point.
@@ -56,7 +56,7 @@ class Plan:
     drawn: str = ""
 
     def seeds_of(self, point: int) -> tuple[int, ...]:
-        """Seeds with which a point is flown."""
+        """Seeds with which a point is run."""
         return self.seeds[:1] if point in self.alike else self.seeds
 
 
@@ -111,7 +111,7 @@ def plan(
     if len(points) * len(chosen) > MAX_RUNS:
         raise ScenarioError(
             f"{file}: found {len(points)} points with {len(chosen)} seeds each, {len(points) * len(chosen)} runs, "
-            f"expected at most {MAX_RUNS}; fly fewer seeds, or let `--until` add them where they decide something"
+            f"expected at most {MAX_RUNS}; run fewer seeds, or let `--until` add them where they decide something"
         )
     base = replace(base, plugins=tuple((file, Path(file).read_text(encoding="utf-8")) for file in survey.files))
     created = utc_now().isoformat(timespec="seconds")
@@ -131,7 +131,7 @@ class _Survey:
 
     Args:
         plugins: Python files with algorithms of one's own.
-        drawn: the note on traces that begin at random since several seeds are flown; none where none do.
+        drawn: the note on traces that begin at random since several seeds are run; none where none do.
     """
 
     def __init__(self, plugins: tuple[str | os.PathLike[str], ...], drawn: str = "") -> None:
@@ -159,7 +159,7 @@ class _Survey:
 
 
 def _read(base: Base, points: Sequence[Point], columns: Sequence[str], place: int) -> Scenario:
-    """What a point flies.
+    """What a point runs.
 
     Raises:
         ScenarioError: it is wrong; it says which point.

@@ -70,7 +70,7 @@ class Outcome:
 
 
 def digest_of(scenario: Scenario) -> str:
-    """A name for what a point flies: its effective text, the files that it reads, algorithms of one's own, version."""
+    """A name for what a point runs: its effective text, the files that it reads, algorithms of one's own, version."""
     files = [digest for _, digest in scenario.inputs()]
     plugins = sorted(digest for _, digest in algorithms.inputs(scenario))
     of = [_core.__version__, scenario.toml(), files, plugins]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from skybraid import _core
-from skybraid.execute.interruption import deferred
+from skybraid.execute.pool import Gauge, Progress, Report, on_all_cores
 from skybraid.model import algorithms
 from skybraid.model import tables as table_files
 from skybraid.model.clustering import Clustering, clustering_of
-from skybraid.model.errors import Interrupted, ResultError, ScenarioError, unknown
+from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.folder import new_folder
 from skybraid.model.provenance import MAX_RUNS, essence, provenance, replay_command, seeds_from, utc_now
 from skybraid.model.requirements import Requirement, judge, members_of
@@ -27,22 +24,12 @@ from skybraid.model.summary import Flight, one_run, over_runs, pooled
 from skybraid.video.flows import with_clips
 
 if TYPE_CHECKING:
-    from skybraid._core import FlowStats, Run
+    import os
 
-Progress = Callable[[float], None]
-"""Is told the share of the simulated time that is done, 0 to 1, a few times a second."""
+    from skybraid._core import FlowStats, Run
 
 PCAP = "pcap"
 """Folder of the packet captures inside a result."""
-
-_POLL_S = 0.1
-_NEARLY = 0.999
-
-_Job = TypeVar("_Job")
-_Done = TypeVar("_Done")
-
-Report = Callable[[float], bool]
-"""Is told a run's own time in s and says whether to go on."""
 
 MakeRun = Callable[[int, list[str], Report, "Path | None", "Path | None"], "tuple[Run, dict[str, Any] | None]"]
 """Makes a finished run, and what an emulation has to say of itself, from a seed, the tables to keep, what the run tells
@@ -59,7 +46,7 @@ class Driver:
         duration_s: how long a run takes in its own time, in s.
         command: the command of the command line that does the same.
         options: further words of that command line.
-        keeps: whether a run that is told to stop gives what it has seen so far; others give nothing.
+        keeps: whether a run that is stopped early returns what it has seen so far; others return nothing.
     """
 
     name: str
@@ -106,9 +93,9 @@ def run(
     Args:
         scenario: a `Scenario`, or the path of its file.
         seed: root of the random streams; the scenario's own if neither this nor `seeds` is given.
-        seeds: several seeds, each flown once, on all cores; their trials are judged together. Numbers, or a text as on
+        seeds: several seeds, each run once, on all cores; their trials are judged together. Numbers, or a text as on
             the command line: "1..100" or "3,5,8". Traces begin at a place drawn from the seed unless the scenario says
-            where; where no seed changes anything, only the first is flown.
+            where; where no seed changes anything, only the first is run.
         tables: which of messages, subflows, links, decisions, packets, frames to keep; by default the first three of a
             single run, with frames where there is video, and none of several. An empty sequence keeps nothing but the
             summary, in little memory.
@@ -178,56 +165,6 @@ class _Finished:
     holder: Run | None
 
 
-class Gauge:
-    """How far each run is; also the place where runs are told to stop.
-
-    Args:
-        runs: how many there are.
-        duration_s: how long each takes in its own time, in s.
-        keeps: whether the first interruption only ends the runs, and what they have is kept.
-    """
-
-    def __init__(self, runs: int, duration_s: float, *, keeps: bool = False) -> None:
-        self._whole_s = max(runs * duration_s, 1e-9)
-        self._done_s: dict[Hashable, float] = {}
-        self._stop = threading.Event()
-        self._land = threading.Event()
-        self._keeps = keeps
-
-    def go_on(self) -> None:
-        """Raises `Interrupted` once runs were told to stop."""
-        if self._stop.is_set():
-            raise Interrupted("stopped before the end; no result was written")
-
-    def stop(self) -> None:
-        """Tells all runs to stop."""
-        self._stop.set()
-
-    def land(self) -> bool:
-        """Tells all runs to end and to give what they have, where they can and have not been told before."""
-        lands = self._keeps and not self._land.is_set()
-        self._land.set()
-        return lands
-
-    @property
-    def landing(self) -> bool:
-        """Whether runs were told to end early."""
-        return self._land.is_set()
-
-    def reporter(self, run: Hashable) -> Report:
-        """What a run tells its simulated time in s, and what tells it whether to go on."""
-
-        def report(simulated_s: float) -> bool:
-            self._done_s[run] = simulated_s
-            return not (self._stop.is_set() or self._land.is_set())
-
-        return report
-
-    def share(self) -> float:
-        """Share of the simulated time that is done, 0 to 1."""
-        return min(sum(list(self._done_s.values())) / self._whole_s, 1.0)
-
-
 def _run_all(
     scenario: Scenario,
     driver: Driver,
@@ -294,41 +231,6 @@ def _captures(folder: Path, seed: int | None) -> Path:
     return captures
 
 
-def on_all_cores(
-    work: Callable[[_Job], _Done],
-    jobs: Sequence[_Job],
-    gauge: Gauge,
-    progress: Progress | None,
-    workers: int | None = None,
-) -> list[_Done]:
-    """Runs each job in worker threads, one per core by default; Ctrl-C and progress stay with the caller's thread.
-
-    The progress is told a share of 1 only after the last job has ended: one at its end still has results to write.
-    """
-    threads = min(len(jobs), workers or os.cpu_count() or 1)
-    with ThreadPoolExecutor(threads, thread_name_prefix="skybraid") as pool:
-        try:
-            futures = [pool.submit(work, job) for job in jobs]
-            pending: set[Future[_Done]] = set(futures)
-            while pending:
-                try:
-                    with deferred():
-                        done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-                    if progress is not None:
-                        share = gauge.share() if pending or gauge.landing else 1.0
-                        progress(min(share, _NEARLY if pending else 1.0))
-                except KeyboardInterrupt:
-                    if not gauge.land():
-                        raise
-        except BaseException:
-            gauge.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [future.result() for future in futures]
-
-
 def _judge(scenario: Scenario, runs: list[_Finished], origin: dict[str, Any]) -> Results:
     by_flow = _over_runs([one.flows for one in runs])
     by_member = _over_runs([one.members for one in runs])
@@ -387,7 +289,7 @@ def _judged(
 
 
 def seeds_of(scenario: Scenario, seed: int | None, seeds: Iterable[int] | str | None) -> list[int]:
-    """The seeds to fly: those that are given, or the scenario's own.
+    """The seeds to run: those that are given, or the scenario's own.
 
     Raises:
         ScenarioError: both are given, one twice, none, one that is no seed, or too many.

@@ -44,6 +44,7 @@ _DAMAGED = ".damaged"
 _PARQUET, _MIN_PARQUET = b"PAR1", 12
 _STALE_S = 120.0
 _BEAT_S = 20.0
+_PART_SHARE, _MAX_PART_S = 1 / 60, 30.0
 
 # These put an object whole or not at all; elsewhere a file is written aside and moved.
 _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory"}
@@ -51,25 +52,37 @@ _OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci",
 
 @dataclass(slots=True)
 class Store:
-    """A campaign's files.
+    """Files of a dataset: a campaign, or the finished runs of studies.
 
     Attributes:
         url: the folder as it was given.
+        tables: names of its tables, in the order in which their parts are written; a part counts by the last.
+        noun: what errors call it.
     """
 
     url: str
     _fs: AbstractFileSystem = field(repr=False)
     _root: str = field(repr=False)
+    tables: tuple[str, ...] = TABLES
+    noun: str = "the campaign"
     _session: str = field(default_factory=lambda: f"{int(time.time()):010x}-{secrets.token_hex(3)}", repr=False)
     _parts: int = field(default=0, repr=False)
 
     @classmethod
-    def at(cls, url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
+    def at(
+        cls,
+        url: str | os.PathLike[str],
+        options: Mapping[str, Any] | None = None,
+        tables: tuple[str, ...] = TABLES,
+        noun: str = "the campaign",
+    ) -> Store:
         """The files below a folder's path or URL.
 
         Args:
             url: a path, or a URL such as s3://bucket/folder.
             options: what fsspec wants to know for this kind of storage.
+            tables: names of its tables, that by which a part counts last.
+            noun: what errors call it.
 
         Raises:
             ResultError: the kind of URL is not known, or its package is not installed.
@@ -79,12 +92,12 @@ class Store:
             fs, root = fsspec.core.url_to_fs(text, **(options or {}))
         except (ValueError, ImportError) as error:
             hint = "; install skybraid[s3]" if text.startswith("s3") else ""
-            raise ResultError(f"{text}: cannot open the campaign: {error}{hint}") from error
-        return cls(text, fs, root)
+            raise ResultError(f"{text}: cannot open {noun}: {error}{hint}") from error
+        return cls(text, fs, root, tables, noun)
 
     @property
     def local(self) -> bool:
-        """Whether it lies in a folder of this machine."""
+        """Whether it is in a folder of this machine."""
         protocol = self._fs.protocol
         return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
 
@@ -182,7 +195,7 @@ class Store:
 
     def parts(self) -> list[str]:
         """Names of the parts that count, in the order in which they were written."""
-        return [name for name in self.names(RUNS) if name.startswith("part-") and name.endswith(".parquet")]
+        return [name for name in self.names(self.tables[-1]) if name.startswith("part-") and name.endswith(".parquet")]
 
     def write_part(self, frames: Mapping[str, pl.DataFrame], name: str | None = None) -> None:
         """Writes the next part, `runs/` last; with a name, in place of that part.
@@ -193,7 +206,7 @@ class Store:
         if name is None:
             self._parts += 1
             name = f"part-{self._session}-{self._parts:05}.parquet"
-        for table in TABLES:
+        for table in self.tables:
             if table not in frames:
                 continue
             file = BytesIO()
@@ -212,7 +225,7 @@ class Store:
 
     def remove_part(self, name: str) -> None:
         """Removes a part, from `runs/` first."""
-        for table in reversed(TABLES):
+        for table in reversed(self.tables):
             self.remove(f"{table}/{name}")
 
     def damaged(self) -> dict[str, str]:
@@ -225,7 +238,7 @@ class Store:
         """
         found: dict[str, str] = {}
         for name in self.parts():
-            for table in TABLES if self.local else (RUNS,):
+            for table in self.tables if self.local else self.tables[-1:]:
                 problem = self._fault(f"{table}/{name}")
                 if problem is not None:
                     found[name] = f"{table}/{name}: {problem}"
@@ -270,7 +283,7 @@ class Store:
         for name, fault in self.damaged().items():
             with self._telling("write"):
                 # `runs/` first: without it, a part does not count.
-                for table in reversed(TABLES):
+                for table in reversed(self.tables):
                     place = self.place(f"{table}/{name}")
                     if self._fs.exists(place):
                         self._fs.mv(place, place + _DAMAGED)
@@ -280,7 +293,7 @@ class Store:
     def sweep_up(self) -> None:
         """Removes what a process that was killed has left: parts without their `runs/`, files half written."""
         counted = set(self.parts())
-        for table in TABLES:
+        for table in self.tables:
             for name in self.names(table):
                 if name not in counted and not name.endswith(_DAMAGED):
                     self.remove(f"{table}/{name}")
@@ -327,18 +340,41 @@ class Store:
 
     @contextlib.contextmanager
     def _telling(self, doing: str) -> Iterator[None]:
-        """Tells what storage raises in plain words, whichever library raises it."""
+        """Turns what storage raises into plain words, whichever library raises it."""
         try:
             yield
         except ResultError:
             raise
         except OSError as error:
-            raise ResultError(f"{self.url}: cannot {doing} the campaign: {error.strerror or error}") from error
+            raise ResultError(f"{self.url}: cannot {doing} {self.noun}: {error.strerror or error}") from error
         except Exception as error:
             module = type(error).__module__.partition(".")[0]
             if module in ("botocore", "aiobotocore", "aiohttp", "gcsfs", "adlfs", "azure", "requests", "paramiko"):
-                raise ResultError(f"{self.url}: cannot {doing} the campaign: {error}") from error
+                raise ResultError(f"{self.url}: cannot {doing} {self.noun}: {error}") from error
             raise
+
+
+@dataclass(slots=True)
+class Cadence:
+    """When finished runs become the next part: soon at first, then every sixtieth of the time so far, up to 30 s.
+
+    Attributes:
+        first_s: shortest time between two parts, in s.
+    """
+
+    first_s: float = 1.0
+    _began: float = field(default_factory=time.monotonic, repr=False)
+    _written: float = field(default_factory=time.monotonic, repr=False)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for the next part."""
+        now = time.monotonic()
+        return now - self._written >= min(max(self.first_s, (now - self._began) * _PART_SHARE), _MAX_PART_S)
+
+    def on_written(self) -> None:
+        """Records that a part was written."""
+        self._written = time.monotonic()
 
 
 class Lock:

@@ -15,7 +15,7 @@ from skybraid.execute.campaign import Campaign, Manifest, replay_line
 from skybraid.execute.dask import Dask
 from skybraid.execute.plan import Plan, grown, plan
 from skybraid.execute.rows import FAILED, RUNS, Buffer, key_of, schemas
-from skybraid.execute.store import Lock, Store
+from skybraid.execute.store import Cadence, Lock, Store
 from skybraid.execute.until import budget as budget_of
 from skybraid.execute.until import question, run_until
 from skybraid.model.errors import ResultError, ScenarioError
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from skybraid.execute.batches import Job
     from skybraid.model.scenario import Overrides, Scenario
 
-_FIRST_PART_S, _LAST_PART_S = 1.0, 30.0
-_PART_SHARE = 1 / 60
 _MAX_ROWS = 20_000
 
 
@@ -80,7 +78,7 @@ class Running:
         self._buffer = Buffer(schemas(manifest.columns, labels, manifest.paths), manifest.paths)
         self._pace = Pace(executor.target_s)
         self._there = self._seeds_there()
-        self._began = self._flushed = time.monotonic()
+        self._cadence = Cadence()
 
     def run(self, jobs: Callable[[], Iterator[Job]], until: float | None = None) -> None:
         """Makes those of some runs that are missing.
@@ -141,12 +139,10 @@ class Running:
         """Writes the rows so far as a part."""
         if self._buffer.runs:
             self.store.write_part(self._buffer.take())
-        self._flushed = time.monotonic()
+        self._cadence.on_written()
 
     def _flush_if_due(self) -> None:
-        now = time.monotonic()
-        interval_s = min(max(_FIRST_PART_S, (now - self._began) * _PART_SHARE), _LAST_PART_S)
-        if now - self._flushed >= interval_s or self._buffer.rows >= _MAX_ROWS:
+        if self._cadence.is_due or self._buffer.rows >= _MAX_ROWS:
             self.flush()
 
     def _seeds_there(self) -> dict[int, NDArray[np.uint64]]:
@@ -215,7 +211,7 @@ def sweep(
 
     Args:
         scenario: a `Scenario`, or the path of its file.
-        seeds: in place of those of the sweep; where no seed changes anything, only the first is flown.
+        seeds: in place of those of the sweep; where no seed changes anything, only the first is run.
         vary: keys with their values (a list), a range (a table, as in the file), or "all" for the registry's names;
             they come to those of the sweep.
         overrides: keys that every point has replaced (key, TOML value).
@@ -232,7 +228,7 @@ def sweep(
         storage_options: what fsspec wants to know for `out`.
 
     Raises:
-        ScenarioError: the sweep, one of its points or the question is wrong; nothing was flown.
+        ScenarioError: the sweep, one of its points or the question is wrong; nothing was run.
         ResultError: the folder holds another campaign, another process works on it, or it cannot be written.
         KeyboardInterrupt: Ctrl-C; what is done stays, and the same call goes on from there.
     """

@@ -1,6 +1,6 @@
 """Seeds until a question is decided: `--until "control.share >= 99.999% ± shown"`.
 
-    FLOW.METRIC >= VALUE ± shown      until the interval lies on one side of the value (`<=` likewise)
+    FLOW.METRIC >= VALUE ± shown      until the interval is on one side of the value (`<=` likewise)
     FLOW.METRIC ± WIDTH               until the interval reaches at most so far to either side
 
 Metrics are those of `measures.MEASURES`: `share` (within the flow's shortest deadline; of all messages where it
@@ -112,7 +112,7 @@ class Answer:
         name: its values.
         question: as it was put.
         verdict: met, not met, or inconclusive within the budget.
-        flights: how many were flown.
+        flights: how many were run.
         estimate: in the unit of the question's target; None where there is none.
         low: of the 95 % interval that counts.
         high: of the same.
@@ -207,7 +207,7 @@ def budget(text: str | None) -> Budget:
 
 
 def run_until(running: Running, asked: Question, limit: Budget) -> list[Answer]:
-    """Flies each point with more and more seeds until it has its answer, or the budget is used up.
+    """Runs each point with more and more seeds until it has its answer, or the budget is used up.
 
     Raises:
         ScenarioError: the scenario has no such flow.

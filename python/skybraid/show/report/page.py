@@ -56,10 +56,10 @@ class Table:
     replay: bool
 
 
-def templates() -> Environment:
-    """Template environment of the package; undefined names are errors."""
+def templates(package: str = "skybraid.show") -> Environment:
+    """Returns a package's template environment; undefined names are errors."""
     return Environment(
-        loader=PackageLoader("skybraid.show"),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,0 +1,1 @@
+"""Baltaci et al. 2023: remote piloting over LTE and Starlink."""

@@ -1,0 +1,1 @@
+"""Questions beyond the papers, over many runs of LTE and Starlink."""

@@ -1,0 +1,431 @@
+"""The command `reproduce`: chooses experiments, runs them and reports the verdicts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path  # noqa: TC003 the command's parameters are read at run time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skybraid.cli.emulate import enter_sandbox
+from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, seconds
+from skybraid.cli.progress import tally
+from skybraid.execute.emulation import lacks
+from skybraid.gateway import flight, playing
+from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError
+from skybraid.model.folder import RUNS, write_whole
+from skybraid.model.requirements import span
+from skybraid_studies.engine import emulating, page, reproducing, scorecard
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.index import Entry, entries
+from skybraid_studies.engine.points import SIMULATION, Point
+from skybraid_studies.engine.runner import Errand, Form, Plan, Tally, plan, run_plan
+from skybraid_studies.engine.scorecard import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid_studies.engine.experiment import Experiment, Study
+    from skybraid_studies.engine.reproducing import Scorecard
+    from skybraid_studies.engine.runner import Told
+    from skybraid_studies.engine.scorecard import Row
+
+ROWS = "rows.json"
+"""File of the scorecard as a list."""
+
+_COLOURS: dict[str, str] = {Holds.YES: typer.colors.GREEN, Holds.NO: typer.colors.RED, Holds.OPEN: typer.colors.YELLOW}
+_CLOSE = 3
+
+_TELLING = 0.01
+"""Share of the runs from which on the time left is estimated."""
+
+
+OUT = RUNS / "reproduce"
+"""Folder of finished runs and scorecards by default."""
+
+
+def reproduce(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Studies and experiments, such as palazzi2007 or PED-E09; by default all.", metavar="[PAPER] [ID]..."
+        ),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick/--full", help="A quick look: fewer values and seeds, shorter runs; or the studies' own."),
+    ] = False,
+    emulate: Annotated[
+        bool,
+        typer.Option("--emulate", help="Run emulations in real time under this machine's kernel: short, few seeds."),
+    ] = False,
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="Run in real time with two gateways, skybraid-node, over emulated links.")
+    ] = False,
+    max_time: Annotated[
+        str, typer.Option(help="In real time: take no longer; fewer seeds, then fewer experiments.", metavar="TIME")
+    ] = "30min",
+    reading: Annotated[
+        str | None, typer.Option(help="How to read what the paper leaves open: text, repo.", metavar="NAME")
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Keep finished runs, scorecards and figures here; what is kept is not run again.", metavar="DIR"
+        ),
+    ] = OUT,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at a time; by default one a core.", metavar="N", min=1)
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--studies", help="Folder of the studies, instead of those installed.", metavar="DIR"),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the experiments of published studies and report which of their findings hold.
+
+    Exit code: 0 if every claim that does not hold is explained, 1 if one is not, a run failed or an experiment has no
+    file, 2 bad input or no emulator here, 130 interrupted; finished runs are kept.
+    """
+    asked = Asked(
+        words=tuple(words or ()),
+        quick=quick,
+        emulate=emulate,
+        gateway=gateway,
+        max_time=max_time,
+        reading=reading,
+        out=out,
+        workers=workers,
+        folder=folder,
+        as_json=as_json,
+        quiet=quiet,
+    )
+    raise typer.Exit(list_experiments(asked) if list_ else run(asked))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Words and options of the command.
+
+    Attributes:
+        words: studies and experiments; none for all.
+        quick: fewer values and seeds, shorter runs.
+        emulate: in real time.
+        gateway: the same, with two gateways for the transports.
+        max_time: longest time of that, a text such as "30min".
+        reading: of what papers leave open; None for the studies' own.
+        out: keeps finished runs, scorecards and figures.
+        workers: runs at a time; None for one a core.
+        folder: where studies lie; None for where they usually do.
+        as_json: rows as JSON.
+        quiet: nothing but errors.
+    """
+
+    words: tuple[str, ...]
+    quick: bool
+    emulate: bool
+    gateway: bool
+    max_time: str
+    reading: str | None
+    out: Path
+    workers: int | None
+    folder: Path | None
+    as_json: bool
+    quiet: bool
+
+
+def run(asked: Asked) -> int:
+    """Runs the experiments and returns the exit code.
+
+    Raises:
+        ScenarioError: a file or a word of the command is not correct.
+        EmulationError: this machine cannot emulate.
+        ResultError: the output cannot be written.
+        KeyboardInterrupt: Ctrl-C; finished runs are kept.
+    """
+    if asked.quick and asked.emulate:
+        raise ScenarioError("--emulate: found --quick too, expected one of them; emulated runs are short anyway")
+    if asked.gateway and (asked.quick or asked.emulate):
+        other = "--quick" if asked.quick else "--emulate"
+        raise ScenarioError(f"--gateway: found {other} too, expected one of them")
+    form = _form(asked)
+    chosen = _chosen(asked)
+    if asked.emulate:
+        chosen = _emulated(chosen, named=bool(chosen.ids))
+        if lacking := lacks():
+            raise EmulationError(f"reproduce --emulate: this machine lacks {lacking}; see skybraid doctor")
+        enter_sandbox()
+    if asked.gateway:
+        chosen = _playable(_emulated(chosen, named=bool(chosen.ids), option="--gateway"), named=bool(chosen.ids))
+        if lacking := flight.missing():
+            raise EmulationError(f"reproduce --gateway: this machine lacks {lacking}")
+    clock = time.perf_counter()
+    planned = _plan(chosen, form, asked)
+    with tally(shown=not asked.quiet, doing="emulating" if form.real_time else "reproducing") as tell:
+        told: Told | None = None if tell is None else lambda now: tell(now.share, _words(now))
+        run_plan(planned, folder=asked.out, workers=asked.workers, told=told)
+    cards = [
+        reproducing.judged(planned, each, time.perf_counter() - clock, chosen.index).keep(asked.out / each.study.paper)
+        for each in planned.errands
+    ]
+    rows = _rows(chosen, cards, form)
+    page.write(rows, {each.paper: f"{each.author}, {each.title}" for each in chosen.studies}, asked.out / page.PAGE)
+    write_whole(asked.out / ROWS, reproducing.json_text([row.to_dict() for row in rows]))
+    if asked.as_json:
+        told_rows = [row.to_dict() for row in rows]
+        typer.echo(json.dumps(told_rows, indent=1, ensure_ascii=False, allow_nan=False))
+    elif not asked.quiet:
+        for card in cards:
+            _tell(card, form)
+        _conclude(rows, planned, asked.out)
+    return NOT_MET if any(row.unexplained or row.failed for row in rows) else MET
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Studies and experiments that the command's words name.
+
+    Attributes:
+        studies: every one that is there.
+        errands: what must be run.
+        missing: experiments of the index that have no file.
+        ids: experiments that were named.
+        index: all entries by id.
+    """
+
+    studies: Sequence[Study]
+    errands: Sequence[Errand]
+    missing: Sequence[Entry]
+    ids: Sequence[str]
+    index: Mapping[str, Entry]
+
+
+def _chosen(asked: Asked) -> _Chosen:
+    """Sorts out studies and experiments.
+
+    Raises:
+        ScenarioError: a word names neither, or no chosen study has the reading.
+    """
+    words, known, index = asked.words, reproducing.studies(asked.folder), entries(reproducing.place_of(asked.folder))
+    papers = [study.paper for study in known] + [paper for paper in _papers(index) if not _has(known, paper)]
+    named = [word for word in words if word in papers]
+    ids = list(dict.fromkeys(word.upper() for word in words if word not in papers))
+    wanted = [study for study in known if not named or study.paper in named]
+    chosen = _of_reading(wanted, asked.reading, every=bool(words))
+    experiments = {study.paper: study.experiments(name) for study, name in chosen}
+    present = {one: paper for paper, found in experiments.items() for one in found}
+    absent = [one for one in index.values() if one.id not in present and (not named or one.paper in named)]
+    for one in ids:
+        if one not in present and one not in {each.id for each in absent}:
+            _refuse(one, named, papers, [*present, *(each.id for each in absent)])
+    of_ids = {present[one] for one in ids if one in present}
+    errands = []
+    for study, name in chosen:
+        own = [one for one in ids if present.get(one) == study.paper]
+        if ids and study.paper not in of_ids:
+            continue
+        errands.append(reproducing.errand(study, own, name))
+    return _Chosen(known, errands, [one for one in absent if not ids or one.id in ids], ids, index)
+
+
+def _of_reading(wanted: Sequence[Study], reading: str | None, *, every: bool) -> list[tuple[Study, str]]:
+    """Studies with the reading that each is run in: the one that is asked for, where it has it, else its own."""
+    if reading is not None:
+        having = [study for study in wanted if reading in study.readings]
+        if not having or (every and len(wanted) == 1 and having != list(wanted)):
+            names = dict.fromkeys(name for study in wanted for name in study.readings)
+            raise ScenarioError(f"--reading: found {reading}, expected one of {', '.join(names)}")
+    return [(study, reading if reading in study.readings else study.reading) for study in wanted]
+
+
+def _refuse(word: str, named: Sequence[str], papers: Sequence[str], ids: Sequence[str]) -> None:
+    if named:
+        raise ScenarioError(f"reproduce {' '.join(named)}: found {word}, expected some of {', '.join(ids)}")
+    close = difflib.get_close_matches(word, ids, _CLOSE)
+    hint = f" or an experiment such as {', '.join(close)}" if close else ", or an experiment of `--list`"
+    raise ScenarioError(f"reproduce: found {word.lower()}, expected one of {', '.join(papers)}{hint}")
+
+
+def _papers(index: Mapping[str, Entry]) -> list[str]:
+    return list(dict.fromkeys(one.paper for one in index.values()))
+
+
+def _has(known: Sequence[Study], paper: str) -> bool:
+    return any(study.paper == paper for study in known)
+
+
+def _emulated(chosen: _Chosen, *, named: bool, option: str = "--emulate") -> _Chosen:
+    """Returns the experiments to emulate: those that are named, or else those that are emulations in their papers.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    if named:
+        return chosen
+    errands = []
+    for each in chosen.errands:
+        own = [one for one in each.experiments if one.id in chosen.index and chosen.index[one.id].type == "emulation"]
+        if own:
+            errands.append(replace(each, experiments=own))
+    if not errands:
+        papers = ", ".join(each.study.paper for each in chosen.errands)
+        raise ScenarioError(f"{option}: found no emulation in {papers}; other experiments are emulated if named by id")
+    return replace(chosen, errands=errands, missing=[one for one in chosen.missing if one.type == "emulation"])
+
+
+def _form(asked: Asked) -> Form:
+    if asked.gateway:
+        return Form.GATEWAY
+    return Form.EMULATED if asked.emulate else Form.QUICK if asked.quick else Form.FULL
+
+
+def _playable(chosen: _Chosen, *, named: bool) -> _Chosen:
+    """Returns the experiments for gateways: those that are named, or else those of which they can play something.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    if named:
+        return chosen
+    errands = []
+    for each in chosen.errands:
+        own = [one for one in each.experiments if _has_play(each, one)]
+        if own:
+            errands.append(replace(each, experiments=own))
+    if not errands:
+        papers = ", ".join(each.study.paper for each in chosen.errands)
+        raise ScenarioError(f"--gateway: found nothing in {papers} that gateways can play; try lee2021mutran")
+    return replace(chosen, errands=errands, missing=[])
+
+
+def _has_play(errand: Errand, experiment: Experiment) -> bool:
+    for series in experiment.series:
+        if series.measure is not None:
+            try:
+                scenario = errand.study.scenario(experiment, series, 0.0, errand.reading, quick=True)
+                playing.play(scenario, playing.DATA)
+            except SkybraidError:
+                continue
+            return True
+    return False
+
+
+def _plan(chosen: _Chosen, form: Form, asked: Asked) -> Plan:
+    if not form.real_time:
+        return plan(chosen.errands, form=form, folder=asked.out)
+    planned = emulating.affordable(chosen.errands, seconds("--max-time", asked.max_time) or 0.0, asked.out, form)
+    if not asked.quiet:
+        runs = sum(isinstance(job, Point) and job.driver != SIMULATION for job in planned.missing)
+        at_once = (asked.workers or 1) if form is Form.GATEWAY else 1
+        how = "one at a time" if at_once == 1 else f"{at_once} at a time"
+        told = f"{runs} runs in real time, {how}: about {span(emulating.estimate_s(planned) / at_once)}"
+        typer.echo(f"{told}; {len(planned.kept)} kept from before", err=True)
+    return planned
+
+
+def _rows(chosen: _Chosen, cards: Sequence[Scorecard], form: Form) -> list[Row]:
+    """Returns all rows, in the order of the index; others follow those of their paper."""
+    absent = [scorecard.missing(entry, form) for entry in chosen.missing]
+    rows = [row for card in cards for row in card.rows] + absent
+    places = {name: place for place, name in enumerate(chosen.index)}
+    papers = list(dict.fromkeys([*_papers(chosen.index), *(row.paper for row in rows)]))
+    return sorted(rows, key=lambda row: (papers.index(row.paper), places.get(row.id, len(places))))
+
+
+def _words(now: Tally) -> str:
+    left = f", {span(round(now.left_s, 0))} left" if _TELLING <= now.share < 1 and now.left_s >= 1 else ""
+    return f"{now.done} of {now.runs} runs and calculations done, {now.kept} kept from before{left}"
+
+
+def list_experiments(asked: Asked) -> int:
+    """Prints what there is, experiments without a file included, and gives the exit code.
+
+    Raises:
+        ScenarioError: a file or a word of the command is not correct.
+    """
+    chosen = _chosen(asked)
+    rows: list[dict[str, Any]] = []
+    for each in chosen.errands:
+        for one in each.experiments:
+            entry = chosen.index.get(one.id)
+            told = {"id": one.id, "paper": each.study.paper, "type": entry.type if entry else "", "figure": one.figure}
+            rows.append(told | {"finding": one.finding, "missing": False})
+    for entry in chosen.missing:
+        told = {"id": entry.id, "paper": entry.paper, "type": entry.type, "figure": ""}
+        rows.append(told | {"finding": entry.line, "missing": True})
+    places = {name: place for place, name in enumerate(chosen.index)}
+    rows.sort(key=lambda row: (places.get(row["id"], len(places)), row["id"]))
+    if asked.as_json:
+        typer.echo(json.dumps(rows, ensure_ascii=False))
+        return MET
+    for paper in dict.fromkeys([*_papers(chosen.index), *(row["paper"] for row in rows)]):
+        own = [row for row in rows if row["paper"] == paper]
+        study = next((study for study in chosen.studies if study.paper == paper), None)
+        if not own:
+            continue
+        typer.echo(f"{paper}: {study.author}, {study.title}" if study else f"{paper}: no files")
+        for name, reading in study.readings.items() if study else ():
+            typer.echo(f"  reading {name}{' (default)' if study and name == study.reading else ''}: {reading.about}")
+        for row in own:
+            missing = "missing: " if row["missing"] else ""
+            typer.echo(f"  {row['id']}  {row['type']:<10}  {row['figure']:<10}  {missing}{row['finding']}")
+    absent = sum(row["missing"] for row in rows)
+    typer.echo(f"{_experiments(len(rows))}{f', {absent} without a file' if absent else ''}")
+    return MET
+
+
+def _tell(card: Scorecard, form: Form) -> None:
+    """Prints a scorecard."""
+    kind = {
+        Form.FULL: "",
+        Form.QUICK: ", QUICK LOOK: fewer values and seeds and shorter runs than the study's",
+        Form.EMULATED: ", EMULATED in real time: shorter runs and fewer seeds than the study's",
+        Form.GATEWAY: ", BY GATEWAYS in real time: fewer seeds than the study's",
+    }[form]
+    typer.echo(f"{card.paper}: {card.title} (reading {card.reading}{kind})")
+    typer.echo(
+        f"  {'id':<8} {'verdict':<16} {'claims':<7} {'theirs':>8} {'ours':>8} {'low':>8} {'high':>8} {'ratio':>6}  "
+        "finding"
+    )
+    for row in card.rows:
+        numbers = " ".join(f"{number(value):>8}" for value in (row.theirs, row.ours, row.low, row.high))
+        typer.echo(
+            f"  {row.id:<8} {_coloured(row.verdict)} {f'{row.held}/{len(row.claims)}':<7} {numbers} "
+            f"{number(row.ratio):>6}  {row.figure}: {row.finding}"
+        )
+    for row in card.rows:
+        if row.why:
+            typer.echo(f"{row.id}: {row.why}")
+    for words, ratio in card.comparisons.items():
+        interval = f" ({number(ratio['low'])} to {number(ratio['high'])})" if "low" in ratio else ""
+        typer.echo(f"ours / published, {words}: median {number(ratio['median'])}{interval} of {ratio['points']} points")
+    claims = sum(len(row.claims) for row in card.rows)
+    held = sum(row.held for row in card.rows)
+    typer.echo(
+        f"{held} of {claims} claims hold. {card.runs} runs ({card.kept} kept from before) in {span(card.wall_s)}"
+    )
+
+
+def _conclude(rows: Sequence[Row], planned: Plan, out: Path) -> None:
+    found = ", ".join(f"{verdict}: {count}" for verdict, count in page.counts(rows).items() if count)
+    kept = f"{len(planned.kept)} of {len(planned.jobs)} runs and calculations kept from before"
+    typer.echo(f"{_experiments(len(rows))}; {found}; {kept}")
+    for row in rows:
+        if row.failed and row.seeds == 0:
+            typer.echo(f"{row.id}: {row.why}")
+    typer.echo(f"scorecard: {out / page.PAGE}")
+
+
+def _coloured(verdict: str) -> str:
+    return typer.style(f"{verdict:<16}", fg=_COLOURS.get(verdict, typer.colors.CYAN), bold=True)
+
+
+def _experiments(number: int) -> str:
+    return "1 experiment" if number == 1 else f"{number} experiments"

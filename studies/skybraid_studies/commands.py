@@ -1,0 +1,12 @@
+"""Commands that this distribution adds to `skybraid`, as its entry points name them."""
+
+from skybraid.cli import Entry
+
+REPRODUCE = Entry(
+    "skybraid_studies.command:reproduce",
+    "Run the experiments of published studies and report which of their findings hold.",
+)
+
+IMPORT_LINES = Entry(
+    "skybraid_studies.chavali2022.command:import_lines", "Turn scenario lines of Chavali's testbed into scenarios."
+)

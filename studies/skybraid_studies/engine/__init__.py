@@ -1,0 +1,1 @@
+"""Studies read, run and judged: experiments, claims, points, scorecards."""

@@ -1,0 +1,475 @@
+"""Claims: statements of a paper about its figures, in a form that can be judged.
+
+A claim compares numbers of an experiment's series. Every comparison is made for each seed by itself and then has a
+95 % interval over the seeds (Student's t of the mean; of its logarithm for ratios). A comparison holds if its whole
+interval is in the wanted range, does not hold if its whole interval is outside, and cannot be judged otherwise. A
+claim holds if all its comparisons do, and does not hold if one of them does not.
+
+`kind` says what is compared; the table has its keys with their defaults:
+
+- `ratio` (`of`, `to`, `at_least`, `at_most`): one series over another at each x.
+- `above` (`of`, `to`, `by` 1): the same; the ratio is at least `by`.
+- `equal` (`of`, `to`, `within` 0.1): the same; between 1 / (1 + within) and 1 + within.
+- `difference` (`of`, `to`, `at_least`, `at_most`): one series less another at each x, in the unit.
+- `value` (`of`, `at_least`, `at_most`): the value at each x, in the unit.
+- `rises`, `falls` (`of`, `tolerance` 0.05, `by` 1): along x each value may go the wrong way by the tolerance from the
+  one before; from the first to the last it goes the right way by a factor of at least `by`.
+- `flat` (`of`, `within` 0.1): each value over the series' mean along x.
+- `linear` (`of`, `within` 0.2): each series over the first one, by the ratio of their parameters k.
+- `fair` (`of`, `at_least` 0.95): Jain's index of the series' values at each x, 1 for equal shares.
+- `published` (`of`, `at_least` 0.8, `at_most` 1.25): the median over all points of the value over the published one.
+- `mean`, `peak` (`of`, `at_least`, `at_most`): mean or largest value along x, in the unit.
+- `time_of_peak` (`of`, `at_least`, `at_most`): x of the largest value.
+- `time_of_level` (`of`, `level`, `at_least`, `at_most`): the first x at which the value is at least the level.
+- `share_above` (`of`, `to`, `at_least`, `at_most`): share (0 to 1) of the x at which one series is above another.
+- `pooled` (`of`, `to`, `at_least`, `at_most`): counts of one series over those of another, in %, all flights together.
+  Its interval is the wider of two on each side: Clopper and Pearson's, as if messages were independent, which tells
+  something where nothing was lost; and a bootstrap over flights, since what befalls a flight befalls many messages.
+
+`of` is a name, or a list of names that are each compared; `to` is one name, or a list as long. A name with `*` stands
+for all series that it matches, in the order of the file. `at` (an x or a list of
+them), or `from` and `to_x` (bounds, included), choose x; all of them by default. `words` are the paper's, `theirs` its
+number where it gives one, and `known` explains a claim that is known not to hold: a text, or a table of texts by
+reading.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+import itertools
+import math
+import statistics
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skybraid.model.episodes import RunShare, share_interval
+from skybraid.model.keys import Keys
+from skybraid.model.statistics import mean_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+UNBOUNDED = math.inf
+
+
+class Holds(enum.StrEnum):
+    """Verdict on a claim."""
+
+    YES = "holds"
+    NO = "does not hold"
+    OPEN = "cannot be judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A series as it came out.
+
+    Attributes:
+        name: of the series.
+        x: in ascending order.
+        values: one row a seed, one column an x; NaN where there is none.
+        published: the authors' numbers by x.
+        k: the series' parameter.
+        counted: the values by the authors' way of counting, where it differs from ours; published numbers are
+            compared with these.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    values: NDArray[np.float64]
+    published: Mapping[float, tuple[float, float | None]]
+    k: float | None = None
+    counted: NDArray[np.float64] | None = None
+
+    def at(self, x: float) -> NDArray[np.float64]:
+        """The values of all seeds at an x."""
+        return self.values[:, self.x.index(x)]
+
+    def counted_at(self, x: float) -> NDArray[np.float64]:
+        """The values of all seeds at an x, as the authors counted."""
+        return (self.values if self.counted is None else self.counted)[:, self.x.index(x)]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One number that a claim bounds.
+
+    Attributes:
+        what: what was compared, in words.
+        estimate: over the seeds.
+        low: of its interval; NaN where there is none.
+        high: the same.
+        at_least: the wanted range.
+        at_most: the same.
+    """
+
+    what: str
+    estimate: float
+    low: float
+    high: float
+    at_least: float
+    at_most: float
+
+    @property
+    def verdict(self) -> Holds:
+        """Verdict from the interval and the wanted range."""
+        if math.isnan(self.low) or math.isnan(self.high):
+            return Holds.OPEN
+        if self.at_least <= self.low and self.high <= self.at_most:
+            return Holds.YES
+        return Holds.NO if self.high < self.at_least or self.low > self.at_most else Holds.OPEN
+
+    @property
+    def excess(self) -> float:
+        """Distance of the estimate from the range, negative inside it, relative to the range's size."""
+        if math.isnan(self.estimate):
+            return -math.inf
+        below = self.at_least - self.estimate if math.isfinite(self.at_least) else -math.inf
+        above = self.estimate - self.at_most if math.isfinite(self.at_most) else -math.inf
+        scale = max((abs(bound) for bound in (self.at_least, self.at_most) if math.isfinite(bound)), default=1.0)
+        return max(below, above) / (scale or 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A claim with what the runs show about it.
+
+    Attributes:
+        claim: the claim.
+        verdict: over all its comparisons.
+        decisive: the comparison that decides it, or None if nothing could be compared.
+        comparisons: how many there were.
+    """
+
+    claim: Claim
+    verdict: Holds
+    decisive: Comparison | None
+    comparisons: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the paper and how it is judged; the attributes are the keys of the module's table."""
+
+    words: str
+    kind: str
+    of: tuple[str, ...]
+    to: tuple[str, ...] = ()
+    at: tuple[float, ...] = ()
+    x_from: float = -UNBOUNDED
+    x_to: float = UNBOUNDED
+    at_least: float = -UNBOUNDED
+    at_most: float = UNBOUNDED
+    by: float = 1.0
+    within: float = 0.1
+    tolerance: float = 0.05
+    level: float = 0.0
+    theirs: float = math.nan
+    known: str | Mapping[str, str] = ""
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """Every series that it names."""
+        return (*self.of, *self.to)
+
+    def explanation(self, reading: str) -> str:
+        """Returns the known cause why the claim does not hold in a reading, or nothing."""
+        return self.known if isinstance(self.known, str) else self.known.get(reading, "")
+
+    def among(self, names: Sequence[str]) -> Claim:
+        """The claim with each pattern, such as `MPTCP *`, replaced by those of the names that it matches.
+
+        Those that a pattern of `of` matches leave out what `to` names, so that nothing is compared with itself.
+        """
+        to = tuple(found for name in self.to for found in _matching(name, names))
+        of = tuple(found for name in self.of for found in _matching(name, names) if "*" not in name or found not in to)
+        return replace(self, of=of, to=to)
+
+    @classmethod
+    def parse(cls, table: Mapping[str, Any], where: str) -> Claim:
+        """Reads a claim of an experiment's file.
+
+        Raises:
+            ScenarioError: a key is missing, unknown or of another kind.
+        """
+        keys = Keys(table, where)
+        words = keys.take("words", str)
+        kind = keys.take("kind", str)
+        if kind not in KINDS:
+            keys.refuse("kind", kind, f"one of {', '.join(KINDS)}")
+        needs = KINDS[kind].keys
+        at: list[float] | float = keys.take("at", (list, float), [])
+        claim = cls(
+            words=words,
+            kind=kind,
+            of=_names(keys, "of"),
+            to=_names(keys, "to") if "to" in needs else (),
+            at=tuple(float(x) for x in (at if isinstance(at, list) else [at])),
+            x_from=keys.take("from", float, -UNBOUNDED),
+            x_to=keys.take("to_x", float, UNBOUNDED),
+            theirs=keys.take("theirs", float, math.nan),
+            known=keys.take("known", (str, dict), ""),
+            **{key: keys.take(key, float, default) for key, default in needs.items() if key != "to"},
+        )
+        keys.done()
+        if len(claim.to) > 1 and len(claim.to) != len(claim.of):
+            keys.refuse("to", f"{len(claim.to)} series", f"one, or {len(claim.of)} as in `of`")
+        return claim
+
+    def judge(self, lines: Mapping[str, Line]) -> Judgement:
+        """Judges it by what came out."""
+        found = list(KINDS[self.kind].compare(self, lines))
+        verdicts = {comparison.verdict for comparison in found}
+        order = (Holds.NO, Holds.OPEN, Holds.YES)
+        verdict = next((each for each in order if each in verdicts), Holds.OPEN)
+        deciding = [comparison for comparison in found if comparison.verdict is verdict]
+        return Judgement(self, verdict, max(deciding, key=lambda one: one.excess, default=None), len(found))
+
+    def chosen(self, line: Line) -> list[float]:
+        """The x of a series that the claim is about."""
+        return [
+            x
+            for x in line.x
+            if self.x_from * (1 - _SAME) <= x <= self.x_to * (1 + _SAME)
+            and (not self.at or any(math.isclose(x, other, rel_tol=_SAME) for other in self.at))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    keys: Mapping[str, Any]
+    compare: Callable[[Claim, Mapping[str, Line]], Sequence[Comparison]]
+
+
+_SAME = 1e-9
+
+
+def _names(keys: Keys, key: str) -> tuple[str, ...]:
+    value: str | list[str] = keys.take(key, (str, list))
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _matching(name: str, names: Sequence[str]) -> list[str]:
+    return [each for each in names if fnmatch.fnmatchcase(each, name)] if "*" in name else [name]
+
+
+def _pairs(claim: Claim, lines: Mapping[str, Line]) -> list[tuple[Line, Line]]:
+    others = claim.to if len(claim.to) > 1 else claim.to * len(claim.of)
+    return [(lines[one], lines[other]) for one, other in zip(claim.of, others, strict=True)]
+
+
+def plain(what: str, values: NDArray[np.float64], at_least: float, at_most: float) -> Comparison:
+    """Compares the mean of one number a seed with a range."""
+    if values.size > 1 and np.isposinf(values).all():
+        return Comparison(what, math.inf, math.inf, math.inf, at_least, at_most)
+    if values.size == 0 or not np.isfinite(values).all():
+        return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
+    interval = mean_interval([float(value) for value in values])
+    low, high = interval if interval is not None else (math.nan, math.nan)
+    return Comparison(what, float(values.mean()), low, high, at_least, at_most)
+
+
+def ratio(
+    what: str, above: NDArray[np.float64], below: NDArray[np.float64], at_least: float, at_most: float
+) -> Comparison:
+    """Compares the geometric mean of a ratio over the seeds with a range; the interval is that of the logarithm."""
+    if not (np.isfinite(above).all() and np.isfinite(below).all() and (above > 0).all() and (below > 0).all()):
+        return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
+    logs = plain(what, np.log(above / below), at_least, at_most)
+    return Comparison(what, math.exp(logs.estimate), math.exp(logs.low), math.exp(logs.high), at_least, at_most)
+
+
+def _ratios(at_least: Callable[[Claim], float], at_most: Callable[[Claim], float]) -> Any:  # noqa: ANN401
+    def compare(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+        return [
+            ratio(f"{one.name} / {other.name} at {x:g}", one.at(x), other.at(x), at_least(claim), at_most(claim))
+            for one, other in _pairs(claim, lines)
+            for x in claim.chosen(one)
+        ]
+
+    return compare
+
+
+def _differences(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    return [
+        plain(f"{one.name} − {other.name} at {x:g}", one.at(x) - other.at(x), claim.at_least, claim.at_most)
+        for one, other in _pairs(claim, lines)
+        for x in claim.chosen(one)
+    ]
+
+
+def _values(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    return [
+        plain(f"{line.name} at {x:g}", line.at(x), claim.at_least, claim.at_most)
+        for line in (lines[name] for name in claim.of)
+        for x in claim.chosen(line)
+    ]
+
+
+def _slope(sign: int) -> Callable[[Claim, Mapping[str, Line]], list[Comparison]]:
+    def compare(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+        found = []
+        for line in (lines[name] for name in claim.of):
+            chosen = claim.chosen(line)
+            if len(chosen) < 2:
+                continue
+            # Falling series are compared backwards, so that every ratio is wanted above a bound.
+            along = chosen[::sign]
+            found += [
+                ratio(
+                    f"{line.name} at {x:g} / at {before:g}", line.at(x), line.at(before), 1 - claim.tolerance, UNBOUNDED
+                )
+                for before, x in itertools.pairwise(along)
+            ]
+            ends = f"{line.name} at {along[-1]:g} / at {along[0]:g}"
+            found.append(ratio(ends, line.at(along[-1]), line.at(along[0]), claim.by, UNBOUNDED))
+        return found
+
+    return compare
+
+
+def _flat(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    found = []
+    for line in (lines[name] for name in claim.of):
+        chosen = claim.chosen(line)
+        if len(chosen) < 2:
+            continue
+        mean = np.mean([line.at(x) for x in chosen], axis=0)
+        found += [
+            ratio(f"{line.name} at {x:g} / its mean", line.at(x), mean, 1 / (1 + claim.within), 1 + claim.within)
+            for x in chosen
+        ]
+    return found
+
+
+def _linear(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    first, *others = (lines[name] for name in claim.of)
+    found = []
+    for line in others:
+        slope = (line.k or math.nan) / (first.k or math.nan)
+        found += [
+            ratio(
+                f"{line.name} / {slope:g} × {first.name} at {x:g}",
+                line.at(x),
+                slope * first.at(x),
+                1 / (1 + claim.within),
+                1 + claim.within,
+            )
+            for x in claim.chosen(line)
+        ]
+    return found
+
+
+def _fair(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    chosen = [lines[name] for name in claim.of]
+    found = []
+    for x in claim.chosen(chosen[0]):
+        shares = np.array([line.at(x) for line in chosen])
+        with np.errstate(invalid="ignore"):
+            index = shares.sum(axis=0) ** 2 / (len(chosen) * (shares**2).sum(axis=0))
+        found.append(plain(f"Jain's index at {x:g}", index, claim.at_least, claim.at_most))
+    return found
+
+
+def _published(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    medians = published_ratios([lines[name] for name in claim.of], claim)
+    if not medians:
+        return []
+    what = f"ours / theirs, median of {medians[0][1]} points"
+    numbers = np.array([median for median, _ in medians])
+    return [ratio(what, numbers, np.ones_like(numbers), claim.at_least, claim.at_most)]
+
+
+def published_ratios(lines: Sequence[Line], claim: Claim | None = None) -> list[tuple[float, int]]:
+    """For each seed the median ratio of ours to the published numbers, and over how many points."""
+    points = [
+        line.counted_at(x) / line.published[x][0]
+        for line in lines
+        for x in (line.x if claim is None else claim.chosen(line))
+        if x in line.published and line.published[x][0] > 0
+    ]
+    if not points:
+        return []
+    return [(float(np.median(seed)), len(points)) for seed in np.array(points).T]
+
+
+def _along(what: str, number: Callable[[Claim, Line, NDArray[np.float64]], float]) -> Any:  # noqa: ANN401
+    """Compares a number of each seed's whole line."""
+
+    def compare(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+        found = []
+        for line in (lines[name] for name in claim.of):
+            columns = [line.x.index(x) for x in claim.chosen(line)]
+            part = Line(line.name, tuple(line.x[column] for column in columns), line.values[:, columns], {}, line.k)
+            numbers = np.array([number(claim, part, seed) for seed in part.values])
+            found.append(plain(f"{line.name}, {what}", numbers, claim.at_least, claim.at_most))
+        return found
+
+    return compare
+
+
+def _time_of_level(claim: Claim, line: Line, values: NDArray[np.float64]) -> float:
+    reached = np.nonzero(values >= claim.level)[0]
+    return line.x[int(reached[0])] if reached.size else math.inf
+
+
+def _share_above(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    found = []
+    for one, other in _pairs(claim, lines):
+        chosen = claim.chosen(one)
+        shares = np.mean([one.at(x) > other.at(x) for x in chosen], axis=0)
+        found.append(plain(f"share of x with {one.name} above {other.name}", shares, claim.at_least, claim.at_most))
+    return found
+
+
+def pooled(
+    what: str, hits: NDArray[np.float64], trials: NDArray[np.float64], at_least: float, at_most: float
+) -> Comparison:
+    """Compares a share of the messages of all flights, in %, with a range; both counts hold one number a flight."""
+    if hits.size < 2 or not (np.isfinite(hits).all() and np.isfinite(trials).all()) or trials.sum() == 0:
+        return Comparison(what, math.nan, math.nan, math.nan, at_least, at_most)
+    runs = [RunShare.of_counts(round(of), round(hit)) for hit, of in zip(hits, trials, strict=True)]
+    share = share_interval(runs)
+    return Comparison(
+        what, 100 * share.estimate, 100 * share.interval.low, 100 * share.interval.high, at_least, at_most
+    )
+
+
+def _pooled(claim: Claim, lines: Mapping[str, Line]) -> list[Comparison]:
+    return [
+        pooled(f"{one.name} at {x:g}", one.at(x), other.at(x), claim.at_least, claim.at_most)
+        for one, other in _pairs(claim, lines)
+        for x in claim.chosen(one)
+    ]
+
+
+_RANGE = {"at_least": -UNBOUNDED, "at_most": UNBOUNDED}
+
+KINDS: Mapping[str, _Kind] = {
+    "ratio": _Kind({"to": (), **_RANGE}, _ratios(lambda claim: claim.at_least, lambda claim: claim.at_most)),
+    "above": _Kind({"to": (), "by": 1.0}, _ratios(lambda claim: claim.by, lambda _: UNBOUNDED)),
+    "equal": _Kind(
+        {"to": (), "within": 0.1}, _ratios(lambda claim: 1 / (1 + claim.within), lambda claim: 1 + claim.within)
+    ),
+    "difference": _Kind({"to": (), **_RANGE}, _differences),
+    "value": _Kind(_RANGE, _values),
+    "rises": _Kind({"tolerance": 0.05, "by": 1.0}, _slope(1)),
+    "falls": _Kind({"tolerance": 0.05, "by": 1.0}, _slope(-1)),
+    "flat": _Kind({"within": 0.1}, _flat),
+    "linear": _Kind({"within": 0.2}, _linear),
+    "fair": _Kind({"at_least": 0.95, "at_most": UNBOUNDED}, _fair),
+    "published": _Kind({"at_least": 0.8, "at_most": 1.25}, _published),
+    "mean": _Kind(_RANGE, _along("mean", lambda _, __, values: statistics.fmean(values))),
+    "peak": _Kind(_RANGE, _along("largest", lambda _, __, values: float(values.max()))),
+    "time_of_peak": _Kind(_RANGE, _along("x of the largest", lambda _, line, values: line.x[int(values.argmax())])),
+    "time_of_level": _Kind({"level": 0.0, **_RANGE}, _along("first x at the level", _time_of_level)),
+    "pooled": _Kind({"to": (), **_RANGE}, _pooled),
+    "share_above": _Kind({"to": (), **_RANGE}, _share_above),
+}
+"""Every kind of claim with its own keys and their defaults, and what compares."""

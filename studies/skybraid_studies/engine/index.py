@@ -1,0 +1,71 @@
+"""Index of the papers' experiments, those without a file included.
+
+`index.toml` lies next to the studies' folders:
+
+    [palazzi2007]
+    PAL-E02 = { type = "simulation", line = "Fig. 5 throughput over 230 s" }
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from skybraid.model.errors import ScenarioError
+from skybraid.model.keys import Keys
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INDEX = "index.toml"
+"""The index's file."""
+
+TYPES = ("simulation", "emulation", "theory", "validation")
+"""Type of an experiment in its paper; an emulation may be one of real devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An experiment of a paper.
+
+    Attributes:
+        id: such as "PED-E09".
+        paper: the study's name.
+        type: one of `TYPES`.
+        line: what it shows, in a line.
+    """
+
+    id: str
+    paper: str
+    type: str
+    line: str
+
+
+def entries(folder: Path) -> dict[str, Entry]:
+    """Returns the index of a folder of studies by id, in the order of the file; empty where there is none.
+
+    Raises:
+        ScenarioError: the file is not correct.
+    """
+    file = folder / INDEX
+    try:
+        papers = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ScenarioError(f"{file}: cannot read the file: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{file}: {error}") from error
+    found: dict[str, Entry] = {}
+    for paper, experiments in papers.items():
+        for name, table in Keys({paper: experiments}, str(file)).table(paper).rest().items():
+            keys = Keys({name: table}, f"{file}: {paper}").table(name)
+            kind = keys.take("type", str)
+            if kind not in TYPES:
+                keys.refuse("type", kind, f"one of {', '.join(TYPES)}")
+            if name in found:
+                keys.refuse(name, "it twice", "each id once")
+            found[name] = Entry(name, paper, kind, keys.take("line", str))
+            keys.done()
+    return found

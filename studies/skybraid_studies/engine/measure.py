@@ -1,0 +1,218 @@
+"""Record of a run, and how a measure reads it.
+
+A run of a study keeps no tables; what its experiments ask for is taken from it as it ends, so that thousands of runs
+lie in little memory and in small files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from skybraid_studies.engine.observe import Seen, observations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid._core import Run
+    from skybraid.model.scenario import Scenario
+    from skybraid_studies.engine.experiment import Measure
+
+NS_PER_S = 1e9
+
+Kept = dict[str, Any]
+"""Record of a run, in plain values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Contents of a run's record that measures need.
+
+    Attributes:
+        checkpoints_s: lengths of the run at which deliveries are counted, in s.
+        receivers: whether deliveries are counted, and the last one's time kept, for each receiver by itself.
+        last: whether the time of the last message is kept.
+        times_s: times at which windows are kept, in s.
+        observed: observations that are made, as `Measure.spec` gives them.
+    """
+
+    checkpoints_s: tuple[float, ...] = ()
+    receivers: bool = False
+    last: bool = False
+    times_s: tuple[float, ...] = ()
+    observed: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> list[str]:
+        """Tables that the record is made from."""
+        messages = ["messages"] if self.checkpoints_s or self.receivers or self.last else []
+        windows = ["subflows"] if self.times_s else []
+        others = [table for spec in self.observed for table in observations()[json.loads(spec)[0]].tables]
+        return list(dict.fromkeys([*messages, *windows, *others]))
+
+    def covers(self, other: Recording) -> bool:
+        """Whether it has all that another one has."""
+        return (
+            set(self.checkpoints_s) >= set(other.checkpoints_s)
+            and set(self.times_s) >= set(other.times_s)
+            and self.receivers >= other.receivers
+            and self.last >= other.last
+            and set(self.observed) >= set(other.observed)
+        )
+
+    def __or__(self, other: Recording) -> Recording:
+        """Returns the union of both."""
+        return Recording(
+            tuple(sorted({*self.checkpoints_s, *other.checkpoints_s})),
+            self.receivers or other.receivers,
+            self.last or other.last,
+            tuple(sorted({*self.times_s, *other.times_s})),
+            tuple(sorted({*self.observed, *other.observed})),
+        )
+
+    def take(self, run: Run, scenario: Scenario | None = None) -> Kept:
+        """Returns the record of a run of a scenario."""
+        kept: Kept = {
+            "simulated_s": run.simulated_s,
+            "wall_s": run.wall_s,
+            "delay_ms": {stats.flow: stats.delay_quantile(0.5) for stats in [*run.flow_stats(), *run.group_stats()]},
+            "bits": {stats.flow: 8 * stats.bytes_delivered for stats in [*run.flow_stats(), *run.group_stats()]},
+        }
+        seen = Seen(run, scenario)
+        if self.checkpoints_s or self.receivers or self.last:
+            kept |= self._deliveries(seen.table("messages"), run.simulated_s)
+        if self.times_s:
+            kept["windows"] = self._windows(seen.table("subflows"))
+        for spec in self.observed:
+            name, keys = json.loads(spec)
+            kept.setdefault("observed", {})[spec] = observations()[name](seen, keys)
+        return kept
+
+    def _deliveries(self, messages: pl.DataFrame, whole_s: float) -> Kept:
+        found: Kept = {}
+        arrived = messages.lazy().filter(pl.col("delivered_ns").is_not_null())
+        if self.checkpoints_s or self.receivers:
+            counted = {}
+            for length_s in self.checkpoints_s or (whole_s,):
+                until = arrived.filter(pl.col("delivered_ns") <= int(length_s * NS_PER_S))
+                rows = until.group_by("flow").agg(pl.col("bytes").sum() * 8, pl.col("delivered_ns").max()).collect()
+                counted[f"{length_s:g}"] = {
+                    str(flow): [int(bits), last / NS_PER_S] for flow, bits, last in rows.iter_rows()
+                }
+            found["delivered"] = counted
+        if self.last:
+            rows = (
+                messages.lazy()
+                .group_by("flow")
+                .agg(
+                    pl.col("sent_ns").min(),
+                    pl.col("delivered_ns").max(),
+                    pl.col("delivered_ns").null_count().alias("missing"),
+                )
+                .collect()
+            )
+            found["transfers"] = {
+                str(flow): math.inf if missing else (last - first) / NS_PER_S
+                for flow, first, last, missing in rows.iter_rows()
+            }
+        return found
+
+    def _windows(self, subflows: pl.DataFrame) -> dict[str, dict[str, dict[str, list[float]]]]:
+        """Windows in bytes by flow, side and path, each the sum over the subflows that sent data, at the times."""
+        at_ns = np.array([int(time_s * NS_PER_S) for time_s in self.times_s])
+        found: dict[str, dict[str, dict[str, list[float]]]] = {}
+        keys = [column for column in ("flow", "side", "path", "subflow") if column in subflows.columns]
+        for group, rows in subflows.sort("time_ns").group_by(keys, maintain_order=True):
+            if rows["acked_bytes"].sum() == 0:
+                continue
+            named = dict(zip(keys, group, strict=True))
+            times = rows["time_ns"].to_numpy()
+            place = np.searchsorted(times, at_ns, side="right") - 1
+            windows = rows["cwnd_bytes"].cast(pl.Float64).to_numpy()
+            # A subflow has no window before its first sample, and none once it has ended.
+            values = np.where((place >= 0) & (at_ns <= times[-1] + _SAMPLE_NS), windows[np.maximum(place, 0)], 0.0)
+            of_side = found.setdefault(str(named["flow"]), {}).setdefault(str(named["side"]), {})
+            path = str(named.get("path"))
+            of_side[path] = (np.array(of_side.get(path, np.zeros(len(at_ns)))) + values).tolist()
+        return found
+
+
+_SAMPLE_NS = 150_000_000
+"""Windows are sampled every 100 ms."""
+
+
+def needed(
+    measure: Measure, x: float, checkpoints_s: Sequence[float], times_s: Sequence[float], *, both: bool
+) -> Recording:
+    """Returns what a measure needs at a sweep's value, in an experiment with these checkpoints and times in s.
+
+    `both` estimators of a goodput, where published numbers are compared.
+    """
+    if measure.is_observation:
+        return Recording(observed=(measure.spec(x),))
+    match measure.kind:
+        case "goodput":
+            return Recording(tuple(sorted(checkpoints_s)), both or measure.estimator == "last_byte")
+        case "delay":
+            return Recording()
+        case "transfer_time":
+            return Recording(last=True)
+        case _:
+            return Recording(times_s=tuple(sorted(times_s)))
+
+
+def values(
+    measure: Measure,
+    x: float,
+    kept: Kept,
+    recording: Recording,
+    checkpoints_s: Sequence[float],
+    times_s: Sequence[float],
+) -> list[float]:
+    """Returns the numbers of a measure at a sweep's value: one, or one for each time for windows."""
+    if measure.is_observation:
+        return [float(kept["observed"][measure.spec(x)])]
+    match measure.kind:
+        case "goodput":
+            lengths = list(checkpoints_s) or [float(kept["simulated_s"])]
+            if not checkpoints_s and measure.estimator == "run":
+                return [float(kept["bits"].get(measure.flow, 0.0)) / lengths[0] / 1e3]
+            return [float(np.mean([_goodput_kbps(measure, kept, length) for length in lengths]))]
+        case "delay":
+            return [float(kept["delay_ms"].get(measure.flow, math.nan))]
+        case "transfer_time":
+            found = [time for name, time in kept["transfers"].items() if belongs(name, measure.flow)]
+            return [max(found, default=math.inf)]
+        case _:
+            columns = [recording.times_s.index(time) for time in times_s]
+            total = np.zeros(len(recording.times_s))
+            total += sum(
+                np.array(windows)
+                for name, by_side in kept["windows"].items()
+                if belongs(name, measure.flow)
+                for side, by_path in by_side.items()
+                if not measure.sides or side in measure.sides
+                for path, windows in by_path.items()
+                if not measure.paths or any(belongs(path, each) for each in measure.paths)
+            )
+            return [float(value) for value in total[columns] / measure.segment_bytes]
+
+
+def _goodput_kbps(measure: Measure, kept: Kept, length_s: float) -> float:
+    delivered: Mapping[str, Sequence[float]] = kept["delivered"][f"{length_s:g}"]
+    of_flow = [each for name, each in delivered.items() if belongs(name, measure.flow)]
+    if not of_flow:
+        return 0.0
+    bits = sum(each[0] for each in of_flow)
+    seconds = length_s if measure.estimator == "run" else float(np.mean([each[1] for each in of_flow]))
+    return bits / seconds / 1e3
+
+
+def belongs(name: str, group: str) -> bool:
+    """Whether a flow, path or link is a group's, or the group itself."""
+    return name == group or name.startswith(f"{group}.")

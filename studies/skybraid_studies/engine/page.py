@@ -1,0 +1,88 @@
+"""The scorecard as one HTML page without other files, for a screen, a phone or paper."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import skybraid
+from skybraid.model.folder import write_whole
+from skybraid.model.provenance import utc_now
+from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.experiment import NEEDS
+from skybraid_studies.engine.scorecard import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid_studies.engine.scorecard import Row
+
+PAGE = "index.html"
+"""The page's file."""
+
+VERDICTS = (*map(str, Holds), *(f"needs {each}" for each in reversed(NEEDS)))
+"""Every verdict, in the order of tables."""
+
+
+def counts(rows: Sequence[Row]) -> dict[str, int]:
+    """Returns the number of rows by verdict."""
+    return {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
+
+
+def write(rows: Sequence[Row], titles: Mapping[str, str], path: Path) -> Path:
+    """Writes the page, replacing an earlier one there.
+
+    Args:
+        rows: in their order.
+        titles: of the papers, by the studies' names.
+        path: the file.
+
+    Raises:
+        ResultError: it cannot be written.
+    """
+    write_whole(path, html(rows, titles, path.parent).encode())
+    return path
+
+
+def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
+    """Returns the page's text with the figures that the rows name; links are relative to `folder`."""
+    environment = skybraid.report.page.templates("skybraid_studies.engine")
+    environment.filters["number"] = number
+    loader = environment.loader
+    papers = list(dict.fromkeys(row.paper for row in rows))
+    return environment.get_template("scorecard.html.j2").render(
+        rows=rows,
+        quick=any(row.quick and row.driver == "simulation" for row in rows),
+        emulated=any(row.driver != "simulation" for row in rows),
+        counts=list(counts(rows).items()),
+        papers=[
+            (paper, titles.get(paper, ""), list(counts([row for row in rows if row.paper == paper]).values()))
+            for paper in papers
+        ],
+        choices=[
+            ("paper", papers),
+            ("verdict", [verdict for verdict, found in counts(rows).items() if found]),
+            ("type", sorted({row.type for row in rows if row.type})),
+        ],
+        figures={row.id: _drawing(row) for row in rows},
+        links={row.id: os.path.relpath(row.figure_file, folder) if row.figure_file else "" for row in rows},
+        colours=skybraid.plots.COLOURS,
+        dark_colours=skybraid.plots.DARK_COLOURS,
+        style=loader.get_source(environment, "scorecard.css")[0] if loader else "",
+        script=loader.get_source(environment, "scorecard.js")[0] if loader else "",
+        version=skybraid.__version__,
+        made=utc_now().isoformat(timespec="minutes"),
+    )
+
+
+def _drawing(row: Row) -> str:
+    """A row's figure as an element for the page, or nothing where there is none."""
+    if not row.figure_file:
+        return ""
+    try:
+        text = Path(row.figure_file).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    # Identifiers are the figure's own; the page needs no paper behind it.
+    return skybraid.report.page.inlined(text).replace("fill: #ffffff", "fill: none").replace("</script", "<\\/script")

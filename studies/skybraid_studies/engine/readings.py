@@ -1,0 +1,106 @@
+"""Readings of a paper, and the measurements that some of them need.
+
+A reading that needs files which are not free to ship names them, relative to the folder of measurements, and the
+reading that replaces it where they are missing:
+
+    [reading.traces]
+    about = "The authors' own inputs."
+    files = ["baltaci2023_inputs/bitrate_ul.csv"]
+    otherwise = "preset"
+    set = { "path.lte.uplink.rate" = { trace = "{measurements}/baltaci2023_inputs/bitrate_ul.csv", … } }
+
+In the values of a reading `{measurements}` is that folder: `$SKYBRAID_TRACES`, else `../shared/traces` next to the
+source tree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skybraid.model.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from skybraid.model.keys import Keys
+
+_FOLDER = "{measurements}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A way to read what a paper leaves open.
+
+    Attributes:
+        about: what it is, in a sentence.
+        all: keys that are replaced in every scenario.
+        scenarios: in one scenario, by its file's name.
+        series: in one template of a series, by its name.
+        files: that it needs, relative to the folder of measurements.
+        otherwise: the reading that replaces it where one of them is missing; none refuses.
+    """
+
+    about: str = ""
+    all: Mapping[str, Any] = field(default_factory=dict)
+    scenarios: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    series: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    otherwise: str = ""
+
+    @classmethod
+    def parse(cls, keys: Keys) -> Reading:
+        """Reads one from a study's file.
+
+        Raises:
+            ScenarioError: a key is missing, unknown or of another kind.
+        """
+        files: list[str] = keys.take("files", list, [])
+        found = cls(
+            keys.take("about", str),
+            with_folder(keys.take("set", dict, {})),
+            {name: with_folder(each.rest()) for name, each in keys.tables("scenario").items()},
+            {name: with_folder(each.rest()) for name, each in keys.tables("series").items()},
+            tuple(files),
+            keys.take("otherwise", str, ""),
+        )
+        keys.done()
+        return found
+
+    @property
+    def missing(self) -> list[str]:
+        """Its files that are not here."""
+        return [file for file in self.files if not (measurements() / file).is_file()]
+
+
+def measurements() -> Path:
+    """Returns the folder of measurements that are not shipped; it need not exist."""
+    named = os.environ.get("SKYBRAID_TRACES")
+    return Path(named) if named else Path(__file__).parents[4] / "shared" / "traces"
+
+
+def with_folder(value: Any) -> Any:  # noqa: ANN401 any value of TOML
+    """A value with the folder of measurements filled in."""
+    if isinstance(value, Mapping):
+        return {key: with_folder(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [with_folder(each) for each in value]
+    return value.replace(_FOLDER, str(measurements())) if isinstance(value, str) else value
+
+
+def present(readings: Mapping[str, Reading], name: str) -> tuple[str, str]:
+    """Returns the reading that is run for the one that is asked for, and a note if it is another.
+
+    Raises:
+        ScenarioError: files are missing and nothing replaces them.
+    """
+    asked, note = name, ""
+    while absent := readings[name].missing:
+        where = f"not in {measurements()}, the folder of measurements that SKYBRAID_TRACES names"
+        other = readings[name].otherwise
+        if not other:
+            raise ScenarioError(f"reading {name}: {', '.join(absent)}: {where}")
+        name = other
+        note = f"Run in the reading {name}: what {asked} needs ({', '.join(absent)}) is {where}."
+    return name, note

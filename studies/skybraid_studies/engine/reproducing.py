@@ -1,0 +1,205 @@
+"""Published studies run again: their experiments planned, run and judged."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skybraid.model.errors import ScenarioError
+from skybraid.model.folder import write_whole
+from skybraid_studies.engine import figure, kept, papers
+from skybraid_studies.engine.experiment import Study, folder_of
+from skybraid_studies.engine.index import entries
+from skybraid_studies.engine.readings import present
+from skybraid_studies.engine.runner import Errand, Form, Plan, Tally, collect, plan, run_plan
+from skybraid_studies.engine.scorecard import Beside, Row, beside, csv_text, median_ratio, row
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from skybraid.execute.pool import Progress
+    from skybraid_studies.engine.claims import Line
+    from skybraid_studies.engine.experiment import Experiment
+    from skybraid_studies.engine.index import Entry
+
+FIGURES = "figures"
+"""The folder of figures inside a study's output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scorecard:
+    """Verdicts on a study's experiments.
+
+    Attributes:
+        paper: the study's name.
+        title: the paper's.
+        reading: of the paper, as it was run: another than was asked for where that one's measurements are missing.
+        quick: whether it was a quick look: fewer seeds, shorter runs.
+        rows: one an experiment.
+        points: ours and the published numbers, point by point.
+        comparisons: medians of ours over published, by what they are about.
+        runs: how many runs there were.
+        kept: how many of them were taken from the folder.
+        wall_s: how long it took, in s of wall time.
+        experiments: what was run, by id.
+        lines: what came out, by experiment and series.
+    """
+
+    paper: str
+    title: str
+    reading: str
+    quick: bool
+    rows: tuple[Row, ...]
+    points: tuple[Beside, ...]
+    comparisons: dict[str, dict[str, float]]
+    runs: int
+    kept: int
+    wall_s: float
+    experiments: Mapping[str, Experiment] = field(default_factory=dict, repr=False)
+    lines: Mapping[str, Mapping[str, Line]] = field(default_factory=dict, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON, without the lines."""
+        found = asdict(replace(self, experiments={}, lines={}))
+        return {name: value for name, value in found.items() if name not in ("experiments", "lines")}
+
+    def keep(self, folder: Path) -> Scorecard:
+        """Writes it into a folder: `scorecard.json`, `beside.csv`, figures and what a page quotes, below `results`.
+
+        Returns it with the figures' files.
+
+        Raises:
+            ResultError: it cannot be written.
+        """
+        rows = []
+        for one in self.rows:
+            lines = self.lines.get(one.id, {})
+            drawn = figure.keep(self.experiments[one.id], lines, one, folder / FIGURES) if lines else None
+            rows.append(one if drawn is None else replace(one, figure_file=str(drawn)))
+        write_whole(folder / "beside.csv", csv_text(self.points).encode())
+        card = self.to_dict()
+        del card["points"]
+        for one, drawn_row in zip(card["rows"], rows, strict=True):
+            if drawn_row.figure_file:
+                one["figure_file"] = f"{FIGURES}/{Path(drawn_row.figure_file).name}"
+        write_whole(folder / "scorecard.json", json_text(card))
+        for name, data in kept.files(card).items():
+            write_whole(folder / kept.FOLDER / name, data)
+        return replace(self, rows=tuple(rows))
+
+
+def json_text(value: object) -> bytes:
+    """A value as the text of a JSON file."""
+    return f"{json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)}\n".encode()
+
+
+def place_of(folder: Path | None = None) -> Path:
+    """Returns the folder whose subfolders are studies: this one, or that of the installed ones.
+
+    Raises:
+        ScenarioError: there is no study.
+    """
+    place = papers.FOLDER if folder is None else folder
+    if next(place.glob("*/study.toml"), None) is None:
+        raise ScenarioError(f"studies: found none below {place}, expected PAPER/study.toml")
+    return place
+
+
+def studies(folder: Path | None = None) -> list[Study]:
+    """Every study that is found, below a folder or of those that are installed.
+
+    Raises:
+        ScenarioError: a study's file is not correct, or there is no study.
+    """
+    return [Study(file.parent) for file in sorted(place_of(folder).glob("*/study.toml"))]
+
+
+def errand(study: Study, experiments: Sequence[str] = (), reading: str | None = None) -> Errand:
+    """Experiments of a study, by their ids; all by default.
+
+    Raises:
+        ScenarioError: a file is not correct, or there is no such experiment or reading.
+    """
+    asked = study.reading if reading is None else reading
+    study.check_reading(asked)
+    name, note = present(study.readings, asked)
+    known = study.experiments(name)
+    for one in experiments:
+        if one not in known:
+            raise ScenarioError(f"reproduce {study.paper}: found {one}, expected some of {', '.join(known)}")
+    return Errand(study, [known[one] for one in experiments or known], name, note)
+
+
+def judged(planned: Plan, of: Errand, wall_s: float, index: Mapping[str, Entry] | None = None) -> Scorecard:
+    """Returns the scorecard of a study whose runs are done."""
+    collected = collect(planned, of)
+    return Scorecard(
+        paper=of.study.paper,
+        title=of.study.title,
+        reading=of.reading,
+        quick=planned.form.quick,
+        rows=tuple(row(of, each, collected, planned.form, (index or {}).get(each.id)) for each in of.experiments),
+        points=tuple(
+            one
+            for each in of.experiments
+            if each.unit and not each.times_s
+            for one in beside(each, collected.lines[each.id])
+        ),
+        comparisons={
+            words: ratio
+            for words, ids in of.study.comparisons.items()
+            if (ratio := median_ratio(collected, ids)) is not None
+        },
+        runs=collected.runs,
+        kept=collected.kept,
+        wall_s=round(wall_s, 3),
+        experiments={each.id: each for each in of.experiments},
+        lines=collected.lines,
+    )
+
+
+def reproduce(
+    study: Study | str,
+    experiments: Sequence[str] = (),
+    *,
+    reading: str | None = None,
+    quick: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Scorecard:
+    """Runs a study's experiments again and judges what the paper says about them.
+
+    Args:
+        study: a `Study`, or the name of an installed one.
+        experiments: their ids; all by default.
+        reading: of what the paper leaves open; the study's own by default.
+        quick: fewer seeds and shorter runs. Its verdicts are about those.
+        out: folder that keeps finished runs, which are not made again, and takes the scorecard as `scorecard.json`, the
+            table of ours next to the published numbers as `beside.csv`, and `figures`.
+        workers: how many runs at a time; by default one a core.
+        progress: told how far it is, 0 to 1.
+
+    Raises:
+        ScenarioError: a file is not correct, or there is no such study, experiment or reading. (A run that fails leaves
+            its experiment without a verdict instead, and its row says why.)
+        ResultError: `out` cannot be written.
+        KeyboardInterrupt: Ctrl-C; finished runs stay in `out`.
+    """
+    clock = time.perf_counter()
+    chosen = study if isinstance(study, Study) else Study(folder_of(papers.FOLDER, study))
+    folder = None if out is None else Path(out)
+    of = errand(chosen, experiments, reading)
+    planned = plan([of], form=Form.QUICK if quick else Form.FULL, folder=folder)
+
+    def told(tally: Tally) -> None:
+        if progress is not None:
+            progress(tally.share)
+
+    run_plan(planned, folder=folder, workers=workers, told=told)
+    found = judged(planned, of, time.perf_counter() - clock, entries(chosen.folder.parent))
+    return found if folder is None else found.keep(folder)

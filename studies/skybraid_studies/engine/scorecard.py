@@ -1,0 +1,477 @@
+"""A study's scorecard: what the paper says next to what came out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skybraid.model.statistics import mean_interval
+from skybraid_studies.engine.claims import Holds, Judgement, Line, published_ratios
+from skybraid_studies.engine.runner import Form, replay
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from skybraid_studies.engine.experiment import Experiment
+    from skybraid_studies.engine.index import Entry
+    from skybraid_studies.engine.runner import Collected, Errand
+
+_APART = 0.05
+"""Relative difference from which on two ways of counting count as different."""
+
+_WITHOUT_PYAV = "It decodes pictures: found no package av, expected it with pip install 'skybraid[video]'."
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A claim as it was judged.
+
+    Attributes:
+        words: the paper's.
+        kind: how it is judged.
+        verdict: what the runs show.
+        compared: the comparison that decides.
+        comparisons: how many there were.
+        theirs: the paper's number, or None.
+        ours: the estimate over the seeds.
+        low: of its 95 % interval.
+        high: the same.
+        wanted: the range that the interval is held against.
+        known: why it does not hold, where that is known.
+    """
+
+    words: str
+    kind: str
+    verdict: str
+    compared: str
+    comparisons: int
+    theirs: float | None
+    ours: float | None
+    low: float | None
+    high: float | None
+    wanted: tuple[float | None, float | None]
+    known: str
+
+    @property
+    def shown(self) -> str:
+        """The comparison, its result and the wanted range in words."""
+        if self.ours is None:
+            return "Nothing to compare."
+        return f"{self.compared} is {_interval(self)}, wanted {_range(self.wanted)}."
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An experiment's row.
+
+    The numbers are those of the claim that decides the verdict: the first that does not hold, else the first that
+    cannot be judged, else the first of all.
+
+    Attributes:
+        id: of the experiment.
+        paper: the study's name.
+        figure: where it is in the paper.
+        finding: what the paper found.
+        theirs: the paper's number, or None.
+        ours: the estimate over the seeds, or None.
+        low: of its 95 % interval, or None.
+        high: the same.
+        ratio: ours over theirs, or None.
+        verdict: of all claims together, or "needs video", "needs hardware" where no run can tell.
+        why: what decided it, and why a claim does not hold where that is known; what failed, with the command that
+            does it again.
+        claims: each by itself.
+        published: ours over the published numbers: `points`, `median`, and at how many of them our way of counting
+            gives something else than the authors' by more than 5 % (`apart`); None where nothing is published.
+        reading: of the paper.
+        quick: whether it was a quick look.
+        seeds: how many.
+        wall_s: time that its runs took, added up, in s.
+        driver: "simulation", "emulation" or "gateway".
+        type: what the experiment is in its paper, one of `skybraid_studies.engine.index.TYPES`, or nothing.
+        replay: the command that runs it again.
+        failed: how many of its series gave nothing, since a run failed.
+        notes: the part of `why` that is not about claims.
+        figure_file: where its figure was drawn, or nothing.
+        simulated: series that are simulated, since gateways cannot play them; none in other forms.
+    """
+
+    id: str
+    paper: str
+    figure: str
+    finding: str
+    theirs: float | None
+    ours: float | None
+    low: float | None
+    high: float | None
+    ratio: float | None
+    verdict: str
+    why: str
+    claims: tuple[Checked, ...]
+    published: dict[str, float] | None
+    reading: str
+    quick: bool
+    seeds: int
+    wall_s: float
+    driver: str = "simulation"
+    type: str = ""
+    replay: str = ""
+    failed: int = 0
+    notes: str = ""
+    figure_file: str = ""
+    simulated: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> int:
+        """Number of claims that hold."""
+        return sum(claim.verdict == Holds.YES for claim in self.claims)
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether a claim does not hold without a known cause."""
+        return any(claim.verdict == Holds.NO and not claim.known for claim in self.claims)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts to plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A published number and ours.
+
+    Attributes:
+        id: of the experiment.
+        figure: where it is in the paper.
+        series: its line.
+        x: its place.
+        unit: of the numbers.
+        theirs: the published mean, or None.
+        theirs_sd: its standard deviation, or None.
+        ours: mean over the seeds, or None where there is none.
+        low: of its 95 % interval, or None.
+        high: the same.
+        counted: mean by the authors' way of counting.
+        ratio: that over theirs, or None.
+    """
+
+    id: str
+    figure: str
+    series: str
+    x: float
+    unit: str
+    theirs: float | None
+    theirs_sd: float | None
+    ours: float | None
+    low: float | None
+    high: float | None
+    counted: float | None
+    ratio: float | None
+
+
+def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form, entry: Entry | None = None) -> Row:
+    """Judges an experiment."""
+    lines, failures = collected.lines[experiment.id], collected.failures.get(experiment.id, ())
+    judged = [
+        claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.OPEN, None, 0)
+        for claim in experiment.claims
+    ]
+    checked = tuple(_checked(one, errand.reading) for one in judged)
+    order = (Holds.NO, Holds.OPEN, Holds.YES)
+    found = next((each for each in order if any(one.verdict is each for one in judged)), Holds.OPEN)
+    if failures:
+        # What did come out may hold or not, but the experiment as a whole was not seen.
+        found = Holds.OPEN
+    verdict = f"needs {experiment.lacks}" if experiment.lacks else str(found)
+    deciding = next((one for one in checked if one.verdict == verdict), None)
+    theirs = deciding.theirs if deciding else None
+    ours = deciding.ours if deciding else None
+    teller = "By gateways" if form is Form.GATEWAY else "Emulated"
+    notes = [
+        *([errand.note] if errand.note else []),
+        *([_WITHOUT_PYAV] if experiment.lacks == "video" and experiment.series else []),
+        *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
+        *(f"{teller}: {note}." for note in collected.notes.get(experiment.id, ())),
+    ]
+    reasons = [*notes, *(_why(one) for one in checked if one.verdict != Holds.YES)]
+    return Row(
+        id=experiment.id,
+        paper=errand.study.paper,
+        figure=experiment.figure,
+        finding=experiment.finding,
+        theirs=theirs,
+        ours=ours,
+        low=deciding.low if deciding else None,
+        high=deciding.high if deciding else None,
+        ratio=ours / theirs if ours is not None and theirs else None,
+        verdict=verdict,
+        why=" ".join(reasons),
+        claims=checked,
+        published=_published(list(lines.values())),
+        reading=errand.reading,
+        quick=form.quick,
+        seeds=len(form.runs(experiment).seeds),
+        wall_s=round(collected.wall_s[experiment.id], 3),
+        driver=form.driver,
+        type=entry.type if entry else "",
+        replay=replay(errand, experiment, form),
+        failed=len(failures),
+        notes=" ".join(notes),
+        simulated=collected.simulated.get(experiment.id, ()),
+    )
+
+
+def missing(entry: Entry, form: Form) -> Row:
+    """Returns the row of an experiment that is in the index and has no file."""
+    words = f"Missing: no file {entry.paper}/{entry.id}.toml."
+    return Row(
+        id=entry.id,
+        paper=entry.paper,
+        figure="",
+        finding=entry.line,
+        theirs=None,
+        ours=None,
+        low=None,
+        high=None,
+        ratio=None,
+        verdict=str(Holds.OPEN),
+        why=words,
+        claims=(),
+        published=None,
+        reading="",
+        quick=form.quick,
+        seeds=0,
+        wall_s=0.0,
+        driver=form.driver,
+        type=entry.type,
+        replay=f"skybraid reproduce {entry.id}",
+        failed=1,
+        notes=words,
+    )
+
+
+def _checked(judgement: Judgement, reading: str) -> Checked:
+    claim, decisive = judgement.claim, judgement.decisive
+    return Checked(
+        words=claim.words,
+        kind=claim.kind,
+        verdict=str(judgement.verdict),
+        compared=decisive.what if decisive else "nothing",
+        comparisons=judgement.comparisons,
+        theirs=_finite(claim.theirs),
+        ours=_finite(decisive.estimate) if decisive else None,
+        low=_finite(decisive.low) if decisive else None,
+        high=_finite(decisive.high) if decisive else None,
+        wanted=(_finite(decisive.at_least), _finite(decisive.at_most)) if decisive else (None, None),
+        known=claim.explanation(reading) if judgement.verdict is Holds.NO else "",
+    )
+
+
+def _why(claim: Checked) -> str:
+    shown = claim.shown if claim.ours is not None else "nothing to compare."
+    return f"“{claim.words}” {claim.verdict}: {shown} {claim.known}".rstrip()
+
+
+def _interval(claim: Checked) -> str:
+    if claim.low is None or claim.high is None:
+        return number(claim.ours)
+    return f"{number(claim.ours)} ({number(claim.low)} to {number(claim.high)})"
+
+
+def _range(wanted: tuple[float | None, float | None]) -> str:
+    low, high = wanted
+    if low is None:
+        return f"at most {number(high)}"
+    return f"at least {number(low)}" if high is None else f"{number(low)} to {number(high)}"
+
+
+def _published(lines: Sequence[Line]) -> dict[str, float] | None:
+    medians = published_ratios(lines)
+    if not medians or not all(math.isfinite(median) for median, _ in medians):
+        return None
+    apart = [
+        abs(float(line.at(x).mean()) / float(line.counted_at(x).mean()) - 1) > _APART
+        for line in lines
+        for x in line.x
+        if x in line.published and line.counted_at(x).mean() > 0
+    ]
+    return {
+        "apart": sum(apart),
+        "points": medians[0][1],
+        "median": round(math.exp(float(np.mean(np.log([max(m, 1e-12) for m, _ in medians])))), 4),
+    }
+
+
+def median_ratio(collected: Collected, experiments: Sequence[str]) -> dict[str, float] | None:
+    """Returns the median of ours over theirs at all published points of several experiments, with its interval.
+
+    Gives `points`, `median`, `low`, `high`, or None where no point is published.
+    """
+    lines = [line for name in experiments if name in collected.lines for line in collected.lines[name].values()]
+    medians = published_ratios(lines)
+    if not medians or not all(math.isfinite(median) for median, _ in medians):
+        return None
+    numbers = [median for median, _ in medians]
+    interval = mean_interval(numbers)
+    found = {"points": medians[0][1], "median": float(np.mean(numbers))}
+    return found if interval is None else found | {"low": interval.low, "high": interval.high}
+
+
+def beside(experiment: Experiment, lines: Mapping[str, Line]) -> list[Beside]:
+    """Every point of an experiment's series with the published number, where there is one."""
+    found = []
+    for line in lines.values():
+        for x in line.x:
+            ours = line.at(x)
+            theirs, sd = line.published.get(x, (None, None))
+            mean, counted = float(ours.mean()), float(line.counted_at(x).mean())
+            interval = mean_interval([float(value) for value in ours]) if np.isfinite(ours).all() else None
+            found.append(
+                Beside(
+                    experiment.id,
+                    experiment.figure,
+                    line.name,
+                    x,
+                    experiment.unit,
+                    theirs,
+                    sd,
+                    _finite(mean),
+                    interval.low if interval else None,
+                    interval.high if interval else None,
+                    _finite(counted),
+                    counted / theirs if theirs and math.isfinite(counted) else None,
+                )
+            )
+    return found
+
+
+def csv_text(points: Sequence[Beside]) -> str:
+    """Points as CSV with a heading, numbers with six digits."""
+    names = [each.name for each in fields(Beside)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for point in points:
+        values = [getattr(point, name) for name in names]
+        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
+    return text.getvalue()
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows (as `Row.to_dict` gives them) as a table of a document."""
+    lines = ["| id | figure | finding | claims held | ours / published | verdict |", "|---|---|---|---|---|---|"]
+    for one in rows:
+        held = _held(one)
+        ratio = one["published"]["median"] if one["published"] else None
+        cells = (
+            one["id"], one["figure"], one["finding"], f"{held} of {len(one['claims'])}", number(ratio), one["verdict"]
+        )  # fmt: skip
+        lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]) -> str:
+    """Returns rows of gateways next to those of the simulator, claim by claim, as a table of a document."""
+    lines = [
+        "| id | claim | wanted | published | simulated (95 %) | | by gateways (95 %) | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    others = {(row["id"], claim["words"]): claim for row in simulated for claim in row["claims"]}
+    for row in rows:
+        for claim in row["claims"]:
+            theirs = others.get((row["id"], claim["words"]))
+            ours = _of_table(claim)
+            sides = ["–", ""] if theirs is None else [_interval(_of_table(theirs)), theirs["verdict"]]
+            # What is compared is "SERIES at X" or "SERIES / SERIES at X".
+            unplayed = sorted((name for name in row["simulated"] if name in ours.compared), key=len)
+            played = [_interval(ours), ours.verdict]
+            if unplayed and all(part.partition(" at ")[0] in unplayed for part in ours.compared.split(" / ")):
+                played = ["not played", ""]
+            elif unplayed:
+                played[0] += f", with {unplayed[-1]} simulated"
+            cells = (row["id"], ours.words, _range(ours.wanted), number(ours.theirs), *sides, *played)
+            lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _of_table(claim: Mapping[str, Any]) -> Checked:
+    low, high = claim["wanted"]
+    return Checked(**(dict(claim) | {"wanted": (low, high)}))
+
+
+SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be judged"}
+"""Words for the verdict on a conclusion that is tested again."""
+
+
+def conclusions(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Each claim of the rows as a conclusion of the source that `figure` names, as a table of a document."""
+    lines = ["| conclusion | source | survives? | ours (95 %) | theirs | |", "|---|---|---|---|---|---|"]
+    for one in rows:
+        for claim in one["claims"]:
+            checked = Checked(**(claim | {"wanted": tuple(claim["wanted"])}))
+            cells = (
+                checked.words, one["figure"], SURVIVES[Holds(checked.verdict)], _interval(checked),
+                number(checked.theirs), one["id"],
+            )  # fmt: skip
+            lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Each claim of the rows that does not hold or cannot be judged, as a list of a document."""
+    lines = [
+        f"- **{one['id']}** {_why(Checked(**(claim | {'wanted': tuple(claim['wanted'])})))}"
+        for one in rows
+        for claim in one["claims"]
+        if claim["verdict"] != Holds.YES
+    ]
+    return "\n".join(lines) + "\n" if lines else "Every claim holds.\n"
+
+
+def readings(cards: Sequence[Mapping[str, Any]]) -> str:
+    """Several scorecards of a study, each in another reading, as a table of a document: how close the numbers are."""
+    words = list(dict.fromkeys(about for card in cards for about in card["comparisons"]))
+    lines = [
+        "| ours / published, median (95 % interval) | "
+        + " | ".join(f"`{card['reading']}`{', quick' if card['quick'] else ''}" for card in cards)
+        + " |",
+        "|---|" + "---|" * len(cards),
+    ]
+    for about in words:
+        cells = [_median(card["comparisons"].get(about)) for card in cards]
+        lines.append(f"| {about} | {' | '.join(cells)} |")
+    held = [
+        f"{sum(_held(row) for row in card['rows'])} of {sum(len(row['claims']) for row in card['rows'])}"
+        for card in cards
+    ]
+    lines.append(f"| claims that hold | {' | '.join(held)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _median(found: Mapping[str, float] | None) -> str:
+    if found is None:
+        return "–"
+    interval = f" ({number(found['low'])} to {number(found['high'])})" if "low" in found else ""
+    return f"{number(found['median'])}{interval}, {found['points']:.0f} points"
+
+
+def _held(row: Mapping[str, Any]) -> int:
+    return sum(claim["verdict"] == Holds.YES for claim in row["claims"])
+
+
+def number(value: float | None) -> str:
+    """A number with three digits, or a dash; a share in % near 100 with as many as tell it from 100."""
+    if value is None:
+        return "–"
+    if 99 < value < 100:
+        return f"{100 - float(f'{100 - value:.2g}'):.7g}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,55 @@
+"""Calculations: experiments that no scenario answers, each by the code that simulations use too.
+
+A study's own are in `observations.py` of its folder, see `skybraid_studies.engine.papers`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from skybraid.model.errors import ScenarioError
+from skybraid_studies.engine import papers
+
+Calculation = Callable[[float, int], float]
+"""Gives a value from x and a seed."""
+
+_CALCULATIONS: dict[str, Calculation] = {}
+
+
+def calculation(name: str) -> Callable[[Calculation], Calculation]:
+    """Registers a calculation under the name that `compute` takes."""
+
+    def register(function: Calculation) -> Calculation:
+        _CALCULATIONS[name] = function
+        return function
+
+    return register
+
+
+def names() -> list[str]:
+    """Returns the registered names."""
+    papers.load()
+    return sorted(_CALCULATIONS)
+
+
+def find(name: str) -> Calculation:
+    """A calculation by its name.
+
+    Raises:
+        ScenarioError: there is none.
+    """
+    known = names()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1) or known
+        raise ScenarioError(f"compute: found {name}, expected {', '.join(close) or 'the name of a calculation'}")
+    return _CALCULATIONS[name]
+
+
+def compute(name: str, x: float, seed: int) -> float:
+    """Returns the value of a calculation.
+
+    Raises:
+        ScenarioError: there is no such calculation.
+    """
+    return find(name)(x, seed)

@@ -1,0 +1,1 @@
+"""Palazzi et al. 2007: Westwood and split connections over a satellite."""

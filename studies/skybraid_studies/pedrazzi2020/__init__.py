@@ -1,0 +1,1 @@
+"""Pedrazzi 2020: MPTCP over geostationary satellites."""
