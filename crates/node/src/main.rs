@@ -1,12 +1,7 @@
 //! `skybraid-node`: the gateway daemon of an aircraft or a ground station, and its tools.
 #![forbid(unsafe_code)]
 
-mod check;
-mod doctor;
-mod error;
-mod gateway;
-mod keys;
-mod status;
+mod commands;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,7 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use error::NodeError;
+use commands::error::{self, NodeError};
+use commands::{check, doctor, gateway, keys, status};
 
 /// Carries MAVLink, video and IP traffic between an aircraft and its ground station over several
 /// networks at once.
