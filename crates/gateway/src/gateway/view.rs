@@ -1,4 +1,4 @@
-//! The state as it is shown.
+//! State of the gateway, for pages, logs and metrics.
 
 use alloc::format;
 
@@ -6,10 +6,11 @@ use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
 use crate::health::Path;
-use crate::snapshot::{ChannelSnapshot, ClassSnapshot, PathSnapshot, Snapshot, TunSnapshot};
+use crate::link::ClassLink;
+use crate::snapshot::{ChannelSnapshot, PathSnapshot, Snapshot, TunSnapshot};
 
 impl Gateway {
-    /// How everything stands.
+    /// Returns the state of the whole gateway.
     pub fn snapshot(&self, now: Instant) -> Snapshot {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let ms = |duration: Duration| duration.as_millis_f64();
@@ -46,7 +47,6 @@ impl Gateway {
                 given_up: path.totals.given_up,
             }
         };
-        let classes = self.stats.iter().zip(&self.carriers);
         Snapshot {
             name: self.config.name.clone(),
             side: self.config.side,
@@ -60,13 +60,7 @@ impl Gateway {
             peer_restarts: self.peer_restarts,
             silent_ms: heard.map(|heard| ms(now.since(heard))),
             paths: self.paths.iter().map(path).collect(),
-            classes: classes
-                .zip(&self.fec_decoders)
-                .map(|((stats, carrier), fec_decoder)| ClassSnapshot {
-                    repaired: fec_decoder.mended,
-                    ..stats.snapshot(carrier.duplicates())
-                })
-                .collect(),
+            classes: self.classes.iter().map(ClassLink::snapshot).collect(),
             channels: self
                 .channels
                 .iter()
@@ -78,9 +72,9 @@ impl Gateway {
                 })
                 .collect(),
             control_limit: self.brake.rate(),
-            sources: self.sources.snapshot(|id| {
-                self.channels.get(usize::from(id.0)).map(|channel| channel.name.as_str())
-            }),
+            sources: self
+                .sources
+                .snapshot(|id| self.channels.get(id).map(|channel| channel.name.as_str())),
             refused: self.refused,
             bugs: skybraid_units::invariant::bugs(),
             tun: self.config.tun.as_ref().map(|_| TunSnapshot {

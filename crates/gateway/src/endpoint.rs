@@ -1,32 +1,33 @@
-//! One class's messages on their way: the transport's endpoint, which knows messages by number and
-//! length, and their bytes next to it.
+//! The endpoint of a class: the transport's, which knows messages by number and length, and their bytes.
 
 use alloc::vec::Vec;
 
 use skybraid_transport::segment::{Body, Datagram, Segment};
 use skybraid_transport::wire::datagram::{Decoded, Header, Payload, encode, excess};
-use skybraid_transport::{Delivered, Endpoint, Message, PathId, PathInfo, Role, TransportConfig};
+use skybraid_transport::{Delivered, Endpoint, Message, PathId, PathInfo};
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use crate::Class;
 use crate::fec::Packet;
+use crate::link::Connection;
 use crate::session::OVERHEAD;
 
 /// Messages whose bytes are kept at each end: more than wait in any queue.
 const KEPT: usize = 4096;
 
-/// One end of a class's connection.
+/// One end of the connection of a class.
 #[derive(Debug)]
-pub struct Carrier {
+pub struct ClassEndpoint {
     class: Class,
     endpoint: Endpoint,
     leaving: Ring,
     arriving: Ring,
     next: u32,
     life: Option<Duration>,
-    /// Messages that were given up unsent since they were last asked for.
+    /// Messages given up unsent since the last call of [`take_refused`](Self::take_refused).
     refused: Refused,
-    /// Copies of messages that arrived, and messages among them.
+    /// Copies that arrived, and distinct messages among them.
     copies: u64,
     messages: u64,
 }
@@ -40,7 +41,7 @@ pub struct Refused {
     pub late: u64,
 }
 
-/// A message that has arrived; its bytes are in [`Carrier::bytes`].
+/// A delivered message; its bytes are in [`ClassEndpoint::bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     /// Its number in its class.
@@ -49,21 +50,16 @@ pub struct Arrived {
     pub path: PathId,
 }
 
-impl Carrier {
-    /// One end of a connection over `paths`.
-    pub fn new(
-        class: Class,
-        config: &TransportConfig,
-        life: Option<Duration>,
-        paths: &[PathInfo],
-        role: Role,
-    ) -> Self {
-        let around = u64::from(excess(config.protocol)) + OVERHEAD as u64;
+impl ClassEndpoint {
+    /// One end of a connection.
+    pub fn new(connection: &Connection<'_>) -> Self {
+        let Connection { class, transport, life, paths, role, .. } = *connection;
+        let around = u64::from(excess(transport.protocol)) + OVERHEAD as u64;
         let inside = |path: &PathInfo| PathInfo { mtu: path.mtu - Bytes::new(around), ..*path };
         let paths: Vec<PathInfo> = paths.iter().map(inside).collect();
         Self {
             class,
-            endpoint: Endpoint::new(config, &paths, role),
+            endpoint: Endpoint::new(transport, &paths, role),
             leaving: Ring::default(),
             arriving: Ring::default(),
             next: 0,
@@ -108,14 +104,14 @@ impl Carrier {
         }
     }
 
-    /// Messages that wait in the transport's queue.
+    /// Number of messages in the transport's queue.
     pub fn waiting(&self) -> usize {
         let mut waiting = 0;
         self.endpoint.waiting(&mut |_| waiting += 1);
         waiting
     }
 
-    /// The next datagram to leave, written to `out`, and its path.
+    /// Writes the next datagram to `out` and returns its path.
     pub fn poll_send(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PathId> {
         loop {
             let transmit = self.endpoint.poll_send(now);
@@ -146,10 +142,10 @@ impl Carrier {
         }
     }
 
-    /// A datagram of this class has arrived; `plain` is all of it.
+    /// Handles a datagram of this class; `plain` is all of it.
     pub fn receive(&mut self, now: Instant, path: PathId, decoded: &Decoded, plain: &[u8]) {
         if let Some(part) = part_of(&decoded.segment) {
-            // Messages are cut before they are written, so none comes in parts of the transport's own.
+            // Messages are fragmented before they are written, so none has fragments of the transport's own.
             if part.fragments != 1 {
                 return;
             }
@@ -160,7 +156,7 @@ impl Carrier {
         self.endpoint.receive(now, path, &decoded.segment);
     }
 
-    /// The next message that has arrived. The caller [frees](Self::free) it.
+    /// Returns the next delivered message, which the caller [frees](Self::free).
     pub fn poll_delivered(&mut self) -> Option<Arrived> {
         loop {
             let Delivered { id, path, .. } = self.endpoint.poll_delivered()?;
@@ -171,22 +167,22 @@ impl Carrier {
         }
     }
 
-    /// The bytes of a message that has arrived.
+    /// Bytes of a delivered message.
     pub fn bytes(&self, id: u32) -> &[u8] {
         self.arriving.get(id).map_or(&[], |slot| &slot.bytes)
     }
 
-    /// The bytes of a message are no longer needed.
+    /// Releases the bytes of a message.
     pub fn free(&mut self, id: u32) {
         self.arriving.free(id);
     }
 
-    /// Copies that arrived behind the first.
+    /// Number of copies that arrived after the first.
     pub const fn duplicates(&self) -> u64 {
         self.copies.saturating_sub(self.messages)
     }
 
-    /// How many messages have been given up unsent since the last call.
+    /// Returns the messages given up unsent since the last call.
     pub fn take_refused(&mut self, now: Instant) -> Refused {
         self.note_refused(now);
         core::mem::take(&mut self.refused)
@@ -208,17 +204,17 @@ impl Carrier {
         });
     }
 
-    /// Whether `path` may carry messages.
+    /// Sets whether `path` may carry messages.
     pub fn set_usable(&mut self, path: PathId, usable: bool) {
         self.endpoint.set_usable(path, usable);
     }
 
-    /// When to call [`wake`](Self::wake).
+    /// Time of the next call of [`wake`](Self::wake).
     pub fn next_wakeup(&self) -> Instant {
         self.endpoint.next_wakeup()
     }
 
-    /// Time has passed.
+    /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
         self.endpoint.wake(now);
     }
@@ -234,7 +230,7 @@ fn part_of(segment: &Segment) -> Option<&Datagram> {
     (part.fragments > 0).then_some(part)
 }
 
-/// The bytes of the newest messages, by number.
+/// Bytes of the newest messages, by number.
 #[derive(Debug, Default)]
 struct Ring {
     slots: Vec<Slot>,
@@ -257,7 +253,7 @@ impl Ring {
             // Grows as far as numbers do, so that a quiet class stays small.
             self.slots.resize_with((place + 1).next_power_of_two().min(KEPT), Slot::default);
         }
-        self.slots.get_mut(place)
+        self.slots.get_mut(place).promised("a slot of the ring")
     }
 
     fn put(&mut self, id: u32, at: Instant, parts: [&[u8]; 2]) {
