@@ -23,10 +23,10 @@ MODULES = "log,wp,param,arm,mode,rc,cmdlong,misc,link"
 
 
 def mavproxy() -> Path | None:
-    """Where MAVProxy is: beside this Python, or on PATH."""
-    beside = Path(sys.executable).with_name("mavproxy.py")
-    if beside.is_file():
-        return beside
+    """Where MAVProxy is: next to this Python, or on PATH."""
+    candidate = Path(sys.executable).with_name("mavproxy.py")
+    if candidate.is_file():
+        return candidate
     found = shutil.which("mavproxy.py")
     return None if found is None else Path(found)
 

@@ -2,7 +2,7 @@
 
 It forges, cuts short, repeats, reorders, flips bits, and cuts paths.
 
-A path is `honest` when every datagram that comes in goes on unchanged, though maybe late, beside what is made up; of
+A path is `honest` when every datagram that comes in goes on unchanged, though maybe late, next to what is made up; of
 another one a share is changed on the way, which loses it.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 KINDS = ("flipped", "truncated", "longer", "replayed", "crossed", "reflected", "forged", "handshake", "noise")
-"""What an enemy puts in beside what was sent."""
+"""What an enemy puts in next to what was sent."""
 
 _HISTORY, _BUFFER_BYTES = 4000, 4_000_000
 _SEALED, _HANDSHAKE = 0x30, 0x34  # version 1, kinds 4 and 5

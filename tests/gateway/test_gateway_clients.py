@@ -98,7 +98,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
 def seen_twice(link: Link, kinds: tuple[str, ...]) -> list[Any]:
     """What reached the vehicle twice, word for word: the same message of the same sender with the same number.
 
-    A sender's numbers begin anew after 256 messages, so only copies that came within ten seconds are compared.
+    A sender's numbers start over after 256 messages, so only copies that came within ten seconds are compared.
     """
     last: dict[str, int] = {}
     again = []

@@ -36,7 +36,7 @@ def test_repair_packets_make_frames_whole_that_two_lossy_links_would_damage(tmp_
     file = tmp_path / "frames.toml"
     file.write_text(cases(LENGTH_S)["frames"], encoding="utf-8")
     # A frame of 17 packets, each lost with 1 %, is whole with 84 %. Groups of 10 and 7 with 2 repair packets each fail
-    # with 2e-4 and 8e-5, and what is lost at the end of a frame may be made good only with the next one.
+    # with 2e-4 and 8e-5, and what is lost at the end of a frame may be recovered only with the next one.
     try:
         video = flown(file, tmp_path, 1, LENGTH_S, [simulate(file, 1)], {"repair": {"share": "20%"}})["video"]
     except StallError as still:

@@ -82,7 +82,7 @@ def series(name: str, unit: str, seconds: int) -> NDArray[np.float64]:
 def carried(results: skybraid.Results, direction: str, seconds: int) -> NDArray[np.float64]:
     """Bits that arrived over the path `rate` in each second."""
     rows = results.tables["links"].filter((pl.col("path") == "rate") & (pl.col("direction") == direction))
-    # A row tells of the 100 ms before it.
+    # A row describes the 100 ms before it.
     second = ((rows["time_ns"] - 1) // 1_000_000_000).clip(0)
     bits = np.zeros(seconds)
     np.add.at(bits, second.to_numpy().clip(0, seconds - 1), rows["delivered_bytes"].to_numpy() * 8.0)

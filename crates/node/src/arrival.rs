@@ -35,9 +35,9 @@ pub struct Drained {
 pub struct Taken<'a> {
     /// Its bytes.
     pub bytes: &'a mut [u8],
-    /// Where it came from.
+    /// Its sender.
     pub source: Option<std::net::SocketAddr>,
-    /// When it reached this machine, or the earliest time at which it can have.
+    /// Time at which it reached this machine, or the earliest possible one.
     pub arrived: Instant,
     /// The latest time at which it can have: the same where the kernel's stamp counts.
     pub arrived_by: Instant,

@@ -20,7 +20,7 @@ use super::tools::Tools;
 use super::{Edges, GatewayError, Shared};
 use skybraid_io::clock::Clock;
 
-/// How often the state is published.
+/// Interval at which the state is published.
 const PUBLISH: Duration = Duration::from_millis(200);
 /// Datagrams that leave before sources are looked at again.
 const MAX_IN_A_ROW: usize = 256;

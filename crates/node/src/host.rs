@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-/// Where Linux has the machine's name.
+/// File of the machine's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
 /// Names under which the page answers.

@@ -23,10 +23,10 @@ const MAX_HEADERS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// … and every one after so long.
 const LONGEST_STAY: Duration = Duration::from_secs(30);
-/// How often the server looks whether it is to end.
+/// Interval at which the server checks for the end.
 const LOOK_EVERY_MS: u16 = 100;
 
-/// What a client gets.
+/// Answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// The status code.
@@ -114,7 +114,7 @@ struct Client {
     from: IpAddr,
     local: IpAddr,
     read: Vec<u8>,
-    /// What it is answered, and how much of that has left.
+    /// Bytes of the answer, and how many have left.
     answer: Option<(Vec<u8>, usize)>,
     since: Instant,
     moved: Instant,
@@ -228,23 +228,23 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// Why a daemon's state cannot be had.
+/// Error: a daemon's state cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// Nobody answers there.
     #[error("no gateway answers at {address}: {error}")]
     Silent {
-        /// Where.
+        /// Address.
         address: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// Something else answers.
     #[error("what answers at {address} is no gateway: {found}")]
     Foreign {
-        /// Where.
+        /// Address.
         address: String,
-        /// What it said.
+        /// Status line.
         found: String,
     },
 }

@@ -44,28 +44,28 @@ pub use http::{AskError, ask};
 pub use lockdown::{Lockdown, lock_down};
 pub use watch::Watchers;
 
-/// Why a gateway cannot start or go on.
+/// Error: a gateway cannot start or run on.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// Something of the file cannot be had on this machine: a port is taken, rights are missing.
     #[error("{what}: {error}")]
     Setup {
-        /// What was tried, with the file's key.
+        /// Attempted operation, with the file's key.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// The system refused what no gateway can do without.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// Attempted operation.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
-/// What a running gateway shares with those who watch it.
+/// State that a running gateway shares with those who watch it.
 #[derive(Debug, Default)]
 pub struct Shared {
     snapshot: Mutex<Option<Snapshot>>,
@@ -75,17 +75,17 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The state some 200 ms ago; `None` before the first time.
+    /// Returns the state, at most 200 ms old; `None` before the first.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What sockets and devices have counted, some 200 ms ago.
+    /// Returns the counters of sockets and devices, at most 200 ms old.
     pub fn edges(&self) -> Edges {
         self.edges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is in force of the process's lockdown; `None` where it was not asked for.
+    /// Returns the process's lockdown; `None` where it was not asked for.
     pub fn lockdown(&self) -> Option<Lockdown> {
         self.lockdown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -100,7 +100,7 @@ impl Shared {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// The gateway is to end, or has ended.
+    /// Returns whether the gateway ends or has ended.
     pub fn ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ impl Shared {
     }
 }
 
-/// What sockets and devices have counted since the start.
+/// Counters of sockets and devices since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Edges {
     /// Towards the networks, in the order of the paths' names.
@@ -131,7 +131,7 @@ pub struct PathEdge {
     pub unsent: u64,
     /// Of those, how many were too large for the interface.
     pub too_large: u64,
-    /// What the system said last.
+    /// Last error of the system.
     pub error: Option<String>,
 }
 
@@ -140,7 +140,7 @@ pub struct PathEdge {
 pub struct LocalEdge {
     /// Its kind and address.
     pub name: String,
-    /// Who is there: senders that are remembered, connections, an open device.
+    /// Number of clients: remembered senders, connections, an open device.
     pub clients: u64,
     /// Bytes that were no MAVLink frame, and datagrams that ended amid one.
     pub foreign_bytes: u64,

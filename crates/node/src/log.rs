@@ -17,13 +17,13 @@ use skybraid_io::clock::Clock;
 /// The kind of file, and the kind's version.
 const FORMAT: &str = "skybraid-gateway-log";
 const VERSION: u32 = 1;
-/// What waits for the next writing is at most so much.
+/// Maximum bytes that wait to be written.
 const MAX_WAITING: usize = 1 << 20;
-/// How often what waits is written.
+/// Interval at which lines are written.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// When a new file is begun, and how much is kept.
+/// Limits of a file, and of all files that are kept.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     max_size: u64,
@@ -38,10 +38,10 @@ struct Lines {
     header: serde_json::Value,
     limits: Limits,
     file: Option<File>,
-    /// When the file was begun, by the clock of the caller, and how many there have been.
+    /// Start of the file by the clock of the caller, and the number of files so far.
     begun: Instant,
     parts: u64,
-    /// How much of the file is whole lines.
+    /// Bytes of the file in whole lines.
     whole: u64,
     waiting: Vec<u8>,
     waiting_lines: u64,

@@ -212,7 +212,7 @@ fn classes(text: &mut Text, state: &Snapshot) {
         "Messages for which there was no room at the sender, or no session.",
         class => count(class.refused));
     each_class!("counter", "skybraid_class_delivered_messages_total",
-        "Messages handed over to local applications.", class => count(class.delivered));
+        "Messages delivered to local applications.", class => count(class.delivered));
     each_class!("counter", "skybraid_class_delivered_bytes_total", "Their bytes.",
         class => count(class.delivered_bytes));
     each_class!("counter", "skybraid_class_late_messages_total",
@@ -223,7 +223,7 @@ fn classes(text: &mut Text, state: &Snapshot) {
     each_class!("counter", "skybraid_class_duplicate_messages_total", "Second copies.",
         class => count(class.duplicates));
     each_class!("counter", "skybraid_class_repaired_datagrams_total",
-        "Datagrams that were lost and made good by repair packets.",
+        "Lost datagrams that were recovered from repair packets.",
         class => count(class.repaired));
     each_class!("gauge", "skybraid_class_delay_p50_seconds", "Median age of the last messages.",
         class => seconds(class.delay_p50_ms));
@@ -245,7 +245,7 @@ fn classes(text: &mut Text, state: &Snapshot) {
     let help = "Messages from local applications.";
     let written = each().map(|(labels, channel)| (labels, count(channel.written)));
     text.family("counter", "skybraid_channel_written_messages_total", help, written);
-    let help = "Messages handed over to local applications.";
+    let help = "Messages delivered to local applications.";
     let delivered = each().map(|(labels, channel)| (labels, count(channel.delivered)));
     text.family("counter", "skybraid_channel_delivered_messages_total", help, delivered);
     let shared = each().map(|(labels, it)| (labels, Some(f64::from(u8::from(it.shared)))));

@@ -16,7 +16,7 @@ const MAX_RESOLVING: usize = 256;
 /// Stack of a resolver's thread, in bytes.
 const STACK: usize = 256 << 10;
 
-/// Whose name it is.
+/// Owner of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// The peer's on path number …
@@ -30,7 +30,7 @@ pub enum Whose {
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// Whose name it is.
+    /// Owner of the name.
     pub whose: Whose,
     /// The addresses, the best first.
     pub addresses: io::Result<Vec<SocketAddr>>,
@@ -44,7 +44,7 @@ pub struct Names {
     resolve: fn(&str) -> io::Result<Vec<SocketAddr>>,
     results: (Sender<Resolved>, Receiver<Resolved>),
     bell: Arc<EventFd>,
-    /// Who waits for which name.
+    /// Owners that wait, by name.
     resolving: BTreeMap<String, Vec<Whose>>,
     answers: VecDeque<Answer>,
 }

@@ -51,7 +51,7 @@ impl Notify {
         self.say("STOPPING=1");
     }
 
-    /// When [`alive`](Self::alive) must be called next.
+    /// Time of the next call of [`alive`](Self::alive).
     pub const fn due(&self) -> Instant {
         self.due
     }

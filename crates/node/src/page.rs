@@ -8,7 +8,7 @@ use super::watch::Books;
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
 
-/// What is answered to a path.
+/// Returns the answer to a path.
 pub(super) fn answer(books: &Books, path: &str) -> Answer {
     match path {
         "/" => Answer::new("text/html; charset=utf-8", PAGE),

@@ -14,7 +14,7 @@ use skybraid_io::clock::Clock;
 /// Maximum sources reported by one wake-up.
 const MAX_READY: usize = 256;
 
-/// Who has a descriptor. The order is that in which ready ones are served: what brings control first.
+/// Owner of a descriptor. Ready ones are served in this order: control first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The timer.
@@ -80,7 +80,7 @@ impl Source {
 /// A source that is ready.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
-    /// Who.
+    /// Owner of the descriptor.
     pub source: Source,
     /// There is room to write.
     pub writable: bool,
@@ -93,7 +93,7 @@ pub struct Poller {
     epoll: Epoll,
     timer: TimerFd,
     clock: Clock,
-    /// When the timer goes off.
+    /// Time at which the timer fires.
     armed: Instant,
     events: [EpollEvent; MAX_READY],
     /// When the last wait but one began, and when the last one did.

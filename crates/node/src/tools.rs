@@ -10,11 +10,11 @@ use skybraid_io::batch::{Inbox, SLOT};
 
 /// One of each, shared by all that the loop drives.
 pub struct Tools {
-    /// Who is watched.
+    /// Descriptors and the timer.
     pub poller: Poller,
     /// The resolver.
     pub names: Names,
-    /// What somebody has to fix.
+    /// Problems that somebody has to fix.
     pub alarms: Alarms,
     /// Room for datagrams.
     pub inbox: Inbox,

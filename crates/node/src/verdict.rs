@@ -8,7 +8,7 @@ use skybraid_units::invariant;
 
 use super::Edges;
 
-/// How well it goes.
+/// Level of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -20,10 +20,10 @@ pub enum Level {
     Bad,
 }
 
-/// How a gateway stands.
+/// State of a gateway in words.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Verdict {
-    /// How well it goes.
+    /// Level of the state.
     pub level: Level,
     /// A sentence.
     pub text: String,
@@ -88,7 +88,7 @@ pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
     say(level, text)
 }
 
-/// What is wrong at the moment and somebody may have to fix.
+/// Current problems that somebody may have to fix.
 pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
     let mut alarms = Vec::new();
     for edge in edges.paths.iter().filter(|edge| !edge.open) {

@@ -24,13 +24,13 @@ use skybraid_io::clock::Clock;
 const MAX_EVENTS: usize = 200;
 /// Events that may wait for a thread.
 const MAX_WAITING: usize = 1024;
-/// What the page draws: two minutes, twice a second.
+/// Samples that the page draws: two minutes, twice a second.
 const MAX_MOMENTS: usize = 240;
 const MOMENT_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
-/// How long it takes to try again where the page's port is taken.
+/// Pause before a taken port of the page is tried again.
 const RETRY_EVERY: Duration = Duration::from_secs(2);
-/// How long threads may take to end.
+/// Maximum time that threads may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The wall clock in seconds since 1970; for people, never for durations.
@@ -39,7 +39,7 @@ pub(super) fn unix_s() -> f64 {
         .map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 * 1e-9)
 }
 
-/// What a gateway is, as its page and its log say.
+/// Description of a gateway for its page and its log.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct About {
     pub version: &'static str,
@@ -57,12 +57,12 @@ pub(super) struct Told {
     event: Event,
 }
 
-/// How the log does.
+/// State of the log.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(super) struct LogState {
     /// As the gateway's file names it.
     pub file: String,
-    /// Why it cannot be written, if it cannot.
+    /// Error of the last writing, if it failed.
     pub fails: Option<String>,
     /// Lines that it lacks.
     pub lost: u64,
@@ -91,7 +91,7 @@ pub(super) struct Status {
     lockdown: Option<Lockdown>,
 }
 
-/// What is known of the gateway.
+/// State of the gateway for the page and the log.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum State {
@@ -104,14 +104,14 @@ enum State {
     },
 }
 
-/// What the threads share.
+/// State that the threads share.
 pub(super) struct Books {
     shared: Arc<Shared>,
     about: About,
     events: Mutex<VecDeque<Told>>,
     history: Mutex<VecDeque<Moment>>,
     log: Mutex<Option<LogState>>,
-    /// Why there is no page.
+    /// Error that keeps the page away.
     page: Mutex<Option<String>>,
 }
 

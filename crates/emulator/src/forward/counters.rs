@@ -2,6 +2,7 @@
 
 use skybraid_host::record::{LinkRow, LinkTotal, PacketKind, PacketRow, Record};
 use skybraid_link::{Cause, Conditions};
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Bytes, Instant, Rate};
 
 use super::UNKNOWN_FLOW;
@@ -48,13 +49,13 @@ impl LinkCounters {
 
     /// The account of a direction, to be added to.
     pub fn account(&mut self, way: usize) -> Option<&mut Account> {
-        self.ways.get_mut(way).map(|way| &mut way.account)
+        self.ways.get_mut(way).promised("a direction of a link").map(|way| &mut way.account)
     }
 
     /// A packet left at the other end.
     #[inline]
     pub fn delivered(&mut self, way: usize, packet: &Waiting) {
-        if let Some(way) = self.ways.get_mut(way) {
+        if let Some(way) = self.ways.get_mut(way).promised("a direction of a link") {
             way.account.delivered += 1;
             way.bytes += u64::from(packet.length) - ETHERNET as u64;
         }
@@ -70,7 +71,7 @@ impl LinkCounters {
                 *count += 1;
             }
         };
-        if let Some(way) = self.ways.get_mut(way) {
+        if let Some(way) = self.ways.get_mut(way).promised("a direction of a link") {
             count(&mut way.account.lost);
         }
         if let Some((flow, PacketKind::Data)) = packet.flow {
@@ -106,7 +107,7 @@ impl LinkCounters {
 
     /// Samples a direction: its state, and what has happened since the last sample.
     pub fn sample(&mut self, way: usize, at: Instant, state: Conditions, queue: Bytes) {
-        let Some(counts) = self.ways.get_mut(way) else { return };
+        let Some(counts) = self.ways.get_mut(way).promised("a direction of a link") else { return };
         let (account, bytes) = (counts.account, counts.bytes);
         let (before, bytes_before) = std::mem::replace(&mut counts.sampled, (account, bytes));
         counts.recent.rotate_left(1);
@@ -134,13 +135,21 @@ impl LinkCounters {
 
     /// The rate at which IP packets arrived within the last second of samples.
     pub fn recent_rate(&self, way: usize) -> Rate {
-        let bytes = self.ways.get(way).map_or(0, |way| way.recent.iter().sum());
+        let bytes = self
+            .ways
+            .get(way)
+            .promised("a direction of a link")
+            .map_or(0, |way| way.recent.iter().sum());
         Rate::from_bps(bytes * 8)
     }
 
     /// The account of a direction.
     pub fn account_of(&self, way: usize) -> Account {
-        self.ways.get(way).map(|way| way.account).unwrap_or_default()
+        self.ways
+            .get(way)
+            .promised("a direction of a link")
+            .map(|way| way.account)
+            .unwrap_or_default()
     }
 
     /// Packets that the emulator itself lost.

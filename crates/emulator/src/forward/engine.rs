@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_link::{Cause, Conditions, DelaySource, Direction, Distribution, Fate, LossSource};
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Bytes, Duration, Instant, Probability, Seed};
 
 use super::capture::Capture;
@@ -200,7 +201,9 @@ impl Engine {
         let mut mixed = false;
         let first = self.incoming.first().map(|it| it.way);
         for it in &mut self.incoming {
-            let Some(port) = self.ports.get_mut(it.way) else { continue };
+            let Some(port) = self.ports.get_mut(it.way).promised("a port of a link") else {
+                continue;
+            };
             it.at = it.frame.came(offset, port.read_until, now);
             port.read_until = it.at;
             mixed |= Some(it.way) != first;
@@ -223,7 +226,7 @@ impl Engine {
 
     /// A frame enters the first link of its direction, or passes by it.
     fn enter(&mut self, it: &Incoming) {
-        let Some(way) = self.ways.get_mut(it.way) else { return };
+        let Some(way) = self.ways.get_mut(it.way).promised("a direction of a link") else { return };
         let Received { slot, length, cut_off, .. } = it.frame;
         let Some(account) = self.counters.account(it.way) else { return };
         account.received += 1;
@@ -253,7 +256,9 @@ impl Engine {
     /// Hands a packet to a link.
     #[inline]
     fn admit(&mut self, index: usize, at: Instant, mut packet: Waiting) {
-        let Some(stage) = self.stages.get_mut(index) else { return };
+        let Some(stage) = self.stages.get_mut(index).promised("a link of a direction") else {
+            return;
+        };
         let size = Bytes::new(u64::from(packet.length) - ETHERNET as u64);
         match stage.link.admit(at, size) {
             Fate::Delivered { at } => {
@@ -267,7 +272,7 @@ impl Engine {
             }
         }
         if let (Some(sibling), Some(radio)) = (stage.sibling, stage.link.radio())
-            && let Some(sibling) = self.stages.get_mut(sibling)
+            && let Some(sibling) = self.stages.get_mut(sibling).promised("a link of a direction")
         {
             sibling.link.set_radio(radio);
         }
@@ -288,7 +293,9 @@ impl Engine {
                 match stage.next {
                     Some(next) => self.admit(next, packet.due, packet),
                     None => {
-                        if let Some(way) = self.ways.get_mut(stage.way) {
+                        if let Some(way) =
+                            self.ways.get_mut(stage.way).promised("a direction of a link")
+                        {
                             way.leaving.push((packet, true));
                         }
                     }
@@ -307,9 +314,8 @@ impl Engine {
 
     /// Sends what leaves in a direction.
     fn send(&mut self, index: usize) {
-        let (Some(way), Some(port)) = (self.ways.get_mut(index), self.ports.get(index ^ 1)) else {
-            return;
-        };
+        let Some(way) = self.ways.get_mut(index).promised("a direction of a link") else { return };
+        let Some(port) = self.ports.get(index ^ 1).promised("a port of a link") else { return };
         let mut attempts = 0;
         let mut rest = way.leaving.as_slice();
         while !rest.is_empty() {
@@ -405,7 +411,11 @@ impl Engine {
 
     fn learn_min_delays(&mut self) {
         for way in &mut self.ways {
-            let stages = self.stages.get(way.stages.clone()).unwrap_or_default();
+            let stages = self
+                .stages
+                .get(way.stages.clone())
+                .promised("a link of a direction")
+                .unwrap_or_default();
             let sum = |sum: Duration, stage: &Stage| sum + stage.link.min_delay();
             way.min_delay = stages.iter().fold(Duration::ZERO, sum);
         }
@@ -423,7 +433,7 @@ impl Engine {
         }
         for way in 0..self.ways.len() {
             let (state, queue) = self.state(way, now);
-            if let Some(way) = self.ways.get_mut(way) {
+            if let Some(way) = self.ways.get_mut(way).promised("a direction of a link") {
                 way.down_since = if state.up { None } else { way.down_since.or(Some(at)) };
             }
             if at <= self.end {
@@ -438,10 +448,17 @@ impl Engine {
 
     /// The state of a direction: links in series are as slow as the slowest and delay by the sum.
     fn state(&mut self, way: usize, now: Instant) -> (Conditions, Bytes) {
-        let range = self.ways.get(way).map(|way| way.stages.clone()).unwrap_or_default();
+        let range = self
+            .ways
+            .get(way)
+            .promised("a direction of a link")
+            .map(|way| way.stages.clone())
+            .unwrap_or_default();
         let mut all: Option<Conditions> = None;
         let mut queue = Bytes::ZERO;
-        for stage in self.stages.get_mut(range).unwrap_or_default() {
+        for stage in
+            self.stages.get_mut(range).promised("a link of a direction").unwrap_or_default()
+        {
             let one = stage.link.conditions(now);
             queue += stage.link.backlog(now);
             all = Some(all.map_or(one, |all| {
@@ -473,7 +490,11 @@ impl Engine {
                 delay: state.delay,
                 loss: state.loss,
                 up: state.up,
-                down_since: self.ways.get(way).and_then(|way| way.down_since),
+                down_since: self
+                    .ways
+                    .get(way)
+                    .promised("a direction of a link")
+                    .and_then(|way| way.down_since),
                 queue,
                 delivered_rate: self.counters.recent_rate(way),
                 delivered: account.delivered,
@@ -517,9 +538,14 @@ impl Engine {
     }
 
     fn obey(&mut self, now: Instant, index: usize, side: usize, command: Command) {
-        let Some(way) = self.ways.get_mut(index) else { return };
+        let Some(way) = self.ways.get_mut(index).promised("a direction of a link") else { return };
         let seed = Seed(self.seed.0 ^ now.as_nanos() as u64);
-        for stage in self.stages.get_mut(way.stages.clone()).unwrap_or_default() {
+        for stage in self
+            .stages
+            .get_mut(way.stages.clone())
+            .promised("a link of a direction")
+            .unwrap_or_default()
+        {
             let link = &mut stage.link;
             match command {
                 Command::Cut => {

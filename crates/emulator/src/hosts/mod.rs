@@ -16,6 +16,7 @@ use skybraid_host::record::Outcome;
 use skybraid_host::record::samples::SAMPLE_INTERVAL;
 use skybraid_host::{Carrier, FlowSetup, Hosts, InFlight, Setup};
 use skybraid_transport::{Segment, Stack};
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 
 use crate::forward::thread::Prompt;
@@ -127,7 +128,10 @@ pub struct Load<'a> {
 
 /// Whether the kernel carries the flow.
 fn is_kernels(setup: &Setup, index: usize, flow: &FlowSetup) -> Result<bool, HostError> {
-    let carrier = flow.rides_with.and_then(|with| setup.flows.get(with)).unwrap_or(flow);
+    let carrier = flow
+        .rides_with
+        .and_then(|with| setup.flows.get(with).promised("a flow of this run"))
+        .unwrap_or(flow);
     let shared = |other: &FlowSetup| {
         other.rides_with == Some(index) || (flow.rides_with.is_some() && other.name == flow.name)
     };
@@ -282,7 +286,7 @@ impl<'a> Load<'a> {
             self.hosts.flush(now, side, &mut self.sockets);
         }
         for flow in flows {
-            if let Some((_, flow)) = self.kernel.get_mut(flow) {
+            if let Some((_, flow)) = self.kernel.get_mut(flow).promised("a flow of the kernel") {
                 step(flow, now, self.hosts.outcome_mut());
             }
         }
@@ -348,14 +352,18 @@ impl<'a> Load<'a> {
             .flows
             .iter()
             .map(|flow| {
-                let carrier = flow.rides_with.and_then(|with| self.setup.flows.get(with));
+                let carrier = flow
+                    .rides_with
+                    .and_then(|with| self.setup.flows.get(with).promised("a flow of this run"));
                 let protocol = carrier.unwrap_or(flow).transport.protocol.name();
                 Carried { stack: format!("skybraid {protocol}"), connection: None }
             })
             .collect();
         for (index, flow) in self.kernel {
             let finished = flow.finish(self.hosts.outcome_mut());
-            let Some(carried) = carried.get_mut(index) else { continue };
+            let Some(carried) = carried.get_mut(index).promised("a flow of this run") else {
+                continue;
+            };
             let protocol = self.setup.flows.get(index).map(|flow| flow.transport.protocol.name());
             let (protocol, control) = (protocol.unwrap_or_default(), finished.congestion);
             carried.stack = format!("kernel {protocol} {control}");

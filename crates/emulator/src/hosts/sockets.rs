@@ -8,6 +8,7 @@ use skybraid_host::{Carrier, Hosts, Outgoing, Setup};
 use skybraid_link::Cause;
 use skybraid_transport::{PathId, Segment};
 use skybraid_units::Instant;
+use skybraid_units::invariant::Promised;
 
 use super::datagrams::{PathSocket, PathSockets, Sent};
 use super::{Place, ports};
@@ -68,7 +69,7 @@ impl Sockets {
 
     /// Side number `side` is not to be woken before [`wake_at`](Carrier::wake_at) says so again.
     pub fn clear(&mut self, side: usize) {
-        if let Some(side) = self.sides.get_mut(side) {
+        if let Some(side) = self.sides.get_mut(side).promised("a side of this run") {
             side.due = Instant::FAR_FUTURE;
         }
     }
@@ -83,7 +84,9 @@ impl Sockets {
         side: usize,
         mut each: impl FnMut(PathId, &Segment),
     ) -> io::Result<()> {
-        let Some(Side { sockets, connection, .. }) = self.sides.get_mut(side) else {
+        let Some(Side { sockets, connection, .. }) =
+            self.sides.get_mut(side).promised("a side of this run")
+        else {
             return Ok(());
         };
         let own = *connection;
@@ -100,7 +103,7 @@ impl Carrier for Sockets {
     /// A segment is lost where its socket's buffer is full, as in a full queue of the host, or where there
     /// is no way to the peer.
     fn carry(&mut self, _now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
-        let side = self.sides.get_mut(outgoing.side)?;
+        let side = self.sides.get_mut(outgoing.side).promised("a side of this run")?;
         let transmit = outgoing.transmit;
         let sent = side.sockets.send(transmit.path, side.connection, &transmit.segment);
         match sent {
@@ -111,7 +114,7 @@ impl Carrier for Sockets {
     }
 
     fn wake_at(&mut self, side: usize, due: Instant) {
-        if let Some(side) = self.sides.get_mut(side) {
+        if let Some(side) = self.sides.get_mut(side).promised("a side of this run") {
             side.due = side.due.min(due);
         }
     }

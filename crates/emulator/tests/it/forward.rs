@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration as StdDuration;
 
-use crate::bed::{Bed, come_first};
+use crate::bed::{self, Bed, come_first};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use skybraid_emulator::forward::{Command, Forwarded, Forwarder, Lane, Options};
 use skybraid_host::record::{PacketKind, Record};

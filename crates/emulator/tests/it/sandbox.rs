@@ -36,7 +36,8 @@ fn possible() -> bool {
 
 /// Arguments that have this file play a part.
 fn play(test: &str) -> [String; 5] {
-    ["--ignored", "--exact", test, "--nocapture", "--test-threads=1"].map(str::to_owned)
+    let test = format!("sandbox::{test}");
+    ["--ignored", "--exact", &test, "--nocapture", "--test-threads=1"].map(str::to_owned)
 }
 
 /// This file where everybody may execute it; gone when it is dropped.
@@ -285,7 +286,7 @@ fn capabilities_say_what_was_found_and_leave_the_process_as_it_was() {
     // An ordinary user finds the same in a user namespace.
     let copy = Copy::make("capabilities");
     let mut command = Command::new(&copy.0);
-    let test = "capabilities_say_what_was_found_and_leave_the_process_as_it_was";
+    let test = "sandbox::capabilities_say_what_was_found_and_leave_the_process_as_it_was";
     let output =
         command.args(["--exact", test, "--nocapture"]).uid(NOBODY).gid(NOBODY).current_dir("/");
     let output = output.output().unwrap();

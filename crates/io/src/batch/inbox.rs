@@ -15,11 +15,11 @@ pub struct Inbox {
     received: [Received; BATCH],
 }
 
-/// What the kernel says of what it wrote to a slot.
+/// The kernel's description of a filled slot.
 #[derive(Clone, Copy, Default)]
 struct Received {
     length: usize,
-    /// When it received it, in nanoseconds of `CLOCK_REALTIME`; zero where it does not say.
+    /// Arrival in nanoseconds of `CLOCK_REALTIME`; zero where the kernel does not say.
     stamp: i64,
     /// Length of each datagram but the last where the slot holds a run of them; zero where it holds one.
     segment: usize,
@@ -29,9 +29,9 @@ struct Received {
 pub struct Datagram<'a> {
     /// Its bytes.
     pub bytes: &'a mut [u8],
-    /// Where it came from.
+    /// Its sender.
     pub source: Option<SocketAddr>,
-    /// When the kernel received it, in nanoseconds of `CLOCK_REALTIME`, where the socket asks for that.
+    /// Arrival at the kernel in nanoseconds of `CLOCK_REALTIME`, where the socket asks for that.
     pub stamp: Option<i64>,
 }
 

@@ -24,11 +24,17 @@ pub const SLOT: usize = 1 << 16;
 pub const BUFFER: usize = 16 << 20;
 
 /// Enlarges both buffers of a socket, beyond the system's limits where that is allowed.
+///
+/// # Errors
+/// The kernel refuses.
 pub fn widen(socket: &Socket) -> io::Result<()> {
     set_buffers(socket, BUFFER)
 }
 
 /// Sets the size of both buffers of a socket, beyond the system's limits where that is allowed.
+///
+/// # Errors
+/// The kernel refuses.
 pub fn set_buffers(socket: &Socket, bytes: usize) -> io::Result<()> {
     if setsockopt(socket, sockopt::RcvBufForce, &bytes).is_err() {
         socket.set_recv_buffer_size(bytes)?;
@@ -40,6 +46,9 @@ pub fn set_buffers(socket: &Socket, bytes: usize) -> io::Result<()> {
 }
 
 /// Has the kernel stamp what arrives, for [`Inbox::datagrams`].
+///
+/// # Errors
+/// The kernel refuses.
 pub fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
@@ -54,6 +63,9 @@ pub fn join_arrivals(socket: &impl AsFd) {
 type Control = [u64; 8];
 
 /// Sets an option whose value is an `int`.
+///
+/// # Errors
+/// The kernel refuses.
 pub fn set_int(
     socket: &impl AsFd,
     level: libc::c_int,
@@ -74,7 +86,9 @@ pub fn set_int(
 }
 
 /// Reads an option whose value is an `int`.
-#[cfg(test)]
+///
+/// # Errors
+/// The kernel refuses.
 pub fn get_int(
     socket: &impl AsFd,
     level: libc::c_int,

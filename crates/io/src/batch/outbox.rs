@@ -38,7 +38,7 @@ struct Slot {
     mark: u8,
     /// The byte with the DSCP in its upper six bits.
     traffic_class: u8,
-    /// When it is too old to be sent.
+    /// Time at which it is too old to be sent.
     expires: Instant,
 }
 

@@ -48,7 +48,7 @@ pub struct PathManager {
     namespace: String,
 }
 
-/// How much one connection may add to its first subflow.
+/// Limits of the subflows of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Additional subflows of a connection, 0 … 8.
@@ -57,7 +57,7 @@ pub struct Limits {
     pub add_addr_accepted: u32,
 }
 
-/// What an endpoint is for.
+/// Use of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointFlags {
     /// Announce the address to the peer.
@@ -77,7 +77,7 @@ pub struct Endpoint {
     pub address: IpAddr,
     /// Index of its interface; 0 lets the routes decide.
     pub interface: u32,
-    /// What it is for.
+    /// Its use.
     pub flags: EndpointFlags,
     /// Its number in MPTCP's options, 1 … 255; 0 lets the kernel choose.
     pub id: u8,

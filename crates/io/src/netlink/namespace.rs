@@ -39,7 +39,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The namespace that the calling thread is in.
+    /// Returns the namespace of the calling thread.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -48,7 +48,7 @@ impl Namespace {
         Ok(Self { name: name.to_owned(), file })
     }
 
-    /// Another hold on the same namespace.
+    /// Returns another handle of the namespace.
     ///
     /// # Errors
     /// There are too many open files.
@@ -56,7 +56,7 @@ impl Namespace {
         Ok(Self { name: self.name.clone(), file: self.file.try_clone()? })
     }
 
-    /// What messages call it.
+    /// Returns its name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -54,13 +54,13 @@ pub struct Network {
 /// One end of a veth pair that must be made.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
-    /// Where the end lies.
+    /// Namespace of the end.
     pub namespace: &'a Namespace,
     /// The interface's name, at most 15 bytes.
     pub name: &'a str,
 }
 
-/// What the kernel says of an interface.
+/// State of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
     /// Its number in its namespace.
@@ -94,7 +94,7 @@ pub struct Route {
     pub local: bool,
 }
 
-/// Which table serves which packets.
+/// A rule that selects the routing table of packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// Whether it is for IPv6.
@@ -170,7 +170,7 @@ impl Netlink {
         })
     }
 
-    /// What the kernel says of interface `name`.
+    /// Returns the state of interface `name`.
     ///
     /// # Errors
     /// There is no such interface.

@@ -19,7 +19,7 @@ pub fn doctor() -> (String, bool) {
         // Writing to a string never fails.
         let _ = writeln!(text, "{sign}  {:<22} {}", capability.name, capability.found);
         if let Some(remedy) = &capability.remedy {
-            let _ = writeln!(text, "         {:<22} mend it: {remedy}", "");
+            let _ = writeln!(text, "         {:<22} fix: {remedy}", "");
         }
     }
     let lacking: Vec<&str> = found

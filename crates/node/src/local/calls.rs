@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use nix::sys::socket::{getsockopt, sockopt};
 use skybraid_gateway::{ChannelId, Client, Origin};
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
@@ -34,6 +35,8 @@ pub struct Lines {
 }
 
 struct Connection {
+    /// Number of its local end, and its own there.
+    end: u8,
     number: u32,
     line: Line,
     /// The other end of a connection.
@@ -43,7 +46,7 @@ struct Connection {
 }
 
 impl Lines {
-    /// How many are connected.
+    /// Returns the number of connections.
     pub fn connected(&self) -> usize {
         self.lines.iter().filter(|connection| connection.calling.is_none()).count()
     }
@@ -72,7 +75,7 @@ impl Lines {
         }
         let mut line = Line::new(file, room);
         line.watched = calling.is_some();
-        self.lines.push(Connection { number, line, peer, calling });
+        self.lines.push(Connection { end: place, number, line, peer, calling });
         Ok(())
     }
 
@@ -119,7 +122,7 @@ impl Lines {
         self.lines.retain(|it| it.calling.is_none_or(|since| now.since(since) < RINGS));
     }
 
-    /// A connection is ready. `Some` if it has ended.
+    /// Serves a ready connection. Returns the error that ended it, if one did.
     pub fn ready(
         &mut self,
         now: Instant,
@@ -129,10 +132,10 @@ impl Lines {
         tools: &mut Tools,
         write: &mut Write<'_>,
     ) -> Option<io::Error> {
-        let Source::Client(place, number) = ready.source else { return None };
-        let at = self.lines.iter().position(|connection| connection.number == number)?;
-        let connection = self.lines.get_mut(at)?;
-        let ended = connection.serve(now, place, ready, channel, counts, tools, write).err();
+        // It may have ended since it was ready.
+        let at = self.lines.iter().position(|connection| connection.source() == ready.source)?;
+        let connection = self.lines.get_mut(at).promised("the connection that was found")?;
+        let ended = connection.serve(now, ready, channel, counts, tools, write).err();
         if ended.is_some() {
             let mut gone = self.lines.swap_remove(at);
             counts.dropped += gone.line.lose();
@@ -147,10 +150,9 @@ impl Lines {
     }
 
     /// Writes what the descriptors take.
-    pub fn flush(&mut self, now: Instant, place: u8, counts: &mut Counts, tools: &Tools) {
+    pub fn flush(&mut self, now: Instant, counts: &mut Counts, tools: &Tools) {
         self.lines.retain_mut(|connection| {
-            let kept =
-                connection.calling.is_some() || connection.flush(now, place, counts, tools).is_ok();
+            let kept = connection.calling.is_some() || connection.flush(now, counts, tools).is_ok();
             if !kept {
                 counts.dropped += connection.line.lose();
             }
@@ -160,11 +162,13 @@ impl Lines {
 }
 
 impl Connection {
-    #[expect(clippy::too_many_arguments, reason = "what an end has, borrowed apart")]
+    const fn source(&self) -> Source {
+        Source::Client(self.end, self.number)
+    }
+
     fn serve(
         &mut self,
         now: Instant,
-        place: u8,
         ready: Ready,
         channel: ChannelId,
         counts: &mut Counts,
@@ -179,32 +183,25 @@ impl Connection {
             self.calling = None;
         }
         if ready.readable {
-            let client = Client { end: place, address: self.peer };
+            let client = Client { end: self.end, address: self.peer };
             let origin = Origin { client, arrived: tools.arrival(now) };
             let mut each = |frame: &[u8]| write(channel, &origin, frame);
             if self.line.read(&mut tools.scratch, counts, &mut each) == Found::End {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }
-        if ready.writable { self.flush(now, place, counts, tools) } else { Ok(()) }
+        if ready.writable { self.flush(now, counts, tools) } else { Ok(()) }
     }
 
     /// Writes what the descriptor takes, and watches for room while something is left.
-    fn flush(
-        &mut self,
-        now: Instant,
-        place: u8,
-        counts: &mut Counts,
-        tools: &Tools,
-    ) -> io::Result<()> {
+    fn flush(&mut self, now: Instant, counts: &mut Counts, tools: &Tools) -> io::Result<()> {
         if self.line.waits() {
             self.line.flush(now, counts)?;
         }
         let waits = self.line.waits();
         if waits != self.line.watched {
             self.line.watched = waits;
-            let source = Source::Client(place, self.number);
-            tools.poller.watch_room(self.line.io(), source, waits)?;
+            tools.poller.watch_room(self.line.io(), self.source(), waits)?;
         }
         Ok(())
     }

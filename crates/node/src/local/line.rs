@@ -22,7 +22,7 @@ pub struct Line {
     pub watched: bool,
 }
 
-/// What reading found.
+/// Result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Whatever was there.
@@ -87,7 +87,7 @@ impl Line {
         self.queue.flush(|slices| Ok(writev(io, slices)?)).map(|_| ())
     }
 
-    /// How many frames are lost with it.
+    /// Returns the number of frames that are lost with it.
     pub fn lose(&mut self) -> u64 {
         self.queue.clear()
     }

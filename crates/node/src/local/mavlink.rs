@@ -29,7 +29,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 pub struct End {
     /// Its kind and address.
     pub name: String,
-    /// What it has counted.
+    /// Its counters.
     pub counts: Counts,
     /// It gets RADIO_STATUS.
     pub radio_status: bool,
@@ -94,7 +94,7 @@ impl End {
         Ok(end)
     }
 
-    /// Who is there.
+    /// Returns the number of clients.
     pub fn clients(&self) -> usize {
         match &self.kind {
             Kind::Listening { senders, .. } => senders.len(),
@@ -218,7 +218,7 @@ impl End {
             }
             Kind::Accepting { lines, .. }
             | Kind::Calling { lines, .. }
-            | Kind::Serial { lines, .. } => lines.flush(now, self.place, counts, tools),
+            | Kind::Serial { lines, .. } => lines.flush(now, counts, tools),
         }
     }
 

@@ -29,12 +29,12 @@ use super::poller::{Ready, Source};
 use super::tools::Tools;
 use super::{GatewayError, LocalEdge};
 
-/// How often devices and programs that are not there are tried again.
+/// Interval at which missing devices and programs are tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often ends that ask for it hear of the paths.
+/// Interval of the reports on paths, for ends that ask for them.
 const RADIO: Duration = Duration::from_secs(1);
 
-/// What an end has counted.
+/// Counters of an end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Bytes that were no frame.
@@ -57,7 +57,7 @@ pub struct Local {
     ends: Vec<End>,
     ports: Vec<Port>,
     tun: Option<Tun>,
-    /// What each channel is, by its number.
+    /// Kind of each channel, by its number.
     channels: Vec<Channel>,
     policy: Policy,
     retry: Instant,
@@ -206,7 +206,7 @@ impl Local {
         }
     }
 
-    /// When to call [`wake`](Self::wake).
+    /// Time of the next call of [`wake`](Self::wake).
     pub fn due(&self) -> Instant {
         self.retry.min(self.radio)
     }
@@ -231,7 +231,7 @@ impl Local {
         }
     }
 
-    /// What all of them have counted.
+    /// Returns the counters of all ends.
     pub fn edges(&self) -> Vec<LocalEdge> {
         let edge = |name: &str, clients: usize, counts: Counts| LocalEdge {
             name: name.to_owned(),

@@ -95,7 +95,7 @@ fn complete(packet: &mut [u8], start: usize, offset: usize) -> Option<()> {
     Some(())
 }
 
-/// Where the headers of a TCP packet are. Of one that is no fragment and has no extension headers.
+/// Places of the headers of a TCP packet that is no fragment and has no extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Headers {
     is_v6: bool,
@@ -437,7 +437,7 @@ mod tests {
         packets
     }
 
-    /// What the coalescer writes, and of how many packets.
+    /// Packets that the coalescer writes, each with the number of its parts.
     fn join(packets: &[Vec<u8>]) -> Vec<(Vec<u8>, u16)> {
         let (mut coalescer, mut written) = (Coalescer::default(), Vec::new());
         let mut write = |bytes: &[u8], count| written.push((bytes.to_vec(), count));

@@ -20,15 +20,15 @@ use skybraid_io::batch::{BUFFER, Outbox};
 pub struct Port {
     /// Its name and address.
     pub name: String,
-    /// What it has counted.
+    /// Its counters.
     pub counts: Counts,
     channel: ChannelId,
     place: u8,
     socket: Option<(Socket, Drained)>,
     outbox: Outbox,
-    /// Where datagrams go, if the file says so.
+    /// Configured destination of datagrams.
     send_to: Option<String>,
-    /// Where datagrams go: there, or to who has sent last.
+    /// Destination of datagrams: the configured one, or the last sender.
     to: Option<SocketAddr>,
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 
 use skybraid_transport::mutran::Header;
 use skybraid_units::Instant;
+use skybraid_units::invariant::Promised;
 
 /// Frames that are written in one system call.
 const MAX_SLICES: usize = 64;
@@ -25,7 +26,7 @@ pub struct Queue {
     bytes: usize,
     /// Maximum of these.
     room: usize,
-    /// When the first frame is too old.
+    /// Time at which the first frame is too old.
     expires: Instant,
     spare: Vec<Vec<u8>>,
 }
@@ -120,9 +121,13 @@ impl Queue {
     fn drop_oldest(&mut self) -> bool {
         let longest = self.components.iter().enumerate().max_by_key(|(_, it)| it.bytes);
         let Some(at) = longest.map(|(at, _)| at) else { return false };
-        let Some(component) = self.components.get_mut(at) else { return false };
+        let Some(component) = self.components.get_mut(at).promised("the longest queue") else {
+            return false;
+        };
         let oldest = component.frames.iter().position(|held| !held.control).unwrap_or(0);
-        let Some(held) = component.frames.remove(oldest) else { return false };
+        let Some(held) = component.frames.remove(oldest).promised("a frame of a queue") else {
+            return false;
+        };
         component.bytes -= held.bytes.len();
         self.bytes -= held.bytes.len();
         if component.frames.is_empty() {

@@ -44,7 +44,7 @@ struct Request {
 pub struct Tun {
     /// Its name.
     pub name: String,
-    /// What it has counted.
+    /// Its counters.
     pub counts: Counts,
     channel: ChannelId,
     device: File,

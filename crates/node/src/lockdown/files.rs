@@ -12,7 +12,7 @@ use skybraid_gateway::GatewayConfig;
 
 /// Folders that are read: names and name servers, interfaces and limits, libraries of a resolver.
 const READ: [&str; 7] = ["/etc", "/run", "/proc", "/sys", "/usr", "/lib", "/lib64"];
-/// Where devices are, those that come later too.
+/// Folders of devices, those that come later too.
 const DEVICES: &str = "/dev";
 
 /// The folder of a log's file.

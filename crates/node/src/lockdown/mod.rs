@@ -13,7 +13,7 @@ use std::path::Path;
 
 use skybraid_gateway::GatewayConfig;
 
-/// What is in force, as the kernel reports it.
+/// The lockdown in force, as the kernel reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Lockdown {
     /// Capabilities that the process has.
@@ -24,7 +24,7 @@ pub struct Lockdown {
     pub seccomp: bool,
     /// Files are restricted (Landlock): `full`, `partial` or `none`.
     pub landlock: String,
-    /// What could not be done, and why.
+    /// Parts that could not be set, each with the reason.
     pub problems: Vec<String>,
 }
 

@@ -127,7 +127,7 @@ mod x64 {
         libc::SYS_capget,
     ];
 
-    /// What older processors' tables have besides.
+    /// System calls that only older processors' tables have.
     #[cfg(target_arch = "x86_64")]
     const OLDER: &[libc::c_long] = &[
         libc::SYS_open,

@@ -8,7 +8,7 @@ use skybraid_io::netlink::{Endpoint, EndpointFlags, Limits, PathManager};
 
 /// Most subflows that the kernel allows next to the first.
 const MOST: u32 = 8;
-/// What alarms about it are known by.
+/// Name of its alarms.
 const KEY: &str = "mptcp";
 
 /// Endpoints that this gateway has added to the machine's.

@@ -3,7 +3,7 @@
 /// Bytes of the length.
 const LENGTH: usize = 2;
 
-/// Why a stream cannot be read on.
+/// Error: a stream cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFramed;
 

@@ -56,7 +56,7 @@ impl Paths {
         }
     }
 
-    /// When to [`look`](Self::look) again at the latest.
+    /// Time of the next [`look`](Self::look).
     pub fn due(&self) -> Instant {
         match self {
             Self::Udp(sockets) => sockets.due(),
@@ -119,7 +119,7 @@ impl Paths {
         }
     }
 
-    /// What the paths have counted.
+    /// Returns the counters of the paths.
     pub fn edges(&self) -> Vec<PathEdge> {
         match self {
             Self::Udp(sockets) => sockets.edges(),
@@ -151,7 +151,7 @@ const fn traffic_class(class: Option<Class>) -> u8 {
     dscp << 2
 }
 
-/// What a path has counted.
+/// Counters of a path.
 #[derive(Debug, Default)]
 struct Losses {
     unsent: u64,

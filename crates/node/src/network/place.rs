@@ -11,12 +11,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::interfaces::Interfaces;
 use skybraid_io::batch::{join_arrivals, set_int, stamp_arrivals, widen};
 
-/// How often a name is resolved again.
+/// Interval at which a name is resolved again.
 const RENEW: Duration = Duration::from_secs(60);
 /// … and how often one that could not be resolved.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the file says of a path's near end.
+/// Configuration of a path's near end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The interface that packets leave by.
@@ -27,7 +27,7 @@ pub struct Place {
     pub needs_address: bool,
 }
 
-/// What was found there.
+/// Interface and address that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footing {
     /// The interface's number, where the file names one.
@@ -157,7 +157,7 @@ impl Remote {
         self.ask_at = now;
     }
 
-    /// When it must be asked for.
+    /// Time at which it must be resolved.
     #[cfg(test)]
     pub const fn due(&self) -> Instant {
         self.ask_at
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_made_anew_for_another_interface_and_for_a_lost_address() {
+    fn another_interface_or_a_lost_address_needs_a_new_socket() {
         let footing = |index, last: &[u8]| Footing {
             index,
             addresses: last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect(),

@@ -33,16 +33,16 @@ pub struct Stream {
     pub writable: bool,
     socket: Socket,
     unframer: Unframer,
-    /// What is left of a datagram that has left in part.
+    /// Unsent bytes of a datagram.
     rest: Vec<u8>,
     /// Room to frame one.
     framed: Vec<u8>,
-    /// When it was called, when it answered, or when it last took something.
+    /// Time at which it was called, answered, or last took something.
     moved: Instant,
     calling: bool,
 }
 
-/// What became of a datagram.
+/// Fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It leaves.

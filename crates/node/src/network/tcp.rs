@@ -11,6 +11,7 @@ use skybraid_gateway::config::GatewayConfig;
 use skybraid_gateway::gateway::{BUNDLE, Outgoing};
 use skybraid_gateway::{Gateway, Side};
 use skybraid_transport::PathId;
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
@@ -25,7 +26,7 @@ use crate::poller::{Ready, Source};
 use crate::tools::Tools;
 use crate::{GatewayError, PathEdge};
 
-/// How often interfaces, listeners and stalled connections are looked at.
+/// Interval at which interfaces, listeners and stalled connections are checked.
 const LOOK: Duration = Duration::from_millis(250);
 /// The wait before a call is made again: at first, and at most.
 const BACK_OFF: Duration = Duration::from_millis(250);
@@ -56,7 +57,7 @@ struct Path {
     losses: Losses,
 }
 
-/// When the next call may be made.
+/// Time of the next call.
 struct Calls {
     at: Instant,
     wait: Duration,
@@ -140,7 +141,9 @@ impl Streams {
         self.resume(now, tools);
         for number in 0..self.paths.len() {
             let id = PathId(number as u8);
-            let Some(path) = self.paths.get_mut(number) else { continue };
+            let Some(path) = self.paths.get_mut(number).promised("a path of this gateway") else {
+                continue;
+            };
             let Some(stands) = path.look(now, id, interfaces, tools, gateway) else { continue };
             if !stands {
                 self.hang_up(now, gateway, |known| known.path == Some(id));
@@ -153,7 +156,7 @@ impl Streams {
         self.call(now, tools);
     }
 
-    /// When to look again at the latest.
+    /// Time of the next look.
     pub fn due(&self) -> Instant {
         self.look
     }
@@ -166,7 +169,7 @@ impl Streams {
         addresses: io::Result<Vec<SocketAddr>>,
         tools: &mut Tools,
     ) {
-        let path = self.paths.get_mut(usize::from(path));
+        let path = self.paths.get_mut(usize::from(path)).promised("a path of this gateway");
         let Some(remote) = path.and_then(|path| path.remote.as_mut()) else { return };
         match addresses {
             Ok(addresses) => {
@@ -213,7 +216,9 @@ impl Streams {
         for number in 0..self.paths.len() {
             let id = PathId(number as u8);
             let called = self.streams.iter().any(|known| known.path == Some(id));
-            let Some(path) = self.paths.get_mut(number) else { continue };
+            let Some(path) = self.paths.get_mut(number).promised("a path of this gateway") else {
+                continue;
+            };
             let (true, Some(to)) = (path.footing.is_some(), path.used) else { continue };
             if called || now < path.calls.at {
                 continue;
@@ -314,7 +319,9 @@ impl Streams {
         tools: &mut Tools,
         gateway: &mut Gateway,
     ) -> io::Result<()> {
-        let Some(known) = self.streams.get_mut(at) else { return Ok(()) };
+        let Some(known) = self.streams.get_mut(at).promised("a connection that is known") else {
+            return Ok(());
+        };
         if ready.writable {
             known.stream.has_room(now, &tools.poller)?;
             if let (true, Some(path)) = (known.stream.writable, known.path) {
@@ -350,7 +357,11 @@ impl Streams {
 
     fn accept(&mut self, now: Instant, number: u8, tools: &mut Tools) {
         let Self { listeners, streams, next, .. } = self;
-        let Some(listener) = listeners.get_mut(usize::from(number)) else { return };
+        let Some(listener) =
+            listeners.get_mut(usize::from(number)).promised("a listener of a path")
+        else {
+            return;
+        };
         let Some(open) = &listener.open else { return };
         let accepted = accept_all(open, &mut |socket, peer| {
             let strangers = streams.iter().filter(|known| known.path.is_none()).count();
@@ -415,7 +426,7 @@ impl Streams {
         }
     }
 
-    /// What the paths have counted.
+    /// Returns the counters of the paths.
     pub fn edges(&self) -> Vec<PathEdge> {
         let open = |id: usize| {
             let id = PathId(id as u8);

@@ -7,6 +7,7 @@ use skybraid_gateway::config::GatewayConfig;
 use skybraid_gateway::gateway::Outgoing;
 use skybraid_gateway::{Gateway, Side};
 use skybraid_transport::PathId;
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
@@ -20,7 +21,7 @@ use crate::tools::Tools;
 use crate::{GatewayError, PathEdge};
 use skybraid_io::batch::Outbox;
 
-/// How often a socket that cannot be opened is tried again.
+/// Interval at which a socket that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The UDP sockets of all paths.
@@ -143,7 +144,7 @@ impl Sockets {
         }
     }
 
-    /// When to look again at the latest.
+    /// Time of the next look.
     pub fn due(&self) -> Instant {
         self.retry
     }
@@ -191,8 +192,9 @@ impl Sockets {
 
     /// Puts a datagram where [`flush`](Self::flush) finds it; `bytes` gets another buffer in exchange.
     pub fn send(&mut self, outgoing: &Outgoing, bytes: &mut Vec<u8>) {
-        let path = self.paths.get_mut(outgoing.path.index());
-        let binding = path.and_then(|path| self.bindings.get_mut(path.binding));
+        let path = self.paths.get_mut(outgoing.path.index()).promised("a path of this gateway");
+        let binding = path
+            .and_then(|path| self.bindings.get_mut(path.binding).promised("a socket of a path"));
         let Some(binding) = binding else { return };
         let class = traffic_class(outgoing.class);
         binding.outbox.swap_in(bytes, outgoing.to, class, outgoing.path.0);
@@ -206,10 +208,14 @@ impl Sockets {
         self.bindings.iter_mut().for_each(|binding| binding.flush(&mut self.paths));
     }
 
-    /// What the paths have counted.
+    /// Returns the counters of the paths.
     pub fn edges(&self) -> Vec<PathEdge> {
         let edge = |path: &Path| {
-            let open = self.bindings.get(path.binding).is_some_and(|it| it.open.is_some());
+            let open = self
+                .bindings
+                .get(path.binding)
+                .promised("a socket of a path")
+                .is_some_and(|it| it.open.is_some());
             path.losses.edge(&path.name, open)
         };
         self.paths.iter().map(edge).collect()
@@ -264,7 +270,8 @@ impl Binding {
             return;
         }
         let mut note = |mark: u8, errno| {
-            if let Some(path) = paths.get_mut(usize::from(mark)) {
+            if let Some(path) = paths.get_mut(usize::from(mark)).promised("a path of this gateway")
+            {
                 path.losses.note(errno);
             }
         };

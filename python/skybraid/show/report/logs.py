@@ -184,7 +184,7 @@ def words(told: dict[str, Any]) -> str:
     path = told.get("path")
     match told.get("event"):
         case "session" if told.get("restarted"):
-            return "A session with the peer stands; it was started anew, or is heard for the first time."
+            return "A session with the peer stands; it has restarted, or is heard for the first time."
         case "session":
             return "The keys were changed."
         case "peer_lost":

@@ -7,6 +7,7 @@ use nix::poll::{PollFd, PollFlags};
 use skybraid_host::Outcome;
 use skybraid_traffic::Write;
 use skybraid_transport::{Delivered, PathId};
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
@@ -120,7 +121,9 @@ impl End {
 
     /// The application writes a message, at `sent` by its own account.
     pub fn write(&mut self, sent: Instant, written: Write, outcome: &mut Outcome) {
-        let record = self.writes.and_then(|writes| outcome.flows.get_mut(writes));
+        let record = self
+            .writes
+            .and_then(|writes| outcome.flows.get_mut(writes).promised("a flow of this run"));
         let Some(record) = record else { return };
         self.outgoing.push(record.next_id(), written.bytes, sent, self.copies);
         record.on_written(sent, written);
@@ -130,7 +133,9 @@ impl End {
     /// many bytes it took.
     pub fn send(&mut self, now: Instant, outcome: &mut Outcome) -> Result<usize, Trouble> {
         let Some(socket) = &self.socket else { return Ok(0) };
-        let mut record = self.writes.and_then(|writes| outcome.flows.get_mut(writes));
+        let mut record = self
+            .writes
+            .and_then(|writes| outcome.flows.get_mut(writes).promised("a flow of this run"));
         let taken = self.outgoing.write(
             STEP,
             |data| socket.send_with_flags(data, libc::MSG_NOSIGNAL),
@@ -165,7 +170,9 @@ impl End {
             match socket.read(buffer) {
                 Ok(0) => {
                     self.ended = true;
-                    let record = self.gets.and_then(|gets| outcome.flows.get(gets));
+                    let record = self
+                        .gets
+                        .and_then(|gets| outcome.flows.get(gets).promised("a flow of this run"));
                     let written = record.map_or(0, |record| record.next_id());
                     self.incoming.end(written).map_err(Trouble::Framing)?;
                     // What it has to answer is answered already.
@@ -239,16 +246,25 @@ struct Getting<'a> {
 
 impl Application for Getting<'_> {
     fn bytes_of(&self, number: u32) -> u32 {
-        self.outcome.flows.get(self.gets).map_or(1, |record| record.bytes_of(number))
+        self.outcome
+            .flows
+            .get(self.gets)
+            .promised("a flow of this run")
+            .map_or(1, |record| record.bytes_of(number))
     }
 
     fn arrived(&mut self, message: Arrived) {
         let id = message.number;
-        let Some(record) = self.outcome.flows.get_mut(self.gets) else { return };
+        let Some(record) = self.outcome.flows.get_mut(self.gets).promised("a flow of this run")
+        else {
+            return;
+        };
         record.on_copy_arrived_unseen(self.now, id, self.path);
         let arrived = Delivered { stream: 0, id, held: Duration::ZERO, path: self.path };
         let Some(sent) = record.on_delivered(self.now, arrived) else { return };
-        let answers = self.answers.and_then(|answers| self.outcome.flows.get_mut(answers));
+        let answers = self
+            .answers
+            .and_then(|answers| self.outcome.flows.get_mut(answers).promised("a flow of this run"));
         if let Some(record) = answers {
             // The answer carries the question's time, so that its delay is the round trip.
             self.outgoing.push(record.next_id(), self.bytes, sent, self.copies);

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use skybraid_host::{FlowSetup, Host, Outcome};
 use skybraid_traffic::{Source, TrafficConfig};
 use skybraid_transport::{ConnectionTotals, PathId};
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 use socket2::Socket;
 
@@ -219,7 +220,10 @@ impl KernelFlow {
 
     /// What the application of an ended flow has to say is refused.
     fn refuse(&mut self, now: Instant, outcome: &mut Outcome) {
-        let record = self.sender.writes.and_then(|writes| outcome.flows.get_mut(writes));
+        let record = self
+            .sender
+            .writes
+            .and_then(|writes| outcome.flows.get_mut(writes).promised("a flow of this run"));
         let Some(record) = record.filter(|_| !self.bulk) else { return };
         while let Some(written) = self.source.write(now) {
             let id = record.next_id();
@@ -345,7 +349,9 @@ impl KernelFlow {
             if let Some(socket) = &end.socket {
                 end.subflows.look(socket).ok();
             }
-            let record = end.writes.and_then(|writes| outcome.flows.get_mut(writes));
+            let record = end
+                .writes
+                .and_then(|writes| outcome.flows.get_mut(writes).promised("a flow of this run"));
             let Some(record) = record else { continue };
             for subflow in end.subflows.known() {
                 let path = subflow.path.unwrap_or(usize::MAX);
