@@ -92,6 +92,7 @@ smoke: $(VENV)/.dev $(VENV)/.built-for-tests
 
 # The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.
 kernel: dev
+	cargo test --locked -p skybraid-emulator --test it forward -- --ignored
 	$(VENV)/bin/pytest tests/kernel
 	$(VENV)/bin/python tests/kernel/limits.py
 	$(VENV)/bin/python tests/kernel/replay.py

@@ -222,6 +222,7 @@ fn the_delay_of_each_direction_is_kept() {
 }
 
 #[test]
+#[ignore = "measures times, which a busy machine spoils: make kernel"]
 fn a_link_gives_its_rate_and_no_more_and_keeps_the_order() {
     let _turn = alone();
     let Some(bed) = Bed::new(&[1500]) else { return };
@@ -382,6 +383,7 @@ fn a_cut_path_carries_nothing_and_comes_back() {
 }
 
 #[test]
+#[ignore = "measures times, which a busy machine spoils: make kernel"]
 fn rate_delay_and_loss_are_set_while_packets_flow() {
     let _turn = alone();
     let Some(bed) = Bed::new(&[1500]) else { return };
