@@ -25,6 +25,7 @@ pub struct ClassEndpoint {
     arriving: Ring,
     next: u32,
     life: Option<Duration>,
+    min_delay: Duration,
     /// Messages given up unsent since the last call of [`take_refused`](Self::take_refused).
     refused: Refused,
     /// Copies that arrived, and distinct messages among them.
@@ -64,6 +65,7 @@ impl ClassEndpoint {
             arriving: Ring::default(),
             next: 0,
             life,
+            min_delay: Duration::ZERO,
             refused: Refused::default(),
             copies: 0,
             messages: 0,
@@ -85,9 +87,20 @@ impl ClassEndpoint {
                 id,
                 class: class.in_transports(),
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-                deadline: self.life.map(|life| arrived + life),
+                deadline: self.max_age().map(|max_age| arrived + max_age),
             },
         );
+    }
+
+    /// Sets the least time from here to the peer: a message that cannot be there in time does not leave, and
+    /// takes no window from those that can.
+    pub const fn set_min_delay(&mut self, min_delay: Duration) {
+        self.min_delay = min_delay;
+    }
+
+    /// Maximum age of a message that leaves.
+    pub fn max_age(&self) -> Option<Duration> {
+        self.life.map(|life| life - self.min_delay)
     }
 
     /// Writes a packet of a class that has repair packets. Copies of these would be of little use.
@@ -113,6 +126,7 @@ impl ClassEndpoint {
 
     /// Writes the next datagram to `out` and returns its path.
     pub fn poll_send(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<PathId> {
+        let max_age = self.max_age();
         loop {
             let transmit = self.endpoint.poll_send(now);
             self.note_refused(now);
@@ -124,7 +138,7 @@ impl ClassEndpoint {
                     // It waited for a path. One under congestion control leaves, and is dropped by the
                     // receiver: its number is taken, and a gap would count as a loss.
                     Some(slot)
-                        if datagram && self.life.is_some_and(|life| slot.at + life < now) =>
+                        if datagram && max_age.is_some_and(|max_age| slot.at + max_age < now) =>
                     {
                         self.refused.late += u64::from(!slot.late);
                         slot.late = true;
@@ -191,11 +205,12 @@ impl ClassEndpoint {
     /// The newest messages, for which there was no room, give their numbers back: bytes are kept by
     /// number, and a flood of refused ones must not take the places of those that wait.
     fn note_refused(&mut self, now: Instant) {
-        let Self { endpoint, refused, next, leaving, life, .. } = self;
+        let max_age = self.max_age();
+        let Self { endpoint, refused, next, leaving, .. } = self;
         endpoint.take_refused(&mut |id| {
             let at = leaving.get(id).map(|slot| slot.at);
-            match at.zip(*life) {
-                Some((at, life)) if at + life < now => refused.late += 1,
+            match at.zip(max_age) {
+                Some((at, max_age)) if at + max_age < now => refused.late += 1,
                 _ => refused.full += 1,
             }
             if id == next.wrapping_sub(1) {

@@ -125,6 +125,16 @@ impl ClassLink {
         MAX_IN_TRANSPORT.saturating_sub(self.endpoint.waiting())
     }
 
+    /// Sets the least time from here to the peer, which shortens [`max_age`](Self::max_age).
+    pub const fn set_min_delay(&mut self, min_delay: Duration) {
+        self.endpoint.set_min_delay(min_delay);
+    }
+
+    /// Maximum age of a message that leaves: an older one could not be at the peer in time.
+    pub fn max_age(&self) -> Option<Duration> {
+        self.endpoint.max_age()
+    }
+
     /// Whether no message waits in the transport.
     pub fn is_drained(&self) -> bool {
         self.endpoint.waiting() == 0

@@ -15,6 +15,7 @@ use super::Gateway;
 use super::local::Incoming;
 use crate::Class;
 use crate::event::What;
+use crate::health::Path;
 use crate::stats::Dropped;
 
 /// Maximum number of control messages that wait for the clocks to be compared; the oldest go first.
@@ -56,6 +57,14 @@ impl Gateway {
             Class::Control => self.clock.max_incoming_delay(now, transit),
             _ => self.clock.incoming_delay(now, transit),
         }
+    }
+
+    /// Lower bound of the time from here to the peer by any path that is heard, as far as it is known. For
+    /// control it is zero: the peer judges.
+    pub(super) fn min_outgoing_delay(&self, now: Instant, class: Class) -> Duration {
+        let delay = |path: &Path| self.clock.outgoing_delay(now, path.outgoing_transit.least()?);
+        let heard = self.paths.iter().filter(|path| path.is_heard() && class != Class::Control);
+        heard.filter_map(delay).min().unwrap_or_default().max(Duration::ZERO)
     }
 
     /// The time at which a message becomes too old to be delivered.

@@ -142,14 +142,16 @@ impl Gateway {
             return moved;
         }
         let max = self.max_message();
+        let min_delay = self.min_outgoing_delay(now, class);
+        self.classes[class].set_min_delay(min_delay);
+        let max_age = self.classes[class].max_age();
         let mut room = self.classes[class].room();
         while room > 0
             && self.classes[class].has_queued()
             && (class != Class::Control || self.brake.take(now))
             && let Some((client, component, written)) = self.classes[class].pop()
         {
-            let life = self.config.class.deadline(class);
-            if life.is_some_and(|life| now.since(written.arrived) > life) {
+            if max_age.is_some_and(|max_age| now.since(written.arrived) > max_age) {
                 self.lose(class, written.channel, client, component, Fate::Late);
                 if class == Class::Control {
                     self.brake.give_back();
