@@ -27,6 +27,6 @@ impl Tools {
     pub fn new(poller: Poller, alarms: Alarms) -> io::Result<Self> {
         let names = Names::start()?;
         poller.watch(&names, Source::Names)?;
-        Ok(Self { poller, names, alarms, inbox: Inbox::new(), scratch: vec![0; SLOT + HEAD] })
+        Ok(Self { poller, names, alarms, inbox: Inbox::default(), scratch: vec![0; SLOT + HEAD] })
     }
 }

@@ -105,7 +105,7 @@ pub struct PathSockets {
 impl PathSockets {
     /// The sockets of the paths in their order.
     pub fn new(sockets: Vec<PathSocket>) -> Self {
-        Self { sockets, outbox: Vec::with_capacity(SLOT), inbox: Inbox::new() }
+        Self { sockets, outbox: Vec::with_capacity(SLOT), inbox: Inbox::default() }
     }
 
     /// The sockets, to wait for: one is ready while datagrams lie in it.

@@ -35,9 +35,8 @@ pub struct Datagram<'a> {
     pub stamp: Option<i64>,
 }
 
-impl Inbox {
-    /// Empty buffers.
-    pub fn new() -> Self {
+impl Default for Inbox {
+    fn default() -> Self {
         // SAFETY: all zeros is an address of no family.
         let nowhere: libc::sockaddr_storage = unsafe { mem::zeroed() };
         // The pages of the slots are taken from the kernel only as far as datagrams fill them.
@@ -48,7 +47,9 @@ impl Inbox {
             received: [Received::default(); BATCH],
         }
     }
+}
 
+impl Inbox {
     /// Fills up to [`BATCH`] slots from a socket, without waiting, and returns how many. A slot holds one
     /// datagram, or a run of them that the kernel has joined ([`join_arrivals`](super::join_arrivals)).
     pub fn take(&mut self, socket: &impl AsFd) -> io::Result<usize> {

@@ -127,7 +127,7 @@ mod tests {
     fn a_batch_arrives_in_order_with_its_source() {
         for v6 in [false, true] {
             let [near, far] = pair(v6);
-            let (mut inbox, mut outbox) = (Inbox::new(), Outbox::default());
+            let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
             for number in 0..100_u8 {
                 outbox.copy_in(&[number; 40], far.local_addr().unwrap());
             }
@@ -152,7 +152,7 @@ mod tests {
             stamp_arrivals(&far).unwrap();
             join_arrivals(&far);
             std::thread::sleep(std::time::Duration::from_millis(100));
-            let (mut inbox, mut outbox) = (Inbox::new(), Outbox::default());
+            let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
             let lengths = [40; 25].into_iter().chain([17, 900, 900, 0, 0, 1]).collect::<Vec<_>>();
             for length in &lengths {
                 let to = far.local_addr().unwrap();
@@ -182,7 +182,7 @@ mod tests {
         // The kernel begins to stamp a moment after the first socket has asked for it.
         std::thread::sleep(std::time::Duration::from_millis(100));
         for [near, far] in pairs {
-            let mut inbox = Inbox::new();
+            let mut inbox = Inbox::default();
             let mut bounds = Vec::new();
             for number in 0..3_u8 {
                 let before = clock.now();
@@ -211,7 +211,7 @@ mod tests {
         }
         assert_eq!(outbox.drop_expired(Instant::from_millis(150)), 2);
         assert_eq!(outbox.send_counting(&near), 0);
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         let taken = inbox.take(&far).unwrap();
         let left: Vec<u8> = inbox.datagrams(taken).map(|it| it.bytes[0]).collect();
         assert_eq!(left, [2, 3]);
@@ -229,7 +229,7 @@ mod tests {
         let mut failed = Vec::new();
         outbox.send(&near, &mut |mark, errno| failed.push((mark, errno)));
         assert_eq!(failed, [(7, libc::EMSGSIZE), (8, libc::EAFNOSUPPORT)]);
-        let mut inbox = Inbox::new();
+        let mut inbox = Inbox::default();
         assert_eq!(inbox.take(&far).unwrap(), 2);
         let texts: Vec<Vec<u8>> = inbox.datagrams(2).map(|it| it.bytes.to_vec()).collect();
         assert_eq!(texts, [b"first".to_vec(), b"last".to_vec()]);

@@ -295,7 +295,7 @@ mod tests {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         // Without checksums there are no runs.
         crate::batch::set_int(&near, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
-        let (mut inbox, mut outbox) = (Inbox::new(), Outbox::default());
+        let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
         for number in 0..20_u8 {
             outbox.copy_in(&[number; 40], far.local_addr().unwrap());
         }
