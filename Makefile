@@ -81,7 +81,7 @@ test-rust:
 # The program is the one that the tests in Rust have built: with other features it would be built once more.
 test-python: export OMP_NUM_THREADS := 1
 test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
-	cargo test --no-run --locked --workspace --test commands
+	cargo test --no-run --locked --workspace --test it
 	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
 
 # What a developer runs after each change.
@@ -97,6 +97,7 @@ smoke: $(VENV)/.dev $(VENV)/.built-for-tests
 
 # The simulator against the kernel, the replays and the limits of the emulator: an hour in real time.
 kernel: dev
+	cargo test --locked -p skybraid-emulator --test it forward -- --ignored
 	$(VENV)/bin/pytest tests/kernel
 	$(VENV)/bin/python tests/kernel/limits.py
 	$(VENV)/bin/python tests/kernel/replay.py
@@ -162,7 +163,7 @@ docs:
 fuzz:
 	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/elements fuzz/corpus/mutran fuzz/corpus/datagram fuzz/corpus/session fuzz/corpus/gateway
+	mkdir -p fuzz/corpus/scenario fuzz/corpus/traces fuzz/corpus/tracks fuzz/corpus/elements fuzz/corpus/mutran fuzz/corpus/datagram fuzz/corpus/session fuzz/corpus/gateway fuzz/corpus/parsers
 	cargo +nightly fuzz run scenario -- -max_total_time=600
 	cargo +nightly fuzz run traces -- -max_total_time=600
 	cargo +nightly fuzz run tracks -- -max_total_time=600
@@ -171,6 +172,7 @@ fuzz:
 	cargo +nightly fuzz run datagram -- -max_total_time=600
 	cargo +nightly fuzz run session -- -max_total_time=600 -max_len=600 -len_control=0
 	cargo +nightly fuzz run gateway -- -max_total_time=600 -max_len=4000 -len_control=0
+	cargo +nightly fuzz run parsers -- -max_total_time=600
 
 clean:
 	rm -rf target $(VENV)

@@ -87,10 +87,10 @@ fuzz_target!(|bytes: &[u8]| {
                     gateway.receive(now, from(), &out, PathId(0));
                 }
             }
-            4 => gateway.write(now, ChannelId(what / 8 % 4), piece),
-            5 => gateway.write(now, ChannelId(what / 8 % 4), &piece.repeat(20)),
+            4 => gateway.write(now, ChannelId(what / 8 % 3), piece),
+            5 => gateway.write(now, ChannelId(what / 8 % 3), &piece.repeat(20)),
             6 => now = now + Duration::from_millis(i64::from(what / 8) * 10),
-            _ => gateway.set_path_up(now, PathId(what / 8 % 3), what & 128 == 0),
+            _ => gateway.set_path_up(now, PathId(what / 8 % 2), what & 128 == 0),
         }
         if gateway.next_wakeup() <= now {
             gateway.wake(now);
@@ -100,7 +100,7 @@ fuzz_target!(|bytes: &[u8]| {
                 break;
             }
             if let Opened::Message { .. } = peer.open(now, from(), &out, &mut plain) {
-                assert!(out.len() <= 1_500, "a datagram of {} octets", out.len());
+                assert!(out.len() <= 1_500, "a datagram of {} bytes", out.len());
             }
         }
         assert!(gateway.poll_send(now, &mut out).is_none(), "it sends without end");

@@ -24,9 +24,9 @@ MODULES = "log,wp,param,arm,mode,rc,cmdlong,misc,link"
 
 def mavproxy() -> Path | None:
     """Path of MAVProxy: next to this Python, or on PATH."""
-    beside = Path(sys.executable).with_name("mavproxy.py")
-    if beside.is_file():
-        return beside
+    candidate = Path(sys.executable).with_name("mavproxy.py")
+    if candidate.is_file():
+        return candidate
     found = shutil.which("mavproxy.py")
     return None if found is None else Path(found)
 

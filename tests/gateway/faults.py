@@ -6,7 +6,7 @@
 A cut takes one or several of three paths, each with a fault of its own, for up to two seconds; one path that has been
 well for a second stays so. Gateways, links and this program go before the machine's other work. A fourth path, which
 the gateways do not know, carries a stream of bare datagrams at the same moments: what the machine itself delays shows
-there too, or in the times in which a processor stood still, and is told apart.
+there too, or in the times in which a processor stood still, and is counted apart.
 """
 
 from __future__ import annotations

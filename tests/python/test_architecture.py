@@ -31,12 +31,13 @@ MAY_USE = {
     "gateway": {"units", "transport", "traffic", "link"},
     "sim": {"host", "units", "link", "transport", "traffic"},
     "scenario": {"host", "gateway", "units", "track", "orbit", "link", "transport", "traffic"},
-    "runtime": {"scenario", "gateway", "host", "units", "track", "orbit", "link", "transport", "traffic"},
-    "node": {"runtime", "scenario", "gateway", "transport", "units"},
+    "io": {"units"},
+    "emulator": {"io", "scenario", "host", "units", "track", "orbit", "link", "transport", "traffic"},
+    "node": {"io", "scenario", "gateway", "transport", "units"},
     "python": {
         "scenario",
         "sim",
-        "runtime",
+        "emulator",
         "host",
         "units",
         "track",
@@ -60,11 +61,12 @@ USES = {
     "sim": "units link transport host",
     "scenario": "units track orbit link transport traffic host gateway serde serde_path_to_error sha2 strsim thiserror "
     "toml_edit zeroize",
-    "runtime": "units link transport traffic host gateway scenario etherparse httparse landlock libc "
-    "netlink-packet-core netlink-packet-generic netlink-packet-route netlink-sys nix pcap-file seccompiler serde "
-    "serde_json socket2 thiserror",
-    "node": "gateway transport scenario runtime clap nix serde_json thiserror",
-    "python": "units orbit link transport traffic host sim scenario runtime numpy pyo3",
+    "io": "units libc netlink-packet-core netlink-packet-generic netlink-packet-route netlink-sys nix socket2",
+    "emulator": "units link transport traffic host scenario io etherparse libc nix pcap-file serde serde_json socket2 "
+    "thiserror",
+    "node": "units transport gateway scenario io clap etherparse httparse landlock libc netlink-packet-core "
+    "netlink-packet-route netlink-sys nix seccompiler serde serde_json socket2 thiserror",
+    "python": "units orbit link transport traffic host sim scenario emulator numpy pyo3",
 }
 """Dependencies of each crate, so that none gains one unnoticed."""
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -319,6 +320,31 @@ def test_programs_run_over_the_links_and_what_they_print_is_kept(
     assert results.tables["links"].height > 0
     assert {"vehicle.err", "ground.out", "ground.err"} <= {file.name for file in (tmp_path / "result").iterdir()}
     assert "Programs over the links" in results.report(tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_programs_of_root_lose_its_privileges_unless_they_are_kept(skybraid: Command, flight: Path) -> None:
+    if os.geteuid() != 0 or Path("/proc/self/uid_map").read_text(encoding="utf-8").split() != ["0", "0", "4294967295"]:
+        pytest.skip("only root of the machine has privileges to keep")
+    home = Path(pwd.getpwuid(0).pw_dir)
+    file = home / f".skybraid-test-{os.getpid()}"
+    command = f"grep -E 'CapEff|NoNewPrivs' /proc/self/status; touch {file} && echo home"
+
+    def printed(*options: str) -> list[str]:
+        done = skybraid("emulate", flight, "--vehicle", command, "--for", "5s", "--out", *options)
+        assert done.returncode in (0, 1), done.stderr
+        output = flight.parent / options[0] / "vehicle.out"
+        return output.read_text(encoding="utf-8").replace("\t", " ").splitlines()
+
+    try:
+        # CAP_NET_BIND_SERVICE (10), CAP_NET_ADMIN (12) and CAP_NET_RAW (13).
+        assert printed("confined") == ["CapEff: 0000000000003400", "NoNewPrivs: 1"]
+        assert not file.exists()
+        own = re.search(r"CapEff:\s+(\w+)", Path("/proc/self/status").read_text(encoding="utf-8"))
+        assert own is not None
+        assert printed("kept", "--keep-privileges") == [f"CapEff: {own[1]}", "NoNewPrivs: 0", "home"]
+        assert file.exists()
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def test_programs_end_when_their_time_is_over(skybraid: Command, flight: Path) -> None:

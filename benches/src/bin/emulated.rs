@@ -1,7 +1,7 @@
 //! How exact and how fast the emulator is, measured with real packets between network namespaces.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a measurement may fail by panicking")]
 
-#[path = "../../../crates/runtime/tests/support/bed.rs"]
+#[path = "../../../crates/emulator/tests/it/bed.rs"]
 mod bed;
 #[path = "../traffic.rs"]
 mod traffic;
@@ -9,9 +9,9 @@ mod traffic;
 use std::process::ExitCode;
 
 use bed::{Bed, bare};
+use skybraid_emulator::forward::{Forwarded, Forwarder, Lane, Options};
+use skybraid_io::clock::Clock;
 use skybraid_link::{Link, LinkConfig, QueueConfig, RateSource};
-use skybraid_runtime::clock::Clock;
-use skybraid_runtime::forward::{Forwarded, Forwarder, Lane, Options};
 use skybraid_units::{Bytes, Duration, Rate, Seed};
 
 /// Prints results next to their targets and remembers whether one was missed.

@@ -24,7 +24,7 @@ const GROWTH: f64 = 1.007;
 const GROW_EVERY: Duration = Duration::from_millis(100);
 /// The limit is lifted when so long less than half of it was used.
 const IDLE: Duration = Duration::from_secs(2);
-/// What leaves is measured over windows of this length.
+/// Window over which the sending rate is measured.
 const WINDOW: Duration = Duration::from_millis(100);
 
 /// The limit of a sender.
@@ -41,7 +41,7 @@ pub struct Brake {
     /// The wait when the rate was cut, or left since it drained, the last time, and when that was.
     waited: Duration,
     checked: Instant,
-    /// When the rate was changed last, and when more than half of it was used last.
+    /// Times of the last change of the rate, and of the last use of more than half of it.
     changed: Instant,
     used: Instant,
 }
@@ -69,7 +69,7 @@ impl Brake {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// When the next message may leave, if the limit has refused the last one.
+    /// Time at which the next message may leave, if the limit has refused the last one.
     pub fn next(&self) -> Instant {
         match self.rate {
             Some(rate) if self.tokens < 1.0 => {

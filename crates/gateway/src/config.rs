@@ -22,7 +22,7 @@ pub const MAVLINK: &str = "mavlink";
 /// The name of the channel that carries IP packets.
 pub const TUN: &str = "tun";
 
-/// Which end of the link.
+/// Side of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
@@ -42,7 +42,7 @@ impl Side {
     }
 }
 
-/// What carries sealed datagrams over the networks.
+/// Protocol that carries sealed datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
@@ -58,10 +58,10 @@ pub enum Network {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
-    /// What it is called in the log, on its page and in metrics.
+    /// Name in the log, on the page and in metrics.
     #[serde(default = "usual_name")]
     pub name: String,
-    /// Which end it is.
+    /// Side of this end.
     pub side: Side,
     /// File of its private key, relative to the configuration's.
     pub key: String,
@@ -70,12 +70,12 @@ pub struct GatewayConfig {
     /// File of a key that both ends share besides, relative to the configuration's.
     #[serde(default)]
     pub psk: Option<String>,
-    /// What carries the datagrams. Default UDP.
+    /// Protocol that carries the datagrams. Default UDP.
     #[serde(default)]
     pub network: Network,
     /// The paths by name: one name is the same network at both ends.
     pub path: BTreeMap<String, PathConfig>,
-    /// Where MAVLink comes from and goes to.
+    /// MAVLink ends.
     #[serde(default)]
     pub mavlink: Vec<MavlinkConfig>,
     /// UDP ports by name, the same at both ends.
@@ -84,7 +84,7 @@ pub struct GatewayConfig {
     /// A network interface for everything else.
     #[serde(default)]
     pub tun: Option<TunConfig>,
-    /// How each class is carried.
+    /// Transport of each class.
     #[serde(default)]
     pub class: ClassesConfig,
     /// The classes of MAVLink messages, where they differ from the usual ones.
@@ -93,19 +93,19 @@ pub struct GatewayConfig {
     /// The classes of IP packets; the first rule that fits decides.
     #[serde(default)]
     pub rule: Vec<RuleConfig>,
-    /// When a path is given up.
+    /// Limits of silence.
     #[serde(default)]
     pub health: HealthConfig,
     /// Changes of keys.
     #[serde(default)]
     pub session: SessionConfig,
-    /// How signed MAVLink frames are checked.
+    /// Check of signed MAVLink frames.
     #[serde(default)]
     pub signing: Option<SigningConfig>,
-    /// Where the state can be looked at.
+    /// The status page.
     #[serde(default)]
     pub status: StatusConfig,
-    /// What is written down for later.
+    /// The log.
     #[serde(default)]
     pub log: Option<LogConfig>,
 }
@@ -158,9 +158,9 @@ pub struct PathConfig {
     pub interface: Option<String>,
     /// The local address, for several paths on one interface.
     pub address: Option<String>,
-    /// Where the ground station answers: `host:port`. Of the aircraft.
+    /// Address of the ground station: `host:port`. Of the aircraft.
     pub remote: Option<String>,
-    /// Where the ground station listens: `address:port`. Several paths may share one.
+    /// Address on which the ground station listens: `address:port`. Several paths may share one.
     pub listen: Option<String>,
     /// Cost per byte in the user's own measure, for schedulers that heed it. Default 1.
     pub cost: u32,
@@ -216,9 +216,9 @@ pub struct MavlinkConfig {
 pub struct PortConfig {
     /// Address on which datagrams to carry are received: `address:port`.
     pub listen: Option<String>,
-    /// Where datagrams from the other end go; without it, to who has sent last.
+    /// Destination of datagrams from the other end; by default the last sender.
     pub send_to: Option<String>,
-    /// What they are for. Default video.
+    /// Class of the datagrams. Default video.
     #[serde(default = "video")]
     pub class: Class,
     /// How its pictures are coded, where it carries RTP: which datagrams are of key frames. Default H.264.
@@ -256,7 +256,7 @@ const fn usual_tun_mtu() -> Bytes {
     Bytes::new(1280)
 }
 
-/// How each class is carried.
+/// Transport of each class.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassesConfig {
@@ -270,7 +270,7 @@ pub struct ClassesConfig {
     pub bulk: ClassConfig,
 }
 
-/// How a class is carried; what is not given is as usual for the class.
+/// Transport of a class; missing keys have the defaults of the class.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClassConfig {
@@ -278,7 +278,7 @@ pub struct ClassConfig {
     pub protocol: Option<Protocol>,
     /// On which paths a message leaves.
     pub scheduler: Option<SchedulerConfig>,
-    /// How much may be in flight on a path (MP-DCCP).
+    /// Congestion control of each path (MP-DCCP).
     pub congestion: Option<CongestionConfig>,
     /// Whether order is restored.
     pub reordering: Option<ReorderingConfig>,
@@ -405,7 +405,7 @@ impl<'de> serde::Deserialize<'de> for MessageName {
     }
 }
 
-/// Which class IP packets are of.
+/// Class of IP packets.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
@@ -413,11 +413,11 @@ pub struct RuleConfig {
     pub dscp: Option<u8>,
     /// The UDP or TCP port that they come from or go to.
     pub port: Option<u16>,
-    /// What they are for.
+    /// Their class.
     pub class: Class,
 }
 
-/// When a path is suspected, given up and trusted again.
+/// Times at which a path is suspected, given up and trusted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
@@ -426,7 +426,7 @@ pub struct HealthConfig {
     pub probe: Duration,
     /// A path that is silent for so long is given up. Default 200 ms.
     pub give_up: Duration,
-    /// How long a path that came back must prove itself before data trust it. Default 1 s.
+    /// Probation of a path that came back, before data use it. Default 1 s.
     pub probation: Duration,
 }
 
@@ -464,7 +464,7 @@ impl Default for SessionConfig {
     }
 }
 
-/// How signed MAVLink frames are checked.
+/// Check of signed MAVLink frames.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SigningConfig {
@@ -472,7 +472,7 @@ pub struct SigningConfig {
     pub key: String,
 }
 
-/// Where the state can be looked at.
+/// The status page.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatusConfig {
@@ -490,13 +490,13 @@ impl Default for StatusConfig {
     }
 }
 
-/// What is written down for later.
+/// The log.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogConfig {
     /// The file, relative to the configuration's. A new one is begun at each start: `NAME-TIME.jsonl`.
     pub file: String,
-    /// How often the state is written. Default 1 s.
+    /// Interval at which the state is written. Default 1 s.
     #[serde(default = "each_second")]
     pub every: Duration,
     /// Size at which a new file is begun. Default 64 MB.

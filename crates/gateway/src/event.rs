@@ -7,15 +7,15 @@ use skybraid_units::Instant;
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Event {
-    /// When, by the gateway's clock.
+    /// Time by the gateway's clock.
     #[serde(skip)]
     pub at: Instant,
-    /// What.
+    /// Content.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened.
+/// Content of an event.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
@@ -30,11 +30,11 @@ pub enum What {
     Path {
         /// Its name.
         path: String,
-        /// What it was.
+        /// State before.
         from: PathState,
-        /// What it is.
+        /// State now.
         to: PathState,
-        /// Which direction says so.
+        /// Direction that it is about.
         direction: Direction,
     },
     /// The peer is heard on a path from another address.
@@ -64,7 +64,7 @@ pub enum What {
     },
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -76,7 +76,7 @@ pub enum Direction {
     Both,
 }
 
-/// How a path stands.
+/// State of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {

@@ -8,6 +8,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use skybraid_units::invariant::Promised;
+
 /// Maximum number of clients, and of components of a client, with queues of their own; further ones share
 /// the last.
 const MAX_CLIENTS: usize = 64;
@@ -100,11 +102,12 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
     ) -> Option<Displaced<C, S, T>> {
         let place = self.place(client);
         let max_queue = self.max_queue;
-        let Some(owner) = self.clients.get_mut(place) else {
+        let Some(owner) = self.clients.get_mut(place).promised("a queue of the client") else {
             return Some(Displaced::Refused(client, component, value));
         };
         let place = owner.place(component, &mut self.spare_items);
-        let Some(queue) = owner.components.get_mut(place) else {
+        let Some(queue) = owner.components.get_mut(place).promised("a queue of the component")
+        else {
             return Some(Displaced::Refused(client, component, value));
         };
         let cost = bytes as i64 + OVERHEAD;
@@ -203,7 +206,7 @@ impl<S, T> Component<S, T> {
     /// The item of a kind, of which there is one at most.
     fn of_kind(&mut self, kind: u32) -> Option<&mut Item<T>> {
         let (_, number) = self.kinds.iter().find(|(known, _)| *known == kind)?;
-        self.items.get_mut((number - self.first) as usize)
+        self.items.get_mut((number - self.first) as usize).promised("the item of a kind")
     }
 
     fn push(&mut self, item: Item<T>) {

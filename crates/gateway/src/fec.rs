@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 use skybraid_traffic::video::repair::{Code, Decoder, Encoder, MeasuredLoss};
 use skybraid_transport::PathId;
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant, Probability};
 
 /// In place of a channel's number.
@@ -45,7 +46,7 @@ pub struct RepairConfig {
     /// Pieces of a group at most, 1 to 100. Default 10.
     #[serde(default = "group")]
     pub group: u8,
-    /// How long the first piece of a group waits for others. Default 10 ms.
+    /// Maximum time that the first packet of a group waits for others. Default 10 ms.
     #[serde(default = "within")]
     pub within: Duration,
 }
@@ -108,16 +109,16 @@ impl RepairConfig {
     }
 }
 
-/// What leaves of a group, in two parts.
+/// A packet of a group, in two parts.
 #[derive(Clone, Copy, Debug)]
 pub enum Packet<'a> {
-    /// Something that was written.
+    /// A source packet.
     Piece([&'a [u8]; 2]),
-    /// What makes a piece good that is lost.
+    /// A repair packet.
     Repair([&'a [u8]; 2]),
 }
 
-/// The sender's half.
+/// FEC encoder of a class.
 #[derive(Debug)]
 pub struct FecEncoder {
     config: RepairConfig,
@@ -127,7 +128,7 @@ pub struct FecEncoder {
     /// Of the last group: its pieces and repair packets. Most are like the one before.
     encoder: Option<((usize, usize), Encoder)>,
     loss: MeasuredLoss,
-    /// Packets that left since the losses of paths were last heeded, by path.
+    /// Packets that left since the losses of paths were last recorded, by path.
     left: Vec<u32>,
 }
 
@@ -145,19 +146,19 @@ impl FecEncoder {
         }
     }
 
-    /// A packet of the class left by a path.
+    /// Records that a packet of the class left by `path`.
     pub fn on_sent_via(&mut self, path: PathId) {
         let place = path.index();
         if self.left.len() <= place {
             self.left.resize(place + 1, 0);
         }
-        if let Some(count) = self.left.get_mut(place) {
+        if let Some(count) = self.left.get_mut(place).promised("a path that was added") {
             *count = count.saturating_add(1);
         }
     }
 
-    /// The loss of each path, as the peer has it, counts as much as was sent by it since the last call.
-    pub fn heed(&mut self, loss_of: impl Fn(PathId) -> f64) {
+    /// Records the loss of each path as the peer reports it, weighted by the packets sent since the last call.
+    pub fn record_loss(&mut self, loss_of: impl Fn(PathId) -> f64) {
         let packets: u32 = self.left.iter().sum();
         if packets == 0 {
             return;
@@ -168,8 +169,8 @@ impl FecEncoder {
         self.left.fill(0);
     }
 
-    /// A piece leaves: `take` gets it with what goes in front, and the repair packets if the group is full.
-    pub fn protect(&mut self, now: Instant, piece: [&[u8]; 2], take: &mut impl FnMut(Packet<'_>)) {
+    /// Passes a packet with its header to `take`, then the repair packets if that fills the group.
+    pub fn encode(&mut self, now: Instant, piece: [&[u8]; 2], take: &mut impl FnMut(Packet<'_>)) {
         if self.pieces.is_empty() {
             self.since = now;
         }
@@ -183,12 +184,12 @@ impl FecEncoder {
         }
     }
 
-    /// When [`wake`](Self::wake) is due.
+    /// Time of the next call of [`wake`](Self::wake).
     pub fn due(&self) -> Instant {
         if self.pieces.is_empty() { Instant::FAR_FUTURE } else { self.since + self.config.within }
     }
 
-    /// A group that has waited long enough gets its repair packets.
+    /// Closes the group if it is due.
     pub fn wake(&mut self, now: Instant, take: &mut impl FnMut(Packet<'_>)) {
         if now >= self.due() {
             self.close(take);
@@ -218,15 +219,14 @@ impl FecEncoder {
     }
 }
 
-/// The receiver's half.
+/// FEC decoder of a class.
 #[derive(Debug, Default)]
 pub struct FecDecoder {
     groups: VecDeque<Group>,
-    /// Recovered pieces.
-    pub mended: u64,
+    recovered: u64,
 }
 
-/// What has come of a group.
+/// Packets of a group that have arrived.
 #[derive(Debug)]
 struct Group {
     number: u16,
@@ -240,9 +240,14 @@ struct Group {
 }
 
 impl FecDecoder {
-    /// A piece or repair packet has arrived: `take` gets each piece that is known by that, once.
-    /// What is no such piece is given as it is.
-    pub fn arrived(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8])) {
+    /// Number of recovered packets.
+    pub const fn recovered(&self) -> u64 {
+        self.recovered
+    }
+
+    /// Handles a packet: `take` gets each source packet that arrived or was recovered by it, once. Bytes
+    /// without the header of FEC are passed on as they are.
+    pub fn on_received(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8])) {
         let Some((&[MARK, high, low, position, sources, repairs], rest)) =
             bytes.split_first_chunk()
         else {
@@ -260,15 +265,15 @@ impl FecDecoder {
                 group.repairs.push((position, rest.to_vec()));
             }
         }
-        let mended = group.mend();
-        self.mended += mended.len() as u64;
-        mended.iter().for_each(|piece| take(piece));
+        let recovered = group.recover();
+        self.recovered += recovered.len() as u64;
+        recovered.iter().for_each(|piece| take(piece));
     }
 
     /// A group by its number; `None` for one that is long forgotten.
     fn group(&mut self, number: u16) -> Option<&mut Group> {
         if let Some(place) = self.groups.iter().position(|group| group.number == number) {
-            return self.groups.get_mut(place);
+            return self.groups.get_mut(place).promised("the group that was found");
         }
         let newest = self.groups.back().map(|group| group.number);
         let behind = newest.is_some_and(|newest| newest.wrapping_sub(number) < 1 << 15);
@@ -286,7 +291,7 @@ impl FecDecoder {
             place,
             Group { number, pieces: Vec::new(), repairs: Vec::new(), counts: None, settled: false },
         );
-        self.groups.get_mut(place)
+        self.groups.get_mut(place).promised("the group that was added")
     }
 }
 
@@ -307,7 +312,7 @@ impl Group {
     }
 
     /// Returns the pieces that can be recovered now.
-    fn mend(&mut self) -> Vec<Vec<u8>> {
+    fn recover(&mut self) -> Vec<Vec<u8>> {
         let Some((sources, repairs)) = self.counts.filter(|_| !self.settled) else {
             return Vec::new();
         };
@@ -357,7 +362,7 @@ mod tests {
     fn sent(fec_encoder: &mut FecEncoder, pieces: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         for piece in pieces {
-            fec_encoder.protect(Instant::ZERO, [piece, &[]], &mut |packet| out.push(bytes(packet)));
+            fec_encoder.encode(Instant::ZERO, [piece, &[]], &mut |packet| out.push(bytes(packet)));
         }
         fec_encoder.wake(Instant::from_millis(10), &mut |packet| out.push(bytes(packet)));
         out
@@ -369,7 +374,7 @@ mod tests {
     ) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         for packet in packets {
-            fec_decoder.arrived(&packet, &mut |piece| out.push(piece.to_vec()));
+            fec_decoder.on_received(&packet, &mut |piece| out.push(piece.to_vec()));
         }
         out
     }
@@ -392,7 +397,7 @@ mod tests {
             let whole = lost.count_ones() <= 2;
             assert_eq!(found.len(), if whole { 8 } else { 8 - losses }, "{lost:b}");
             assert!(found.iter().all(|piece| pieces.contains(piece)));
-            assert_eq!(fec_decoder.mended as usize, if whole { losses } else { 0 });
+            assert_eq!(fec_decoder.recovered as usize, if whole { losses } else { 0 });
         }
     }
 
@@ -402,7 +407,7 @@ mod tests {
         assert_eq!(fec_encoder.due(), Instant::FAR_FUTURE);
         let mut out = Vec::new();
         let mut take = |packet: Packet<'_>| out.push(bytes(packet));
-        fec_encoder.protect(Instant::from_millis(3), [&[1, 2], &[3]], &mut take);
+        fec_encoder.encode(Instant::from_millis(3), [&[1, 2], &[3]], &mut take);
         assert_eq!(fec_encoder.due(), Instant::from_millis(13));
         fec_encoder.wake(Instant::from_millis(12), &mut take);
         fec_encoder.wake(Instant::from_millis(13), &mut take);
@@ -422,7 +427,7 @@ mod tests {
         let repairs = |fec_encoder: &mut FecEncoder, carrying: PathId| {
             for _ in 0..30 {
                 (0..500).for_each(|_| fec_encoder.on_sent_via(carrying));
-                fec_encoder.heed(|path| [0.02, 0.0, 0.1][path.index()]);
+                fec_encoder.record_loss(|path| [0.02, 0.0, 0.1][path.index()]);
             }
             sent(fec_encoder, &pieces).len() - pieces.len()
         };
@@ -460,7 +465,7 @@ mod tests {
             let mut fec_decoder = FecDecoder::default();
             for (high, low, position, sources, repairs, rest) in packets {
                 let packet = [&[MARK, high, low, position, sources, repairs][..], &rest].concat();
-                fec_decoder.arrived(&packet, &mut |_| {});
+                fec_decoder.on_received(&packet, &mut |_| {});
             }
             prop_assert!(fec_decoder.groups.len() <= KEPT);
         }

@@ -24,7 +24,7 @@ const MAX_NAMES: usize = 62 + 127;
 const MAX_TUN_LINE: usize = 40;
 const _: () = assert!(DIGESTS.len() + MAX_TUN_LINE + 2 + MAX_NAMES * DIGEST <= LARGEST_HELLO);
 
-/// What an end is made of.
+/// Content of a hello: the paths and channels of an end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Its paths in the order of their numbers.

@@ -9,7 +9,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::SigningKey;
 
-/// Why text is no key.
+/// Error: the text is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a key: 44 characters of Base64")]
 pub struct NoKey;
@@ -56,7 +56,7 @@ impl FromStr for PresharedKey {
     }
 }
 
-/// What an end knows and must not tell: read from the files that its configuration names.
+/// Secrets of an end, read from the files that its configuration names.
 #[derive(Clone, Debug)]
 pub struct Secrets {
     /// The private key of this end.

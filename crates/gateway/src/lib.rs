@@ -11,9 +11,9 @@
 extern crate alloc;
 
 mod brake;
-mod carrier;
 pub mod class;
 pub mod config;
+mod endpoint;
 pub mod event;
 pub mod fair;
 pub mod fec;
@@ -22,6 +22,7 @@ pub mod health;
 pub mod hello;
 pub mod inner;
 pub mod key;
+mod link;
 pub mod message;
 pub mod order;
 pub mod policy;
@@ -41,7 +42,7 @@ pub use signing::SigningKey;
 pub use snapshot::Snapshot;
 pub use sources::{Client, Origin};
 
-/// Where secrets come from: keys of a handshake, cookies, numbers of sessions.
+/// Source of secrets: keys of a handshake, cookies, numbers of sessions.
 pub trait Random: Send {
     /// Fills `bytes` with what nobody can guess.
     fn fill(&mut self, bytes: &mut [u8]);

@@ -15,10 +15,10 @@ const PART: u8 = 0x80;
 pub const HEAD: usize = 5;
 /// Bytes in front of a part.
 const PART_HEAD: usize = HEAD + 4;
-/// Messages that may be incomplete at once; the oldest is given up beyond that.
+/// Maximum incomplete messages; the oldest is dropped for a new one.
 const INCOMPLETE: usize = 64;
 
-/// Cuts messages that are too large for a datagram.
+/// Fragments messages that are too large for a datagram.
 #[derive(Debug, Default)]
 pub struct Fragmenter {
     number: u16,
@@ -51,7 +51,7 @@ impl Fragmenter {
     }
 }
 
-/// Puts parts together again.
+/// Reassembles messages.
 #[derive(Debug, Default)]
 pub struct Reassembler {
     incomplete: BTreeMap<u16, Incomplete>,

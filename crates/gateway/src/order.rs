@@ -102,7 +102,7 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// What becomes of a message.
+/// Turn of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It is delivered at once.
@@ -142,7 +142,7 @@ impl Waiting {
         if waits { Turn::Later } else { Turn::Now }
     }
 
-    /// The next message whose turn has come; its bytes go to `out`.
+    /// Writes the next message whose turn has come to `out`, and returns its number.
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<u32> {
         loop {
             let (id, held) = self.ahead.first()?;
@@ -169,7 +169,7 @@ impl Waiting {
         }
     }
 
-    /// When somebody's patience ends.
+    /// Time at which the first message that waits is delivered regardless.
     pub fn next_wakeup(&self) -> Instant {
         let held = self.ahead.iter().filter_map(|(_, held)| held.as_ref());
         held.map(|held| held.until).min().unwrap_or(Instant::FAR_FUTURE)

@@ -23,7 +23,7 @@ const ACTUATOR_GROUPS: u32 = 139;
 /// Telemetry in which every message counts, being sent once.
 const EVERY_TELEMETRY: [u32; 8] = [4, 46, 111, 148, 242, 244, 253, 254];
 
-/// Which class a message is of, and whether only the newest of its kind counts.
+/// Class of each message, and whether only the newest of its kind counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ruling {
     /// Its class.
@@ -103,7 +103,7 @@ impl Policy {
         if self.parameters > HAND_SHAKES { Class::Bulk } else { Class::Control }
     }
 
-    /// What an IP packet is for; bulk unless a rule says otherwise.
+    /// Returns the class of an IP packet; bulk unless a rule says otherwise.
     pub fn of_packet(&self, packet: &[u8]) -> Class {
         let (dscp, ports) = read_ip(packet);
         let fits = |rule: &&RuleConfig| {

@@ -18,7 +18,7 @@ const TRAILER: usize = 13;
 /// Bytes of the trailer that are the signature proper.
 const SIGNATURE: usize = 6;
 
-/// Why text is no signing key.
+/// Error: the text is no signing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected 32 bytes: 64 hexadecimal digits or 44 characters of Base64")]
 pub struct NoSigningKey;
@@ -60,7 +60,7 @@ impl FromStr for SigningKey {
     }
 }
 
-/// How far a frame's signature goes at this end.
+/// Result of checking a frame's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
     /// The frame has none.

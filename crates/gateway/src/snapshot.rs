@@ -13,7 +13,7 @@ use crate::health::MtuState;
 pub struct Snapshot {
     /// Its name.
     pub name: String,
-    /// Which end it is.
+    /// Side of this end.
     pub side: Side,
     /// Since the start.
     pub uptime_ms: f64,
@@ -43,7 +43,7 @@ pub struct Snapshot {
     pub control_limit: Option<f64>,
     /// Sources of messages, those of which most was refused or late first; 16 at most.
     pub sources: Vec<SourceSnapshot>,
-    /// What came from outside and was refused.
+    /// Refused input from outside.
     pub refused: RefusedSnapshot,
     /// The TUN interface, where there is one.
     pub tun: Option<TunSnapshot>,
@@ -56,9 +56,9 @@ pub struct Snapshot {
 pub struct PathSnapshot {
     /// Its name.
     pub name: String,
-    /// How it stands towards the peer, as far as the peer tells.
+    /// State towards the peer, as the peer reports it.
     pub outgoing: PathState,
-    /// How it stands from the peer.
+    /// State from the peer.
     pub incoming: PathState,
     /// The peer's address, where it is known.
     pub remote: Option<String>,
@@ -99,11 +99,11 @@ pub struct PathSnapshot {
     pub incoming_mtu: Option<u32>,
     /// Packets of 1,280 bytes do not get through from the peer, as it says.
     pub peer_mtu_error: bool,
-    /// How often packets that had got through towards the peer no longer did.
+    /// Number of times that packets of a size that had got through no longer did.
     pub black_holes: u64,
-    /// What is left of its data, where it has a cap.
+    /// Bytes left of its data cap.
     pub data_left: Option<u64>,
-    /// How often it has been given up.
+    /// Number of times it has been given up.
     pub given_up: u64,
 }
 
@@ -189,7 +189,7 @@ pub struct TunSnapshot {
     pub refused_incoming: u64,
 }
 
-/// What came from outside and was refused.
+/// Refused input from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RefusedSnapshot {
     /// Not of the format, or of no session.

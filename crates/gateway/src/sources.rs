@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use skybraid_units::Instant;
+use skybraid_units::invariant::Promised;
 
 use crate::ChannelId;
 use crate::snapshot::SourceSnapshot;
@@ -15,12 +16,12 @@ const MAX_SOURCES: usize = 64;
 /// Maximum number of sources in a snapshot.
 const MAX_SHOWN: usize = 16;
 
-/// Where a message comes from and since when it has been on this machine.
+/// Source of a message, and the time at which it reached this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// Who wrote it.
+    /// Program that wrote it.
     pub client: Client,
-    /// When it reached this machine: its age counts from here.
+    /// Time at which it reached this machine, from which its age counts.
     pub arrived: Instant,
 }
 
@@ -36,7 +37,7 @@ pub struct Client {
 /// The system and component of a MAVLink frame; zeros for anything else.
 pub type Component = (u8, u8);
 
-/// What became of a message at the sender.
+/// Fate of a message at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It was written.
@@ -83,7 +84,7 @@ impl Sources {
             });
         }
         let (last, calls) = (self.last, self.calls);
-        if let Some(source) = self.sources.get_mut(last)
+        if let Some(source) = self.sources.get_mut(last).promised("the newest source")
             && let Some(count) = source.counts.get_mut(fate as usize)
         {
             *count += 1;
@@ -99,7 +100,7 @@ impl Sources {
         let numbered = self.sources.iter().enumerate();
         let least = numbered.min_by_key(|(_, it)| (it.counts[1] + it.counts[2], it.seen));
         let at = least.map_or(0, |(at, _)| at);
-        if let Some(place) = self.sources.get_mut(at) {
+        if let Some(place) = self.sources.get_mut(at).promised("the least source") {
             *place = source;
         }
         at

@@ -3,17 +3,18 @@
 use alloc::vec::Vec;
 
 use skybraid_transport::PathId;
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 
 use crate::Class;
 use crate::snapshot::ClassSnapshot;
 
-/// Delays of the newest messages that are kept for percentiles.
+/// Number of newest delays kept for percentiles.
 const KEPT: usize = 1024;
 /// Window over which the longest delivery gap is reported.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What is counted of a class.
+/// Counters of a class.
 #[derive(Clone, Debug)]
 pub struct ClassStats {
     shown: ClassSnapshot,
@@ -35,7 +36,7 @@ pub enum Dropped {
 }
 
 impl ClassStats {
-    /// Nothing yet, on `paths` paths.
+    /// Counters at zero, on `paths` paths.
     pub fn new(class: Class, paths: usize) -> Self {
         let by_path = alloc::vec![0; paths];
         Self {
@@ -48,18 +49,18 @@ impl ClassStats {
         }
     }
 
-    /// A local application wrote a message.
+    /// Records a message that a local application wrote.
     pub fn written(&mut self, bytes: usize) {
         self.shown.written += 1;
         self.shown.written_bytes += bytes as u64;
     }
 
-    /// Messages did not leave.
+    /// Records messages that did not leave.
     pub fn refused(&mut self, messages: u64) {
         self.shown.refused += messages;
     }
 
-    /// Messages were too old before they could leave.
+    /// Records messages that were too old before they could leave.
     pub fn late(&mut self, messages: u64) {
         self.shown.late += messages;
     }
@@ -76,7 +77,9 @@ impl ClassStats {
     pub fn delivered(&mut self, now: Instant, bytes: usize, path: PathId, delay: Option<Duration>) {
         self.shown.delivered += 1;
         self.shown.delivered_bytes += bytes as u64;
-        if let Some(count) = self.shown.by_path.get_mut(path.index()) {
+        if let Some(count) =
+            self.shown.by_path.get_mut(path.index()).promised("a path of this gateway")
+        {
             *count += 1;
         }
         if let Some(delay) = delay {
@@ -93,7 +96,7 @@ impl ClassStats {
         self.delivered_at = Some(now);
     }
 
-    /// Ends the window of gaps if it is over.
+    /// Rolls the gap window once it has elapsed.
     pub fn measure(&mut self, now: Instant) {
         if now.since(self.window) >= WINDOW {
             let longest = self.longest.is_positive().then(|| self.longest.as_millis_f64());
@@ -102,7 +105,7 @@ impl ClassStats {
         }
     }
 
-    /// As it stands.
+    /// Returns the state for snapshots.
     pub fn snapshot(&self, duplicates: u64) -> ClassSnapshot {
         let mut delays = self.delays.clone();
         delays.sort_unstable_by(f32::total_cmp);

@@ -1,12 +1,7 @@
 //! `skybraid-node`: the gateway daemon of an aircraft or a ground station, and its tools.
 #![forbid(unsafe_code)]
 
-mod check;
-mod doctor;
-mod error;
-mod gateway;
-mod keys;
-mod status;
+mod commands;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,7 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use error::NodeError;
+use commands::error::{self, NodeError};
+use commands::{check, doctor, gateway, keys, status};
 
 /// Carries MAVLink, video and IP traffic between an aircraft and its ground station over several
 /// networks at once.
@@ -35,20 +31,20 @@ enum Command {
         #[arg(long)]
         keep_privileges: bool,
     },
-    /// Say in plain words what the gateway will do, or what is wrong with its file (exit code 2).
+    /// Check a gateway's file and describe the gateway. Exit code 2: the file is invalid.
     Check {
         /// The gateway's file.
         file: PathBuf,
     },
-    /// Make a private key, and print the public key and the line for the other end's file.
+    /// Create a private key, and print the public key and the line for the other end's file.
     Keygen {
-        /// Where the private key goes; nothing is written over.
+        /// File for the private key; an existing file is kept.
         #[arg(default_value = "skybraid.key")]
         file: PathBuf,
     },
-    /// Make a key that both ends share, for `psk`.
+    /// Create a key that both ends share, for `psk`.
     Genpsk {
-        /// Where the key goes; nothing is written over.
+        /// File for the key; an existing file is kept.
         #[arg(default_value = "skybraid.psk")]
         file: PathBuf,
     },
@@ -57,19 +53,19 @@ enum Command {
         /// The file of the private key.
         file: PathBuf,
     },
-    /// Say how a running gateway does. Exit code 1: no session or no path; 2: no gateway answers.
+    /// Show the state of a running gateway. Exit code 1: no session or no path; 2: no gateway answers.
     Status {
-        /// The gateway's file, which says where it listens.
+        /// The gateway's file, which has the address of its status page.
         #[arg(conflicts_with = "url")]
         file: Option<PathBuf>,
-        /// Where it listens: `http://HOST:PORT` or `HOST:PORT`.
+        /// Address of its status page: `http://HOST:PORT` or `HOST:PORT`.
         #[arg(long, default_value = status::DEFAULT_ADDRESS)]
         url: String,
-        /// Everything, as JSON.
+        /// Print the whole state as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Say what this machine lets a gateway do, and what fixes the rest.
+    /// Check this machine and show how to fix what is missing.
     Doctor,
 }
 

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use skybraid_emulator::command::{Output, exit_code, run_in};
+use skybraid_emulator::emulation::{self, Emulated, EmulationError, Options};
+use skybraid_emulator::hosts::kernel::iperf::{Test, iperf_json};
+use skybraid_emulator::sandbox;
 use skybraid_host::Setup;
-use skybraid_runtime::command::{Output, exit_code, run_in};
-use skybraid_runtime::emulation::{self, Emulated, EmulationError, Options};
-use skybraid_runtime::hosts::kernel::iperf::{Test, iperf_json};
-use skybraid_runtime::sandbox;
 use skybraid_units::{Duration, Instant, Seed};
 
 use crate::error::{SkybraidError, bad_input, from_system};
@@ -257,7 +257,7 @@ fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDi
 /// A program in a node.
 #[pyclass(module = "skybraid._core")]
 pub struct Program {
-    program: skybraid_runtime::command::Program,
+    program: skybraid_emulator::command::Program,
     #[pyo3(get)]
     command: Vec<String>,
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use skybraid_emulator::capture::{Captures, Entry};
 use skybraid_link::{Fate, PathConfig, TraceSource};
-use skybraid_runtime::capture::{Captures, Entry};
 use skybraid_scenario::{Requirement, Route};
 use skybraid_sim::{Observer, PacketEvent};
 use skybraid_traffic::video::{EncodedClip, EncodedFrame};

@@ -12,24 +12,24 @@ use alloc::vec::Vec;
 use skybraid_units::{Duration, Instant};
 
 use super::Gateway;
-use crate::carrier::Arrived;
+use super::local::Incoming;
+use crate::Class;
 use crate::event::What;
-use crate::health::clock::{between, micros};
+use crate::health::Path;
 use crate::stats::Dropped;
-use crate::{ChannelId, Class};
 
 /// Maximum number of control messages that wait for the clocks to be compared; the oldest go first.
 const MAX_HELD: usize = 256;
 
-/// Control messages, with their channels and the sender's time, whose age cannot be known yet.
+/// Control messages whose age cannot be known yet.
 #[derive(Debug, Default)]
 pub(super) struct Unjudged {
-    held: VecDeque<(Arrived, (ChannelId, u32), Vec<u8>)>,
+    held: VecDeque<(Incoming, Vec<u8>)>,
     /// The alarm about a round trip longer than the deadline of control stands.
     told: bool,
 }
 
-/// What is known of a message's age.
+/// Verdict on a message's age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Within the deadline of its class.
@@ -59,6 +59,14 @@ impl Gateway {
         }
     }
 
+    /// Lower bound of the time from here to the peer by any path that is heard, as far as it is known. For
+    /// control it is zero: the peer judges.
+    pub(super) fn min_outgoing_delay(&self, now: Instant, class: Class) -> Duration {
+        let delay = |path: &Path| self.clock.outgoing_delay(now, path.outgoing_transit.least()?);
+        let heard = self.paths.iter().filter(|path| path.is_heard() && class != Class::Control);
+        heard.filter_map(delay).min().unwrap_or_default().max(Duration::ZERO)
+    }
+
     /// The time at which a message becomes too old to be delivered.
     pub(super) fn expires(&self, now: Instant, class: Class, transit: Duration) -> Instant {
         match (self.config.class.deadline(class), self.age(now, class, transit)) {
@@ -69,11 +77,11 @@ impl Gateway {
     }
 
     /// Keeps a control message until clocks have been compared.
-    pub(super) fn hold(&mut self, arrived: &Arrived, place: (ChannelId, u32), bytes: &[u8]) {
+    pub(super) fn hold(&mut self, incoming: &Incoming, bytes: &[u8]) {
         if self.unjudged.held.len() >= MAX_HELD && self.unjudged.held.pop_front().is_some() {
             self.drop_message(Class::Control, Dropped::Late);
         }
-        self.unjudged.held.push_back((*arrived, place, bytes.to_vec()));
+        self.unjudged.held.push_back((*incoming, bytes.to_vec()));
     }
 
     /// Judges what has been held, if clocks are compared by now.
@@ -81,9 +89,9 @@ impl Gateway {
         if !self.clock.is_compared() {
             return;
         }
-        while let Some((arrived, place, bytes)) = self.unjudged.held.pop_front() {
-            match self.verdict(now, Class::Control, between(place.1, micros(now))) {
-                Verdict::InTime => self.take_turn(now, Class::Control, &arrived, place, &bytes),
+        while let Some((incoming, bytes)) = self.unjudged.held.pop_front() {
+            match self.verdict(now, incoming.class, incoming.transit(now)) {
+                Verdict::InTime => self.take_turn(now, &incoming, &bytes),
                 _ => self.drop_message(Class::Control, Dropped::Late),
             }
         }
@@ -100,7 +108,7 @@ impl Gateway {
                 "control may be older than its deadline on every path and is dropped: the lowest round trip is \
                  {lowest:.0} ms, class.control.deadline {life:.0} ms"
             );
-            self.tell(now, What::Alarm { text });
+            self.record_event(now, What::Alarm { text });
         }
         self.unjudged.told = exceeds;
     }

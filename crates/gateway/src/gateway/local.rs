@@ -1,16 +1,15 @@
-//! The side of the local applications.
+//! Delivery to local applications.
 
 use alloc::vec::Vec;
 
 use skybraid_transport::PathId;
+use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant};
 
 use super::age::Verdict;
 use super::{FETCHED, Gateway, Kind, frame_header};
-use crate::carrier::Arrived;
 use crate::config::Network;
 use crate::event::What;
-use crate::fec;
 use crate::health::clock::{between, micros, nearest};
 use crate::order::Turn;
 use crate::signing::Signature;
@@ -21,6 +20,46 @@ use crate::{ChannelId, Class};
 const MAX_PATIENCE: Duration = Duration::from_millis(500);
 /// Shortest one, for jitter.
 const MIN_PATIENCE: Duration = Duration::from_millis(5);
+
+/// A whole message that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming {
+    pub class: Class,
+    /// Its number in its class.
+    id: u32,
+    /// Path of its first copy; after the last one for the MPTCP connection.
+    path: PathId,
+    channel: ChannelId,
+    /// Time at which it reached the sender's machine, by the sender's clock in microseconds modulo 2³².
+    stamp: u32,
+}
+
+impl Incoming {
+    /// Bytes of [`head`](Self::head).
+    const HEAD: usize = 6;
+
+    /// Channel, path and stamp, in front of the bytes of a control message that waits.
+    fn head(&self) -> [u8; Self::HEAD] {
+        let [a, b, c, d] = self.stamp.to_be_bytes();
+        [self.channel.0, self.path.0, a, b, c, d]
+    }
+
+    /// Message `id` of control with this head.
+    fn with_head(id: u32, [channel, path, a, b, c, d]: [u8; Self::HEAD]) -> Self {
+        Self {
+            class: Class::Control,
+            id,
+            path: PathId(path),
+            channel: ChannelId(channel),
+            stamp: u32::from_be_bytes([a, b, c, d]),
+        }
+    }
+
+    /// Time since `stamp` by the clocks of both sides, which have not been compared.
+    pub fn transit(&self, now: Instant) -> Duration {
+        between(self.stamp, micros(now))
+    }
+}
 
 impl Gateway {
     /// Returns the channel of the next message for local applications; its bytes are in `out`.
@@ -39,75 +78,40 @@ impl Gateway {
 
     /// Counts messages that local ends dropped since they became too old before they could be delivered.
     pub fn count_late(&mut self, messages: u64, class: Class) {
-        if let Some(stats) = self.stats.get_mut(class.index()) {
-            stats.late(messages);
-        }
+        self.classes[class].stats_mut().late(messages);
     }
 
     /// Delivers the received messages of a class.
     pub(super) fn drain(&mut self, now: Instant, class: Class) {
         let bundled = self.config.network == Network::Tcp && class != Class::Control;
-        while let Some(mut arrived) =
-            self.carriers.get_mut(class.index()).and_then(|carrier| carrier.poll_delivered())
-        {
-            if bundled {
-                // The MPTCP connection comes behind the paths.
-                arrived.path = PathId(self.paths.len() as u8);
-            }
-            let mut whole = core::mem::take(&mut self.whole);
-            let carrier = self.carriers.get_mut(class.index());
-            let reassembler = self.reassemblers.get_mut(class.index());
-            if let (Some(carrier), Some(reassembler)) = (carrier, reassembler) {
-                let bytes = carrier.bytes(arrived.id);
-                if bytes.first() == Some(&fec::MARK) {
-                    let mut pieces = Vec::new();
-                    if let Some(fec_decoder) = self.fec_decoders.get_mut(class.index()) {
-                        fec_decoder.arrived(bytes, &mut |piece| pieces.push(piece.to_vec()));
-                    }
-                    carrier.free(arrived.id);
-                    for piece in pieces {
-                        let reassembler = self.reassemblers.get_mut(class.index());
-                        let joined = reassembler
-                            .and_then(|reassembler| reassembler.join(&piece, &mut whole));
-                        if let Some(joined) = joined {
-                            self.judge(now, class, &arrived, joined, &whole);
-                        }
-                    }
-                } else {
-                    let joined = reassembler.join(bytes, &mut whole);
-                    carrier.free(arrived.id);
-                    if let Some(joined) = joined {
-                        self.judge(now, class, &arrived, joined, &whole);
-                    }
-                }
-            }
-            self.whole = whole;
+        // The MPTCP connection comes after the paths.
+        let bundle = PathId(self.paths.len() as u8);
+        let mut whole = core::mem::take(&mut self.whole);
+        while let Some((arrived, channel, stamp)) = self.classes[class].poll_message(&mut whole) {
+            // Of a channel that the peer has alone.
+            let Some(channel) = self.channels.by_wire(channel) else { continue };
+            let path = if bundled { bundle } else { arrived.path };
+            let incoming = Incoming { class, id: arrived.id, path, channel, stamp };
+            self.judge(now, &incoming, &whole);
         }
+        self.whole = whole;
         if class == Class::Control {
             self.drain_waiting(now);
         }
-        if let Some(carrier) = self.carriers.get_mut(class.index())
-            && let Some(stats) = self.stats.get_mut(class.index())
-        {
-            let refused = carrier.take_refused(now);
-            stats.refused(refused.full);
-            stats.late(refused.late);
-        }
+        self.classes[class].count_refused(now);
     }
 
-    /// Signed frames whose turn has come.
+    /// Delivers signed frames whose turn has come.
     fn drain_waiting(&mut self, now: Instant) {
         let mut whole = core::mem::take(&mut self.whole);
         while let Some(id) = self.waiting.poll(now, &mut whole) {
-            // What was put in front of the bytes when it had to wait.
-            let Some((&[channel, path, a, b, c, d], bytes)) = whole.split_first_chunk::<6>() else {
+            let head = whole.split_first_chunk::<{ Incoming::HEAD }>();
+            let Some((head, bytes)) = head.promised("the head of a message that waited") else {
                 continue;
             };
-            let stamp = u32::from_be_bytes([a, b, c, d]);
-            let transit = between(stamp, micros(now));
-            if self.verdict(now, Class::Control, transit) == Verdict::InTime {
-                let place = (ChannelId(channel), PathId(path));
-                self.admit(now, Class::Control, id, place, stamp, bytes);
+            let incoming = Incoming::with_head(id, *head);
+            if self.verdict(now, Class::Control, incoming.transit(now)) == Verdict::InTime {
+                self.admit(now, &incoming, bytes);
             } else {
                 self.drop_message(Class::Control, Dropped::Late);
             }
@@ -115,51 +119,31 @@ impl Gateway {
         self.whole = whole;
     }
 
-    /// A message has arrived whole: it is delivered unless it is too late.
-    fn judge(
-        &mut self,
-        now: Instant,
-        class: Class,
-        arrived: &Arrived,
-        (channel, stamp): (u8, u32),
-        bytes: &[u8],
-    ) {
-        let Some(channel) = self.channels_by_wire.get(usize::from(channel)).copied().flatten()
-        else {
-            return;
-        };
-        match self.verdict(now, class, between(stamp, micros(now))) {
-            Verdict::InTime => self.take_turn(now, class, arrived, (channel, stamp), bytes),
-            Verdict::Late => self.drop_message(class, Dropped::Late),
-            Verdict::Unknown => self.hold(arrived, (channel, stamp), bytes),
+    /// Delivers a message unless it is too old.
+    fn judge(&mut self, now: Instant, incoming: &Incoming, bytes: &[u8]) {
+        match self.verdict(now, incoming.class, incoming.transit(now)) {
+            Verdict::InTime => self.take_turn(now, incoming, bytes),
+            Verdict::Late => self.drop_message(incoming.class, Dropped::Late),
+            Verdict::Unknown => self.hold(incoming, bytes),
         }
     }
 
-    /// A message in time is delivered, or waits for signed frames before it.
-    pub(super) fn take_turn(
-        &mut self,
-        now: Instant,
-        class: Class,
-        arrived: &Arrived,
-        (channel, stamp): (ChannelId, u32),
-        bytes: &[u8],
-    ) {
-        let is_mavlink =
-            self.channels.get(usize::from(channel.0)).is_some_and(|it| it.kind == Kind::Mavlink);
-        if class == Class::Control && is_mavlink {
+    /// Delivers a message, or lets it wait for signed frames before it.
+    pub(super) fn take_turn(&mut self, now: Instant, incoming: &Incoming, bytes: &[u8]) {
+        let channel = self.channels.get(incoming.channel);
+        let is_mavlink = channel.is_some_and(|channel| channel.kind == Kind::Mavlink);
+        if incoming.class == Class::Control && is_mavlink {
             let signed = frame_header(bytes).is_some_and(|header| header.signed);
-            let [a, b, c, d] = stamp.to_be_bytes();
-            let place = [channel.0, arrived.path.0, a, b, c, d];
             let patience = if signed { self.patience() } else { Duration::ZERO };
-            let held = if signed { [&place[..], bytes].concat() } else { Vec::new() };
-            if self.waiting.come(now, arrived.id, &held, signed, patience) == Turn::Later {
+            let held = if signed { [&incoming.head(), bytes].concat() } else { Vec::new() };
+            if self.waiting.come(now, incoming.id, &held, signed, patience) == Turn::Later {
                 return;
             }
         }
-        self.admit(now, class, arrived.id, (channel, arrived.path), stamp, bytes);
+        self.admit(now, incoming, bytes);
     }
 
-    /// What the slowest living path takes longer than the fastest.
+    /// Returns how much longer the slowest path that is heard takes than the fastest.
     fn patience(&self) -> Duration {
         let transits = || {
             let alive = self.paths.iter().filter(|path| path.is_heard());
@@ -170,20 +154,13 @@ impl Gateway {
         (spread.unwrap_or_default() + MIN_PATIENCE).clamp(MIN_PATIENCE, MAX_PATIENCE)
     }
 
-    /// Hands a message over unless its successor has been.
-    fn admit(
-        &mut self,
-        now: Instant,
-        class: Class,
-        id: u32,
-        (channel, path): (ChannelId, PathId),
-        stamp: u32,
-        bytes: &[u8],
-    ) {
-        let transit = between(stamp, micros(now));
+    /// Delivers a message unless its successor has been delivered.
+    fn admit(&mut self, now: Instant, incoming: &Incoming, bytes: &[u8]) {
+        let Incoming { class, id, path, channel, .. } = *incoming;
+        let transit = incoming.transit(now);
         let delay = self.clock.incoming_delay(now, transit);
         let expires = self.expires(now, class, transit);
-        let Some(known) = self.channels.get_mut(usize::from(channel.0)) else { return };
+        let Some(known) = self.channels.get_mut(channel) else { return };
         if known.kind == Kind::Mavlink {
             let Some(header) = frame_header(bytes) else { return };
             let latest = self.policy.is_latest(header.message);
@@ -200,11 +177,9 @@ impl Gateway {
             return;
         }
         known.delivered += 1;
-        if let Some(stats) = self.stats.get_mut(class.index()) {
-            stats.delivered(now, bytes.len(), path, delay);
-        }
+        self.classes[class].stats_mut().delivered(now, bytes.len(), path, delay);
         if class == Class::Control
-            && let Some(path) = self.paths.get_mut(path.index())
+            && let Some(path) = self.paths.get_mut(path)
         {
             path.totals.control_won += 1;
         }
@@ -222,13 +197,11 @@ impl Gateway {
         if self.refused.signatures == 1 {
             let text = "a MAVLink frame with a wrong signature was dropped: forged, or `signing.key` is \
                         not the key of the autopilot and its ground stations";
-            self.tell(now, What::Alarm { text: text.into() });
+            self.record_event(now, What::Alarm { text: text.into() });
         }
     }
 
     pub(super) fn drop_message(&mut self, class: Class, why: Dropped) {
-        if let Some(stats) = self.stats.get_mut(class.index()) {
-            stats.dropped(why);
-        }
+        self.classes[class].stats_mut().dropped(why);
     }
 }

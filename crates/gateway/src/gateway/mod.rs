@@ -2,43 +2,42 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use skybraid_traffic::video::key_frames::KeyFrames;
-use skybraid_traffic::video::protection::Duplicate;
 use skybraid_transport::mutran::mavlink::Header;
 use skybraid_transport::{PathId, PathInfo, PathSet, Role, TransportConfig};
 use skybraid_units::{Duration, Instant};
 
 use crate::brake::Brake;
-use crate::carrier::Carrier;
-use crate::config::{GatewayConfig, MAVLINK, Network, TUN};
+use crate::class::ByClass;
+use crate::config::{GatewayConfig, Network};
 use crate::event::{Event, What};
-use crate::fec::{FecDecoder, FecEncoder};
 use crate::health::validation::Message;
 use crate::health::{Path, PeerClock, Validation};
 use crate::hello::{Hello, Name};
 use crate::inner::InnerAddresses;
-use crate::message::{Fragmenter, Reassembler};
+use crate::link::{ClassLink, Connection};
 use crate::order::{Order, Waiting};
 use crate::policy::Policy;
 use crate::session::{self, Bucket, Sessions};
 use crate::snapshot::RefusedSnapshot;
 use crate::sources::Sources;
-use crate::stats::ClassStats;
 use crate::{ChannelId, Class, Random, Secrets, Side, SigningKey};
 
 mod age;
+mod channels;
 mod local;
 mod network;
+mod path_set;
 mod paths;
+mod peer;
 mod queues;
-mod shown;
 mod validation;
+mod view;
 
+use channels::{Channels, Kind};
+use path_set::Paths;
 use validation::Held;
 
 /// The number of the MPTCP connection that carries everything but control in TCP mode.
@@ -60,14 +59,9 @@ pub struct Gateway {
     config: GatewayConfig,
     started: Instant,
     sessions: Sessions,
-    paths: Vec<Path>,
-    /// For each path its number on the wire, and the other way round.
-    wire: Vec<Option<u8>>,
-    paths_by_wire: [Option<PathId>; PathSet::CAPACITY],
-    channels: Vec<Channel>,
-    channels_by_wire: Vec<Option<ChannelId>>,
-    /// By class: messages that wait for their turn.
-    queues: Vec<queues::Queue>,
+    paths: Paths,
+    channels: Channels,
+    classes: ByClass<ClassLink>,
     sources: Sources,
     brake: Brake,
     /// The two sources that have written control last.
@@ -75,13 +69,6 @@ pub struct Gateway {
     /// The longest that a datagram waited for the driver, in this window and in the one before, and when this
     /// one began.
     lag: ([Duration; 2], Instant),
-    carriers: Vec<Carrier>,
-    fragmenters: Vec<Fragmenter>,
-    reassemblers: Vec<Reassembler>,
-    /// By class, of those that have repair packets.
-    fec_encoders: Vec<Option<FecEncoder>>,
-    fec_decoders: Vec<FecDecoder>,
-    stats: Vec<ClassStats>,
     policy: Policy,
     /// Addresses that packets of the TUN interface may bear.
     inner: InnerAddresses,
@@ -90,11 +77,11 @@ pub struct Gateway {
     waiting: Waiting,
     clock: PeerClock,
     unjudged: age::Unjudged,
-    /// When the newest probe had left whose reports were heeded, in microseconds modulo 2³².
+    /// Send time of the newest probe whose reports count, in microseconds modulo 2³².
     newest_report: Option<u32>,
     /// The MPTCP connection has room (TCP mode).
     bundle_writable: bool,
-    /// What the peer's silence has led to.
+    /// Reaction to silence of the peer.
     silence: Silence,
     session_up: bool,
     session_age: SessionAge,
@@ -102,12 +89,12 @@ pub struct Gateway {
     peer_restarts: u64,
     /// A handshake that leaves on every path, and the paths on which it still has to.
     handshake: (Vec<u8>, PathSet),
-    /// Answers to challenges and proofs that are to leave, and by which path.
+    /// Responses to challenges, and proofs, that wait to leave, each with its path.
     responses: VecDeque<(PathId, Message)>,
-    /// Copies of datagrams from elsewhere that are looked into.
+    /// Limit of the copies from other addresses that are examined.
     copies: Bucket,
     held: Held,
-    /// Who asked last, and by which socket.
+    /// Senders of the last handshakes, each with its socket.
     askers: VecDeque<(SocketAddr, PathId)>,
     local: VecDeque<(ChannelId, Instant, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
@@ -119,48 +106,28 @@ pub struct Gateway {
     whole: Vec<u8>,
 }
 
-/// A way by which local applications reach the gateway.
-#[derive(Debug)]
-struct Channel {
-    name: String,
-    kind: Kind,
-    /// Of a port of a class of which key frames leave on every path.
-    keys: Option<KeyFrames>,
-    wire: Option<u8>,
-    written: u64,
-    delivered: u64,
-}
-
-/// What comes by a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Mavlink,
-    Packets,
-    Datagrams(Class),
-}
-
-/// What the peer's silence on all paths has led to.
+/// Reaction to silence of the peer on all paths.
 #[derive(Clone, Copy, Debug, Default)]
 struct Silence {
     told: bool,
     renewed: Option<Instant>,
 }
 
-/// What has been told of the session's age.
+/// Alarms about the session's age that have been raised.
 #[derive(Clone, Copy, Debug, Default)]
 struct SessionAge {
     overdue: bool,
     expired: bool,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// By which path; [`BUNDLE`] for the MPTCP connection.
+    /// Path; [`BUNDLE`] for the MPTCP connection.
     pub path: PathId,
-    /// To whom; of no meaning over TCP.
+    /// Address; without meaning over TCP.
     pub to: SocketAddr,
-    /// What it carries; `None` for handshakes and signs of life.
+    /// Class that it carries; `None` for handshakes and probes.
     pub class: Option<Class>,
 }
 
@@ -171,7 +138,7 @@ impl core::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway that has just been started. Of more than 62 paths or 127 channels the rest is ignored.
+    /// A gateway that has just been started. Paths after the 62nd and channels after the 127th are ignored.
     pub fn new(
         now: Instant,
         config: &GatewayConfig,
@@ -179,32 +146,8 @@ impl Gateway {
         random: Box<dyn Random>,
     ) -> Self {
         let Secrets { private, psk, signing } = secrets.into();
-        let max_paths = PathSet::CAPACITY - 2;
-        let paths: Vec<Path> = config
-            .path
-            .iter()
-            .take(max_paths)
-            .map(|(name, path)| Path::new(now, name, path))
-            .collect();
-        let kind = |name: &str| match name {
-            MAVLINK => Kind::Mavlink,
-            TUN => Kind::Packets,
-            _ => Kind::Datagrams(config.udp.get(name).map_or(Class::Bulk, |port| port.class)),
-        };
-        let keys = |name: &str| {
-            let port = config.udp.get(name)?;
-            let duplicate = config.class.of(port.class).duplicate;
-            (duplicate == Some(Duplicate::Keys)).then(|| KeyFrames::new(port.codec))
-        };
-        let channels: Vec<Channel> = config
-            .channels()
-            .into_iter()
-            .take(127)
-            .map(|name| {
-                let (kind, keys) = (kind(&name), keys(&name));
-                Channel { name, kind, keys, wire: None, written: 0, delivered: 0 }
-            })
-            .collect();
+        let paths = Paths::new(config.path.iter().map(|(name, path)| Path::new(now, name, path)));
+        let channels = Channels::new(config);
         let inner = InnerAddresses::new(config.tun.as_ref());
         let hello = Hello {
             paths: paths.iter().map(|path| Name::from(path.name.as_str())).collect(),
@@ -220,28 +163,21 @@ impl Gateway {
             rekey: config.session.rekey,
             lifetime: config.session.lifetime(),
         };
-        let queue = |class: Class| {
-            let max = config.class.transport(class).tx_queue();
-            queues::Queue::new(max as usize)
-        };
         let carriers = paths.len() + usize::from(config.network == Network::Tcp);
+        let link = |class: Class| {
+            let max_queue = config.class.transport(class).tx_queue() as usize;
+            connect(config, &paths, class, |connection| {
+                ClassLink::new(connection, max_queue, carriers)
+            })
+        };
         let mut gateway = Self {
             started: now,
             sessions: Sessions::new(now, setup, random),
-            wire: alloc::vec![None; paths.len()],
-            paths_by_wire: [None; PathSet::CAPACITY],
-            channels_by_wire: Vec::new(),
-            queues: Class::ALL.map(queue).into(),
+            classes: ByClass::new(link),
             sources: Sources::default(),
             brake: Brake::default(),
             writers: [None; 2],
             lag: ([Duration::ZERO; 2], now),
-            carriers: Vec::new(),
-            fragmenters: Vec::new(),
-            reassemblers: Vec::new(),
-            fec_encoders: Vec::new(),
-            fec_decoders: Vec::new(),
-            stats: Class::ALL.map(|class| ClassStats::new(class, carriers)).into(),
             policy: Policy::new(&config.messages, &config.rule),
             inner,
             order: Order::default(),
@@ -272,41 +208,16 @@ impl Gateway {
             channels,
             config: config.clone(),
         };
-        gateway.begin_anew();
+        gateway.refresh_usable();
         gateway
     }
 
     /// Replaces the connections of all classes after a restart of the peer.
-    fn begin_anew(&mut self) {
-        let role = match self.config.side {
-            Side::Aircraft => Role::Client,
-            Side::Ground => Role::Server,
-        };
-        let infos: Vec<PathInfo> = self.paths.iter().map(Path::info).collect();
-        // Every path carries control, whatever it costs.
-        let regular = |info: &PathInfo| PathInfo { backup: false, ..*info };
-        let regular: Vec<PathInfo> = infos.iter().map(regular).collect();
-        let carrier = |class: Class| {
-            let classes = &self.config.class;
-            let (transport, life) = (classes.transport(class), classes.deadline(class));
-            match (self.config.network, class) {
-                (_, Class::Control) => Carrier::new(class, &transport, life, &regular, role),
-                (Network::Udp, _) => Carrier::new(class, &transport, life, &infos, role),
-                (Network::Tcp, _) => {
-                    let stream = TransportConfig::default();
-                    Carrier::new(class, &stream, life, &[PathInfo::default()], role)
-                }
-            }
-        };
-        self.carriers = Class::ALL.map(carrier).into();
-        self.fragmenters = Class::ALL.map(|_| Fragmenter::default()).into();
-        self.reassemblers = Class::ALL.map(|_| Reassembler::default()).into();
-        let repair = |class: Class| {
-            let repair = self.config.class.of(class).repair?;
-            (self.config.network == Network::Udp).then(|| FecEncoder::new(repair))
-        };
-        self.fec_encoders = Class::ALL.map(repair).into();
-        self.fec_decoders = Class::ALL.map(|_| FecDecoder::default()).into();
+    fn reconnect(&mut self) {
+        for class in Class::ALL {
+            let link = &mut self.classes[class];
+            connect(&self.config, &self.paths, class, |connection| link.reconnect(connection));
+        }
         self.order = Order::default();
         self.waiting = Waiting::default();
         self.clock = PeerClock::default();
@@ -317,127 +228,23 @@ impl Gateway {
         self.refresh_usable();
     }
 
-    /// A session stands: at the start, after a change of keys, after a restart of the peer.
-    fn session_stands(&mut self, now: Instant, hello: &[u8], restarted: bool) {
-        self.session_up = true;
-        self.session_age = SessionAge::default();
-        self.sessions_so_far += 1;
-        self.tell(now, What::Session { restarted });
-        if restarted {
-            self.peer_restarts += u64::from(self.sessions_so_far > 1);
-            self.match_names(now, hello);
-            self.begin_anew();
-        }
-        self.paths.iter_mut().for_each(Path::restart_numbers);
-        self.probe_at_once(now);
-    }
-
-    /// The session has ended, since no handshake got through.
-    fn session_expired(&mut self, now: Instant) {
-        self.session_up = false;
-        self.session_age.expired = true;
-        let life = self.config.session.lifetime();
-        let text = format!(
-            "the session has ended: its keys could not be changed for {life}; nothing is sent or \
-             accepted until a handshake gets through"
-        );
-        self.tell(now, What::Alarm { text });
-    }
-
-    /// Says that a change of keys is overdue, once.
-    fn watch_session_age(&mut self, now: Instant) {
-        if self.session_age.overdue || !self.sessions.is_overdue(now) {
-            return;
-        }
-        self.session_age.overdue = true;
-        let left = self.sessions.time_left(now).unwrap_or_default();
-        let text = format!(
-            "the session's keys could not be changed, since no handshake gets through: it ends in {} s",
-            left.as_nanos() / 1_000_000_000
-        );
-        self.tell(now, What::Alarm { text });
-    }
-
-    /// Numbers on the wire are the aircraft's: its paths and channels in the order of its file.
-    fn match_names(&mut self, now: Instant, hello: &[u8]) {
-        let Some(peer) = Hello::read(hello) else {
-            let text = "the peer speaks another version of the protocol";
-            return self.tell(now, What::Alarm { text: text.into() });
-        };
-        let aircraft_is_here = self.config.side == Side::Aircraft;
-        let number = |here: usize, name: &str, theirs: &[Name]| {
-            let there = theirs.iter().position(|other| other.is(name));
-            if aircraft_is_here { there.map(|_| here) } else { there }
-        };
-        self.paths_by_wire = [None; PathSet::CAPACITY];
-        for (here, path) in self.paths.iter().enumerate() {
-            let wire =
-                number(here, &path.name, &peer.paths).and_then(|wire| u8::try_from(wire).ok());
-            let place = wire.and_then(|wire| self.paths_by_wire.get_mut(usize::from(wire)));
-            if let Some(place) = place {
-                *place = Some(PathId(here as u8));
-            }
-            if let Some(mine) = self.wire.get_mut(here) {
-                *mine = wire;
-            }
-        }
-        self.channels_by_wire = alloc::vec![None; 128];
-        for (here, channel) in self.channels.iter_mut().enumerate() {
-            let wire = number(here, &channel.name, &peer.channels);
-            channel.wire = wire.and_then(|wire| u8::try_from(wire).ok());
-            if let Some(place) = wire.and_then(|wire| self.channels_by_wire.get_mut(wire)) {
-                *place = Some(ChannelId(here as u8));
-            }
-        }
-        let lacks = |names: Vec<&str>, what: &str, here: bool| {
-            let (has, not) = if here { ("here", "at the peer") } else { ("at the peer", "here") };
-            let names = names.join("`, `");
-            format!("{what} `{names}` is {has} and not {not}: give it one name in both files")
-        };
-        let mut alarms: Vec<String> = self.inner.set_peer(peer.tun).err().into_iter().collect();
-        let mine: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
-        let own: Vec<&str> = self.channels.iter().map(|channel| channel.name.as_str()).collect();
-        for (what, mine, theirs) in [("path", mine, &peer.paths), ("channel", own, &peer.channels)]
-        {
-            let here = mine.iter().copied().filter(|name| !theirs.iter().any(|it| it.is(name)));
-            let not_here = theirs.iter().filter(|name| !mine.iter().any(|own| name.is(own)));
-            let there = not_here.clone().filter_map(|name| match name {
-                Name::Text(text) => Some(text.as_str()),
-                Name::Digest(_) => None,
-            });
-            let unnamed = not_here.filter(|name| matches!(name, Name::Digest(_))).count();
-            if unnamed > 0 {
-                let text = "at the peer and not here, whose names the peer tells at its own end";
-                alarms.push(format!("there are {unnamed} names of a {what} {text}"));
-            }
-            for (names, at_home) in [(here.collect::<Vec<_>>(), true), (there.collect(), false)] {
-                if !names.is_empty() {
-                    alarms.push(lacks(names, what, at_home));
-                }
-            }
-        }
-        for text in alarms {
-            self.tell(now, What::Alarm { text });
-        }
-    }
-
-    /// Something happened that people want to know of.
-    fn tell(&mut self, at: Instant, what: What) {
+    /// Records an event for [`poll_event`](Self::poll_event).
+    fn record_event(&mut self, at: Instant, what: What) {
         if self.events.len() >= EVENTS {
             self.events.pop_front();
         }
         self.events.push_back(Event { at, what });
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When to call [`wake`](Self::wake).
+    /// Time of the next call of [`wake`](Self::wake).
     pub fn next_wakeup(&self) -> Instant {
         let health = &self.config.health;
-        let carriers = self.carriers.iter().map(Carrier::next_wakeup);
+        let links = self.classes.iter().map(ClassLink::next_wakeup);
         let paths = self.paths.iter().map(|path| {
             let probe = if self.session_up { path.probe_at } else { Instant::FAR_FUTURE };
             // Challenges that cannot leave are not waited for.
@@ -447,12 +254,10 @@ impl Gateway {
         });
         let first = self.sessions.next_wakeup().min(self.measure_at);
         let first = first.min(self.waiting.next_wakeup()).min(self.brake_wakeup());
-        let fec_encoders = self.fec_encoders.iter().flatten().map(FecEncoder::due);
-        let first = fec_encoders.fold(first, Instant::min);
-        carriers.chain(paths).fold(first, Instant::min)
+        links.chain(paths).fold(first, Instant::min)
     }
 
-    /// Time has passed. Calling it early does no harm.
+    /// Fires expired timers. An early call does no harm.
     pub fn wake(&mut self, now: Instant) {
         self.sessions.wake(now);
         self.settle_session(now);
@@ -460,28 +265,46 @@ impl Gateway {
         self.settle_addresses(now);
         self.watch_session_age(now);
         for class in Class::ALL {
-            if let Some(carrier) = self.carriers.get_mut(class.index()) {
-                carrier.wake(now);
-                if let Some(Some(fec_encoder)) = self.fec_encoders.get_mut(class.index()) {
-                    fec_encoder
-                        .wake(now, &mut |packet| carrier.write_packet(now, now, packet, false));
-                }
-            }
+            self.classes[class].wake(now);
             self.drain(now, class);
         }
         if now >= self.measure_at {
             self.measure_at = now + Duration::from_millis(200);
             self.paths.iter_mut().for_each(|path| path.measure(now));
             self.watch_round_trip(now);
-            self.stats.iter_mut().for_each(|stats| stats.measure(now));
-            let loss_of =
-                |path: PathId| self.paths.get(path.index()).map_or(0.0, Path::outgoing_loss);
-            self.fec_encoders
-                .iter_mut()
-                .flatten()
-                .for_each(|fec_encoder| fec_encoder.heed(loss_of));
+            let loss_of = |id: PathId| self.paths.get(id).map_or(0.0, Path::outgoing_loss);
+            self.classes.iter_mut().for_each(|link| link.measure(now, loss_of));
         }
     }
+}
+
+/// Passes the connection of a class to `to`.
+fn connect<T>(
+    config: &GatewayConfig,
+    paths: &Paths,
+    class: Class,
+    to: impl FnOnce(&Connection<'_>) -> T,
+) -> T {
+    let transport = config.class.transport(class);
+    let (stream, bundle) = (TransportConfig::default(), [PathInfo::default()]);
+    // Every path carries control, whatever it costs.
+    let info = |path: &Path| {
+        let info = path.info();
+        PathInfo { backup: info.backup && class != Class::Control, ..info }
+    };
+    let infos: Vec<PathInfo> = paths.iter().map(info).collect();
+    let bundled = config.network == Network::Tcp && class != Class::Control;
+    to(&Connection {
+        class,
+        transport: if bundled { &stream } else { &transport },
+        life: config.class.deadline(class),
+        paths: if bundled { &bundle } else { &infos },
+        role: match config.side {
+            Side::Aircraft => Role::Client,
+            Side::Ground => Role::Server,
+        },
+        repair: config.class.of(class).repair.filter(|_| config.network == Network::Udp),
+    })
 }
 
 /// The header of a frame that fills `bytes` exactly.

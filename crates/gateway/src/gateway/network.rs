@@ -51,8 +51,8 @@ impl Gateway {
                 self.settle_session(now);
                 if path == BUNDLE {
                     self.receive_segment(now, PathId(0), &plain);
-                } else if let Some(path) = self.paths_by_wire.get(path.index()).copied().flatten() {
-                    self.arrived(now, path, bytes.len(), number);
+                } else if let Some(path) = self.paths.by_wire(path.0) {
+                    self.on_received(now, path, bytes.len(), number);
                     self.learn_address(now, path, from, bytes.len(), newest);
                     match plain.first() {
                         Some(&probe::FIRST) => self.receive_probe(now, arrived, path, &plain),
@@ -66,7 +66,9 @@ impl Gateway {
             Opened::Handshake => {
                 self.remember_asker(from, socket);
                 self.settle_session(now);
-                if let Some(proof) = self.sessions.take_proof() {
+                let proof = self.sessions.take_proof();
+                // Nothing proves itself to the MPTCP connection.
+                if let Some(proof) = proof.filter(|_| socket != BUNDLE) {
                     self.respond(socket, validation::Message::Proof(proof));
                 }
             }
@@ -97,29 +99,29 @@ impl Gateway {
         }
     }
 
-    /// Takes note of what has become of the session.
+    /// Handles changes of the session.
     pub(super) fn settle_session(&mut self, now: Instant) {
         while let Some(event) = self.sessions.poll_event() {
             match event {
                 SessionEvent::Established { hello, restarted } => {
-                    self.session_stands(now, &hello, restarted);
+                    self.on_session(now, &hello, restarted);
                 }
-                SessionEvent::Expired => self.session_expired(now),
+                SessionEvent::Expired => self.on_session_expired(now),
             }
         }
     }
 
-    /// Something authentic arrived on a path.
-    fn arrived(&mut self, now: Instant, id: PathId, octets: usize, number: u64) {
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
-        let before = path.arrives(now, octets, number);
+    /// Records an authentic datagram on a path.
+    fn on_received(&mut self, now: Instant, id: PathId, len: usize, number: u64) {
+        let Some(path) = self.paths.get_mut(id) else { return };
+        let before = path.on_received(now, len, number);
         self.silence.told = false;
         if let Some(before) = before {
             self.note_state(now, id, before, Direction::Incoming);
         }
     }
 
-    /// A transport's segment arrived.
+    /// Handles a transport's segment.
     fn receive_segment(&mut self, now: Instant, path: PathId, plain: &[u8]) {
         let decoded = decode(plain, now).ok();
         let class = decoded
@@ -129,19 +131,17 @@ impl Gateway {
             self.refused.unreadable += 1;
             return;
         };
-        if let Some(carrier) = self.carriers.get_mut(class.index()) {
-            carrier.receive(now, path, &decoded, plain);
-        }
+        self.classes[class].receive(now, path, &decoded, plain);
         self.drain(now, class);
     }
 
-    /// A sign of life arrived.
+    /// Handles a probe.
     fn receive_probe(&mut self, now: Instant, arrived: Instant, id: PathId, plain: &[u8]) {
         let Some(probe) = Probe::read(plain) else {
             self.refused.unreadable += 1;
             return;
         };
-        if let Some(path) = self.paths.get_mut(id.index()) {
+        if let Some(path) = self.paths.get_mut(id) {
             let (incoming, outgoing) = path.probed(arrived, probe.sent_us, probe.echo);
             self.clock.sample(arrived, incoming, outgoing);
             path.seen.on_received(probe.number);
@@ -160,14 +160,13 @@ impl Gateway {
         }
         self.newest_report = Some(probe.sent_us);
         for report in &probe.reports {
-            let wire = self.paths_by_wire.get(usize::from(report.path)).copied().flatten();
-            if let Some(about) = wire {
+            if let Some(about) = self.paths.by_wire(report.path) {
                 self.take_report(now, about, report);
             }
         }
     }
 
-    /// The next datagram to leave now; it is written to `out`, in place of what was there.
+    /// Writes the next datagram to `out`, in place of its content, and returns its destination.
     pub fn poll_send(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
         if let Some(outgoing) = self.poll_handshake(now, out) {
             return Some(outgoing);
@@ -193,7 +192,7 @@ impl Gateway {
         loop {
             while let Some(path) = self.handshake.1.first() {
                 self.handshake.1 = self.handshake.1.without(path);
-                if let Some(to) = self.paths.get(path.index()).and_then(|path| self.reach(path)) {
+                if let Some(to) = self.paths.get(path).and_then(|path| self.reach(path)) {
                     out.clear();
                     out.extend_from_slice(&self.handshake.0);
                     return Some(Outgoing { path, to, class: None });
@@ -201,7 +200,7 @@ impl Gateway {
             }
             match self.sessions.poll_handshake(now, &mut self.handshake.0)? {
                 Handshake::OnEveryPath => {
-                    self.handshake.1 = (0..self.paths.len()).map(|at| PathId(at as u8)).collect();
+                    self.handshake.1 = self.paths.ids().collect();
                 }
                 Handshake::Reply { to } => {
                     let asker = self.askers.iter().find(|(from, _)| *from == to);
@@ -215,7 +214,7 @@ impl Gateway {
         }
     }
 
-    /// Where a datagram on a path goes, if it can leave.
+    /// Returns the destination of a datagram on a path, if it can leave.
     pub(super) fn reach(&self, path: &crate::health::Path) -> Option<SocketAddr> {
         if !path.present {
             return None;
@@ -227,9 +226,9 @@ impl Gateway {
     }
 
     fn poll_probe(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
-        for at in 0..self.paths.len() {
-            let udp = self.config.network == Network::Udp;
-            let Some(path) = self.paths.get_mut(at) else { continue };
+        let udp = self.config.network == Network::Udp;
+        for id in self.paths.ids() {
+            let Some(path) = self.paths.get_mut(id) else { continue };
             // A padded probe may be lost, so it follows the sign of life and does not take its place.
             let (due, padded) = (now >= path.probe_at, path.padded.take());
             if !due && padded.is_none() {
@@ -241,20 +240,19 @@ impl Gateway {
             }
             let around = path.around() + OVERHEAD as u32;
             let size = padded.map_or(0, |padded| padded.saturating_sub(around));
-            let to = self.paths.get(at).and_then(|path| self.reach(path));
-            let (Some(to), Some(wire)) = (to, self.wire.get(at).copied().flatten()) else {
-                continue;
-            };
-            self.probe(now, at).write(size as usize, &mut self.plain);
-            if let Some(path) = self.paths.get_mut(at) {
+            let path = self.paths.get(id);
+            let to = path.and_then(|path| self.reach(path).zip(path.wire));
+            let Some((to, wire)) = to else { continue };
+            self.probe(now, id).write(size as usize, &mut self.plain);
+            if let Some(path) = self.paths.get_mut(id) {
                 path.mtu.on_sent(padded);
                 path.padded = if due && udp { path.poll_padded(now) } else { None };
             }
             if self.sessions.seal(now, PathId(wire), &self.plain, out).is_ok() {
-                if let Some(path) = self.paths.get_mut(at) {
-                    path.leaves(out.len());
+                if let Some(path) = self.paths.get_mut(id) {
+                    path.on_sent(out.len());
                 }
-                return Some(Outgoing { path: PathId(at as u8), to, class: None });
+                return Some(Outgoing { path: id, to, class: None });
             }
         }
         None
@@ -267,10 +265,10 @@ impl Gateway {
         }
         loop {
             let fed = self.feed(now, class);
-            let carrier = self.carriers.get_mut(class.index())?;
-            let Some(path) = carrier.poll_send(now, &mut self.plain) else {
+            let link = &mut self.classes[class];
+            let Some(path) = link.poll_send(now, &mut self.plain) else {
                 // What was too old was taken out instead, and made room.
-                if fed && carrier.waiting() == 0 {
+                if fed && link.is_drained() {
                     continue;
                 }
                 return None;
@@ -279,8 +277,8 @@ impl Gateway {
                 self.sessions.seal(now, BUNDLE, &self.plain, out).ok()?;
                 return Some(Outgoing { path: BUNDLE, to: NOWHERE, class: Some(class) });
             }
-            let Some(known) = self.paths.get(path.index()) else { continue };
-            let (to, wire) = (self.reach(known), self.wire.get(path.index()).copied().flatten());
+            let Some(known) = self.paths.get(path) else { continue };
+            let (to, wire) = (self.reach(known), known.wire);
             if to.is_none() && known.remote.is_none() {
                 // An answer to what the peer says first may wait for the proof of its address.
                 self.held.keep(now, path, known.validation.is_open(), class, &self.plain);
@@ -293,19 +291,17 @@ impl Gateway {
             if self.sessions.seal(now, PathId(wire), &self.plain, out).is_err() {
                 continue;
             }
-            if let Some(known) = self.paths.get_mut(path.index()) {
-                known.leaves(out.len());
+            if let Some(known) = self.paths.get_mut(path) {
+                known.on_sent(out.len());
             }
-            if let Some(Some(fec_encoder)) = self.fec_encoders.get_mut(class.index()) {
-                fec_encoder.on_sent_via(path);
-            }
+            self.classes[class].on_sent_via(path);
             return Some(Outgoing { path, to, class: Some(class) });
         }
     }
 
     /// The ground's address on a path has been looked up; `None` while it cannot be. Of the aircraft.
     pub fn set_remote(&mut self, path: PathId, remote: Option<SocketAddr>) {
-        if let Some(known) = self.paths.get_mut(path.index())
+        if let Some(known) = self.paths.get_mut(path)
             && known.remote != remote
         {
             known.remote = remote;
@@ -318,21 +314,21 @@ impl Gateway {
     pub fn set_writable(&mut self, path: PathId, writable: bool) {
         if path == BUNDLE {
             self.bundle_writable = writable;
-        } else if let Some(known) = self.paths.get_mut(path.index()) {
+        } else if let Some(known) = self.paths.get_mut(path) {
             known.writable = writable;
         }
     }
 
-    /// Which path here a datagram belongs to, by its envelope; `None` before a session stands.
+    /// Returns the path of a datagram by its envelope; `None` before there is a session.
     pub fn path_of(&self, bytes: &[u8]) -> Option<PathId> {
         match crate::session::path_of(bytes)? {
             BUNDLE => Some(BUNDLE),
-            wire => self.paths_by_wire.get(wire.index()).copied().flatten(),
+            wire => self.paths.by_wire(wire.0),
         }
     }
 
-    /// Which paths there are.
+    /// Returns the set of all paths.
     pub fn paths(&self) -> PathSet {
-        (0..self.paths.len()).map(|at| PathId(at as u8)).collect()
+        self.paths.ids().collect()
     }
 }

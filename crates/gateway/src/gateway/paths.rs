@@ -17,12 +17,12 @@ use crate::{Class, Side};
 /// After so long without a sign of the peer on any path it is taken for gone.
 const PEER_LOST: Duration = Duration::from_secs(1);
 /// The aircraft asks for a new session after so long, and again each time as long passes.
-const ASK_ANEW: Duration = Duration::from_millis(300);
+const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 impl Gateway {
     /// An interface has gone, or has come back.
     pub fn set_path_up(&mut self, now: Instant, id: PathId, up: bool) {
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         if path.present == up {
             return;
         }
@@ -36,18 +36,17 @@ impl Gateway {
         self.refresh_usable();
     }
 
-    /// Each path shows a sign of life at once.
+    /// Makes the probes of all paths due.
     pub(super) fn probe_at_once(&mut self, now: Instant) {
         self.paths.iter_mut().for_each(|path| path.probe_at = path.probe_at.min(now));
     }
 
-    /// What a probe says now.
-    pub(super) fn probe(&self, now: Instant, at: usize) -> Probe {
-        let path = self.paths.get(at);
+    /// Returns the probe of a path.
+    pub(super) fn probe(&self, now: Instant, id: PathId) -> Probe {
+        let path = self.paths.get(id);
         let number = path.map_or(0, |path| path.mtu.next_number());
-        let numbered = self.paths.iter().zip(&self.wire);
         let mut reports: Vec<Report> =
-            numbered.filter_map(|(path, wire)| Some(path.report((*wire)?))).collect();
+            self.paths.iter().filter_map(|path| Some(path.report(path.wire?))).collect();
         if reports.len() > MAX_SENT_REPORTS {
             let turn = usize::from(number) * MAX_SENT_REPORTS % reports.len();
             reports.rotate_left(turn);
@@ -67,14 +66,14 @@ impl Gateway {
 
     /// Records the peer's report on a path that we send on.
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         path.told = Some(*report);
         let seen = report.seen;
         if let Some(change) = path.mtu.on_report(now, seen.newest, seen.arrived) {
             let name = path.name.clone();
             self.on_mtu_change(now, name, change);
         }
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         let before = core::mem::replace(&mut path.outgoing, report.state);
         if before != report.state {
             self.note_state(now, id, before, Direction::Outgoing);
@@ -87,17 +86,17 @@ impl Gateway {
             MtuChange::BlackHole { from, to } => {
                 let lost =
                     format!("path `{path}`: packets of {from} B no longer reach the other end");
-                self.tell(
+                self.record_event(
                     now,
                     What::Alarm { text: format!("{lost}; now at most {to} B are sent") },
                 );
                 to
             }
         };
-        self.tell(now, What::Mtu { path, bytes });
+        self.record_event(now, What::Mtu { path, bytes });
     }
 
-    /// A path's state has changed: everybody hears of it.
+    /// Reports a changed state of a path to the peer and to transports.
     pub(super) fn note_state(
         &mut self,
         now: Instant,
@@ -105,7 +104,7 @@ impl Gateway {
         from: PathState,
         direction: Direction,
     ) {
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         let to = match direction {
             Direction::Outgoing => path.outgoing,
             Direction::Incoming | Direction::Both => path.watch.state(),
@@ -114,28 +113,28 @@ impl Gateway {
             path.totals.given_up += 1;
         }
         let what = What::Path { path: path.name.clone(), from, to, direction };
-        self.tell(now, what);
+        self.record_event(now, what);
         if direction != Direction::Outgoing {
             self.probe_at_once(now);
         }
         self.refresh_usable();
     }
 
-    /// Time has passed.
+    /// Fires expired timers of paths.
     pub(super) fn wake_paths(&mut self, now: Instant) {
         let health = self.config.health;
-        for at in 0..self.paths.len() {
+        for id in self.paths.ids() {
             // Silence may lead through two states at once where nobody called in between.
-            while let Some(path) = self.paths.get_mut(at)
+            while let Some(path) = self.paths.get_mut(id)
                 && let Some(before) = path.watch.wake(now, &health)
             {
-                self.note_state(now, PathId(at as u8), before, Direction::Incoming);
+                self.note_state(now, id, before, Direction::Incoming);
             }
-            let spent = self.paths.get(at).is_some_and(|path| path.is_spent() && !path.told_spent);
-            if spent && let Some(path) = self.paths.get_mut(at) {
+            let spent = self.paths.get(id).is_some_and(|path| path.is_spent() && !path.told_spent);
+            if spent && let Some(path) = self.paths.get_mut(id) {
                 path.told_spent = true;
                 let what = What::DataCap { path: path.name.clone() };
-                self.tell(now, what);
+                self.record_event(now, what);
                 self.refresh_usable();
             }
         }
@@ -149,10 +148,10 @@ impl Gateway {
         let silent = now.since(heard);
         if silent >= PEER_LOST && !self.silence.told {
             self.silence.told = true;
-            self.tell(now, What::PeerLost);
+            self.record_event(now, What::PeerLost);
         }
         let asked = self.silence.renewed.unwrap_or(heard).max(heard);
-        if self.config.side == Side::Aircraft && now.since(asked) >= ASK_ANEW {
+        if self.config.side == Side::Aircraft && now.since(asked) >= ASK_AGAIN {
             self.silence.renewed = Some(now);
             self.sessions.renew(now);
         }
@@ -173,16 +172,16 @@ impl Gateway {
             if path.is_spent() { worth.min(4) } else { worth }
         };
         let best = self.paths.iter().map(worth).max().unwrap_or(0);
-        for (at, path) in self.paths.iter().enumerate() {
-            let (id, worth) = (PathId(at as u8), worth(path));
+        for (id, path) in self.paths.ids().zip(self.paths.iter()) {
+            let worth = worth(path);
             for class in Class::ALL {
                 let usable = match class {
                     Class::Control => worth > 0 && (!path.is_spent() || best < 5),
                     _ => worth > 0 && worth == best,
                 };
                 let bundled = self.config.network == Network::Tcp && class != Class::Control;
-                if let Some(carrier) = self.carriers.get_mut(class.index()).filter(|_| !bundled) {
-                    carrier.set_usable(id, usable);
+                if !bundled {
+                    self.classes[class].set_usable(id, usable);
                 }
             }
         }

@@ -6,11 +6,11 @@ use skybraid_units::{Duration, Instant};
 
 use super::{Gateway, Kind, MAX_SPARE, frame_header};
 use crate::event::PathState;
-use crate::fair::{Displaced, FairQueue};
-use crate::fec;
+use crate::fair::Displaced;
 use crate::health::Path;
-use crate::health::clock::{micros, nearest};
+use crate::health::clock::nearest;
 use crate::health::mtu::BASE_MTU;
+use crate::link::{ClassLink, Written};
 use crate::message;
 use crate::session::OVERHEAD;
 use crate::signing::Signature;
@@ -19,8 +19,6 @@ use crate::{ChannelId, Class};
 
 /// Bytes of a transport's headers in a datagram, at most: those of MP-DCCP with acknowledgements.
 const INSIDE: u32 = 100;
-/// Messages that wait in a transport. Those behind them wait in the fair queue.
-const MAX_IN_TRANSPORT: usize = 16;
 
 /// The longest wait of datagrams for the driver is of one to two times this.
 const LAG_WINDOW: Duration = Duration::from_millis(50);
@@ -36,20 +34,6 @@ const ALONE: Duration = Duration::from_millis(100);
 /// A source of control, and when it wrote last.
 pub(super) type Writer = (Client, Component, Instant);
 
-/// A message that waits for its turn.
-#[derive(Debug)]
-pub(super) struct Written {
-    channel: ChannelId,
-    /// When it reached this machine.
-    arrived: Instant,
-    /// It is of a key frame.
-    vital: bool,
-    bytes: Vec<u8>,
-}
-
-/// The queue of a class.
-pub(super) type Queue = FairQueue<Client, Component, Written>;
-
 impl Gateway {
     /// A local application wrote a MAVLink frame, a datagram or an IP packet just now.
     pub fn write(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) {
@@ -60,7 +44,7 @@ impl Gateway {
     /// A MAVLink frame, a datagram or an IP packet of a local application, whose age counts from the time
     /// at which it reached this machine. It leaves with the next calls of [`poll_send`](Self::poll_send).
     pub fn write_from(&mut self, now: Instant, channel: ChannelId, origin: &Origin, bytes: &[u8]) {
-        let Some(known) = self.channels.get_mut(usize::from(channel.0)) else { return };
+        let Some(known) = self.channels.get_mut(channel) else { return };
         known.written += 1;
         if known.kind == Kind::Packets && !self.inner.admits_outgoing(bytes) {
             return;
@@ -81,8 +65,8 @@ impl Gateway {
                 self.policy.of_frame(now, &header).class
             }
         };
-        let Some(stats) = self.stats.get_mut(class.index()) else { return };
-        stats.written(bytes.len());
+        let link = &mut self.classes[class];
+        link.stats_mut().written(bytes.len());
         self.sources.count(channel, origin.client, component, Fate::Written);
         let vital = known.keys.as_mut().is_some_and(|keys| keys.is_key_frame(bytes));
         let life = self.config.class.deadline(class);
@@ -100,8 +84,7 @@ impl Gateway {
         copy.clear();
         copy.extend_from_slice(bytes);
         let written = Written { channel, arrived: origin.arrived, vital, bytes: copy };
-        let Some(queue) = self.queues.get_mut(class.index()) else { return };
-        match queue.push(origin.client, component, bytes.len(), kind, written) {
+        match self.classes[class].push((origin.client, component), kind, written) {
             None => {}
             Some(Displaced::Refused(client, component, written)) => {
                 self.lose(class, written.channel, client, component, Fate::Refused);
@@ -136,7 +119,7 @@ impl Gateway {
         fate: Fate,
     ) {
         self.sources.count(channel, client, component, fate);
-        let Some(stats) = self.stats.get_mut(class.index()) else { return };
+        let stats = self.classes[class].stats_mut();
         match fate {
             Fate::Written => {}
             Fate::Refused => stats.refused(1),
@@ -152,25 +135,23 @@ impl Gateway {
         }
     }
 
-    /// Moves messages of a class into its transport as far as that has room. True if any was moved.
+    /// Moves messages of a class into its transport while that has room. Returns whether any was moved.
     pub(super) fn feed(&mut self, now: Instant, class: Class) -> bool {
         let mut moved = false;
-        if self.queues.get(class.index()).is_none_or(Queue::is_empty) {
+        if !self.classes[class].has_queued() {
             return moved;
         }
         let max = self.max_message();
-        let mut room = self
-            .carriers
-            .get(class.index())
-            .map_or(0, |carrier| MAX_IN_TRANSPORT.saturating_sub(carrier.waiting()));
+        let min_delay = self.min_outgoing_delay(now, class);
+        self.classes[class].set_min_delay(min_delay);
+        let max_age = self.classes[class].max_age();
+        let mut room = self.classes[class].room();
         while room > 0
-            && let Some(queue) = self.queues.get_mut(class.index())
-            && !queue.is_empty()
+            && self.classes[class].has_queued()
             && (class != Class::Control || self.brake.take(now))
-            && let Some((client, component, written)) = queue.pop()
+            && let Some((client, component, written)) = self.classes[class].pop()
         {
-            let life = self.config.class.deadline(class);
-            if life.is_some_and(|life| now.since(written.arrived) > life) {
+            if max_age.is_some_and(|max_age| now.since(written.arrived) > max_age) {
                 self.lose(class, written.channel, client, component, Fate::Late);
                 if class == Class::Control {
                     self.brake.give_back();
@@ -186,12 +167,10 @@ impl Gateway {
         moved
     }
 
-    /// When control that is held back may go on.
+    /// Time at which control that is held back may leave.
     pub(super) fn brake_wakeup(&self) -> Instant {
-        let control = Class::Control.index();
-        let waits = self.queues.get(control).is_some_and(|queue| !queue.is_empty());
-        let carrier = self.carriers.get(control);
-        let room = carrier.is_some_and(|carrier| carrier.waiting() < MAX_IN_TRANSPORT);
+        let control = &self.classes[Class::Control];
+        let (waits, room) = (control.has_queued(), control.room() > 0);
         if waits && room && self.session_up { self.brake.next() } else { Instant::FAR_FUTURE }
     }
 
@@ -212,7 +191,7 @@ impl Gateway {
         self.brake.heed(now, wait, rtt);
     }
 
-    /// Notes how long a datagram waited for the driver, and since when that counts.
+    /// Records a datagram's wait for the driver.
     pub(super) fn note_lag(&mut self, now: Instant, waited: Duration) {
         let (lags, since) = &mut self.lag;
         if now.since(*since) >= LAG_WINDOW {
@@ -221,37 +200,16 @@ impl Gateway {
         lags[0] = lags[0].max(waited);
     }
 
-    /// The longest wait of late in milliseconds, as probes carry it.
+    /// Maximum recent wait of a datagram for the driver in milliseconds, as probes carry it.
     pub(super) fn lag_ms(&self) -> u8 {
         let longest = self.lag.0[0].max(self.lag.0[1]);
         (longest.as_nanos() / 1_000_000).clamp(0, 255) as u8
     }
 
-    /// Hands a message to the transport of its class; false if it is too large or its channel has gone.
+    /// Writes a message to the transport of its class. Returns false if it is too large or its channel has gone.
     fn enter(&mut self, now: Instant, class: Class, max: usize, written: &Written) -> bool {
-        let Written { channel, arrived, vital, bytes } = written;
-        let known = self.channels.get(usize::from(channel.0));
-        let (Some(wire), Some(carrier), Some(fragmenter)) = (
-            known.and_then(|known| known.wire),
-            self.carriers.get_mut(class.index()),
-            self.fragmenters.get_mut(class.index()),
-        ) else {
-            return false;
-        };
-        let stamp = micros(*arrived);
-        match self.fec_encoders.get_mut(class.index()) {
-            Some(Some(fec_encoder)) => {
-                let max = max.saturating_sub(fec::HEAD + fec::LENGTH);
-                fragmenter.cut(wire, stamp, bytes, max, &mut |parts| {
-                    fec_encoder.protect(now, parts, &mut |packet| {
-                        carrier.write_packet(now, *arrived, packet, *vital);
-                    });
-                })
-            }
-            _ => fragmenter.cut(wire, stamp, bytes, max, &mut |parts| {
-                carrier.write(now, *arrived, parts, *vital);
-            }),
-        }
+        let wire = self.channels.get(written.channel).and_then(|channel| channel.wire);
+        wire.is_some_and(|wire| self.classes[class].send(now, wire, max, written))
     }
 
     /// Bytes of the largest IP packet of the TUN interface that leaves in one datagram, whatever its class;
@@ -260,9 +218,8 @@ impl Gateway {
         let heard = |path: &&Path| path.present && path.outgoing == PathState::Up;
         let mut paths = self.paths.iter().filter(heard).peekable();
         let settled = paths.peek().is_some() && paths.all(|path| path.mtu.is_settled());
-        let repair =
-            self.fec_encoders.iter().flatten().next().map_or(0, |_| fec::HEAD + fec::LENGTH);
-        let max = self.max_message().saturating_sub(repair + message::HEAD);
+        let fec = self.classes.iter().map(ClassLink::fec_overhead).max().unwrap_or(0);
+        let max = self.max_message().saturating_sub(fec + message::HEAD);
         settled.then(|| u32::try_from(max).unwrap_or(u32::MAX))
     }
 

@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use skybraid_transport::PathId;
 use skybraid_units::{Duration, Instant};
 
-use super::{Gateway, Outgoing};
+use super::{BUNDLE, Gateway, Outgoing};
 use crate::config::Network;
 use crate::event::What;
 use crate::health::validation::Message;
@@ -36,7 +36,7 @@ impl Gateway {
         if self.config.side != Side::Ground {
             return;
         }
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         if path.remote == Some(from) {
             return;
         }
@@ -59,14 +59,14 @@ impl Gateway {
         scratch: &mut Vec<u8>,
     ) {
         let is_copied = |gateway: &Self| {
-            let path = gateway.paths.get(gateway.path_of(bytes)?.index())?;
+            let path = gateway.paths.get(gateway.path_of(bytes).filter(|path| *path != BUNDLE)?)?;
             (gateway.config.side == Side::Ground && path.remote != Some(from)).then_some(())
         };
         if is_copied(self).is_none() || !self.copies.take(now) {
             return;
         }
         let wire = self.sessions.path_of_copy(bytes, scratch);
-        let path = wire.and_then(|wire| self.paths_by_wire.get(wire.index()).copied().flatten());
+        let path = wire.and_then(|wire| self.paths.by_wire(wire.0));
         if let Some(path) = path {
             self.learn_address(now, path, from, bytes.len(), false);
         }
@@ -86,14 +86,14 @@ impl Gateway {
             }
             Some(Message::Proof(proof)) => {
                 if self.config.side == Side::Ground && self.sessions.is_proof(now, from, &proof) {
-                    if let Some(path) = self.paths.get_mut(id.index()) {
+                    if let Some(path) = self.paths.get_mut(id) {
                         path.validation.on_proof(now, from);
                     }
                     self.settle_addresses(now);
                 }
             }
             Some(Message::Response(token)) => {
-                if let Some(path) = self.paths.get_mut(id.index()) {
+                if let Some(path) = self.paths.get_mut(id) {
                     path.validation.on_response(now, token);
                 }
                 self.settle_addresses(now);
@@ -111,9 +111,8 @@ impl Gateway {
 
     /// Uses the addresses that have proven themselves.
     pub(super) fn settle_addresses(&mut self, now: Instant) {
-        for at in 0..self.paths.len() {
-            let id = PathId(at as u8);
-            let Some(path) = self.paths.get_mut(at) else { continue };
+        for id in self.paths.ids() {
+            let Some(path) = self.paths.get_mut(id) else { continue };
             if let Some(address) = path.validation.settle(now, path.remote) {
                 self.use_address(now, id, address);
                 self.held.release(id);
@@ -124,28 +123,27 @@ impl Gateway {
     }
 
     fn use_address(&mut self, now: Instant, id: PathId, address: SocketAddr) {
-        let Some(path) = self.paths.get_mut(id.index()) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         if path.remote.replace(address).is_some() {
             path.forget_size();
         }
         path.probe_at = path.probe_at.min(now);
         let what = What::Address { path: path.name.clone(), address: format!("{address}") };
-        self.tell(now, what);
+        self.record_event(now, what);
         self.refresh_usable();
     }
 
     /// The next response or challenge, or control message that left for an address that was the wrong one.
     pub(super) fn poll_validation(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
         while let Some((id, message)) = self.responses.pop_front() {
-            let to = self.paths.get(id.index()).and_then(|path| self.reach(path));
+            let to = self.paths.get(id).and_then(|path| self.reach(path));
             message.write(&mut self.plain);
             if let Some(outgoing) = to.and_then(|to| self.seal_plain(now, id, to, None, out)) {
                 return Some(outgoing);
             }
         }
-        for at in 0..self.paths.len() {
-            let id = PathId(at as u8);
-            let Some(path) = self.paths.get_mut(at).filter(|path| path.present) else { continue };
+        for id in self.paths.ids() {
+            let Some(path) = self.paths.get_mut(id).filter(|path| path.present) else { continue };
             let sessions = &mut self.sessions;
             let mut draw = || sessions.draw_token();
             let challenge = path.validation.poll_challenge(now, path.remote, &mut draw);
@@ -161,7 +159,7 @@ impl Gateway {
                 continue;
             }
             self.plain = plain;
-            let to = self.paths.get(id.index()).and_then(|path| self.reach(path));
+            let to = self.paths.get(id).and_then(|path| self.reach(path));
             if let Some(outgoing) = to.and_then(|to| self.seal_plain(now, id, to, Some(class), out))
             {
                 return Some(outgoing);
@@ -179,9 +177,9 @@ impl Gateway {
         class: Option<Class>,
         out: &mut Vec<u8>,
     ) -> Option<Outgoing> {
-        let wire = self.wire.get(id.index()).copied().flatten()?;
+        let wire = self.paths.get(id)?.wire?;
         self.sessions.seal(now, PathId(wire), &self.plain, out).ok()?;
-        self.paths.get_mut(id.index())?.leaves(out.len());
+        self.paths.get_mut(id)?.on_sent(out.len());
         Some(Outgoing { path: id, to, class })
     }
 }

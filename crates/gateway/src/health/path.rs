@@ -25,9 +25,11 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(30);
 pub struct Path {
     /// Its name.
     pub name: String,
-    /// What the user has said of it.
+    /// Its number on the wire; `None` before a session, and where the peer has no path of this name.
+    pub wire: Option<u8>,
+    /// Its configuration.
     pub config: PathConfig,
-    /// Where the peer is, as far as is known.
+    /// Address of the peer, if it is known.
     pub remote: Option<SocketAddr>,
     /// Other addresses that it may have. Of the ground.
     pub validation: Validation,
@@ -35,13 +37,13 @@ pub struct Path {
     pub present: bool,
     /// The stream that carries it has room (TCP mode).
     pub writable: bool,
-    /// That its data are used up has been told.
+    /// Whether the event of a used-up data cap was recorded.
     pub told_spent: bool,
-    /// What arrives.
+    /// State for what arrives.
     pub watch: Watch,
-    /// How the peer says that it stands, for what we send.
+    /// State for what we send, as the peer reports it.
     pub outgoing: PathState,
-    /// What the peer told last.
+    /// Last report of the peer.
     pub told: Option<Report>,
     /// Transit times of what arrives.
     pub transit: Transit,
@@ -53,7 +55,7 @@ pub struct Path {
     min_since: Instant,
     /// The peer's newest probe: when it had left, and when it arrived.
     echo: Option<(u32, Instant)>,
-    /// When to show a sign of life next.
+    /// Time of the next probe.
     pub probe_at: Instant,
     /// Path MTU towards the peer.
     pub mtu: MtuSearch,
@@ -69,7 +71,7 @@ pub struct Path {
     window: Window,
 }
 
-/// What has passed on a path.
+/// Totals of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// Bytes of IP packets that left.
@@ -82,7 +84,7 @@ pub struct Totals {
     pub incoming: u64,
     /// Control messages that arrived here first.
     pub control_won: u64,
-    /// How often it has been given up.
+    /// Number of times it has been given up.
     pub given_up: u64,
 }
 
@@ -95,7 +97,7 @@ struct Numbers {
     seen_before: u64,
 }
 
-/// What was measured over the last window.
+/// Measurements of the last window.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     since: Instant,
@@ -113,6 +115,7 @@ impl Path {
     pub fn new(now: Instant, name: &str, config: &PathConfig) -> Self {
         Self {
             name: name.to_string(),
+            wire: None,
             config: config.clone(),
             remote: None,
             validation: Validation::default(),
@@ -167,7 +170,7 @@ impl Path {
         PathInfo { mtu, cost: config.cost, backup, priority: config.priority }
     }
 
-    /// Something arrives on it.
+    /// Returns whether the path is heard.
     pub fn is_heard(&self) -> bool {
         !matches!(self.watch.state(), PathState::Down | PathState::Unheard)
     }
@@ -177,27 +180,27 @@ impl Path {
         if self.remote.is_some_and(|remote| remote.is_ipv6()) { 48 } else { 28 }
     }
 
-    /// Its data are used up.
+    /// Returns whether its data cap is used up.
     pub fn is_spent(&self) -> bool {
         self.data_left() == Some(0)
     }
 
-    /// What is left of its data, where it has a cap.
+    /// Returns the bytes left of its data cap.
     pub fn data_left(&self) -> Option<u64> {
         let used = self.totals.outgoing_bytes + self.totals.incoming_bytes;
         self.config.data_cap.map(|cap: Bytes| cap.get().saturating_sub(used))
     }
 
-    /// A datagram of so many bytes leaves.
-    pub fn leaves(&mut self, octets: usize) {
-        let bytes = octets as u32 + self.around();
+    /// Records a datagram of `len` bytes that leaves.
+    pub fn on_sent(&mut self, len: usize) {
+        let bytes = len as u32 + self.around();
         self.totals.outgoing += 1;
         self.totals.outgoing_bytes += u64::from(bytes);
     }
 
-    /// An authentic datagram with its number arrived. Returns what the state was if it changes.
-    pub fn arrives(&mut self, now: Instant, octets: usize, number: u64) -> Option<PathState> {
-        let bytes = octets as u32 + self.around();
+    /// Records an authentic datagram of `len` bytes with its number. Returns the state before it, if that changes.
+    pub fn on_received(&mut self, now: Instant, len: usize, number: u64) -> Option<PathState> {
+        let bytes = len as u32 + self.around();
         self.totals.incoming += 1;
         self.totals.incoming_bytes += u64::from(bytes);
         self.numbers.next = self.numbers.next.max(number + 1);
@@ -253,14 +256,14 @@ impl Path {
         self.min_rtt.iter().flatten().min().copied()
     }
 
-    /// What our next probe echoes.
+    /// Returns the echo in our next probe.
     pub fn echo(&self, now: Instant) -> Option<(u32, u32)> {
         let (left, arrived) = self.echo?;
         let held = (now.since(arrived).as_nanos() / 1_000).clamp(0, i64::from(u32::MAX));
         Some((left, held as u32))
     }
 
-    /// What we tell the peer of the path, under its number on the wire.
+    /// Returns our report on the path, under its number on the wire.
     pub fn report(&self, number: u8) -> Report {
         let us = |transit: Option<Duration>| {
             (nearest(transit.unwrap_or_default()).as_nanos() / 1_000) as i32
@@ -295,7 +298,7 @@ impl Path {
         &self.window
     }
 
-    /// Ends the window if it is over.
+    /// Rolls the window once it has elapsed.
     pub fn measure(&mut self, now: Instant) {
         let length = now.since(self.window.since);
         if length < WINDOW {
@@ -330,7 +333,7 @@ mod tests {
     fn a_lost_tenth_of_the_datagrams_shows_as_such_whatever_their_order() {
         let mut path = path(1500);
         for number in (0..1_000).filter(|number| number % 10 != 3) {
-            path.arrives(Instant::ZERO, 100, number ^ 1);
+            path.on_received(Instant::ZERO, 100, number ^ 1);
         }
         path.measure(Instant::from_millis(1_000));
         assert!((path.window().loss - 0.1).abs() < 0.002, "{}", path.window().loss);

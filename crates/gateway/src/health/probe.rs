@@ -44,7 +44,7 @@ pub struct Probe {
     pub mtu: u16,
     /// Packets of the base size do not get through to the receiver on this path.
     pub mtu_error: bool,
-    /// When it left, by its sender's clock, in microseconds modulo 2³².
+    /// Send time by its sender's clock, in microseconds modulo 2³².
     pub sent_us: u32,
     /// The newest probe of the peer on this path: when it had left, and how long it had been here.
     pub echo: Option<(u32, u32)>,
@@ -52,11 +52,11 @@ pub struct Probe {
     pub asks: bool,
     /// The longest that a datagram waited for the sender's program of late, in milliseconds; 255 for more.
     pub lag_ms: u8,
-    /// How paths stand, as the sender receives on them.
+    /// Reports on paths, as the sender receives on them.
     pub reports: Vec<Report>,
 }
 
-/// How a path stands for what arrives on it.
+/// Report on a path as a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Number of the path on the wire.

@@ -49,7 +49,7 @@ const LIFE: Duration = Duration::from_secs(3);
 /// The next validation begins so long after the last at the earliest.
 const REST: Duration = Duration::from_millis(250);
 
-/// What nobody can guess who has not received it.
+/// Random bytes that only their receiver knows.
 pub type Token = [u8; 8];
 
 /// A challenge or the response to one, as it is sealed.
@@ -183,7 +183,7 @@ impl Validation {
         self.contest.is_some() || self.former.is_some()
     }
 
-    /// When a validation began that is under way.
+    /// Returns the start of the validation under way.
     pub fn started(&self) -> Option<Instant> {
         self.contest.map(|contest| contest.started)
     }
@@ -267,7 +267,7 @@ impl Validation {
         None
     }
 
-    /// When to ask for challenges and for what is settled again.
+    /// Time at which to poll for challenges and results again.
     pub fn next_wakeup(&self) -> Instant {
         let former = self.former.map_or(Instant::FAR_FUTURE, |(.., until)| until);
         let Some(contest) = &self.contest else { return former };
@@ -283,7 +283,7 @@ impl Validation {
 }
 
 impl Contest {
-    /// When an address that has answered replaces the one in use.
+    /// Time at which an address that has answered replaces the one in use.
     fn settle_at(&self, rival: &Rival) -> Option<Instant> {
         let took = rival.answered_at?.since(self.started).max(self.rtt);
         let (times, of) = PATIENCE;

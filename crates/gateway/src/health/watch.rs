@@ -23,17 +23,17 @@ const SUSPICIOUS: i64 = 3;
 pub struct Watch {
     state: PathState,
     heard: Option<Instant>,
-    /// When probation began.
+    /// Start of probation.
     since: Instant,
 }
 
 impl Watch {
-    /// How the path stands.
+    /// Returns the state of the path.
     pub const fn state(&self) -> PathState {
         self.state
     }
 
-    /// When something last arrived.
+    /// Returns the time of the last arrival.
     pub const fn heard(&self) -> Option<Instant> {
         self.heard
     }
@@ -66,7 +66,7 @@ impl Watch {
         Some(core::mem::replace(&mut self.state, next))
     }
 
-    /// When silence, or proof, makes a difference.
+    /// Time at which the state changes if nothing arrives.
     pub fn next_wakeup(&self, config: &HealthConfig) -> Instant {
         let Some(heard) = self.heard else { return Instant::FAR_FUTURE };
         let suspicious = heard + config.probe * SUSPICIOUS;

@@ -21,14 +21,14 @@ const SEALED: u8 = 1 << 5 | 4 << 2;
 const HANDSHAKE: u8 = 1 << 5 | 5 << 2;
 const COOKIE: u8 = 1 << 5 | 6 << 2;
 const UNKNOWN: u8 = 1 << 5 | 7 << 2;
-/// Which message of a handshake.
+/// Message of a handshake.
 const INIT: u8 = 0;
 const RESPONSE: u8 = 1;
 
-/// What Noise adds to the payload of either message: two public keys and two tags at most.
+/// Maximum overhead of Noise around a payload: two public keys and two tags.
 const NOISE_INIT: usize = 32 + 32 + TAG + TAG;
 const NOISE_RESPONSE: usize = 32 + TAG;
-/// What both payloads hold in front of the hello.
+/// Bytes of both payloads before the hello.
 const PREFIX: usize = 12;
 /// Bytes of an init's hello, with the zeros after it, at least: no response is more than three times as
 /// large as its init (RFC 9000 §8.1).
@@ -133,7 +133,7 @@ pub(super) fn cookie(echo: &Mac, cookie: &Mac) -> Vec<u8> {
     [&[COOKIE], &echo[..], cookie].concat()
 }
 
-/// What answers a datagram of an unknown session.
+/// Reply to a datagram of an unknown session.
 pub(super) fn unknown(session: u16, path: PathId, number: u64) -> Vec<u8> {
     [&[UNKNOWN], &head(session, path, number)[..]].concat()
 }

@@ -18,7 +18,7 @@ use crate::{PrivateKey, PublicKey, Random};
 const INITS: i64 = 20;
 /// Repetitions a second of inits that have been answered: the answer is there already.
 const REPEATS: i64 = 100;
-/// How often the secret behind the cookies changes; the one before is still accepted.
+/// Lifetime of the secret of the cookies; the one before it is still accepted.
 const SECRET_LIFE: Duration = Duration::from_secs(120);
 /// A source with a cookie is heard so often …
 const SOURCE_PAUSE: Duration = Duration::from_millis(200);
@@ -31,7 +31,7 @@ const MAX_SOURCES: usize = 1024;
 /// A token bucket that holds what a second brings.
 pub(crate) struct Bucket {
     every: Duration,
-    /// When it would be full but for one token.
+    /// Time at which it has all tokens but one.
     due: Instant,
 }
 
@@ -195,7 +195,7 @@ impl Guard {
     }
 }
 
-/// Who counts as one: an IPv4 address, or the 64 bits of an IPv6 network.
+/// A source: an IPv4 address, or the 64 bits of an IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Source {
     /// The network of many sources that it is in.
@@ -231,7 +231,7 @@ fn octets(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// What a cookie is made of.
+/// Content of a cookie.
 fn place(from: SocketAddr) -> [u8; 18] {
     let mut place = [0; 18];
     if let Some((ip, port)) = place.split_first_chunk_mut() {

@@ -26,7 +26,7 @@ pub(super) const COOKIES: i64 = 20;
 
 /// The aircraft asks for a session until it is answered.
 pub(super) struct Attempt {
-    /// When the next init leaves.
+    /// Time at which the next init leaves.
     pub send_at: Instant,
     pause: Duration,
     /// Those that are out, one for each peer that is asked.
@@ -62,7 +62,7 @@ struct Call {
     noise: HandshakeState,
 }
 
-/// What the payload of either message says.
+/// Payload of either message.
 struct Told<'a> {
     instance: [u8; 8],
     number: u16,
@@ -292,7 +292,7 @@ impl Sessions {
         self.reply(to, answer);
     }
 
-    /// What this end tells in a handshake.
+    /// Hello of this end.
     fn told(&self, number: u16) -> Vec<u8> {
         let least = if self.setup.side == Side::Aircraft { envelope::MIN_INIT_HELLO } else { 0 };
         Told { instance: self.instance, number, hello: &self.setup.hello }.write(least)

@@ -23,7 +23,7 @@ pub(super) struct Session {
     pub peer_number: u16,
     /// The peer's instance.
     pub instance: [u8; 8],
-    /// What the peer told.
+    /// Hello of the peer.
     pub hello: Vec<u8>,
     /// The keyed hash of the init that led to it.
     pub asked: Mac,
@@ -31,9 +31,9 @@ pub(super) struct Session {
     pub answer: Vec<u8>,
     /// Something authentic has arrived under it.
     pub heard: bool,
-    /// When its keys were made.
+    /// Time at which its keys were made.
     pub born: Instant,
-    /// When it is forgotten, unless it is the current one.
+    /// Time at which it is forgotten, unless it is the current one.
     pub until: Instant,
     /// Datagrams sealed and opened.
     pub count: u64,
@@ -42,7 +42,7 @@ pub(super) struct Session {
     seen: Vec<Option<Box<Window>>>,
 }
 
-/// What a session starts with.
+/// Start of a session.
 pub(super) struct Start {
     pub born: Instant,
     pub peer: usize,
@@ -123,7 +123,7 @@ impl Session {
         Ok(window.get_or_insert_with(|| Box::new(Window::new())).note(number))
     }
 
-    /// Which numbers have been used and which seen, by path.
+    /// Sequence numbers used and seen, by path.
     pub fn numbers(&self) -> String {
         let used = self.sent.iter().enumerate().filter(|(_, next)| **next > 0);
         format!("{:?} {:?}", used.collect::<Vec<_>>(), self.seen)

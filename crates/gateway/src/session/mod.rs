@@ -61,10 +61,10 @@ const UNKNOWN_ANSWERS: i64 = 10;
 /// Most replies that wait to be polled.
 const REPLIES: usize = 64;
 
-/// What a gateway's sessions need to know.
+/// Setup of a gateway's sessions.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Which end this is.
+    /// Side of this end.
     pub side: Side,
     /// The private key of this end.
     pub private: PrivateKey,
@@ -80,10 +80,10 @@ pub struct Setup {
     pub lifetime: Duration,
 }
 
-/// What the aircraft returns to prove where it receives.
+/// Proof of the address at which the aircraft receives.
 pub type Proof = [u8; 16];
 
-/// What a datagram from the network was.
+/// Result of opening a datagram from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// A message of the peer, decrypted.
@@ -118,25 +118,25 @@ pub enum Refusal {
     Cookie,
 }
 
-/// Where the bytes of a handshake go.
+/// Destination of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
     /// To the peer on every path.
     OnEveryPath,
     /// To this address, by the socket that brought the last datagram.
     Reply {
-        /// Where that came from.
+        /// Address of the sender.
         to: SocketAddr,
     },
 }
 
-/// What happened to the session.
+/// A change of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// A new session is the current one. The aircraft has to seal a datagram at once, since the ground
     /// goes on under the old one until it has heard under the new one.
     Established {
-        /// What the peer told.
+        /// Hello of the peer.
         hello: Vec<u8>,
         /// The peer has been started since the last session, or it is the first: what is known of its
         /// state no longer holds. Datagrams of earlier sessions are refused from now on.
@@ -163,7 +163,7 @@ pub struct Sessions {
     peer_instance: Option<(usize, [u8; 8])>,
     /// The cookie of the last response: whoever returns it has received at the address that it went to.
     proof: Option<Proof>,
-    /// When the peer that holds the session was heard last.
+    /// Time at which the peer that holds the session was last heard.
     heard_at: Option<Instant>,
     current: Option<Session>,
     /// The oldest first.
@@ -171,7 +171,7 @@ pub struct Sessions {
     /// The oldest first.
     pending: Vec<Session>,
     attempt: Option<Attempt>,
-    /// When the last init left on every path.
+    /// Time at which the last init left on every path.
     asked_at: Option<Instant>,
     rekey_at: Instant,
     unknown: Bucket,
@@ -321,7 +321,7 @@ impl Sessions {
         self.ask(now, out).then_some(Handshake::OnEveryPath)
     }
 
-    /// What has happened.
+    /// Returns the next change of the session.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         self.events.pop_front()
     }
@@ -378,7 +378,7 @@ impl Sessions {
         }
     }
 
-    /// When [`wake`](Self::wake) has to be called.
+    /// Time of the next call of [`wake`](Self::wake).
     pub fn next_wakeup(&self) -> Instant {
         let ask = match &self.attempt {
             Some(attempt) => attempt.send_at,

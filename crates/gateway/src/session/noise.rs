@@ -22,9 +22,9 @@ const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 const PATTERN_PSK: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 /// The place of the pre-shared key: at the end of the second message.
 const PSK_PLACE: u8 = 2;
-/// What stands for the pre-shared key while none is needed.
+/// Placeholder of the pre-shared key where none is needed.
 const NO_PSK: [u8; 32] = [0; 32];
-/// What both ends hash in first, so that nothing of another protocol or version fits.
+/// Prologue, so that no handshake of another protocol or version fits.
 pub(super) const PROLOGUE: &[u8] = b"skybraid gateway 2";
 /// More than any message of a handshake has.
 const ROOM: usize = LARGEST_HELLO + 128;

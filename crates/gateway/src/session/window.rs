@@ -1,5 +1,7 @@
 //! Which numbers have been seen: a sliding window (RFC 4303 §3.4.3, in blocks as RFC 6479 §2 has it).
 
+use skybraid_units::invariant::Promised;
+
 /// Numbers behind the newest that are still told apart; what is older is refused.
 pub(super) const WINDOW: u64 = 4096;
 
@@ -43,13 +45,14 @@ impl Window {
             // The blocks that come into use.
             let first = self.next.div_ceil(64).max((number / 64 + 1).saturating_sub(BLOCKS));
             for index in first..=number / 64 {
-                if let Some(bits) = self.seen.get_mut((index % BLOCKS) as usize) {
+                if let Some(bits) = self.seen.get_mut((index % BLOCKS) as usize).promised("a block")
+                {
                     *bits = 0;
                 }
             }
             self.next = number + 1;
         }
-        if let Some(bits) = self.seen.get_mut(block(number)) {
+        if let Some(bits) = self.seen.get_mut(block(number)).promised("a block") {
             *bits |= bit(number);
         }
         newest

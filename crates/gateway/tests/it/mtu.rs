@@ -174,3 +174,39 @@ fn probes_of_many_paths_fit_into_the_smallest_packet() {
         assert_eq!(arrive(&mut field, side), 50);
     }
 }
+
+/// Writes 50 datagrams of 1,200 bytes a second upwards.
+fn video(field: &mut Field, seconds: i64) {
+    let start = field.now.as_nanos() / 1_000_000;
+    for at in (0..seconds * 1_000).step_by(20) {
+        field.run(ms(start + at));
+        field.write(AIRCRAFT, 1, &[7; 1_200]);
+    }
+    field.run(ms(start + seconds * 1_000));
+}
+
+#[test]
+fn a_slow_start_over_a_satellite_sends_what_can_be_in_time() {
+    let mut field = Field::new(1, &[GEO()], PORT);
+    field.run(ms(5_000));
+    video(&mut field, 2);
+    // What waits for the window until it cannot be there within 500 ms takes no place in it: 280 ms is the
+    // delay. The first round trip of 560 ms carries a window of 10 datagrams, the next one twice as many.
+    let delivered = field.handed[GROUND].len();
+    assert!(delivered >= 50, "{delivered} of 100");
+    let late = field.snapshot(GROUND).classes[2].late;
+    assert!(late <= 2, "{late} arrived too late");
+}
+
+#[test]
+fn video_arrives_4_s_after_a_satellite_path_shrank() {
+    let mut field = Field::new(1, &[GEO()], PORT);
+    field.run(ms(5_000));
+    video(&mut field, 10);
+    limit(&mut field, 0, AIRCRAFT, 700);
+    // The black hole is found within 1.5 s; a retransmission timeout and the slow start follow.
+    video(&mut field, 4);
+    assert_eq!(arrive(&mut field, AIRCRAFT), 50);
+    let path = field.snapshot(AIRCRAFT).paths[0].clone();
+    assert!((576..=700).contains(&path.mtu), "{path:?}");
+}

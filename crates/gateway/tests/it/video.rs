@@ -1,4 +1,4 @@
-//! A pilot's video between two gateways in virtual time: what each protection makes good, and what it costs.
+//! A pilot's video between two gateways in virtual time: what each protection recovers, and its cost.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn fly_seed(seed: u64, shapes: &[Shape], class: &str, loss: impl Fn(i64) -> f64)
         let frame = i64::from(timestamp / 3_000);
         let delay = at.since(ms(START_MS + frame * 33)).as_millis_f64();
         assert!(*bytes == packet(frame, bytes[14]), "changed on its way");
-        assert!(delays_ms.insert((frame, bytes[14]), delay).is_none(), "handed over twice");
+        assert!(delays_ms.insert((frame, bytes[14]), delay).is_none(), "delivered twice");
     }
     assert_eq!(shown.delivered as usize, delays_ms.len());
     Flown {
@@ -95,7 +95,7 @@ fn fly_seed(seed: u64, shapes: &[Shape], class: &str, loss: impl Fn(i64) -> f64)
 }
 
 #[test]
-fn repair_packets_make_good_what_a_lossy_path_loses_of_video() {
+fn repair_packets_recover_what_a_lossy_path_loses_of_video() {
     let plain = fly(&[LTE()], "", |_| 0.03);
     assert_eq!(plain.shown.repaired, 0);
     assert!((0.96..0.98).contains(&plain.share(|_| true)));

@@ -153,7 +153,7 @@ fn an_init_that_is_sent_again_disturbs_nothing() {
 }
 
 #[test]
-fn inits_of_before_do_not_keep_a_ground_station_that_was_started_anew_from_its_aircraft() {
+fn old_inits_do_not_keep_a_restarted_ground_from_its_aircraft() {
     let mut field = link();
     for _ in 0..200 {
         field.run_for(Duration::from_millis(400));

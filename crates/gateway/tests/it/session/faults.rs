@@ -189,7 +189,7 @@ fn a_session_whose_keys_cannot_be_changed_ends_at_both_ends() {
 }
 
 #[test]
-fn an_aircraft_that_is_started_anew_is_told_from_a_change_of_keys() {
+fn a_restart_of_the_aircraft_differs_from_a_change_of_keys() {
     let mut field = Field::flying_link(&[Weather::fine(50)]);
     field.ends[AIRCRAFT].renew(field.now);
     field.run_for(Duration::from_secs(1));
@@ -198,13 +198,13 @@ fn an_aircraft_that_is_started_anew_is_told_from_a_change_of_keys() {
     field.run_for(Duration::from_millis(250));
     assert_eq!(field.restarts(GROUND), [true, false, true]);
     assert!(field.last[GROUND].since(since) > Duration::from_millis(150));
-    assert_eq!(field.restarts(AIRCRAFT), [true, false, true], "its own start is told by the first");
+    assert_eq!(field.restarts(AIRCRAFT), [true, false, true], "its own start is the first");
     field.run_for(Duration::from_secs(5));
     assert_eq!(field.events[GROUND].len(), 3);
 }
 
 #[test]
-fn a_ground_station_that_is_started_anew_is_heard_within_two_round_trips() {
+fn a_restarted_ground_is_heard_within_two_round_trips() {
     let mut field = Field::flying_link(&[Weather::fine(50)]);
     field.restart(GROUND, "two");
     let restarted = field.now;
@@ -230,7 +230,7 @@ fn a_ground_station_that_comes_back_ends_the_long_pauses_of_the_aircraft() {
 }
 
 #[test]
-fn both_ends_find_each_other_after_both_were_started_anew() {
+fn both_ends_find_each_other_after_both_restarted() {
     let mut field = Field::flying_link(&[Weather::fine(50), Weather::fine(80)]);
     field.restart(GROUND, "two");
     field.restart(AIRCRAFT, "two");
@@ -242,7 +242,7 @@ fn both_ends_find_each_other_after_both_were_started_anew() {
 
 // What was sealed before a restart must not reach an endpoint that has restarted.
 #[test]
-fn datagrams_of_a_peer_that_has_been_started_anew_since_are_refused() {
+fn datagrams_from_before_a_restart_of_the_peer_are_refused() {
     let mut field = Field::flying_link(&[Weather::fine(10)]);
     let mut late = Vec::new();
     field.ends[AIRCRAFT].seal(field.now, FIRST, b"from before", &mut late).unwrap();

@@ -1,0 +1,608 @@
+//! The forwarder's loop: read, admit, release, sleep.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use skybraid_host::record::samples::SAMPLE_INTERVAL;
+use skybraid_link::{Cause, Conditions, DelaySource, Direction, Distribution, Fate, LossSource};
+use skybraid_units::invariant::Promised;
+use skybraid_units::{Bytes, Duration, Instant, Probability, Seed};
+
+use super::capture::Capture;
+use super::counters::LinkCounters;
+use super::frame::{ETHERNET, shaped};
+use super::frames::Frames;
+use super::lateness::Lateness;
+use super::live::{Command, Desk, DirectionStatus, PathStatus};
+use super::pacer::Pacer;
+use super::port::{BATCH, Port, Received, Receiver, Sender};
+use super::stage::{Stage, Waiting};
+use super::{Classifier, Forwarded, Lane, Options, Watcher, thread};
+use skybraid_io::clock::Clock;
+
+/// A frame may be handed to the kernel so much before it is due, at most, to make up for the time that
+/// the kernel takes.
+const MAX_EARLY: Duration = Duration::from_micros(20);
+/// Frames wait in the kernel so long at most.
+const MAX_UNREAD: Duration = Duration::from_millis(1);
+/// A link that could deliver sooner wakes the forwarder with each frame.
+const MIN_UNREAD: Duration = Duration::from_micros(100);
+/// So long after the last frame, each frame wakes the forwarder again.
+const QUIET_AFTER: Duration = Duration::from_millis(2);
+/// How often a frame is offered to an interface that has no room, and the wait between.
+const ATTEMPTS: u32 = 20;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_micros(50);
+
+/// A direction of a lane. It reads at the port of the same number and writes at the other end's.
+struct Way {
+    stages: std::ops::Range<usize>,
+    /// No packet passes faster.
+    min_delay: Duration,
+    /// Frames to be sent now; those that were not shaped are marked.
+    leaving: Vec<(Waiting, bool)>,
+    down_since: Option<Instant>,
+    watchers: Vec<Watcher>,
+}
+
+/// A frame that was read and has not entered its link.
+struct Incoming {
+    at: Instant,
+    /// Frames that came at the same time keep the order in which they were read.
+    number: u32,
+    way: usize,
+    frame: Received,
+}
+
+/// The links of an emulation in real time.
+pub(super) struct Engine {
+    clock: Clock,
+    end: Instant,
+    seed: Seed,
+    classifier: Option<Classifier>,
+    desk: Desk,
+    ports: Vec<Port>,
+    ways: Vec<Way>,
+    stages: Vec<Stage>,
+    frames: Frames,
+    receiver: Receiver,
+    sender: Sender,
+    incoming: Vec<Incoming>,
+    pacer: Pacer,
+    counters: LinkCounters,
+    capture: Option<Capture>,
+    lateness: Lateness,
+    /// How long the kernel takes to pass on one frame.
+    handing_over: Duration,
+    next_sample: Instant,
+    last_read: Instant,
+    last_frame: Instant,
+    /// Until then, what comes may stay unread.
+    read_from: Instant,
+}
+
+impl Engine {
+    /// Two ports and two directions per lane.
+    pub fn new(
+        ports: Vec<Port>,
+        lanes: Vec<Lane>,
+        options: Options,
+        desk: Desk,
+        capture: Option<Capture>,
+    ) -> Self {
+        let largest = ports.iter().map(|port| port.mtu).max().unwrap_or_default();
+        let mut frames = Frames::new(largest + ETHERNET);
+        let receiver = Receiver::new(&mut frames);
+        let (mut ways, mut stages) = (Vec::new(), Vec::new());
+        let mut watchers = options.watchers;
+        for lane in lanes {
+            let (up, down) = (lane.up.len(), lane.down.len());
+            let first = stages.len();
+            let directions = Direction::ALL.into_iter();
+            for (direction, (links, from)) in
+                directions.zip([(lane.up, first), (lane.down, first + up)])
+            {
+                let range = from..from + links.len();
+                for (index, link) in links.into_iter().enumerate() {
+                    let place = from + index;
+                    let opposite = first + (first + up + down - 1 - place);
+                    stages.push(Stage {
+                        sibling: (up == down && link.radio().is_some()).then_some(opposite),
+                        link,
+                        waiting: std::collections::VecDeque::with_capacity(4096),
+                        way: ways.len(),
+                        next: (place + 1 < range.end).then_some(place + 1),
+                    });
+                }
+                let mine = |it: &mut Watcher| it.lane == lane.name && it.direction == direction;
+                ways.push(Way {
+                    watchers: watchers.extract_if(.., mine).collect(),
+                    stages: range,
+                    min_delay: Duration::ZERO,
+                    leaving: Vec::with_capacity(4 * BATCH),
+                    down_since: None,
+                });
+            }
+        }
+        let clock = options.clock;
+        let watched = ports.iter().map(Port::fd);
+        let watched = watched.chain([desk.bell().as_fd().as_raw_fd()]);
+        let now = clock.now();
+        let mut engine = Self {
+            pacer: Pacer::new(clock, options.precise, watched),
+            counters: LinkCounters::new(options.record, ways.len()),
+            capture,
+            clock,
+            end: options.end,
+            seed: options.seed,
+            classifier: options.classifier,
+            desk,
+            ports,
+            ways,
+            stages,
+            frames,
+            receiver,
+            sender: Sender::new(),
+            incoming: Vec::with_capacity(4 * BATCH),
+            lateness: Lateness::default(),
+            handing_over: Duration::from_micros(5),
+            next_sample: Instant::ZERO,
+            last_read: now,
+            last_frame: now,
+            read_from: now,
+        };
+        engine.learn_min_delays();
+        engine
+    }
+
+    /// Forwards until told to stop.
+    pub fn run(mut self) -> Forwarded {
+        let mut precedence = thread::Precedence::new();
+        while !self.desk.is_stopped() {
+            self.release();
+            let more = self.clock.now() >= self.read_from && self.receive();
+            self.release();
+            let now = self.clock.now();
+            if now >= self.next_sample {
+                self.sample(now);
+                precedence.review(SAMPLE_INTERVAL);
+            }
+            self.take_orders();
+            self.desk.tell_on_the_way(self.stages.iter().map(|stage| stage.waiting.len()).sum());
+            if !more {
+                self.wait();
+            }
+        }
+        self.close()
+    }
+
+    /// Reads every port and admits what was read in the order in which it came. True if more waits.
+    fn receive(&mut self) -> bool {
+        let before = self.clock.now();
+        let mut more = false;
+        for (way, port) in self.ports.iter().enumerate() {
+            let incoming = &mut self.incoming;
+            let count = self.receiver.receive(port, &mut self.frames, |frame| {
+                let number = incoming.len() as u32;
+                incoming.push(Incoming { at: Instant::ZERO, number, way, frame });
+            });
+            more |= count == BATCH;
+        }
+        self.last_read = before;
+        self.read_from = before;
+        if self.incoming.is_empty() {
+            for port in &mut self.ports {
+                port.read_until = before;
+            }
+            return false;
+        }
+        let offset = self.clock.from_realtime_ns();
+        let now = self.clock.now();
+        self.last_frame = now;
+        let mut mixed = false;
+        let first = self.incoming.first().map(|it| it.way);
+        for it in &mut self.incoming {
+            let Some(port) = self.ports.get_mut(it.way).promised("a port of a link") else {
+                continue;
+            };
+            it.at = it.frame.came(offset, port.read_until, now);
+            port.read_until = it.at;
+            mixed |= Some(it.way) != first;
+        }
+        if !more {
+            for port in &mut self.ports {
+                port.read_until = port.read_until.max(before);
+            }
+        }
+        if mixed {
+            self.incoming.sort_unstable_by_key(|it| (it.at, it.number));
+        }
+        let mut incoming = std::mem::take(&mut self.incoming);
+        for it in incoming.drain(..) {
+            self.enter(&it);
+        }
+        self.incoming = incoming;
+        more
+    }
+
+    /// A frame enters the first link of its direction, or passes by it.
+    fn enter(&mut self, it: &Incoming) {
+        let Some(way) = self.ways.get_mut(it.way).promised("a direction of a link") else { return };
+        let Received { slot, length, cut_off, .. } = it.frame;
+        let Some(account) = self.counters.account(it.way) else { return };
+        account.received += 1;
+        if let Some(capture) = &mut self.capture {
+            capture.note(it.way, it.at, self.frames.bytes(slot, length));
+        }
+        let mut frame =
+            Waiting { due: it.at, departs: it.at, entered: it.at, slot, length, flow: None };
+        if cut_off {
+            account.oversized += 1;
+            self.frames.give_back(slot);
+            return;
+        }
+        match shaped(self.frames.bytes(slot, length)) {
+            None => way.leaving.push((frame, false)),
+            Some(packet) => {
+                for watcher in &way.watchers {
+                    (watcher.see)(packet);
+                }
+                frame.flow = self.classifier.as_mut().and_then(|classify| classify(packet));
+                let first = way.stages.start;
+                self.admit(first, it.at, frame);
+            }
+        }
+    }
+
+    /// Hands a packet to a link.
+    #[inline]
+    fn admit(&mut self, index: usize, at: Instant, mut packet: Waiting) {
+        let Some(stage) = self.stages.get_mut(index).promised("a link of a direction") else {
+            return;
+        };
+        let size = Bytes::new(u64::from(packet.length) - ETHERNET as u64);
+        match stage.link.admit(at, size) {
+            Fate::Delivered { at } => {
+                packet.due = at;
+                packet.departs = stage.link.last_departure();
+                stage.push(packet);
+            }
+            Fate::Lost { at, cause } => {
+                self.counters.lost(stage.way, &packet, at, cause);
+                self.frames.give_back(packet.slot);
+            }
+        }
+        if let (Some(sibling), Some(radio)) = (stage.sibling, stage.link.radio())
+            && let Some(sibling) = self.stages.get_mut(sibling).promised("a link of a direction")
+        {
+            sibling.link.set_radio(radio);
+        }
+    }
+
+    /// Sends what is due and passes on what is at the end of a link that has another behind it. Frames
+    /// that are due soon after go along, which spares system calls where frames are dense.
+    fn release(&mut self) {
+        let now = self.clock.now();
+        let (due, along) = (now + self.early(), now + MAX_EARLY);
+        for index in 0..self.stages.len() {
+            if self.stages.get(index).is_none_or(|stage| stage.due() > due) {
+                continue;
+            }
+            while let Some(stage) = self.stages.get_mut(index)
+                && let Some(packet) = stage.pop(along)
+            {
+                match stage.next {
+                    Some(next) => self.admit(next, packet.due, packet),
+                    None => {
+                        if let Some(way) =
+                            self.ways.get_mut(stage.way).promised("a direction of a link")
+                        {
+                            way.leaving.push((packet, true));
+                        }
+                    }
+                }
+            }
+        }
+        for way in 0..self.ways.len() {
+            self.send(way);
+        }
+    }
+
+    /// How long before it is due a frame is handed to the kernel.
+    fn early(&self) -> Duration {
+        self.handing_over.min(MAX_EARLY)
+    }
+
+    /// Sends what leaves in a direction.
+    fn send(&mut self, index: usize) {
+        let Some(way) = self.ways.get_mut(index).promised("a direction of a link") else { return };
+        let Some(port) = self.ports.get(index ^ 1).promised("a port of a link") else { return };
+        let mut attempts = 0;
+        let mut rest = way.leaving.as_slice();
+        while !rest.is_empty() {
+            let now = self.clock.now();
+            let batch = rest.iter().map(|(frame, _)| (frame.slot, frame.length));
+            let sent = match self.sender.send(port, &mut self.frames, batch) {
+                Ok(sent) => sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // The other end has no room for the moment: its kernel must get to work.
+                    let full = matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN));
+                    let connected = port.is_connected();
+                    attempts += 1;
+                    if full && connected && attempts < ATTEMPTS {
+                        thread::rest(BETWEEN_ATTEMPTS);
+                        continue;
+                    }
+                    attempts = 0;
+                    let Some((frame, shaped)) = rest.split_off_first() else { break };
+                    self.frames.give_back(frame.slot);
+                    match (connected, self.counters.account(index)) {
+                        (false, _) if *shaped => {
+                            self.counters.lost(index, frame, now, Cause::Outage);
+                        }
+                        (false, Some(account)) => account.unshaped += 1,
+                        (true, Some(account)) => account.unsendable += 1,
+                        (_, None) => {}
+                    }
+                    continue;
+                }
+            };
+            if rest.len() == 1 {
+                let took = self.clock.now() - now;
+                // A mean over some sixteen frames, in which an interruption counts little.
+                let took = took.min(self.handing_over * 2 + Duration::from_micros(1));
+                self.handing_over = (self.handing_over * 15 + took) / 16;
+            }
+            attempts = 0;
+            for (frame, shaped) in rest.split_off(..sent).unwrap_or_default() {
+                if let Some(capture) = &mut self.capture {
+                    capture.note(index ^ 1, now, self.frames.bytes(frame.slot, frame.length));
+                }
+                self.frames.give_back(frame.slot);
+                if *shaped {
+                    self.lateness.add(now - frame.due);
+                    self.counters.delivered(index, frame);
+                } else if let Some(account) = self.counters.account(index) {
+                    account.unshaped += 1;
+                }
+            }
+        }
+        way.leaving.clear();
+    }
+
+    /// Sleeps until a frame is due, comes in, or must be read because it may be due soon.
+    fn wait(&mut self) {
+        let now = self.clock.now();
+        let due = self.stages.iter().map(Stage::due).min().unwrap_or(Instant::FAR_FUTURE);
+        let exact = if due == Instant::FAR_FUTURE { due } else { due - self.early() };
+        let busy = now - self.last_frame < QUIET_AFTER;
+        let mut unread = MAX_UNREAD;
+        for (index, way) in self.ways.iter().enumerate() {
+            let may_wait = if busy { self.may_wait(way, now) } else { Duration::ZERO };
+            let lazy = may_wait >= MIN_UNREAD;
+            self.pacer.wake_by(index, !lazy);
+            unread = unread.min(if lazy { may_wait } else { Duration::ZERO });
+        }
+        let mut roughly = self.next_sample.min(now + SAMPLE_INTERVAL);
+        if unread > Duration::ZERO {
+            roughly = roughly.min(self.last_read + unread);
+        }
+        // Whoever is awake in the second half reads at once, which saves waking up for it.
+        self.read_from = self.last_read + unread / 2;
+        if exact > now {
+            self.pacer.wait(now, exact, roughly);
+        }
+    }
+
+    /// How long a frame that comes in this direction may stay unread, so that it can still leave in
+    /// time.
+    fn may_wait(&self, way: &Way, now: Instant) -> Duration {
+        let mut wait = way.min_delay / 2;
+        let only = self.stages.get(way.stages.start).filter(|_| way.stages.len() == 1);
+        if let Some(stage) = only
+            && stage.link.keeps_order()
+            && let Some(last) = stage.waiting.back()
+        {
+            // It cannot overtake those before it.
+            wait = wait.max(last.due - now);
+        }
+        wait.min(MAX_UNREAD)
+    }
+
+    fn learn_min_delays(&mut self) {
+        for way in &mut self.ways {
+            let stages = self
+                .stages
+                .get(way.stages.clone())
+                .promised("a link of a direction")
+                .unwrap_or_default();
+            let sum = |sum: Duration, stage: &Stage| sum + stage.link.min_delay();
+            way.min_delay = stages.iter().fold(Duration::ZERO, sum);
+        }
+    }
+
+    /// Samples every direction and publishes how things stand.
+    fn sample(&mut self, now: Instant) {
+        let at = self.next_sample;
+        self.next_sample += SAMPLE_INTERVAL;
+        for (index, port) in self.ports.iter().enumerate() {
+            let drops = port.take_drops();
+            if let Some(account) = self.counters.account(index) {
+                account.unread += drops;
+            }
+        }
+        for way in 0..self.ways.len() {
+            let (state, queue) = self.state(way, now);
+            if let Some(way) = self.ways.get_mut(way).promised("a direction of a link") {
+                way.down_since = if state.up { None } else { way.down_since.or(Some(at)) };
+            }
+            if at <= self.end {
+                self.counters.sample(way, at, state, queue);
+            }
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.flush();
+        }
+        self.publish(now, false);
+    }
+
+    /// The state of a direction: links in series are as slow as the slowest and delay by the sum.
+    fn state(&mut self, way: usize, now: Instant) -> (Conditions, Bytes) {
+        let range = self
+            .ways
+            .get(way)
+            .promised("a direction of a link")
+            .map(|way| way.stages.clone())
+            .unwrap_or_default();
+        let mut all: Option<Conditions> = None;
+        let mut queue = Bytes::ZERO;
+        for stage in
+            self.stages.get_mut(range).promised("a link of a direction").unwrap_or_default()
+        {
+            let one = stage.link.conditions(now);
+            queue += stage.link.backlog(now);
+            all = Some(all.map_or(one, |all| {
+                let kept = all.loss.complement().ratio() * one.loss.complement().ratio();
+                Conditions {
+                    rate: all.rate.min(one.rate),
+                    delay: all.delay + one.delay,
+                    loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
+                    up: all.up && one.up,
+                }
+            }));
+        }
+        let nothing = Conditions {
+            rate: skybraid_units::Rate::ZERO,
+            delay: Duration::ZERO,
+            loss: Probability::ZERO,
+            up: false,
+        };
+        (all.unwrap_or(nothing), queue)
+    }
+
+    fn publish(&mut self, now: Instant, urgent: bool) {
+        let mut directions = Vec::with_capacity(self.ways.len());
+        for way in 0..self.ways.len() {
+            let (state, queue) = self.state(way, now);
+            let account = self.counters.account_of(way);
+            directions.push(DirectionStatus {
+                rate: state.rate,
+                delay: state.delay,
+                loss: state.loss,
+                up: state.up,
+                down_since: self
+                    .ways
+                    .get(way)
+                    .promised("a direction of a link")
+                    .and_then(|way| way.down_since),
+                queue,
+                delivered_rate: self.counters.recent_rate(way),
+                delivered: account.delivered,
+                lost: account.lost,
+            });
+        }
+        let (lost, p99) = (self.counters.lost_by_emulator(), self.lateness.quantile(0.99));
+        self.desk.publish(urgent, |snapshot, names| {
+            snapshot.at = now;
+            snapshot.lost_by_emulator = lost;
+            snapshot.lateness_p99 = p99;
+            let pairs = names.iter().zip(directions.chunks_exact(2));
+            snapshot.paths = pairs
+                .filter_map(|(name, pair)| match pair {
+                    [uplink, downlink] => Some(PathStatus {
+                        name: name.clone(),
+                        uplink: *uplink,
+                        downlink: *downlink,
+                    }),
+                    _ => None,
+                })
+                .collect();
+        });
+    }
+
+    /// Does what was ordered.
+    fn take_orders(&mut self) {
+        while let Some(order) = self.desk.order() {
+            // Before the next look, so that the bell rings again for an order that comes after it.
+            self.desk.hush();
+            self.receive();
+            let now = self.clock.now();
+            for side in 0..2 {
+                self.obey(now, 2 * order.path + side, side, order.command);
+            }
+            self.learn_min_delays();
+            self.publish(now, true);
+            // Whoever ordered may have given up waiting.
+            order.done.try_send(()).ok();
+        }
+    }
+
+    fn obey(&mut self, now: Instant, index: usize, side: usize, command: Command) {
+        let Some(way) = self.ways.get_mut(index).promised("a direction of a link") else { return };
+        let seed = Seed(self.seed.0 ^ now.as_nanos() as u64);
+        for stage in self
+            .stages
+            .get_mut(way.stages.clone())
+            .promised("a link of a direction")
+            .unwrap_or_default()
+        {
+            let link = &mut stage.link;
+            match command {
+                Command::Cut => {
+                    link.cut(now);
+                    way.down_since = way.down_since.or(Some(now));
+                    let (counters, frames) = (&mut self.counters, &mut self.frames);
+                    stage.waiting.retain(|packet| {
+                        let gone = packet.departs <= now;
+                        if !gone {
+                            counters.lost(index, packet, now, Cause::Outage);
+                            frames.give_back(packet.slot);
+                        }
+                        gone
+                    });
+                }
+                Command::Restore => link.restore(),
+                Command::Reset => link.reset(),
+                Command::Set { direction, rate, delay, loss } => {
+                    if direction.is_some_and(|direction| direction as usize != side) {
+                        continue;
+                    }
+                    if let Some(rate) = rate {
+                        link.set_rate(rate);
+                    }
+                    if let Some(delay) = delay {
+                        let fixed = DelaySource::Distribution(Distribution::fixed(delay));
+                        link.set_delay(&fixed, seed);
+                    }
+                    if let Some(loss) = loss {
+                        link.set_loss(&[LossSource::Uniform(loss)], seed);
+                    }
+                }
+            }
+            if link.conditions(now).up {
+                way.down_since = None;
+            }
+        }
+    }
+
+    fn close(mut self) -> Forwarded {
+        for (index, port) in self.ports.iter().enumerate() {
+            let drops = port.take_drops();
+            if let Some(account) = self.counters.account(index) {
+                account.unread += drops;
+            }
+        }
+        for stage in &self.stages {
+            if let Some(account) = self.counters.account(stage.way) {
+                account.on_the_way += stage.waiting.len() as u64;
+            }
+        }
+        let mut report =
+            Forwarded { lateness: self.lateness, cpu: thread::cpu_time(), ..Forwarded::default() };
+        if let Some(capture) = self.capture {
+            (report.uncaptured, report.capture_error) = capture.finish();
+        }
+        self.counters.close(&mut report);
+        report
+    }
+}

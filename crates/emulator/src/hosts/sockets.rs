@@ -1,0 +1,121 @@
+//! Carries the segments of Skybraid's own transports over UDP sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use skybraid_host::{Carrier, Hosts, Outgoing, Setup};
+use skybraid_link::Cause;
+use skybraid_transport::{PathId, Segment};
+use skybraid_units::Instant;
+use skybraid_units::invariant::Promised;
+
+use super::datagrams::{PathSocket, PathSockets, Sent};
+use super::{Place, ports};
+
+/// The sockets and timers of all sides.
+pub struct Sockets {
+    sides: Vec<Side>,
+}
+
+struct Side {
+    sockets: PathSockets,
+    /// Its number in the datagrams.
+    connection: u16,
+    due: Instant,
+}
+
+impl Sockets {
+    /// Opens a socket for every path of every connection, at both ends.
+    ///
+    /// # Errors
+    /// A socket cannot be made or bound.
+    pub fn open(setup: &Setup, hosts: &Hosts<'_>, place: &Place<'_>) -> io::Result<Self> {
+        let side = |index: usize| {
+            let flow = hosts.flow_of(index).unwrap_or(0);
+            let paths = setup.flows.get(flow).map_or(&[][..], |flow| flow.paths.as_slice());
+            let vehicle = index.is_multiple_of(2);
+            let node = if vehicle { place.vehicle } else { place.ground };
+            let open = |(own, path): (usize, &usize)| {
+                let (here, there) = place.addresses(*path)?;
+                let near = SocketAddr::new(here, ports::vehicle(flow, own));
+                let far = SocketAddr::new(there, ports::ground(flow, own));
+                Ok(if vehicle { (near, far) } else { (far, near) })
+            };
+            let ends = paths.iter().enumerate().map(open).collect::<io::Result<Vec<_>>>()?;
+            let open =
+                |(local, remote): &(SocketAddr, SocketAddr)| PathSocket::open(*local, *remote);
+            let sockets = node.run(|| ends.iter().map(open).collect::<io::Result<Vec<_>>>())??;
+            let (sockets, connection) = (PathSockets::new(sockets), flow as u16);
+            Ok(Side { sockets, connection, due: Instant::FAR_FUTURE })
+        };
+        Ok(Self { sides: (0..hosts.sides()).map(side).collect::<io::Result<_>>()? })
+    }
+
+    /// Every socket, with the number of its side.
+    pub fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let numbered = self.sides.iter().enumerate();
+        numbered.flat_map(|(number, side)| {
+            side.sockets.sockets().iter().map(move |socket| (number, socket.as_fd()))
+        })
+    }
+
+    /// When the earliest timer of a side expires, and whose it is.
+    pub fn next_due(&self) -> (Instant, usize) {
+        let numbered = self.sides.iter().enumerate();
+        let due = numbered.map(|(number, side)| (side.due, number));
+        due.min().unwrap_or((Instant::FAR_FUTURE, 0))
+    }
+
+    /// Side number `side` is not to be woken before [`wake_at`](Carrier::wake_at) says so again.
+    pub fn clear(&mut self, side: usize) {
+        if let Some(side) = self.sides.get_mut(side).promised("a side of this run") {
+            side.due = Instant::FAR_FUTURE;
+        }
+    }
+
+    /// Reads all that has arrived at side number `side`.
+    ///
+    /// # Errors
+    /// A socket has failed.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        side: usize,
+        mut each: impl FnMut(PathId, &Segment),
+    ) -> io::Result<()> {
+        let Some(Side { sockets, connection, .. }) =
+            self.sides.get_mut(side).promised("a side of this run")
+        else {
+            return Ok(());
+        };
+        let own = *connection;
+        sockets.receive(now, |path, connection, segment, _| {
+            if connection == own {
+                each(path, segment);
+            }
+        })?;
+        Ok(())
+    }
+}
+
+impl Carrier for Sockets {
+    /// A segment is lost where its socket's buffer is full, as in a full queue of the host, or where there
+    /// is no way to the peer.
+    fn carry(&mut self, _now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
+        let side = self.sides.get_mut(outgoing.side).promised("a side of this run")?;
+        let transmit = outgoing.transmit;
+        let sent = side.sockets.send(transmit.path, side.connection, &transmit.segment);
+        match sent {
+            Ok(Sent::Left) => None,
+            Ok(Sent::Unreachable) => Some(Cause::Outage),
+            Ok(Sent::Full) | Err(_) => Some(Cause::Queue),
+        }
+    }
+
+    fn wake_at(&mut self, side: usize, due: Instant) {
+        if let Some(side) = self.sides.get_mut(side).promised("a side of this run") {
+            side.due = side.due.min(due);
+        }
+    }
+}

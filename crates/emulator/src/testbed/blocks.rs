@@ -1,0 +1,176 @@
+//! Addresses of testbeds within others: each has a block of its own, and within it one for those in its
+//! vehicle, so that one route leads to all that is inside a vehicle.
+//!
+//! They lie in 100.64.0.0/10 (shared address space, RFC 6598), which holds networks of four addresses,
+//! one for each path. IPv6 has `fd73:6b79:8000::/44`, with the same 20 bits as the network's number.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrIn;
+
+use super::Addresses;
+use skybraid_io::netlink::Network;
+
+/// Testbeds nest so deep.
+const DEEPEST: usize = 5;
+/// Bits for the testbeds side by side in a node.
+const SLOT_BITS: u8 = 2;
+const SLOTS: u32 = 1 << SLOT_BITS;
+/// What is left for paths at the deepest.
+pub(super) const MAX_NESTED_PATHS: usize = 16;
+
+/// The addresses `first/prefix`: of a testbed, or of all those in a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    first: u32,
+    prefix: u8,
+}
+
+impl Block {
+    /// The network of a path.
+    pub const PATH_PREFIX: u8 = 30;
+    /// Of testbeds in the vehicle of one that is in no other.
+    pub const VEHICLE: Self = Self { first: 0x6440_0000, prefix: 11 };
+    /// Of testbeds in its other nodes.
+    const OTHERS: Self = Self { first: 0x6460_0000, prefix: 11 };
+
+    /// A block for a testbed in the node in which the caller is.
+    pub fn free_here() -> io::Result<Self> {
+        let v4 = getifaddrs()?.filter_map(|it| it.address?.as_sockaddr_in().map(SockaddrIn::ip));
+        let own: Vec<u32> = v4.map(u32::from).collect();
+        Self::free(&own).map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
+    /// The first block that is free in a node with these addresses.
+    fn free(own: &[u32]) -> Result<Self, String> {
+        let (node, depth) = Self::of_node(own);
+        if depth >= DEEPEST {
+            return Err(format!("found a testbed {depth} deep, expected at most {DEEPEST}"));
+        }
+        let taken = |slot: &Self| own.iter().any(|address| slot.contains(*address));
+        let mut slots = (0..SLOTS).map(|number| node.slot(number));
+        slots.find(|slot| !taken(slot)).ok_or_else(|| {
+            format!("found {SLOTS} testbeds in this node already, expected at most {SLOTS}")
+        })
+    }
+
+    /// The block of the node with these addresses, and how deep it is: that of the vehicle's end of a path
+    /// tells.
+    fn of_node(own: &[u32]) -> (Self, usize) {
+        for root in [Self::VEHICLE, Self::OTHERS] {
+            let is_vehicle = |address: &&u32| root.contains(**address) && **address % 4 == 1;
+            let Some(&end) = own.iter().find(is_vehicle) else { continue };
+            let mut node = root;
+            for depth in 1..=DEEPEST {
+                let slots = (0..SLOTS).map(|number| node.slot(number));
+                let testbed = slots.into_iter().find(|slot| slot.contains(end)).unwrap_or(node);
+                node = testbed.of_vehicle();
+                if !node.contains(end) {
+                    return (node, depth);
+                }
+            }
+        }
+        let vehicle = u32::from(Ipv4Addr::new(10, 0, 0, 1));
+        (if own.contains(&vehicle) { Self::VEHICLE } else { Self::OTHERS }, 0)
+    }
+
+    /// The block of a testbed in the node.
+    const fn slot(self, number: u32) -> Self {
+        let prefix = self.prefix + SLOT_BITS;
+        Self { first: self.first + (number << (32 - prefix)), prefix }
+    }
+
+    /// Of a testbed's block, the half that is for those in its vehicle; its paths have the other one.
+    pub const fn of_vehicle(self) -> Self {
+        let prefix = self.prefix + 1;
+        Self { first: self.first + (1 << (32 - prefix)), prefix }
+    }
+
+    const fn contains(self, address: u32) -> bool {
+        address >> (32 - self.prefix) == self.first >> (32 - self.prefix)
+    }
+
+    /// One end of a testbed's path: 1 for the vehicle, 2 for the ground; 0 for the network.
+    pub const fn host(self, path: usize, last: u8) -> Addresses {
+        let network = self.first + 4 * path as u32;
+        let number = (network & 0x003f_ffff) / 4;
+        let (high, low) = (0x8000 | (number >> 16) as u16, number as u16);
+        Addresses {
+            v4: Ipv4Addr::from_bits(network + last as u32),
+            v6: Ipv6Addr::new(0xfd73, 0x6b79, high, low, 0, 0, 0, last as u16),
+        }
+    }
+
+    /// All of it.
+    pub fn networks(self) -> [Network; 2] {
+        self.host(0, 0).networks(self.prefix, self.prefix + 64 - Self::PATH_PREFIX)
+    }
+
+    /// The name of the ground's interface of a path: those of its other testbeds have other numbers.
+    pub fn interface(self, path: &str, number: usize) -> String {
+        let slot = (self.first >> (32 - self.prefix)) % SLOTS;
+        let end = (0..=12).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);
+        let short = path.get(..end).unwrap_or(path);
+        format!("{short}-{}", slot as usize * MAX_NESTED_PATHS + number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(block: Block, path: usize, last: u8) -> u32 {
+        block.host(path, last).v4.into()
+    }
+
+    #[test]
+    fn testbeds_side_by_side_and_within_one_another_have_different_addresses() {
+        let (vehicle, ground) = (0x0a00_0001, 0x0a00_0002);
+        let first = Block::free(&[vehicle]).unwrap();
+        let second = Block::free(&[vehicle, end(first, 0, 2)]).unwrap();
+        let on_ground = Block::free(&[ground]).unwrap();
+        let within = Block::free(&[end(first, 0, 1)]).unwrap();
+        let beside = Block::free(&[end(first, 0, 1), end(within, 0, 2)]).unwrap();
+        let elsewhere = Block::free(&[end(second, 0, 1)]).unwrap();
+        let told = [first, second, on_ground, within, beside, elsewhere]
+            .map(|block| block.host(0, 0).v4.to_string());
+        assert_eq!(
+            told,
+            ["100.64.0.0", "100.72.0.0", "100.96.0.0", "100.68.0.0", "100.69.0.0", "100.76.0.0"]
+        );
+        for (outer, inner) in [(first, within), (first, beside), (second, elsewhere)] {
+            assert!(outer.of_vehicle().contains(end(inner, 15, 2)));
+            assert!(!outer.of_vehicle().contains(end(outer, 15, 2)));
+        }
+        assert!(!first.of_vehicle().contains(end(elsewhere, 0, 1)));
+        assert_eq!(first.of_vehicle().networks()[0].to_string(), "100.68.0.0/14");
+        assert_eq!(first.of_vehicle().networks()[1].to_string(), "fd73:6b79:8001::/48");
+        assert_eq!(second.host(1, 2).v6.to_string(), "fd73:6b79:8002:1::2");
+    }
+
+    #[test]
+    fn five_deep_with_sixteen_paths_each_is_the_end() {
+        let mut own = vec![0x0a00_0001];
+        for _ in 0..DEEPEST {
+            let block = Block::free(&own).unwrap();
+            let last = block.host(MAX_NESTED_PATHS - 1, 2).v4.into();
+            assert!(block.contains(last) && !block.of_vehicle().contains(last));
+            own = vec![end(block, 0, 1)];
+        }
+        assert!(Block::free(&own).unwrap_err().contains("found a testbed 5 deep"));
+        let mut own = vec![0x0a00_0001];
+        for _ in 0..SLOTS {
+            own.push(end(Block::free(&own).unwrap(), 0, 2));
+        }
+        assert!(Block::free(&own).unwrap_err().contains("found 4 testbeds in this node"));
+    }
+
+    #[test]
+    fn interfaces_of_testbeds_side_by_side_have_different_names_that_the_kernel_takes() {
+        let node = Block::VEHICLE;
+        assert_eq!(node.slot(0).interface("link", 0), "link-0");
+        assert_eq!(node.slot(3).interface("satellite-geost", 15), "satellite-ge-63");
+    }
+}

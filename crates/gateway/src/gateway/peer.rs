@@ -1,0 +1,102 @@
+//! Changes of the session: what follows from them, and the alarms about them.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use skybraid_units::Instant;
+
+use super::{Gateway, SessionAge};
+use crate::Side;
+use crate::event::What;
+use crate::health::Path;
+use crate::hello::{Hello, Name};
+
+impl Gateway {
+    /// Handles a new session: at the start, after a change of keys, after a restart of the peer.
+    pub(super) fn on_session(&mut self, now: Instant, hello: &[u8], restarted: bool) {
+        self.session_up = true;
+        self.session_age = SessionAge::default();
+        self.sessions_so_far += 1;
+        self.record_event(now, What::Session { restarted });
+        if restarted {
+            self.peer_restarts += u64::from(self.sessions_so_far > 1);
+            self.match_names(now, hello);
+            self.reconnect();
+        }
+        self.paths.iter_mut().for_each(Path::restart_numbers);
+        self.probe_at_once(now);
+    }
+
+    /// Handles the end of the session, which no handshake has renewed.
+    pub(super) fn on_session_expired(&mut self, now: Instant) {
+        self.session_up = false;
+        self.session_age.expired = true;
+        let life = self.config.session.lifetime();
+        let text = format!(
+            "the session has ended: its keys could not be changed for {life}; nothing is sent or \
+             accepted until a handshake gets through"
+        );
+        self.record_event(now, What::Alarm { text });
+    }
+
+    /// Raises an alarm, once, when a change of keys is overdue.
+    pub(super) fn watch_session_age(&mut self, now: Instant) {
+        if self.session_age.overdue || !self.sessions.is_overdue(now) {
+            return;
+        }
+        self.session_age.overdue = true;
+        let left = self.sessions.time_left(now).unwrap_or_default();
+        let text = format!(
+            "the session's keys could not be changed, since no handshake gets through: it ends in {} s",
+            left.as_nanos() / 1_000_000_000
+        );
+        self.record_event(now, What::Alarm { text });
+    }
+
+    /// Sets the numbers of paths and channels on the wire, which are the aircraft's, in the order of its file.
+    fn match_names(&mut self, now: Instant, hello: &[u8]) {
+        let Some(peer) = Hello::read(hello) else {
+            let text = "the peer speaks another version of the protocol";
+            return self.record_event(now, What::Alarm { text: text.into() });
+        };
+        let aircraft_is_here = self.config.side == Side::Aircraft;
+        let number = |here: usize, name: &str, theirs: &[Name]| {
+            let there = theirs.iter().position(|other| other.is(name));
+            let wire = if aircraft_is_here { there.map(|_| here) } else { there };
+            wire.and_then(|wire| u8::try_from(wire).ok())
+        };
+        self.paths.set_wire(|here, name| number(here, name, &peer.paths));
+        self.channels.set_wire(|here, name| number(here, name, &peer.channels));
+        let lacks = |names: Vec<&str>, what: &str, here: bool| {
+            let (has, not) = if here { ("here", "at the peer") } else { ("at the peer", "here") };
+            let names = names.join("`, `");
+            format!("{what} `{names}` is {has} and not {not}: give it one name in both files")
+        };
+        let mut alarms: Vec<String> = self.inner.set_peer(peer.tun).err().into_iter().collect();
+        let mine: Vec<&str> = self.paths.iter().map(|path| path.name.as_str()).collect();
+        let own: Vec<&str> = self.channels.iter().map(|channel| channel.name.as_str()).collect();
+        for (what, mine, theirs) in [("path", mine, &peer.paths), ("channel", own, &peer.channels)]
+        {
+            let here = mine.iter().copied().filter(|name| !theirs.iter().any(|it| it.is(name)));
+            let not_here = theirs.iter().filter(|name| !mine.iter().any(|own| name.is(own)));
+            let there = not_here.clone().filter_map(|name| match name {
+                Name::Text(text) => Some(text.as_str()),
+                Name::Digest(_) => None,
+            });
+            let unnamed = not_here.filter(|name| matches!(name, Name::Digest(_))).count();
+            if unnamed > 0 {
+                let text = "at the peer and not here, whose names the peer tells at its own end";
+                alarms.push(format!("there are {unnamed} names of a {what} {text}"));
+            }
+            for (names, at_home) in [(here.collect::<Vec<_>>(), true), (there.collect(), false)] {
+                if !names.is_empty() {
+                    alarms.push(lacks(names, what, at_home));
+                }
+            }
+        }
+        for text in alarms {
+            self.record_event(now, What::Alarm { text });
+        }
+    }
+}

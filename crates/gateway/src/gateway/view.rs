@@ -1,0 +1,87 @@
+//! State of the gateway, for pages, logs and metrics.
+
+use alloc::format;
+
+use skybraid_units::{Duration, Instant};
+
+use super::Gateway;
+use crate::health::Path;
+use crate::link::ClassLink;
+use crate::snapshot::{ChannelSnapshot, PathSnapshot, Snapshot, TunSnapshot};
+
+impl Gateway {
+    /// Returns the state of the whole gateway.
+    pub fn snapshot(&self, now: Instant) -> Snapshot {
+        let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
+        let ms = |duration: Duration| duration.as_millis_f64();
+        let path = |path: &Path| {
+            let delay = path.transit.smoothed().and_then(|it| self.clock.incoming_delay(now, it));
+            let told = path.told;
+            let out = told.map(|told| Duration::from_micros(i64::from(told.transit_us)));
+            let window = path.window();
+            PathSnapshot {
+                name: path.name.clone(),
+                outgoing: path.outgoing,
+                incoming: path.watch.state(),
+                remote: path.remote.map(|remote| format!("{remote}")),
+                rtt_ms: path.rtt.map(ms),
+                min_rtt_ms: path.min_rtt().map(ms),
+                incoming_delay_ms: delay.map(ms),
+                outgoing_delay_ms: out.and_then(|it| self.clock.outgoing_delay(now, it)).map(ms),
+                jitter_ms: ms(path.transit.jitter()),
+                incoming_loss: window.loss,
+                outgoing_loss: path.outgoing_loss(),
+                outgoing_bps: window.outgoing_bps,
+                incoming_bps: window.incoming_bps,
+                outgoing_bytes: path.totals.outgoing_bytes,
+                incoming_bytes: path.totals.incoming_bytes,
+                outgoing_datagrams: path.totals.outgoing,
+                incoming_datagrams: path.totals.incoming,
+                control_won: path.totals.control_won,
+                mtu: path.mtu.size(),
+                mtu_state: path.mtu.state(),
+                incoming_mtu: path.incoming_mtu.map(|(bytes, _)| bytes),
+                peer_mtu_error: path.incoming_mtu.is_some_and(|(_, error)| error),
+                black_holes: path.mtu.black_holes,
+                data_left: path.data_left(),
+                given_up: path.totals.given_up,
+            }
+        };
+        Snapshot {
+            name: self.config.name.clone(),
+            side: self.config.side,
+            uptime_ms: ms(now.since(self.started)),
+            session: self.session_up && !self.silence.told,
+            peer: self.sessions.peer().map(|peer| format!("{peer}")),
+            session_left_ms: self.sessions.time_left(now).map(ms),
+            session_overdue: self.session_up && self.sessions.is_overdue(now),
+            session_expired: self.session_age.expired,
+            sessions: self.sessions_so_far,
+            peer_restarts: self.peer_restarts,
+            silent_ms: heard.map(|heard| ms(now.since(heard))),
+            paths: self.paths.iter().map(path).collect(),
+            classes: self.classes.iter().map(ClassLink::snapshot).collect(),
+            channels: self
+                .channels
+                .iter()
+                .map(|channel| ChannelSnapshot {
+                    name: channel.name.clone(),
+                    written: channel.written,
+                    delivered: channel.delivered,
+                    shared: channel.wire.is_some(),
+                })
+                .collect(),
+            control_limit: self.brake.rate(),
+            sources: self
+                .sources
+                .snapshot(|id| self.channels.get(id).map(|channel| channel.name.as_str())),
+            refused: self.refused,
+            bugs: skybraid_units::invariant::bugs(),
+            tun: self.config.tun.as_ref().map(|_| TunSnapshot {
+                peer: self.inner.peer().map(|peer| format!("{peer}")),
+                refused_outgoing: self.inner.refused[0],
+                refused_incoming: self.inner.refused[1],
+            }),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The little of HTTP that a page on the aircraft needs (RFC 9112): GET, one answer for each connection,
+//! one thread, and limits on all that a client may use up.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use skybraid_units::{Duration, Instant};
+
+use super::accept::{PAUSE, accept_all};
+use super::host::Hosts;
+use skybraid_io::clock::Clock;
+
+/// More clients at once push out the one that has waited longest.
+const MAX_CLIENTS: usize = 32;
+/// … and more of one address its own.
+const MAX_CLIENTS_OF_ONE: usize = 12;
+/// The longest request, its headers included.
+const LONGEST_REQUEST: usize = 8 << 10;
+const MAX_HEADERS: usize = 64;
+/// A client that neither sends nor takes anything for so long is dropped …
+const PATIENCE: Duration = Duration::from_secs(5);
+/// … and every one after so long.
+const LONGEST_STAY: Duration = Duration::from_secs(30);
+/// Interval at which the server checks for the end.
+const LOOK_EVERY_MS: u16 = 100;
+
+/// Answer to a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The media type of the body.
+    pub kind: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn new(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status: 200, kind, body: body.into() }
+    }
+
+    pub fn refused(status: u16) -> Self {
+        let body = format!("{status} {}\n", reason(status));
+        Self { status, kind: "text/plain; charset=utf-8", body: body.into() }
+    }
+
+    /// As it goes over the wire. Nothing of it may be kept, framed or completed from elsewhere.
+    fn to_bytes(&self) -> Vec<u8> {
+        let allow = if self.status == 405 { "Allow: GET\r\n" } else { "" };
+        let mut bytes = format!(
+            "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+             Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src \
+             'unsafe-inline'; img-src data:; connect-src 'self'; frame-ancestors 'none'; \
+             base-uri 'none'; form-action 'none'\r\n\r\n",
+            self.status,
+            reason(self.status),
+            self.kind,
+            self.body.len(),
+        )
+        .into_bytes();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+}
+
+const fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        421 => "Misdirected Request",
+        431 => "Request Header Fields Too Large",
+        _ => "Service Unavailable",
+    }
+}
+
+/// Returns the answer to what has been read so far; `None` while more must come.
+pub(crate) fn answer_to(
+    read: &[u8],
+    is_allowed: &dyn Fn(&str) -> bool,
+    answer: &dyn Fn(&str) -> Answer,
+) -> Option<Answer> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(read) {
+        Ok(httparse::Status::Complete(_)) => {
+            // A browser always says which host it means; what says nothing is no browser.
+            let is_host = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("host");
+            let mut named = request.headers.iter().filter(is_host);
+            if !named.all(|it| std::str::from_utf8(it.value).is_ok_and(is_allowed)) {
+                return Some(Answer::refused(421));
+            }
+            let target = request.path.unwrap_or_default();
+            let path = target.split('?').next().unwrap_or_default();
+            Some(if request.method == Some("GET") { answer(path) } else { Answer::refused(405) })
+        }
+        Ok(httparse::Status::Partial) if read.len() < LONGEST_REQUEST => None,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            Some(Answer::refused(431))
+        }
+        Err(_) => Some(Answer::refused(400)),
+    }
+}
+
+/// A client and how far it has come.
+struct Client {
+    stream: TcpStream,
+    /// Its address, and the one that it came to.
+    from: IpAddr,
+    local: IpAddr,
+    read: Vec<u8>,
+    /// Bytes of the answer, and how many have left.
+    answer: Option<(Vec<u8>, usize)>,
+    since: Instant,
+    moved: Instant,
+}
+
+impl Client {
+    /// Does what can be done without waiting; whether the client stays.
+    fn go_on(
+        &mut self,
+        now: Instant,
+        hosts: &Hosts,
+        answer: &dyn Fn(&str) -> Answer,
+    ) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some((bytes, sent)) = &mut self.answer {
+                let rest = bytes.get(*sent..).unwrap_or_default();
+                if !rest.is_empty() {
+                    *sent += self.stream.write(rest)?;
+                    self.moved = now;
+                    if *sent >= bytes.len() {
+                        // What the client still says is read and dropped, lest a reset overtake the answer.
+                        self.stream.shutdown(Shutdown::Write)?;
+                    }
+                    continue;
+                }
+            }
+            let got = self.stream.read(&mut buffer)?;
+            if got == 0 {
+                return Ok(false);
+            }
+            if self.answer.is_some() {
+                continue;
+            }
+            self.moved = now;
+            let room = LONGEST_REQUEST.saturating_sub(self.read.len());
+            self.read.extend(buffer.iter().take(got.min(room)));
+            let is_allowed = |host: &str| hosts.allow(host, self.local);
+            self.answer =
+                answer_to(&self.read, &is_allowed, answer).map(|answer| (answer.to_bytes(), 0));
+        }
+    }
+
+    fn waits_to_write(&self) -> bool {
+        self.answer.as_ref().is_some_and(|(bytes, sent)| *sent < bytes.len())
+    }
+}
+
+/// Serves until `ended` says so, under the names of `hosts` alone. `answer` makes the answer to a path.
+///
+/// # Errors
+/// The system refuses to wait for the sockets.
+pub(super) fn serve(
+    listener: &TcpListener,
+    hosts: &Hosts,
+    ended: &dyn Fn() -> bool,
+    answer: &dyn Fn(&str) -> Answer,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let clock = Clock::starting_now();
+    let mut clients: Vec<Client> = Vec::new();
+    let mut accept_at = clock.now();
+    while !ended() {
+        let wanted = |client: &Client| {
+            if client.waits_to_write() { PollFlags::POLLOUT } else { PollFlags::POLLIN }
+        };
+        let pauses = clock.now() < accept_at;
+        let accepts = if pauses { PollFlags::empty() } else { PollFlags::POLLIN };
+        let mut polled = vec![PollFd::new(listener.as_fd(), accepts)];
+        polled.extend(clients.iter().map(|it| PollFd::new(it.stream.as_fd(), wanted(it))));
+        match poll(&mut polled, PollTimeout::from(LOOK_EVERY_MS)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = polled.iter().map(|it| it.any().unwrap_or(true)).collect();
+        drop(polled);
+        let now = clock.now();
+        let mut of_clients = ready.iter().skip(1).copied();
+        clients.retain_mut(|client| {
+            let stays = match of_clients.next() {
+                Some(true) => match client.go_on(now, hosts, answer) {
+                    Ok(stays) => stays,
+                    Err(error) => error.kind() == ErrorKind::WouldBlock,
+                },
+                _ => true,
+            };
+            stays && now.since(client.moved) < PATIENCE && now.since(client.since) < LONGEST_STAY
+        });
+        if ready.first() == Some(&true) {
+            let accepted = accept_all(listener, &mut |stream, from| {
+                let Ok(local) = stream.local_addr() else { return };
+                if stream.set_nonblocking(true).is_err() {
+                    return;
+                }
+                let (from, local) = (from.ip(), local.ip());
+                let of_one = clients.iter().filter(|client| client.from == from).count();
+                let oldest = clients.iter().position(|client| client.from == from);
+                if let Some(oldest) = oldest.filter(|_| of_one >= MAX_CLIENTS_OF_ONE) {
+                    clients.remove(oldest);
+                } else if clients.len() >= MAX_CLIENTS {
+                    clients.remove(0);
+                }
+                let (read, answer) = (Vec::new(), None);
+                clients.push(Client { stream, from, local, read, answer, since: now, moved: now });
+            });
+            if !accepted {
+                accept_at = now + PAUSE;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Error: a daemon's state cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody answers there.
+    #[error("no gateway answers at {address}: {error}")]
+    Silent {
+        /// Address.
+        address: String,
+        /// Error of the system.
+        error: io::Error,
+    },
+    /// Something else answers.
+    #[error("what answers at {address} is no gateway: {found}")]
+    Foreign {
+        /// Address.
+        address: String,
+        /// Status line.
+        found: String,
+    },
+}
+
+/// Asks the server at `address` (`host:port`) for a path, and gives the body of its answer.
+///
+/// # Errors
+/// Nobody answers within some seconds, or something else does.
+pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
+    /// More than any state.
+    const LONGEST: u64 = 16 << 20;
+    let silent = |error: io::Error| AskError::Silent { address: address.to_string(), error };
+    let patience = std::time::Duration::from_secs(3);
+    let get = || {
+        let mut last = io::Error::from(ErrorKind::NotFound);
+        for place in std::net::ToSocketAddrs::to_socket_addrs(address)? {
+            match TcpStream::connect_timeout(&place, patience) {
+                Ok(mut stream) => {
+                    stream.set_read_timeout(Some(patience))?;
+                    let request = format!(
+                        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+                    );
+                    stream.write_all(request.as_bytes())?;
+                    let mut bytes = Vec::new();
+                    stream.take(LONGEST).read_to_end(&mut bytes)?;
+                    return Ok(bytes);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    };
+    let bytes = get().map_err(silent)?;
+    let foreign =
+        |found: &str| AskError::Foreign { address: address.to_string(), found: found.to_string() };
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(&bytes) {
+        Ok(httparse::Status::Complete(head)) if response.code == Some(200) => {
+            Ok(bytes.get(head..).unwrap_or_default().to_vec())
+        }
+        Ok(httparse::Status::Complete(_)) if response.code == Some(421) => {
+            Err(foreign("it does not answer under this name; name it in `[status] hosts`"))
+        }
+        Ok(httparse::Status::Complete(_)) => {
+            Err(foreign(&format!("status {}", response.code.unwrap_or_default())))
+        }
+        Ok(httparse::Status::Partial) => Err(foreign("an answer that breaks off")),
+        Err(error) => Err(foreign(&error.to_string())),
+    }
+}

@@ -1,0 +1,338 @@
+//! One place where MAVLink comes from and goes to.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use nix::sys::termios::BaudRate;
+use skybraid_gateway::config::MavlinkConfig;
+use skybraid_gateway::{ChannelId, Client, Origin};
+use skybraid_units::{Duration, Instant};
+use socket2::Socket;
+
+use super::calls::{Lines, listen};
+use super::frames::cut;
+use super::{Counts, MAVLINK_BUFFER, Write, address, any_like, serial, udp};
+use crate::GatewayError;
+use crate::arrival::Drained;
+use crate::names::Whose;
+use crate::poller::{Ready, Source};
+use crate::tools::Tools;
+use skybraid_io::batch::Outbox;
+
+/// Bytes that wait for a slow reader.
+const ROOM: usize = 256 << 10;
+/// Senders that are remembered, and for how long after they fell silent.
+const MAX_SENDERS: usize = 64;
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// A local MAVLink end.
+pub struct End {
+    /// Its kind and address.
+    pub name: String,
+    /// Its counters.
+    pub counts: Counts,
+    /// It gets RADIO_STATUS.
+    pub radio_status: bool,
+    channel: ChannelId,
+    place: u8,
+    sequence: u8,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Datagrams are awaited; what arrives goes to all who have sent some.
+    Listening {
+        socket: Socket,
+        drained: Drained,
+        outbox: Outbox,
+        senders: Vec<(SocketAddr, Instant)>,
+    },
+    /// Datagrams go to one address, and come from it.
+    Sending { to: String, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
+    /// Connections come in.
+    Accepting { listener: TcpListener, lines: Lines, paused: bool },
+    /// One connection goes out, again and again.
+    Calling { to: String, lines: Lines },
+    /// A device.
+    Serial { device: String, speed: BaudRate, room: usize, lines: Lines },
+}
+
+impl End {
+    /// Opens what can be opened now.
+    pub fn open(
+        now: Instant,
+        place: u8,
+        channel: ChannelId,
+        config: &MavlinkConfig,
+        tools: &mut Tools,
+    ) -> Result<Self, GatewayError> {
+        let (key, value) = [
+            ("serial", &config.serial),
+            ("udp_listen", &config.udp_listen),
+            ("udp_connect", &config.udp_connect),
+            ("tcp_listen", &config.tcp_listen),
+            ("tcp_connect", &config.tcp_connect),
+        ]
+        .into_iter()
+        .find_map(|(key, value)| Some((key, value.clone()?)))
+        .unwrap_or(("udp_connect", String::new()));
+        let name = format!("{key} {value}");
+        let wrong = |error| GatewayError::Setup { what: format!("[[mavlink]] {name}"), error };
+        let baud = config.baud.unwrap_or(serial::USUAL_BAUD);
+        let kind = Kind::open(key, value, baud, tools).map_err(wrong)?;
+        let source = Source::Mavlink(place);
+        match &kind {
+            Kind::Listening { socket, .. } => tools.poller.watch(socket, source).map_err(wrong)?,
+            Kind::Accepting { listener, .. } => {
+                tools.poller.watch(listener, source).map_err(wrong)?;
+            }
+            _ => {}
+        }
+        let (counts, radio_status) = (Counts::default(), config.radio_status);
+        let mut end = Self { name, counts, radio_status, channel, place, sequence: 0, kind };
+        end.retry(now, tools);
+        Ok(end)
+    }
+
+    /// Returns the number of clients.
+    pub fn clients(&self) -> usize {
+        match &self.kind {
+            Kind::Listening { senders, .. } => senders.len(),
+            Kind::Sending { open, .. } => usize::from(open.is_some()),
+            Kind::Accepting { lines, .. }
+            | Kind::Calling { lines, .. }
+            | Kind::Serial { lines, .. } => lines.connected(),
+        }
+    }
+
+    /// The number of its next RADIO_STATUS.
+    pub fn next_radio(&mut self) -> u8 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    /// There is something to read or room to write. True if there may be more to read.
+    pub fn ready(
+        &mut self,
+        now: Instant,
+        ready: Ready,
+        tools: &mut Tools,
+        write: &mut Write<'_>,
+    ) -> bool {
+        let (channel, end, counts) = (self.channel, self.place, &mut self.counts);
+        match &mut self.kind {
+            Kind::Listening { socket, drained, senders, .. } => {
+                return tools.take(socket, drained, &mut |taken| {
+                    let client = Client { end, address: taken.source };
+                    let origin = Origin { client, arrived: taken.arrived };
+                    let mut frames = 0;
+                    counts.foreign_bytes += cut(taken.bytes, &mut |frame| {
+                        frames += 1;
+                        write(channel, &origin, frame);
+                    });
+                    if let Some(source) = taken.source.filter(|_| frames > 0) {
+                        remember(senders, now, source);
+                    }
+                });
+            }
+            Kind::Sending { open: Some((socket, _, drained)), .. } => {
+                return tools.take(socket, drained, &mut |taken| {
+                    let client = Client { end, address: taken.source };
+                    let origin = Origin { client, arrived: taken.arrived };
+                    counts.foreign_bytes +=
+                        cut(taken.bytes, &mut |frame| write(channel, &origin, frame));
+                });
+            }
+            Kind::Sending { open: None, .. } => {}
+            Kind::Accepting { listener, lines, paused } => {
+                let source = Source::Mavlink(self.place);
+                if ready.source == source {
+                    if lines.accept(self.place, listener, ROOM, tools) {
+                        tools.alarms.clear(&self.name);
+                    } else {
+                        *paused = tools.poller.pause(listener, source).is_ok();
+                        let text = format!("{}: no descriptors are left for clients", self.name);
+                        tools.alarms.raise(&self.name, text);
+                    }
+                } else {
+                    lines.ready(now, ready, channel, counts, tools, write);
+                }
+            }
+            Kind::Calling { lines, .. } => {
+                lines.ready(now, ready, channel, counts, tools, write);
+            }
+            Kind::Serial { lines, .. } => {
+                if let Some(error) = lines.ready(now, ready, channel, counts, tools, write) {
+                    tools.alarms.raise(&self.name, format!("{} is gone: {error}", self.name));
+                }
+            }
+        }
+        false
+    }
+
+    /// Hands a frame over to all who are there; it is of no use after `expires`.
+    pub fn deliver(&mut self, frame: &[u8], control: bool, expires: Instant, tools: &Tools) {
+        let counts = &mut self.counts;
+        match &mut self.kind {
+            Kind::Listening { socket, outbox, senders, .. } => {
+                for (sender, _) in senders {
+                    outbox.copy_in(frame, *sender);
+                    outbox.expire_last(expires);
+                    if outbox.is_full() {
+                        send(outbox, socket, counts, tools);
+                    }
+                }
+            }
+            Kind::Sending { open: Some((socket, to, _)), outbox, .. } => {
+                outbox.copy_in(frame, *to);
+                outbox.expire_last(expires);
+                if outbox.is_full() {
+                    send(outbox, socket, counts, tools);
+                }
+            }
+            Kind::Sending { open: None, .. } => {}
+            Kind::Accepting { lines, .. }
+            | Kind::Calling { lines, .. }
+            | Kind::Serial { lines, .. } => lines.push(frame, control, expires, counts),
+        }
+    }
+
+    /// It is, or has, streams or a device.
+    pub const fn has_streams(&self) -> bool {
+        match &self.kind {
+            Kind::Listening { .. } | Kind::Sending { .. } => false,
+            Kind::Accepting { .. } | Kind::Calling { .. } | Kind::Serial { .. } => true,
+        }
+    }
+
+    /// Sends what has been passed on.
+    pub fn flush(&mut self, now: Instant, tools: &Tools) {
+        let counts = &mut self.counts;
+        match &mut self.kind {
+            Kind::Listening { socket, outbox, .. } => send(outbox, socket, counts, tools),
+            Kind::Sending { open: Some((socket, ..)), outbox, .. } => {
+                send(outbox, socket, counts, tools);
+            }
+            Kind::Sending { open: None, outbox, .. } => {
+                outbox.clear();
+            }
+            Kind::Accepting { lines, .. }
+            | Kind::Calling { lines, .. }
+            | Kind::Serial { lines, .. } => lines.flush(now, counts, tools),
+        }
+    }
+
+    /// Tries what is not there again, and forgets who is silent.
+    pub fn retry(&mut self, now: Instant, tools: &mut Tools) {
+        match &mut self.kind {
+            Kind::Listening { senders, .. } => {
+                senders.retain(|(_, heard)| now.since(*heard) < REMEMBERED);
+            }
+            Kind::Sending { to, open: None, .. } => {
+                tools.names.ask(Whose::Mavlink(self.place), to);
+            }
+            Kind::Sending { .. } => {}
+            Kind::Accepting { listener, paused, .. } => {
+                if *paused {
+                    *paused = tools.poller.resume(listener, Source::Mavlink(self.place)).is_err();
+                }
+            }
+            Kind::Calling { to, lines } => {
+                lines.give_up(now);
+                if lines.is_empty() {
+                    tools.names.ask(Whose::Mavlink(self.place), to);
+                }
+            }
+            Kind::Serial { device, speed, room, lines } => {
+                if !lines.is_empty() {
+                    return;
+                }
+                let opened = serial::open(device, *speed)
+                    .and_then(|file| lines.add(self.place, file, None, *room, None, tools));
+                match opened {
+                    Ok(()) => tools.alarms.clear(&self.name),
+                    Err(error) => tools
+                        .alarms
+                        .raise(&self.name, format!("{} cannot be opened: {error}", self.name)),
+                }
+            }
+        }
+    }
+
+    /// Its program's name has been resolved.
+    pub fn resolved(&mut self, addresses: io::Result<Vec<SocketAddr>>, tools: &mut Tools) {
+        let to = match addresses.map(|addresses| addresses.first().copied()) {
+            Ok(Some(to)) => to,
+            Ok(None) => return,
+            Err(error) => {
+                return tools.alarms.raise(&self.name, format!("{}: {error}", self.name));
+            }
+        };
+        let result = match &mut self.kind {
+            Kind::Sending { open, .. } if open.is_none() => udp(any_like(to), MAVLINK_BUFFER)
+                .and_then(|socket| {
+                    // Only that program is listened to.
+                    socket.connect(&to.into())?;
+                    tools.poller.watch(&socket, Source::Mavlink(self.place))?;
+                    *open = Some((socket, to, tools.drained()));
+                    Ok(())
+                }),
+            // Nobody there is usual until a program is started.
+            Kind::Calling { lines, .. } if lines.is_empty() => {
+                lines.call(tools.poller.now(), self.place, to, ROOM, tools).or(Ok(()))
+            }
+            _ => Ok(()),
+        };
+        match result {
+            Ok(()) => tools.alarms.clear(&self.name),
+            Err(error) => tools.alarms.raise(&self.name, format!("{}: {error}", self.name)),
+        }
+    }
+}
+
+impl Kind {
+    fn open(key: &str, value: String, baud: u32, tools: &Tools) -> io::Result<Self> {
+        let outbox = Outbox::default();
+        Ok(match key {
+            "serial" => Self::Serial {
+                device: value,
+                speed: serial::speed(baud)?,
+                room: serial::room(baud, ROOM),
+                lines: Lines::default(),
+            },
+            "udp_listen" => {
+                let socket = udp(address(&value)?, MAVLINK_BUFFER)?;
+                Self::Listening { socket, drained: tools.drained(), outbox, senders: Vec::new() }
+            }
+            "tcp_listen" => {
+                let (listener, lines) = (listen(address(&value)?)?, Lines::default());
+                Self::Accepting { listener, lines, paused: false }
+            }
+            "tcp_connect" => Self::Calling { to: value, lines: Lines::default() },
+            _ => Self::Sending { to: value, open: None, outbox },
+        })
+    }
+}
+
+/// Sends what has been passed on, but for what has become too old since.
+fn send(outbox: &mut Outbox, socket: &Socket, counts: &mut Counts, tools: &Tools) {
+    if !outbox.is_empty() {
+        counts.late += outbox.drop_expired(tools.poller.now());
+        counts.dropped += outbox.send_counting(socket);
+    }
+}
+
+/// Remembers a sender; when there are too many, instead of the one that has been silent longest.
+fn remember(senders: &mut Vec<(SocketAddr, Instant)>, now: Instant, source: SocketAddr) {
+    if let Some((_, heard)) = senders.iter_mut().find(|(known, _)| *known == source) {
+        *heard = now;
+        return;
+    }
+    if senders.len() >= MAX_SENDERS {
+        let silent = senders.iter().enumerate().min_by_key(|(_, (_, heard))| *heard);
+        if let Some(at) = silent.map(|(at, _)| at) {
+            senders.swap_remove(at);
+        }
+    }
+    senders.push((source, now));
+}

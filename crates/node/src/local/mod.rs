@@ -1,0 +1,274 @@
+//! The side of the local applications: MAVLink over UDP, TCP and serial devices, UDP ports, TUN.
+
+mod calls;
+pub(crate) mod frames;
+mod line;
+mod mavlink;
+pub(crate) mod offload;
+mod port;
+mod queue;
+mod radio;
+mod serial;
+mod tun;
+
+use std::io;
+use std::net::SocketAddr;
+
+use skybraid_gateway::config::GatewayConfig;
+use skybraid_gateway::policy::Policy;
+use skybraid_gateway::{ChannelId, Class, Origin, Snapshot};
+use skybraid_transport::mutran::Header;
+use skybraid_units::{Duration, Instant};
+
+use self::mavlink::End;
+pub use self::offload::HEAD;
+use self::port::Port;
+use self::tun::Tun;
+use super::names::Whose;
+use super::poller::{Ready, Source};
+use super::tools::Tools;
+use super::{GatewayError, LocalEdge};
+
+/// Interval at which missing devices and programs are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Interval of the reports on paths, for ends that ask for them.
+const RADIO: Duration = Duration::from_secs(1);
+
+/// Counters of an end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Bytes that were no frame.
+    pub foreign_bytes: u64,
+    /// Frames and datagrams that it was too slow to take.
+    pub dropped: u64,
+    /// Frames that became too old while they waited for it.
+    pub late: u64,
+}
+
+/// Takes what a local application wrote.
+pub type Write<'a> = dyn FnMut(ChannelId, &Origin, &[u8]) + 'a;
+
+/// Bytes that the kernel holds of the datagrams of a MAVLink end: several thousand frames, more than a
+/// second of any vehicle's. What is older than that is of no use.
+const MAVLINK_BUFFER: usize = 4 << 20;
+
+/// All local ends of a gateway.
+pub struct Local {
+    ends: Vec<End>,
+    ports: Vec<Port>,
+    tun: Option<Tun>,
+    /// Kind of each channel, by its number.
+    channels: Vec<Channel>,
+    policy: Policy,
+    retry: Instant,
+    radio: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Channel {
+    Mavlink,
+    Tun,
+    Port(usize),
+}
+
+impl Local {
+    /// Opens all that the file names. Devices and programs that are not there are waited for.
+    ///
+    /// # Errors
+    /// A port is taken, an address is not this machine's, rights for the TUN interface are missing.
+    pub fn open(
+        now: Instant,
+        config: &GatewayConfig,
+        tools: &mut Tools,
+    ) -> Result<Self, GatewayError> {
+        let mut channels = Vec::new();
+        if !config.mavlink.is_empty() {
+            channels.push(Channel::Mavlink);
+        }
+        if config.tun.is_some() {
+            channels.push(Channel::Tun);
+        }
+        channels.extend((0..config.udp.len()).map(Channel::Port));
+        let number = |wanted| {
+            let found = channels.iter().position(|channel| *channel == wanted);
+            ChannelId(found.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX))
+        };
+        let numbered = (0..).zip(&config.mavlink);
+        let mavlink = number(Channel::Mavlink);
+        let ends = numbered.map(|(place, end)| End::open(now, place, mavlink, end, tools));
+        let ends = ends.collect::<Result<_, _>>()?;
+        let numbered = (0..).zip(&config.udp);
+        let ports = numbered.map(|(place, (name, port))| {
+            Port::open(place, number(Channel::Port(place.into())), name, port, tools)
+        });
+        let ports = ports.collect::<Result<_, _>>()?;
+        let tun = config.tun.as_ref().map(|tun| Tun::open(number(Channel::Tun), tun, tools));
+        let tun = tun.transpose()?;
+        let policy = Policy::new(&config.messages, &[]);
+        Ok(Self { ends, ports, tun, channels, policy, retry: now + RETRY, radio: now + RADIO })
+    }
+
+    /// A source of this side is ready. True if there may be more to take.
+    pub fn ready(
+        &mut self,
+        now: Instant,
+        ready: Ready,
+        tools: &mut Tools,
+        write: &mut Write<'_>,
+    ) -> bool {
+        match ready.source {
+            Source::Mavlink(place) | Source::Client(place, _) => {
+                let end = self.ends.get_mut(usize::from(place));
+                end.is_some_and(|end| end.ready(now, ready, tools, write))
+            }
+            Source::Port(place) => {
+                let port = self.ports.get_mut(usize::from(place));
+                port.is_some_and(|port| port.read(tools, write))
+            }
+            Source::Tun => self.tun.as_mut().is_some_and(|tun| tun.read(now, tools, write)),
+            _ => false,
+        }
+    }
+
+    /// Passes on what the peer sent on a channel, which is of no use after `expires`; `bytes` may get
+    /// another buffer in exchange.
+    pub fn deliver(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        expires: Instant,
+        bytes: &mut Vec<u8>,
+        tools: &Tools,
+    ) {
+        match self.channels.get(usize::from(channel.0)) {
+            Some(Channel::Mavlink) => {
+                let header = Header::parse(bytes);
+                let control = header
+                    .is_ok_and(|header| self.policy.of_frame(now, &header).class == Class::Control);
+                self.ends.iter_mut().for_each(|end| end.deliver(bytes, control, expires, tools));
+            }
+            Some(Channel::Port(place)) => {
+                if let Some(port) = self.ports.get_mut(*place) {
+                    port.deliver(bytes, expires, tools);
+                }
+            }
+            Some(Channel::Tun) => {
+                if let Some(tun) = &mut self.tun {
+                    if tools.poller.now() <= expires {
+                        tun.deliver(bytes);
+                    } else {
+                        tun.counts.late += 1;
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Sends what has been passed on.
+    pub fn flush(&mut self, now: Instant, tools: &mut Tools) {
+        self.ends.iter_mut().for_each(|end| end.flush(now, tools));
+        self.ports.iter_mut().for_each(|port| port.flush(tools));
+        self.tun.iter_mut().for_each(Tun::flush);
+    }
+
+    /// Some of it are streams or devices, which the kernel does not stamp.
+    pub fn has_streams(&self) -> bool {
+        self.tun.is_some() || self.ends.iter().any(End::has_streams)
+    }
+
+    /// A name has been resolved.
+    pub fn resolved(
+        &mut self,
+        whose: Whose,
+        addresses: io::Result<Vec<SocketAddr>>,
+        tools: &mut Tools,
+    ) {
+        match whose {
+            Whose::Mavlink(place) => {
+                if let Some(end) = self.ends.get_mut(usize::from(place)) {
+                    end.resolved(addresses, tools);
+                }
+            }
+            Whose::Port(place) => {
+                if let Some(port) = self.ports.get_mut(usize::from(place)) {
+                    port.resolved(addresses, tools);
+                }
+            }
+            Whose::Path(_) => {}
+        }
+    }
+
+    /// The TUN interface's MTU follows the paths'.
+    pub fn follow_mtu(&mut self, unfragmented: u32) {
+        if let Some(tun) = &mut self.tun {
+            tun.follow(unfragmented);
+        }
+    }
+
+    /// Time of the next call of [`wake`](Self::wake).
+    pub fn due(&self) -> Instant {
+        self.retry.min(self.radio)
+    }
+
+    /// Time has passed: what is not there is tried again, and radios are played.
+    pub fn wake(&mut self, now: Instant, tools: &mut Tools, snapshot: impl FnOnce() -> Snapshot) {
+        if now >= self.retry {
+            self.retry = now + RETRY;
+            self.ends.iter_mut().for_each(|end| end.retry(now, tools));
+            self.ports.iter_mut().for_each(|port| port.retry(tools));
+        }
+        if now >= self.radio {
+            self.radio = now + RADIO;
+            if self.ends.iter().any(|end| end.radio_status) {
+                let snapshot = snapshot();
+                for end in self.ends.iter_mut().filter(|end| end.radio_status) {
+                    let frame = radio::radio_status(end.next_radio(), &snapshot);
+                    end.deliver(&frame, false, Instant::FAR_FUTURE, tools);
+                }
+                self.ends.iter_mut().for_each(|end| end.flush(now, tools));
+            }
+        }
+    }
+
+    /// Returns the counters of all ends.
+    pub fn edges(&self) -> Vec<LocalEdge> {
+        let edge = |name: &str, clients: usize, counts: Counts| LocalEdge {
+            name: name.to_owned(),
+            clients: clients as u64,
+            foreign_bytes: counts.foreign_bytes,
+            dropped: counts.dropped,
+            late: counts.late,
+        };
+        let ends = self.ends.iter().map(|end| edge(&end.name, end.clients(), end.counts));
+        let ports = self.ports.iter().map(|port| edge(&port.name, port.clients(), port.counts));
+        let tun = self.tun.iter().map(|tun| edge(&tun.name, 1, tun.counts));
+        ends.chain(ports).chain(tun).collect()
+    }
+}
+
+/// A UDP socket that never blocks, with so large buffers, whose datagrams the kernel stamps.
+fn udp(at: SocketAddr, buffer: usize) -> io::Result<socket2::Socket> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(at), kind, Some(Protocol::UDP))?;
+    skybraid_io::batch::set_buffers(&socket, buffer)?;
+    skybraid_io::batch::stamp_arrivals(&socket)?;
+    skybraid_io::batch::join_arrivals(&socket);
+    socket.bind(&at.into())?;
+    Ok(socket)
+}
+
+/// Any port of any address of the same kind.
+fn any_like(address: SocketAddr) -> SocketAddr {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+/// The address of a file's key.
+fn address(text: &str) -> io::Result<SocketAddr> {
+    text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}

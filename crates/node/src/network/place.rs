@@ -1,0 +1,228 @@
+//! Where a path's socket stands: on an interface, on an address; and whether that is there.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use skybraid_gateway::config::PathConfig;
+use skybraid_units::{Duration, Instant};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::interfaces::Interfaces;
+use skybraid_io::batch::{join_arrivals, set_int, stamp_arrivals, widen};
+
+/// Interval at which a name is resolved again.
+const RENEW: Duration = Duration::from_secs(60);
+/// … and how often one that could not be resolved.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Configuration of a path's near end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The interface that packets leave by.
+    pub interface: Option<String>,
+    /// The local address and port; the port is zero where any will do.
+    pub local: Option<SocketAddr>,
+    /// The address must be there, now and later. Who listens on an address that has gone waits for it.
+    pub needs_address: bool,
+}
+
+/// Interface and address that were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Footing {
+    /// The interface's number, where the file names one.
+    pub index: u32,
+    /// Its addresses that can be used.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+impl Place {
+    /// The aircraft's end of a path.
+    pub fn of_aircraft(path: &PathConfig) -> io::Result<Self> {
+        let address = path.address.as_deref().map(parse::<IpAddr>).transpose()?;
+        Ok(Self {
+            interface: path.interface.clone(),
+            local: address.map(|address| SocketAddr::new(address, 0)),
+            needs_address: true,
+        })
+    }
+
+    /// The ground's end of a path.
+    pub fn of_ground(path: &PathConfig) -> io::Result<Self> {
+        let listen = path.listen.as_deref().map(parse::<SocketAddr>).transpose()?;
+        Ok(Self { interface: path.interface.clone(), local: listen, needs_address: false })
+    }
+
+    /// Interface and address to use, towards a remote address of this kind.
+    pub fn footing(&self, interfaces: &Interfaces, ipv4: Option<bool>) -> Option<Footing> {
+        let wanted = self.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        let wanted = wanted.filter(|ip| self.needs_address && !ip.is_loopback());
+        let found = match (&self.interface, wanted) {
+            (Some(name), _) => interfaces.by_name(name),
+            (None, Some(address)) => interfaces.by_address(address),
+            (None, None) => return Some(Footing::default()),
+        };
+        let (index, interface) = found.filter(|(_, interface)| interface.up)?;
+        if !self.needs_address {
+            return Some(Footing { index, addresses: BTreeSet::new() });
+        }
+        let usable = |address: &&IpAddr| {
+            wanted.is_none_or(|wanted| **address == wanted)
+                && ipv4.is_none_or(|ipv4| address.is_ipv4() == ipv4)
+        };
+        let addresses: BTreeSet<IpAddr> =
+            interface.addresses.iter().filter(usable).copied().collect();
+        (!addresses.is_empty()).then_some(Footing { index, addresses })
+    }
+
+    /// Where a socket towards `remote` is bound; `None` for two different kinds of addresses.
+    pub fn near(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        match self.local {
+            Some(local) => (local.is_ipv4() == remote.is_ipv4()).then_some(local),
+            None if remote.is_ipv4() => Some((Ipv4Addr::UNSPECIFIED, 0).into()),
+            None => Some((Ipv6Addr::UNSPECIFIED, 0).into()),
+        }
+    }
+
+    /// Binds a socket there.
+    pub fn bind(&self, socket: &Socket, near: SocketAddr) -> io::Result<()> {
+        if let Some(interface) = &self.interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        socket.bind(&near.into())
+    }
+
+    /// A UDP socket there that never blocks and never has its packets fragmented: their size is for the
+    /// gateway to find, not for the kernel.
+    pub fn udp(&self, near: SocketAddr) -> io::Result<Socket> {
+        let kind = Type::DGRAM.nonblocking().cloexec();
+        let socket = Socket::new(Domain::for_address(near), kind, Some(Protocol::UDP))?;
+        widen(&socket)?;
+        stamp_arrivals(&socket)?;
+        join_arrivals(&socket);
+        let probe = libc::IP_PMTUDISC_PROBE;
+        // An IPv6 socket carries IPv4 as well when it listens on all addresses.
+        let ipv4 = set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe);
+        if near.is_ipv4() {
+            ipv4?;
+        } else {
+            let v6 = libc::IPPROTO_IPV6;
+            set_int(&socket, v6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+            set_int(&socket, v6, libc::IPV6_DONTFRAG, 1)?;
+        }
+        self.bind(&socket, near)?;
+        Ok(socket)
+    }
+}
+
+impl Footing {
+    /// A socket that was made on `self` can stay as it is.
+    pub fn holds_on(&self, now: &Self) -> bool {
+        self.index == now.index && self.addresses.is_subset(&now.addresses)
+    }
+}
+
+fn parse<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
+    text: &str,
+) -> io::Result<T> {
+    text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+/// The ground's address as an aircraft's path knows it.
+#[derive(Debug)]
+pub struct Remote {
+    /// `host:port`, as the file says.
+    pub name: String,
+    addresses: Vec<SocketAddr>,
+    ask_at: Instant,
+}
+
+impl Remote {
+    /// Not resolved yet.
+    pub const fn new(now: Instant, name: String) -> Self {
+        Self { name, addresses: Vec::new(), ask_at: now }
+    }
+
+    /// It is time to ask; if so, it has been done.
+    pub fn asks(&mut self, now: Instant) -> bool {
+        let due = now >= self.ask_at;
+        if due {
+            self.ask_at = now + ASK_AGAIN;
+        }
+        due
+    }
+
+    /// It must be asked for at once.
+    pub fn ask_soon(&mut self, now: Instant) {
+        self.ask_at = now;
+    }
+
+    /// Time at which it must be resolved.
+    #[cfg(test)]
+    pub const fn due(&self) -> Instant {
+        self.ask_at
+    }
+
+    /// The answer. Old addresses are better than none.
+    pub fn learn(&mut self, now: Instant, addresses: Vec<SocketAddr>) {
+        if !addresses.is_empty() {
+            self.addresses = addresses;
+            self.ask_at = now + RENEW;
+        }
+    }
+
+    /// The address to use: that in use if it still stands, else the first that `fits`.
+    pub fn choose(
+        &self,
+        used: Option<SocketAddr>,
+        fits: impl Fn(SocketAddr) -> bool,
+    ) -> Option<SocketAddr> {
+        let fitting = || self.addresses.iter().copied().filter(|address| fits(*address));
+        used.filter(|used| fitting().any(|address| address == *used)).or_else(|| fitting().next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skybraid_io::batch::get_int;
+
+    #[test]
+    fn packets_are_never_fragmented_and_sizes_are_not_remembered() {
+        let place = Place { interface: None, local: None, needs_address: true };
+        let v4 = place.udp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let found = get_int(&v4, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER).unwrap();
+        assert_eq!(found, libc::IP_PMTUDISC_PROBE);
+        let v6 = place.udp("[::1]:0".parse().unwrap()).unwrap();
+        let found = get_int(&v6, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER).unwrap();
+        assert_eq!(found, libc::IPV6_PMTUDISC_PROBE);
+    }
+
+    #[test]
+    fn an_address_in_use_stays_in_use_while_it_stands() {
+        let [one, two, six] = ["192.0.2.1:1", "192.0.2.2:1", "[2001:db8::1]:1"]
+            .map(|text| text.parse::<SocketAddr>().unwrap());
+        let mut remote = Remote::new(Instant::ZERO, "ground:1".to_owned());
+        assert!(remote.asks(Instant::ZERO) && !remote.asks(Instant::from_millis(999)));
+        assert!(remote.asks(Instant::from_millis(1000)));
+        remote.learn(Instant::from_millis(1500), vec![six, one, two]);
+        assert_eq!(remote.due(), Instant::from_millis(61_500));
+        assert_eq!(remote.choose(None, |it| it.is_ipv4()), Some(one));
+        assert_eq!(remote.choose(Some(two), |it| it.is_ipv4()), Some(two));
+        remote.learn(Instant::from_millis(1500), vec![six, one]);
+        assert_eq!(remote.choose(Some(two), |it| it.is_ipv4()), Some(one));
+        remote.learn(Instant::from_millis(1500), vec![]);
+        assert_eq!(remote.choose(None, |_| true), Some(six));
+    }
+
+    #[test]
+    fn another_interface_or_a_lost_address_needs_a_new_socket() {
+        let footing = |index, last: &[u8]| Footing {
+            index,
+            addresses: last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect(),
+        };
+        assert!(footing(3, &[1]).holds_on(&footing(3, &[1, 2])));
+        assert!(!footing(3, &[1, 2]).holds_on(&footing(3, &[2])));
+        assert!(!footing(3, &[1]).holds_on(&footing(4, &[1])));
+    }
+}

@@ -1,0 +1,285 @@
+//! UDP: a socket for each path of the aircraft, one for each address that the ground listens on.
+
+use std::io;
+use std::net::SocketAddr;
+
+use skybraid_gateway::config::GatewayConfig;
+use skybraid_gateway::gateway::Outgoing;
+use skybraid_gateway::{Gateway, Side};
+use skybraid_transport::PathId;
+use skybraid_units::invariant::Promised;
+use skybraid_units::{Duration, Instant};
+use socket2::Socket;
+
+use super::place::{Footing, Place, Remote};
+use super::{Losses, traffic_class};
+use crate::arrival::Drained;
+use crate::interfaces::Interfaces;
+use crate::names::Whose;
+use crate::poller::{Ready, Source};
+use crate::tools::Tools;
+use crate::{GatewayError, PathEdge};
+use skybraid_io::batch::Outbox;
+
+/// Interval at which a socket that cannot be opened is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The UDP sockets of all paths.
+pub struct Sockets {
+    paths: Vec<Path>,
+    bindings: Vec<Binding>,
+    retry: Instant,
+}
+
+/// A path by its number.
+struct Path {
+    name: String,
+    /// Its place in the list of bindings.
+    binding: usize,
+    losses: Losses,
+}
+
+/// A socket that is open or must be opened.
+struct Binding {
+    place: Place,
+    /// Of the aircraft.
+    remote: Option<Remote>,
+    /// The address of the ground that is in use.
+    used: Option<SocketAddr>,
+    /// The first of its paths.
+    first: PathId,
+    open: Option<Open>,
+    outbox: Outbox,
+}
+
+struct Open {
+    socket: Socket,
+    near: SocketAddr,
+    footing: Footing,
+    drained: Drained,
+}
+
+impl Sockets {
+    /// Nothing is open yet.
+    ///
+    /// # Errors
+    /// An address of the file is none.
+    pub fn new(now: Instant, config: &GatewayConfig) -> Result<Self, GatewayError> {
+        let (mut paths, mut bindings) = (Vec::new(), Vec::<Binding>::new());
+        for (number, (name, path)) in (0..).zip(&config.path) {
+            let (place, remote) = match config.side {
+                Side::Aircraft => (Place::of_aircraft(path), path.remote.clone()),
+                Side::Ground => (Place::of_ground(path), None),
+            };
+            let wrong = |error| GatewayError::Setup { what: format!("[path.{name}]"), error };
+            let place = place.map_err(wrong)?;
+            // Paths of the ground may share a socket.
+            let shared = bindings
+                .iter()
+                .position(|binding| config.side == Side::Ground && binding.place == place);
+            let binding = shared.unwrap_or(bindings.len());
+            if shared.is_none() {
+                bindings.push(Binding {
+                    place,
+                    remote: remote.map(|remote| Remote::new(now, remote)),
+                    used: None,
+                    first: PathId(number),
+                    open: None,
+                    outbox: Outbox::default(),
+                });
+            }
+            paths.push(Path { name: name.clone(), binding, losses: Losses::default() });
+        }
+        Ok(Self { paths, bindings, retry: now })
+    }
+
+    /// Opens and closes sockets as interfaces and names demand.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        interfaces: &Interfaces,
+        tools: &mut Tools,
+        gateway: &mut Gateway,
+    ) {
+        self.retry = now + RETRY;
+        for (number, binding) in self.bindings.iter_mut().enumerate() {
+            let source = Source::Socket(number as u8);
+            let name = self.paths.get(binding.first.index()).map_or("", |path| path.name.as_str());
+            if let Some(remote) = binding.remote.as_mut()
+                && remote.asks(now)
+            {
+                tools.names.ask(Whose::Path(binding.first.0), &remote.name);
+            }
+            let used = binding.choose(interfaces);
+            if used != binding.used {
+                binding.used = used;
+                gateway.set_remote(binding.first, used);
+            }
+            let was_open = binding.open.is_some();
+            let changed = match binding.stand(interfaces, source, tools) {
+                Ok(changed) => {
+                    tools.alarms.clear(name);
+                    changed
+                }
+                Err(error) => {
+                    tools.alarms.raise(name, format!("path `{name}` has no socket: {error}"));
+                    was_open
+                }
+            };
+            let is_open = binding.open.is_some();
+            if !was_open
+                && is_open
+                && let Some(remote) = binding.remote.as_mut()
+            {
+                remote.ask_soon(now);
+            }
+            let numbered = (0..).zip(&self.paths).filter(|(_, path)| path.binding == number);
+            for (path, _) in numbered {
+                if changed && was_open && is_open {
+                    // Whatever was known of the old socket does not hold for the new one.
+                    gateway.set_path_up(now, PathId(path), false);
+                }
+                gateway.set_path_up(now, PathId(path), is_open);
+            }
+        }
+    }
+
+    /// Time of the next look.
+    pub fn due(&self) -> Instant {
+        self.retry
+    }
+
+    /// The ground's name on a path has been resolved.
+    pub fn resolved(
+        &mut self,
+        now: Instant,
+        path: u8,
+        addresses: io::Result<Vec<SocketAddr>>,
+        tools: &mut Tools,
+    ) {
+        let binding = self.bindings.iter_mut().find(|binding| binding.first == PathId(path));
+        let Some(remote) = binding.and_then(|binding| binding.remote.as_mut()) else { return };
+        match addresses {
+            Ok(addresses) => {
+                remote.learn(now, addresses);
+                tools.alarms.clear(&remote.name);
+            }
+            Err(error) => {
+                let text = format!("`{}` cannot be resolved: {error}", remote.name);
+                tools.alarms.raise(&remote.name, text);
+            }
+        }
+        self.retry = now;
+    }
+
+    /// Takes a batch of what has arrived. True if there may be more.
+    pub fn ready(
+        &mut self,
+        now: Instant,
+        ready: Ready,
+        tools: &mut Tools,
+        gateway: &mut Gateway,
+    ) -> bool {
+        let Source::Socket(number) = ready.source else { return false };
+        let binding = self.bindings.get_mut(usize::from(number));
+        let Some(Binding { open: Some(open), first, .. }) = binding else { return false };
+        tools.take(&open.socket, &mut open.drained, &mut |taken| {
+            if let Some(source) = taken.source {
+                gateway.receive_at(now, taken.arrived_by, source, taken.bytes, *first);
+            }
+        })
+    }
+
+    /// Puts a datagram where [`flush`](Self::flush) finds it; `bytes` gets another buffer in exchange.
+    pub fn send(&mut self, outgoing: &Outgoing, bytes: &mut Vec<u8>) {
+        let path = self.paths.get_mut(outgoing.path.index()).promised("a path of this gateway");
+        let binding = path
+            .and_then(|path| self.bindings.get_mut(path.binding).promised("a socket of a path"));
+        let Some(binding) = binding else { return };
+        let class = traffic_class(outgoing.class);
+        binding.outbox.swap_in(bytes, outgoing.to, class, outgoing.path.0);
+        if binding.outbox.is_full() {
+            binding.flush(&mut self.paths);
+        }
+    }
+
+    /// Sends all that waits.
+    pub fn flush(&mut self) {
+        self.bindings.iter_mut().for_each(|binding| binding.flush(&mut self.paths));
+    }
+
+    /// Returns the counters of the paths.
+    pub fn edges(&self) -> Vec<PathEdge> {
+        let edge = |path: &Path| {
+            let open = self
+                .bindings
+                .get(path.binding)
+                .promised("a socket of a path")
+                .is_some_and(|it| it.open.is_some());
+            path.losses.edge(&path.name, open)
+        };
+        self.paths.iter().map(edge).collect()
+    }
+}
+
+impl Binding {
+    /// The address of the ground to use, among those that the near end can reach.
+    fn choose(&self, interfaces: &Interfaces) -> Option<SocketAddr> {
+        let remote = self.remote.as_ref()?;
+        let fits = |address| self.place.near(address).is_some();
+        let reaches = |address: SocketAddr| {
+            fits(address) && self.place.footing(interfaces, Some(address.is_ipv4())).is_some()
+        };
+        remote.choose(self.used, reaches).or_else(|| remote.choose(self.used, fits))
+    }
+
+    /// Has a socket if its interface and address are there; true if it is a new one.
+    fn stand(
+        &mut self,
+        interfaces: &Interfaces,
+        source: Source,
+        tools: &Tools,
+    ) -> io::Result<bool> {
+        // An aircraft's socket is of the kind of the ground's address.
+        let near = match (&self.remote, self.used) {
+            (Some(_), Some(used)) => self.place.near(used),
+            (Some(_), None) => None,
+            (None, _) => self.place.local,
+        };
+        let footing = near.and_then(|near| self.place.footing(interfaces, Some(near.is_ipv4())));
+        let (Some(near), Some(footing)) = (near, footing) else {
+            self.open = None;
+            return Ok(false);
+        };
+        if let Some(open) = &mut self.open
+            && open.near == near
+            && open.footing.holds_on(&footing)
+        {
+            open.footing = footing;
+            return Ok(false);
+        }
+        self.open = None;
+        let socket = self.place.udp(near)?;
+        tools.poller.watch(&socket, source)?;
+        self.open = Some(Open { socket, near, footing, drained: tools.drained() });
+        Ok(true)
+    }
+
+    fn flush(&mut self, paths: &mut [Path]) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let mut note = |mark: u8, errno| {
+            if let Some(path) = paths.get_mut(usize::from(mark)).promised("a path of this gateway")
+            {
+                path.losses.note(errno);
+            }
+        };
+        match &self.open {
+            Some(open) => self.outbox.send(&open.socket, &mut note),
+            None => {
+                self.outbox.clear();
+            }
+        }
+    }
+}

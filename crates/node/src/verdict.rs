@@ -1,0 +1,205 @@
+//! How a gateway stands, in plain words.
+
+use skybraid_gateway::Side;
+use skybraid_gateway::event::PathState;
+use skybraid_gateway::health::MtuState;
+use skybraid_gateway::snapshot::{PathSnapshot, Snapshot};
+use skybraid_units::invariant;
+
+use super::Edges;
+
+/// Level of the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Everything lives.
+    Good,
+    /// It works, and something is missing.
+    Limited,
+    /// Nothing gets through.
+    Bad,
+}
+
+/// State of a gateway in words.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Verdict {
+    /// Level of the state.
+    pub level: Level,
+    /// A sentence.
+    pub text: String,
+}
+
+/// Whether packets get through in a direction.
+fn lives(state: PathState) -> bool {
+    matches!(state, PathState::Up | PathState::Probation | PathState::Suspected)
+}
+
+/// Whether a path carries both ways.
+pub(super) fn path_lives(path: &PathSnapshot) -> bool {
+    lives(path.incoming) && lives(path.outgoing)
+}
+
+fn peer(side: Side) -> &'static str {
+    match side {
+        Side::Aircraft => "the ground station",
+        Side::Ground => "the aircraft",
+    }
+}
+
+/// A span of milliseconds with as many digits as it deserves.
+fn span(ms: f64) -> String {
+    match ms {
+        _ if ms < 10.0 => format!("{ms:.1} ms"),
+        _ if ms < 1000.0 => format!("{ms:.0} ms"),
+        _ if ms < 60_000.0 => format!("{:.1} s", ms / 1e3),
+        _ => format!("{:.0} min", ms / 60e3),
+    }
+}
+
+/// Judges a state; without one, the gateway has only just been started.
+pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
+    let say = |level: Level, text: String| Verdict { level, text };
+    let Some(state) = state else { return say(Level::Bad, "Starting.".to_string()) };
+    let peer = peer(state.side);
+    let silence = match state.silent_ms {
+        Some(ms) => format!("Nothing has been heard from {peer} for {}.", span(ms)),
+        None => format!("Nothing has been heard from {peer} yet."),
+    };
+    if state.session_expired {
+        let text = format!("The session with {peer} has ended: no handshake gets through.");
+        return say(Level::Bad, text);
+    }
+    if !state.session || !state.paths.iter().any(|path| lives(path.incoming)) {
+        return say(Level::Bad, silence);
+    }
+    let count = state.paths.len();
+    let living = state.paths.iter().filter(|path| path_lives(path)).count();
+    if living == 0 {
+        return say(Level::Bad, format!("No path carries both ways; {peer} is heard."));
+    }
+    let paths =
+        if count == 1 { "the only path".to_string() } else { format!("{living} of {count} paths") };
+    let level = if living == count && alarms.is_empty() { Level::Good } else { Level::Limited };
+    let delay = state.classes.iter().find(|class| class.name == "control");
+    let text = match delay.and_then(|class| class.delay_p50_ms) {
+        Some(delay) => format!("Control arrives in {} over {paths}.", span(delay)),
+        None => format!("Connected to {peer} over {paths}; no control message has arrived yet."),
+    };
+    say(level, text)
+}
+
+/// Current problems that somebody may have to fix.
+pub(super) fn alarms(state: Option<&Snapshot>, edges: &Edges) -> Vec<String> {
+    let mut alarms = Vec::new();
+    for edge in edges.paths.iter().filter(|edge| !edge.open) {
+        let why =
+            edge.error.as_deref().unwrap_or("the interface, the address or the name is not there");
+        alarms.push(format!("{}: cannot be used here: {why}", edge.name));
+    }
+    let Some(state) = state else { return alarms };
+    if state.bugs > 0 {
+        let place =
+            invariant::first_bug().map_or_else(String::new, |at| format!(", first at {at}"));
+        alarms.push(format!(
+            "{} broken invariants in this program{place}: please report",
+            state.bugs
+        ));
+    }
+    if state.session_overdue {
+        let left = state.session_left_ms.map_or_else(String::new, span);
+        alarms
+            .push(format!("no handshake gets through to change keys: the session ends in {left}"));
+    }
+    if state.session_expired {
+        let text = "the session has ended, since its keys could not be changed: nothing is sent or \
+                    accepted until a handshake gets through";
+        alarms.push(text.to_string());
+    }
+    for path in state.paths.iter().filter(|_| state.session) {
+        let ways = [(path.outgoing, "to the other end"), (path.incoming, "from the other end")];
+        let dead: Vec<&str> =
+            ways.into_iter().filter(|(state, _)| !lives(*state)).map(|(_, way)| way).collect();
+        match dead.as_slice() {
+            [] => {}
+            [way] => alarms.push(format!("{}: nothing gets through {way}", path.name)),
+            _ => alarms.push(format!("{}: nothing gets through", path.name)),
+        }
+    }
+    for path in state.paths.iter().filter(|path| state.session && path_lives(path)) {
+        let small = |mtu: u32| format!("larger packets than {mtu} B do not get through");
+        if path.mtu_state == MtuState::Error {
+            alarms.push(format!("{}: {} to the other end", path.name, small(path.mtu)));
+        }
+        if path.peer_mtu_error
+            && let Some(mtu) = path.incoming_mtu
+        {
+            alarms.push(format!("{}: {} from the other end", path.name, small(mtu)));
+        }
+    }
+    for path in &state.paths {
+        if path.data_left == Some(0) {
+            let text = "its data are used up; it carries only what no other path can";
+            alarms.push(format!("{}: {text}", path.name));
+        }
+    }
+    for channel in state.channels.iter().filter(|channel| state.session && !channel.shared) {
+        let name = &channel.name;
+        alarms.push(format!("{name}: the other end's file has no channel of this name"));
+    }
+    alarms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn the_verdict_is_a_plain_sentence() {
+        let mut state = sample::snapshot();
+        let text = |state: &Snapshot| judge(Some(state), &alarms(Some(state), &Edges::default()));
+        let good = text(&state);
+        assert_eq!(good.text, "Control arrives in 31 ms over 2 of 2 paths.");
+        assert_eq!(good.level, Level::Good);
+        state.paths[1].incoming = PathState::Down;
+        assert_eq!(text(&state).text, "Control arrives in 31 ms over 1 of 2 paths.");
+        assert_eq!(text(&state).level, Level::Limited);
+        state.paths[0].outgoing = PathState::Down;
+        assert_eq!(text(&state).text, "No path carries both ways; the aircraft is heard.");
+        state.session = false;
+        state.silent_ms = Some(3210.0);
+        assert_eq!(text(&state).text, "Nothing has been heard from the aircraft for 3.2 s.");
+        assert_eq!(text(&state).level, Level::Bad);
+        state.session_expired = true;
+        let ended = "The session with the aircraft has ended: no handshake gets through.";
+        assert_eq!((text(&state).text.as_str(), text(&state).level), (ended, Level::Bad));
+        assert_eq!(judge(None, &[]).text, "Starting.");
+    }
+
+    #[test]
+    fn an_alarm_says_which_path_or_channel_lacks_what() {
+        let mut state = sample::snapshot();
+        assert_eq!(alarms(Some(&state), &Edges::default()), Vec::<String>::new());
+        state.paths[0].incoming = PathState::Down;
+        state.paths[1].data_left = Some(0);
+        state.channels[1].shared = false;
+        state.paths[1].mtu = 640;
+        state.paths[1].mtu_state = MtuState::Error;
+        state.paths[1].incoming_mtu = Some(576);
+        state.paths[1].peer_mtu_error = true;
+        state.session_overdue = true;
+        let edge = super::super::PathEdge { name: "lte".into(), ..Default::default() };
+        assert_eq!(
+            alarms(Some(&state), &Edges { paths: vec![edge], local: Vec::new() }),
+            [
+                "lte: cannot be used here: the interface, the address or the name is not there",
+                "no handshake gets through to change keys: the session ends in 9 min",
+                "dish: nothing gets through from the other end",
+                "lte: larger packets than 640 B do not get through to the other end",
+                "lte: larger packets than 576 B do not get through from the other end",
+                "lte: its data are used up; it carries only what no other path can",
+                "video: the other end's file has no channel of this name",
+            ]
+        );
+    }
+}

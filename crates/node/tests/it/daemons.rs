@@ -1,0 +1,126 @@
+//! Two gateways in one process, and the programs at their ends.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use skybraid_gateway::{Event, PrivateKey};
+use skybraid_io::netlink::Namespace;
+use skybraid_node::{GatewayError, Shared, hold_signals, run};
+use skybraid_scenario::GatewayFile;
+
+/// A gateway that runs until it is dropped.
+pub struct Daemon {
+    pub shared: Arc<Shared>,
+    pub events: Receiver<Event>,
+    thread: Option<JoinHandle<Result<(), GatewayError>>>,
+}
+
+fn private(side: &str) -> PrivateKey {
+    PrivateKey([if side == "aircraft" { 1 } else { 2 }; 32])
+}
+
+impl Daemon {
+    /// Starts one of these `lines` of a file next to its side and keys; in `place`, if one is given.
+    pub fn start(side: &'static str, lines: &str, place: Option<&Namespace>) -> Self {
+        let peer = if side == "aircraft" { "ground" } else { "aircraft" };
+        let peer = private(peer).public();
+        let head = format!("side = \"{side}\"\nkey = \"unused.key\"\npeer = \"{peer}\"\n");
+        let text = format!("{head}{lines}\n[status]\nlisten = \"\"\n");
+        let file = GatewayFile::parse(&text, Path::new("gateway.toml")).unwrap();
+        let shared = Arc::new(Shared::default());
+        let (sender, events) = sync_channel(1000);
+        let (mine, place) = (Arc::clone(&shared), place.map(|place| place.again().unwrap()));
+        let thread = thread::spawn(move || {
+            let work = || run(&file.config, private(side), mine, sender);
+            match place {
+                Some(place) => place.run(work).unwrap(),
+                None => work(),
+            }
+        });
+        Self { shared, events, thread: Some(thread) }
+    }
+
+    /// Waits until the state is as `told`.
+    pub fn wait(&self, told: impl Fn(&skybraid_gateway::Snapshot) -> bool) {
+        for _ in 0..200 {
+            if self.shared.snapshot().is_some_and(|snapshot| told(&snapshot)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        panic!("{:#?} {:#?}", self.shared.snapshot(), self.shared.edges());
+    }
+
+    /// Waits for a session in which every path is heard, and the peer hears it.
+    pub fn wait_for_paths(&self, paths: usize) {
+        use skybraid_gateway::event::PathState::{Probation, Up};
+        self.wait(|snapshot| {
+            let heard = snapshot.paths.iter().filter(|path| {
+                [path.incoming, path.outgoing].iter().all(|state| matches!(state, Up | Probation))
+            });
+            snapshot.session && heard.count() == paths
+        });
+    }
+
+    /// Ends it, and says how.
+    pub fn end(mut self) -> Result<(), GatewayError> {
+        self.shared.end();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.shared.end();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !thread::panicking() {
+                ended.unwrap().unwrap();
+            }
+        }
+    }
+}
+
+/// Signals go to the gateways, not to the test.
+pub fn prepare() {
+    hold_signals().unwrap();
+}
+
+/// UDP ports of loopback that nobody has.
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    let sockets = [(); N].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    sockets.map(|socket| socket.local_addr().unwrap().port())
+}
+
+/// TCP ports of loopback that nobody has.
+pub fn free_tcp_ports<const N: usize>() -> [u16; N] {
+    let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    sockets.map(|socket| socket.local_addr().unwrap().port())
+}
+
+/// A program's UDP socket, which talks to one port.
+pub fn program(port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+}
+
+/// A MAVLink 2 frame of a message, with a number for payload and a checksum that nobody reads.
+pub fn frame(system: u8, message: u32, sequence: u8, number: u32) -> Vec<u8> {
+    let [low, middle, high, _] = message.to_le_bytes();
+    let mut frame = vec![0xfd, 32, 0, 0, sequence, system, 1, low, middle, high];
+    frame.extend(number.to_le_bytes());
+    frame.extend([9; 28]);
+    frame.extend([0xab, 0xcd]);
+    frame
+}
+
+/// COMMAND_LONG, which is control and each of which counts.
+pub const COMMAND: u32 = 76;
+/// ATTITUDE, which is telemetry.
+pub const ATTITUDE: u32 = 30;
