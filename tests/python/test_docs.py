@@ -172,7 +172,7 @@ PLACES = [
     ("path.one.uplink", "`uplink.KEY` and `downlink.KEY`:", "key", set[str]()),
     ("flow.data", "## `[flow.NAME]`", "key", set[str]()),
     ("flow.data.transport", "### `transport`", "key", set[str]()),
-    ("", "## The run", "key", {"path", "flow", "event", "testbed", "outages", "sweep"} | OF_NETWORKS),
+    ("", "## The run", "key", {"path", "flow", "event", "testbed", "outages", "correlation", "sweep"} | OF_NETWORKS),
 ]
 
 
@@ -190,6 +190,8 @@ def test_the_document_names_the_keys_that_the_parser_takes(
     [
         ("drx", "path.one.drx"),
         ("handover", "path.one.handover"),
+        ("stall", "path.one.stall"),
+        ("outage", "path.one.outage"),
         ("reconfiguration", "path.one.reconfiguration"),
         ("harq", "path.one.uplink.harq"),
     ],

@@ -16,9 +16,11 @@ use crate::handover::{Handover, HandoverConfig};
 use crate::harq::{Harq, HarqConfig};
 use crate::loss::{LossConfig, LossSource, Losses};
 use crate::outage::{Change, ChangeConfig};
+use crate::population::{Draw, FlightConfig, SpreadConfig};
 use crate::queue::QueueConfig;
 use crate::rate::{RateConfig, RateSource};
 use crate::reconfiguration::{Reconfiguration, ReconfigurationConfig};
+use crate::spans::{RandomSpans, RandomSpansConfig};
 use crate::trace::TraceSource;
 
 /// A direction of a path.
@@ -131,6 +133,8 @@ macro_rules! with_defaults_by_key {
 
 with_defaults_by_key!(HarqConfig { loss, round_trip, catch_up });
 with_defaults_by_key!(HandoverConfig { interval, interruption, at_least });
+with_defaults_by_key!(SpreadConfig { rate, delay, stall, outage });
+with_defaults_by_key!(RandomSpansConfig { interval, length });
 with_defaults_by_key!(ReconfigurationConfig {
     every,
     phase,
@@ -246,9 +250,24 @@ pub struct PathConfig {
     /// Handovers. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<Switch<HandoverConfig>>,
+    /// Stalls: nothing is sent, the queue is kept. Default: off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Switch<RandomSpansConfig>>,
+    /// Random outages of both directions, which lose what waits. Default: off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Switch<RandomSpansConfig>>,
     /// Satellite reconfiguration. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
+    /// Flights of a family, from the worst to the best; a run draws one of them. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flight: Vec<FlightConfig>,
+    /// Factors of a run on its flight. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<SpreadConfig>,
+    /// Choice of the flight. Default: random.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draw: Option<Draw>,
 }
 
 /// Configuration of one direction of a path, checked, for [`Link::new`](crate::Link::new).
@@ -274,6 +293,10 @@ pub struct LinkConfig {
     pub drx: Option<Drx>,
     /// Handovers.
     pub handover: Option<Handover>,
+    /// Stalls.
+    pub stall: Option<RandomSpans>,
+    /// Random outages.
+    pub outage: Option<RandomSpans>,
     /// Satellite reconfiguration.
     pub reconfiguration: Option<Reconfiguration>,
     /// Scripted outages (start, length).
@@ -298,6 +321,8 @@ impl LinkConfig {
             harq: None,
             drx: None,
             handover: None,
+            stall: None,
+            outage: None,
             reconfiguration: None,
             down: Vec::new(),
             halts: Vec::new(),
@@ -308,10 +333,21 @@ impl LinkConfig {
 
 impl PathConfig {
     /// Returns this path with its missing keys taken from `base`, also those inside `uplink`, `downlink`,
-    /// `harq`, `drx`, `handover` and `reconfiguration`. Values below these are replaced as a whole.
+    /// `harq`, `drx`, `handover`, `stall`, `outage` and `reconfiguration`. Values below these are replaced as a whole.
     #[must_use]
     pub fn with_defaults(self, base: &Self) -> Self {
+        let flight = match self.flight.is_empty() {
+            true => base.flight.iter().map(|flight| flight.overridden_by(&self)).collect(),
+            false => self.flight.clone(),
+        };
+        let spread = match (self.spread, &base.spread) {
+            (Some(own), Some(base)) => Some(own.with_defaults(base)),
+            (own, base) => own.or(*base),
+        };
         Self {
+            flight,
+            spread,
+            draw: self.draw.or(base.draw),
             preset: self.preset.or_else(|| base.preset.clone()),
             mtu: self.mtu.or(base.mtu),
             cost: self.cost.or(base.cost),
@@ -323,6 +359,8 @@ impl PathConfig {
             downlink: self.downlink.with_defaults(&base.downlink),
             drx: self.drx.with_defaults(&base.drx),
             handover: self.handover.with_defaults(&base.handover),
+            stall: self.stall.with_defaults(&base.stall),
+            outage: self.outage.with_defaults(&base.outage),
             reconfiguration: self.reconfiguration.with_defaults(&base.reconfiguration),
         }
     }
@@ -343,10 +381,24 @@ impl PathConfig {
         }
     }
 
+    /// Tables of both directions, and of both directions of each flight, with the number of the flight.
+    pub fn directions_mut(
+        &mut self,
+    ) -> impl Iterator<Item = (Option<usize>, Direction, &mut DirectionConfig)> {
+        let both = |flight, uplink, downlink| {
+            [(flight, Direction::Uplink, uplink), (flight, Direction::Downlink, downlink)]
+        };
+        let flights = self.flight.iter_mut().enumerate();
+        let flights = flights.flat_map(move |(number, flight)| {
+            both(Some(number), &mut flight.uplink, &mut flight.downlink)
+        });
+        both(None, &mut self.uplink, &mut self.downlink).into_iter().chain(flights)
+    }
+
     /// Trace files of the path, which the caller must [load](TraceSource::load).
     pub fn traces_mut(&mut self) -> Vec<&mut TraceSource> {
         let mut found = Vec::new();
-        for direction in [&mut self.uplink, &mut self.downlink] {
+        for (_, _, direction) in self.directions_mut() {
             found.extend(direction.rate.as_mut().and_then(trace_of_rate));
             found.extend(direction.delay.as_mut().and_then(trace_of_delay));
             found.extend(direction.loss.iter_mut().flat_map(traces_of_losses));
@@ -361,12 +413,17 @@ impl PathConfig {
         found
     }
 
-    /// Returns the checked configuration of one direction. The preset must have been applied by
+    /// Returns the checked configuration of one direction, of the median flight in a family. The preset must have been applied by
     /// [`with_defaults`](Self::with_defaults), and traces loaded.
     ///
     /// # Errors
     /// Key that is missing, out of range or in conflict with another.
     pub fn link(&self, direction: Direction) -> Result<LinkConfig, ConfigError> {
+        if let Some(median) =
+            Draw::Median.fixed(self.flight.len()).filter(|_| !self.flight.is_empty())
+        {
+            return self.of_flight(median).link(direction);
+        }
         let at = |key: &str| format!("{direction}.{key}");
         let wrong = |key: String| move |problem: String| ConfigError { key, problem };
         let own = self.direction(direction);
@@ -402,6 +459,9 @@ impl PathConfig {
         let drx = self.drx.as_ref().and_then(Switch::on).map(DrxConfig::resolve).transpose();
         let handover = self.handover.as_ref().and_then(Switch::on);
         let handover = handover.map(HandoverConfig::resolve).transpose();
+        let spans = |table: &Option<Switch<RandomSpansConfig>>| {
+            table.as_ref().and_then(Switch::on).map(RandomSpansConfig::resolve).transpose()
+        };
         let reconfiguration = self.reconfiguration.as_ref().and_then(Switch::on);
         let reconfiguration = reconfiguration.map(ReconfigurationConfig::resolve).transpose();
         let changes: Result<Vec<_>, _> =
@@ -421,6 +481,8 @@ impl PathConfig {
                 Direction::Downlink => drx,
             }),
             handover: handover.map_err(table("handover"))?,
+            stall: spans(&self.stall).map_err(table("stall"))?,
+            outage: spans(&self.outage).map_err(table("outage"))?,
             reconfiguration: reconfiguration.map_err(table("reconfiguration"))?,
             down: self
                 .down
@@ -437,14 +499,14 @@ impl PathConfig {
 const fn trace_of_rate(rate: &mut RateConfig) -> Option<&mut TraceSource> {
     match rate {
         RateConfig::Trace(source) => Some(source),
-        RateConfig::Constant(_) | RateConfig::Steps(_) => None,
+        RateConfig::Constant(_) | RateConfig::Steps(_) | RateConfig::Process(..) => None,
     }
 }
 
 const fn trace_of_delay(delay: &mut DelayConfig) -> Option<&mut TraceSource> {
     match delay {
         DelayConfig::Trace(source) => Some(source),
-        DelayConfig::Distribution(_) | DelayConfig::Steps(_) => None,
+        DelayConfig::Distribution(_) | DelayConfig::Steps(_) | DelayConfig::Process(..) => None,
     }
 }
 

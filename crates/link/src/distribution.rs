@@ -1,24 +1,23 @@
-//! Distributions of a duration: their configuration, and their samplers.
+//! Distributions of a duration.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use alloc::{format, vec};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Duration, Promised, Seed, Stream};
+use skybraid_units::{Duration, Seed};
 
 use crate::form::{only_one, text_or_table};
-
-/// Maximum number of redraws of a value that must be positive, after which the mean is used. With a mean above zero,
-/// at least half of the draws are positive.
-const MAX_REDRAWS: u32 = 64;
+use crate::quantiles::Quantiles;
 
 /// Distribution of a duration.
 ///
 /// In TOML: `"30ms"` (fixed), `{ mean = "20s" }` (exponential), `{ mean = "20s", sd = "4s" }`
 /// (normal, redrawn until positive), `{ min = "1ms", max = "5ms" }` (uniform),
 /// `{ mixture = "lte-aerial" }` or `{ mixture = [{ weight = 0.8, mean = "2ms", sd = "0.25ms" }] }`
-/// (normals, redrawn until positive). Each table takes `plus = "10ms"`, which is added to every draw.
+/// (normals, redrawn until positive), `{ median = "80ms", sigma = 1.2, max = "10s" }` (lognormal),
+/// `{ pareto = "50ms", alpha = 1.2, max = "10s" }`, `{ exponentials = [{ weight = 0.8, mean = "2s" }] }`
+/// (hyperexponential) or `{ quantiles = [[0, "0ms"], [0.5, "4ms"], [1, "90ms"]] }`. Each table takes `plus = "10ms"`, which is added to every draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
     /// Random part.
@@ -53,6 +52,28 @@ pub enum Shape {
     },
     /// Mixture of normal distributions, each redrawn until positive.
     Mixture(Mixture),
+    /// Lognormal distribution.
+    LogNormal {
+        /// Median before truncation.
+        median: Duration,
+        /// Standard deviation of the logarithm before truncation.
+        sigma: f64,
+        /// Upper bound, at least the median; larger draws are repeated.
+        max: Option<Duration>,
+    },
+    /// Pareto distribution, conditioned on at most `max`: P(X > x) = (from / x)^alpha before truncation.
+    Pareto {
+        /// Lower bound.
+        from: Duration,
+        /// Exponent of the tail.
+        alpha: f64,
+        /// Upper bound.
+        max: Duration,
+    },
+    /// Hyperexponential distribution: a mixture of exponentials. As an interval it makes clusters.
+    Exponentials(Vec<Phase>),
+    /// Quantile function: probabilities with their values, linear between.
+    Quantiles(Vec<(f64, Duration)>),
 }
 
 /// A mixture of normal distributions. Weights need not sum to one.
@@ -75,6 +96,16 @@ pub struct Component {
     pub mean: Duration,
     /// Standard deviation.
     pub sd: Duration,
+}
+
+/// One exponential distribution of a hyperexponential one.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Weight relative to the other phases; above zero.
+    pub weight: f64,
+    /// Mean.
+    pub mean: Duration,
 }
 
 /// LTE handover execution times measured in flight below 120 m over a dense city: Gaussian mixture of Chavali 2022,
@@ -148,6 +179,28 @@ impl Distribution {
                         && !negative(component.sd)
                 })
             }
+            Shape::LogNormal { median, sigma, max } => {
+                if max.is_some_and(|max| max < *median) {
+                    return Err("`max` lies below `median`".to_string());
+                }
+                !median.is_positive() || !is_shape(*sigma)
+            }
+            Shape::Pareto { from, alpha, max } => {
+                if max <= from {
+                    return Err("`max` must be above `pareto`".to_string());
+                }
+                !from.is_positive() || !is_shape(*alpha)
+            }
+            Shape::Exponentials(phases) => {
+                let valid = |phase: &Phase| {
+                    phase.weight > 0.0 && phase.weight.is_finite() && phase.mean.is_positive()
+                };
+                phases.is_empty() || !phases.iter().all(valid)
+            }
+            Shape::Quantiles(quantiles) => {
+                quantile_table(quantiles).map_err(|problem| format!("`quantiles`: {problem}"))?;
+                false
+            }
         };
         if wrong || negative(self.plus) {
             return Err("means and weights must be above zero, spans not below zero".to_string());
@@ -155,125 +208,26 @@ impl Distribution {
         Ok(())
     }
 
+    /// Mean.
+    pub fn mean(&self) -> Duration {
+        self.sampler().mean()
+    }
+
     /// Returns endless draws from the stream `name`.
     pub fn draws(&self, seed: Seed, name: &str) -> impl Iterator<Item = Duration> + use<> {
         let (sampler, mut stream) = (self.sampler(), seed.stream(name));
         core::iter::repeat_with(move || sampler.draw(&mut stream))
     }
-
-    /// Returns the sampler of the distribution.
-    pub(crate) fn sampler(&self) -> Sampler {
-        let nanos = |span: Duration| span.as_nanos() as f64;
-        let kind = match &self.shape {
-            Shape::Fixed(span) => Kind::Fixed(*span),
-            Shape::Exponential { mean } => Kind::Exponential(nanos(*mean)),
-            Shape::Normal { mean, sd } => Kind::Normals(vec![(1.0, nanos(*mean), nanos(*sd))]),
-            Shape::Uniform { min, max } => Kind::Uniform(nanos(*min), nanos(*max)),
-            Shape::Mixture(mixture) => {
-                let components =
-                    mixture.components().promised("a known mixture").unwrap_or_default();
-                let total: f64 = components.iter().map(|component| component.weight).sum();
-                let mut sum = 0.0;
-                let cumulative = components.iter().map(|component| {
-                    sum += component.weight / total;
-                    (sum, nanos(component.mean), nanos(component.sd))
-                });
-                Kind::Normals(cumulative.collect())
-            }
-        };
-        Sampler { kind, plus: self.plus }
-    }
 }
 
-/// Sampler of a [`Distribution`].
-#[derive(Clone, Debug)]
-pub(crate) struct Sampler {
-    kind: Kind,
-    plus: Duration,
+/// Whether `value` may be the exponent or the deviation of a distribution.
+fn is_shape(value: f64) -> bool {
+    value.is_finite() && value > 0.0
 }
 
-/// All times in nanoseconds.
-#[derive(Clone, Debug)]
-enum Kind {
-    Fixed(Duration),
-    Exponential(f64),
-    Uniform(f64, f64),
-    /// Cumulative weight, mean, standard deviation.
-    Normals(Vec<(f64, f64, f64)>),
-}
-
-impl Sampler {
-    /// Draws a value, which is never negative.
-    pub fn draw(&self, stream: &mut Stream) -> Duration {
-        let span = match &self.kind {
-            Kind::Fixed(span) => *span,
-            Kind::Exponential(mean) => from_nanos(stream.exponential(*mean)),
-            Kind::Uniform(min, max) => from_nanos(stream.between(*min, *max)),
-            Kind::Normals(normals) => {
-                let place = if normals.len() > 1 { stream.unit() } else { 0.0 };
-                let chosen = normals.iter().find(|(up_to, ..)| place < *up_to);
-                let chosen = chosen.or(normals.last()).copied();
-                let (_, mean, sd) =
-                    chosen.promised("a component of the mixture").unwrap_or_default();
-                from_nanos(positive_normal(stream, mean, sd))
-            }
-        };
-        (span + self.plus).max(Duration::ZERO)
-    }
-
-    /// Lower bound of all draws.
-    pub fn min(&self) -> Duration {
-        let span = match &self.kind {
-            Kind::Fixed(span) => *span,
-            Kind::Uniform(min, _) => from_nanos(*min),
-            Kind::Exponential(_) | Kind::Normals(_) => Duration::ZERO,
-        };
-        (span + self.plus).max(Duration::ZERO)
-    }
-
-    /// Mean of the draws.
-    pub fn mean(&self) -> Duration {
-        let span = match &self.kind {
-            Kind::Fixed(span) => *span,
-            Kind::Exponential(mean) => from_nanos(*mean),
-            Kind::Uniform(min, max) => from_nanos(f64::midpoint(*min, *max)),
-            Kind::Normals(normals) => {
-                let (mut sum, mut below) = (0.0, 0.0);
-                for (up_to, mean, sd) in normals {
-                    sum += (up_to - below) * positive_normal_mean(*mean, *sd);
-                    below = *up_to;
-                }
-                from_nanos(sum)
-            }
-        };
-        (span + self.plus).max(Duration::ZERO)
-    }
-}
-
-fn from_nanos(nanos: f64) -> Duration {
-    Duration::from_nanos(libm::round(nanos) as i64)
-}
-
-/// Draws from a normal distribution until the value is positive.
-fn positive_normal(stream: &mut Stream, mean: f64, sd: f64) -> f64 {
-    for _ in 0..MAX_REDRAWS {
-        let draw = stream.normal(mean, sd);
-        if draw > 0.0 {
-            return draw;
-        }
-    }
-    mean.max(0.0)
-}
-
-/// Returns the mean of a normal distribution truncated at zero.
-fn positive_normal_mean(mean: f64, sd: f64) -> f64 {
-    if sd <= 0.0 {
-        return mean;
-    }
-    let cut = -mean / sd;
-    let density = libm::exp(-0.5 * cut * cut) / libm::sqrt(core::f64::consts::TAU);
-    let above = 0.5 * libm::erfc(cut / core::f64::consts::SQRT_2);
-    if above > 0.0 { mean + sd * density / above } else { mean }
+/// Returns the quantile function in ns.
+pub(crate) fn quantile_table(quantiles: &[(f64, Duration)]) -> Result<Quantiles, String> {
+    Quantiles::new(quantiles.iter().map(|(p, time)| (*p, time.as_nanos() as f64)).collect())
 }
 
 /// Keys of a distribution's table.
@@ -291,26 +245,65 @@ pub(crate) struct DistributionTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mixture: Option<Mixture>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub median: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sigma: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pareto: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exponentials: Option<Vec<Phase>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quantiles: Option<Vec<(f64, Duration)>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub plus: Option<Duration>,
 }
 
 impl DistributionTable {
     pub fn resolve(self) -> Result<Distribution, String> {
+        let bounded = self.median.is_some() || self.pareto.is_some();
         let forms = [
             ("mean", self.mean.is_some()),
-            ("min", self.min.is_some() || self.max.is_some()),
+            ("min", self.min.is_some() || (self.max.is_some() && !bounded)),
             ("mixture", self.mixture.is_some()),
+            ("median", self.median.is_some()),
+            ("pareto", self.pareto.is_some()),
+            ("exponentials", self.exponentials.is_some()),
+            ("quantiles", self.quantiles.is_some()),
         ];
         only_one(&forms)?;
-        if self.sd.is_some() && self.mean.is_none() {
-            return Err("`sd` needs `mean`".to_string());
+        let needs = [
+            ("sd", "mean", self.sd.is_some() && self.mean.is_none()),
+            ("sigma", "median", self.sigma.is_some() && self.median.is_none()),
+            ("alpha", "pareto", self.alpha.is_some() && self.pareto.is_none()),
+        ];
+        if let Some((key, other, _)) = needs.iter().find(|(.., alone)| *alone) {
+            return Err(format!("`{key}` needs `{other}`"));
         }
-        let shape = match (self.mean, self.sd, self.min, self.max, self.mixture) {
-            (Some(mean), Some(sd), ..) => Shape::Normal { mean, sd },
-            (Some(mean), ..) => Shape::Exponential { mean },
-            (_, _, _, _, Some(mixture)) => Shape::Mixture(mixture),
-            (_, _, Some(min), Some(max), _) => Shape::Uniform { min, max },
-            _ => return Err("`min` and `max` belong together".to_string()),
+        let shape = if let Some(mean) = self.mean {
+            match self.sd {
+                Some(sd) => Shape::Normal { mean, sd },
+                None => Shape::Exponential { mean },
+            }
+        } else if let Some(mixture) = self.mixture {
+            Shape::Mixture(mixture)
+        } else if let Some(median) = self.median {
+            let sigma = self.sigma.ok_or("`median` needs `sigma`")?;
+            Shape::LogNormal { median, sigma, max: self.max }
+        } else if let Some(from) = self.pareto {
+            let (Some(alpha), Some(max)) = (self.alpha, self.max) else {
+                return Err("`pareto` needs `alpha` and `max`".to_string());
+            };
+            Shape::Pareto { from, alpha, max }
+        } else if let Some(phases) = self.exponentials {
+            Shape::Exponentials(phases)
+        } else if let Some(quantiles) = self.quantiles {
+            Shape::Quantiles(quantiles)
+        } else if let (Some(min), Some(max)) = (self.min, self.max) {
+            Shape::Uniform { min, max }
+        } else {
+            return Err("`min` and `max` belong together".to_string());
         };
         let distribution = Distribution { shape, plus: self.plus.unwrap_or(Duration::ZERO) };
         distribution.check()?;
@@ -334,6 +327,14 @@ impl Distribution {
                 table.max = Some(*max);
             }
             Shape::Mixture(mixture) => table.mixture = Some(mixture.clone()),
+            Shape::LogNormal { median, sigma, max } => {
+                (table.median, table.sigma, table.max) = (Some(*median), Some(*sigma), *max);
+            }
+            Shape::Pareto { from, alpha, max } => {
+                (table.pareto, table.alpha, table.max) = (Some(*from), Some(*alpha), Some(*max));
+            }
+            Shape::Exponentials(phases) => table.exponentials = Some(phases.clone()),
+            Shape::Quantiles(quantiles) => table.quantiles = Some(quantiles.clone()),
         }
         table.plus = (self.plus != Duration::ZERO).then_some(self.plus);
         Some(table)
@@ -395,6 +396,7 @@ impl<'de> Deserialize<'de> for Mixture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use skybraid_units::Seed;
 
     fn draws(distribution: &Distribution, count: usize) -> Vec<f64> {
@@ -462,6 +464,12 @@ mod tests {
                 mean: ms(1),
                 sd: ms(0),
             }])),
+            Shape::LogNormal { median: ms(5), sigma: 0.0, max: None },
+            Shape::LogNormal { median: ms(5), sigma: 1.0, max: Some(ms(4)) },
+            Shape::Pareto { from: ms(5), alpha: 1.0, max: ms(5) },
+            Shape::Exponentials(vec![]),
+            Shape::Exponentials(vec![Phase { weight: 0.0, mean: ms(1) }]),
+            Shape::Quantiles(vec![(0.0, ms(2)), (1.0, ms(1))]),
         ];
         for shape in bad {
             let distribution = Distribution { shape, plus: Duration::ZERO };

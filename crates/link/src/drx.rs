@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use skybraid_units::{Duration, Instant, Rate};
 
 /// Keys of a `drx` table; missing keys come from the preset, else from the defaults, which are those of Chavali 2022,
-/// section 4 (see `presets/lte-aerial.toml`).
+/// section 4 (see `presets/testbed-lte-aerial.toml`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DrxConfig {

@@ -3,12 +3,14 @@
 //! The timeline depends on the seed and the path's name alone, so both directions, and all schedulers of a
 //! comparison, see the same handovers.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant, Seed, Stream};
+use skybraid_units::{Duration, Seed};
 
-use crate::distribution::{Distribution, Sampler};
+use crate::distribution::Distribution;
+use crate::timeline::Timeline;
 
 /// Keys of a `handover` table; missing keys come from the preset, else from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -58,49 +60,11 @@ impl HandoverConfig {
     }
 }
 
-/// Minimum time of service between two handovers.
-const MIN_SERVICE: Duration = Duration::from_millis(1);
-
-/// Maximum number of redraws of an interval below the minimum, after which the minimum is used.
-const MAX_REDRAWS: u32 = 64;
-
-/// Endless sequence of a path's handovers, in order of time.
-#[derive(Clone, Debug)]
-pub(crate) struct HandoverTimeline {
-    interval: Sampler,
-    interruption: Sampler,
-    at_least: Duration,
-    intervals: Stream,
-    interruptions: Stream,
-    previous: (Instant, Instant),
-}
-
-impl HandoverTimeline {
-    pub fn new(handover: &Handover, path: &str, seed: Seed) -> Self {
-        Self {
-            interval: handover.interval.sampler(),
-            interruption: handover.interruption.sampler(),
-            at_least: handover.at_least,
-            intervals: seed.stream(&alloc::format!("{path}.handover")),
-            interruptions: seed.stream(&alloc::format!("{path}.handover.interruption")),
-            previous: (Instant::ZERO, Instant::ZERO),
-        }
-    }
-
-    /// Returns start and end of the next handover. A handover that would overlap the previous one starts 1 ms after
-    /// its end, so service never stops for ever.
-    pub fn next(&mut self) -> (Instant, Instant) {
-        let mut interval = self.interval.draw(&mut self.intervals);
-        for _ in 0..MAX_REDRAWS {
-            if interval >= self.at_least {
-                break;
-            }
-            interval = self.interval.draw(&mut self.intervals);
-        }
-        let (last_start, last_end) = self.previous;
-        let start = (last_start + interval.max(self.at_least)).max(last_end + MIN_SERVICE);
-        let end = start + self.interruption.draw(&mut self.interruptions);
-        self.previous = (start, end);
-        self.previous
+impl Handover {
+    /// Returns the handovers of `path`, in order of time.
+    pub(crate) fn timeline(&self, seed: Seed, path: &str) -> Timeline {
+        let streams = [format!("{path}.handover"), format!("{path}.handover.interruption")];
+        let streams = streams.map(|name| seed.stream(&name));
+        Timeline::new(&self.interval, &self.interruption, self.at_least, streams)
     }
 }

@@ -1,4 +1,4 @@
-//! Link model: rate, delay, queue, loss, HARQ, DRX, handover, reconfiguration and outages.
+//! Link model: rate, delay, queue, loss, HARQ, DRX, handover, stalls, reconfiguration and outages.
 //!
 //! [`Link::admit`] decides a packet's fate at admission: queue drop, DRX wake-up, serialisation at a varying
 //! rate, handover and reconfiguration halts, loss, HARQ delay and propagation. Each effect draws from a random
@@ -20,18 +20,24 @@ mod link;
 mod loss;
 mod lutz;
 mod outage;
+mod population;
 pub mod presets;
+mod process;
+mod quantiles;
 mod queue;
 mod randomness;
 mod rate;
 mod reconfiguration;
+mod sampler;
 mod service;
 mod shared_outage;
+mod spans;
+mod timeline;
 pub mod trace;
 
 pub use config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
 pub use delay::{DelayConfig, DelaySource};
-pub use distribution::{Component, Distribution, Mixture, Shape};
+pub use distribution::{Component, Distribution, Mixture, Phase, Shape};
 pub use drx::{Drx, DrxConfig, Radio};
 pub use handover::{Handover, HandoverConfig};
 pub use harq::{Harq, HarqConfig};
@@ -39,10 +45,14 @@ pub use link::{Cause, Conditions, Fate, Link};
 pub use loss::{GilbertElliott, LossConfig, LossSource, Losses, OnOff};
 pub use lutz::{Environment, Extent, Lutz, LutzConfig};
 pub use outage::{Change, ChangeConfig};
+pub use population::{Draw, FlightConfig, Population, SpreadConfig};
+pub use process::{Process, ProcessKeys, SharedSlow, loading_of_rank_correlation};
+pub use quantiles::Quantiles;
 pub use queue::{Codel, QueueConfig};
 pub use rate::{RateConfig, RateSource};
 pub use reconfiguration::{Reconfiguration, ReconfigurationConfig};
 pub use shared_outage::{SharedOutages, SharedOutagesConfig};
+pub use spans::{RandomSpans, RandomSpansConfig};
 pub use trace::{
     Course, Opportunities, Replay, Sampling, Series, Start, TraceError, TraceFile, TraceFormat,
     TraceSource,

@@ -129,8 +129,11 @@ impl Link {
     /// Creates the `direction` ("uplink" or "downlink") of `path`. The names of its random streams derive from both
     /// names; those of processes that both directions share derive from `path` alone.
     pub fn new(config: &LinkConfig, path: &str, direction: &str, seed: Seed) -> Self {
-        let outages = Outages::new(&config.down);
-        let service = Service::new(config, path, seed);
+        let outages = Outages::new(
+            &config.down,
+            config.outage.as_ref().map(|outage| outage.timeline(seed, &format!("{path}.outage"))),
+        );
+        let service = Service::new(config, path, direction, seed);
         let epochs = config.reconfiguration.as_ref();
         let epochs = epochs.map(|config| Epochs::new(config, path, direction, seed));
         let losses = losses(config, path, direction, seed);
@@ -342,10 +345,12 @@ fn losses(
 }
 
 fn delays(config: &LinkConfig, path: &str, direction: &str, seed: Seed) -> Schedule<Delay> {
-    let name = format!("{path}.{direction}.delay");
+    let (name, both) = (format!("{path}.{direction}.delay"), format!("{path}.delay"));
     let changes = config.changes.iter().enumerate().filter_map(|(index, (from, change))| {
         let Change::Delay(delay) = change else { return None };
-        Some((*from, Delay::new(delay, seed, &format!("{name}.{}", index + 1))))
+        let number = index + 1;
+        let (name, both) = (format!("{name}.{number}"), format!("{both}.{number}"));
+        Some((*from, Delay::new(delay, seed, &name, &both)))
     });
-    Schedule::new(Delay::new(&config.delay, seed, &name), changes.collect())
+    Schedule::new(Delay::new(&config.delay, seed, &name, &both), changes.collect())
 }

@@ -11,11 +11,12 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Bytes, Instant, Probability, Promised, Seed, Stream};
 
-use crate::distribution::{Distribution, Sampler};
+use crate::distribution::Distribution;
 use crate::form::only_one;
 use crate::link::Cause;
 use crate::lutz::{Fading, Lutz, LutzConfig};
 use crate::rate::not_loaded;
+use crate::sampler::Sampler;
 use crate::trace::{Quantity, Replay, Series, SeriesCursor, TraceSource, trace_table};
 
 /// Loss model in a configuration.

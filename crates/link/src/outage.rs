@@ -1,4 +1,4 @@
-//! Scripted outages, and scripted changes of rate, delay or loss.
+//! Outages, scripted and random, and scripted changes of rate, delay or loss.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,6 +8,7 @@ use skybraid_units::{Duration, Instant};
 use crate::delay::{DelayConfig, DelaySource};
 use crate::loss::{LossSource, Losses};
 use crate::rate::{RateConfig, RateSource};
+use crate::timeline::Timeline;
 
 /// Scripted change in a configuration; it holds until the next change of its kind. Its traces and steps are in the
 /// time of the run, not relative to the change.
@@ -88,11 +89,13 @@ impl<T> Schedule<T> {
     }
 }
 
-/// Scripted outages. Queries must be in order of time.
+/// Outages of a path. Queries must be in order of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Outages {
-    /// Disjoint spans (start, end), in reverse order.
+    /// Scripted: disjoint spans (start, end), in reverse order.
     spans: Vec<(Instant, Instant)>,
+    /// Random, with the current or next one.
+    random: Option<(Timeline, (Instant, Instant))>,
 }
 
 /// Returns the spans (start, end) in order: overlapping and adjacent spans are merged, empty ones dropped.
@@ -114,20 +117,26 @@ pub(crate) fn merged(spans: &[(Instant, Duration)]) -> Vec<(Instant, Instant)> {
 }
 
 impl Outages {
-    pub fn new(down: &[(Instant, Duration)]) -> Self {
+    pub fn new(down: &[(Instant, Duration)], random: Option<Timeline>) -> Self {
         let mut spans = merged(down);
         spans.reverse();
-        Self { spans }
+        let random = random.map(|mut timeline| {
+            let first = timeline.next();
+            (timeline, first)
+        });
+        Self { spans, random }
     }
 
     /// Start of the outage at `at`, or of the next one.
     pub fn next_start(&mut self, at: Instant) -> Instant {
-        while let Some((start, end)) = self.spans.last() {
-            if at < *end {
-                return *start;
+        while self.spans.pop_if(|(_, end)| *end <= at).is_some() {}
+        let mut next = self.spans.last().map_or(Instant::FAR_FUTURE, |(start, _)| *start);
+        if let Some((timeline, span)) = &mut self.random {
+            while span.1 <= at && at < Instant::FAR_FUTURE {
+                *span = timeline.next();
             }
-            self.spans.pop();
+            next = next.min(span.0);
         }
-        Instant::FAR_FUTURE
+        next
     }
 }

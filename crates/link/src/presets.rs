@@ -11,49 +11,37 @@ pub struct Preset {
     pub text: &'static str,
 }
 
-/// All presets.
-pub const ALL: &[Preset] = &[
-    Preset {
-        name: "lte-aerial",
-        title: "LTE in flight below 120 m over a dense city",
-        text: include_str!("presets/lte-aerial.toml"),
-    },
-    Preset {
-        name: "lte-ground",
-        title: "LTE near the ground, without handovers",
-        text: include_str!("presets/lte-ground.toml"),
-    },
-    Preset {
-        name: "starlink",
-        title: "Starlink with its 15 s reconfiguration",
-        text: include_str!("presets/starlink.toml"),
-    },
-    Preset {
-        name: "leo",
-        title: "Low Earth orbit satellite at a steady 19 Mbit/s",
-        text: include_str!("presets/leo.toml"),
-    },
-    Preset {
-        name: "meo",
-        title: "Medium Earth orbit satellite",
-        text: include_str!("presets/meo.toml"),
-    },
-    Preset {
-        name: "geo",
-        title: "Geostationary satellite",
-        text: include_str!("presets/geo.toml"),
-    },
-    Preset {
-        name: "wifi",
-        title: "Wireless LAN near the ground station",
-        text: include_str!("presets/wifi.toml"),
-    },
-    Preset {
-        name: "ethernet",
-        title: "Wired gigabit access",
-        text: include_str!("presets/ethernet.toml"),
-    },
-];
+macro_rules! presets {
+    ($($name:literal: $file:literal, $title:literal;)*) => {
+        /// All presets: families of measured flights, links of published testbeds, and others; then earlier names.
+        pub const ALL: &[Preset] = &[$(Preset {
+            name: $name,
+            title: $title,
+            text: include_str!(concat!("presets/", $file, ".toml")),
+        }),*];
+    };
+}
+
+presets! {
+    "lte-drone-urban": "lte-drone-urban", "LTE of a drone over a city; a family of measured flights";
+    "lte-drone-rural": "lte-drone-rural", "LTE of a drone over the country; a family of measured flights";
+    "lte-car": "lte-car", "LTE and 5G of a car between cities; a family of measured drives";
+    "5g-road": "5g-road", "5G of a car on the road; a family of measured drives";
+    "starlink-car": "starlink-car", "Starlink on a car; a family of measured drives";
+    "starlink-ship": "starlink-ship", "Starlink on a ship near the coast; a family of measured hours";
+    "testbed-lte-aerial": "testbed-lte-aerial", "Constants of a testbed: LTE below 120 m over a dense city";
+    "testbed-lte-ground": "testbed-lte-ground", "Constants of a testbed: LTE near the ground, no handovers";
+    "testbed-starlink": "testbed-starlink", "Constants of a testbed: Starlink with its 15 s reconfiguration";
+    "testbed-leo": "testbed-leo", "Constants of a testbed: low Earth orbit at a steady 19 Mbit/s";
+    "meo": "meo", "Medium Earth orbit satellite";
+    "geo": "geo", "Geostationary satellite";
+    "wifi": "wifi", "Wireless LAN near the ground station";
+    "ethernet": "ethernet", "Wired gigabit access";
+    "lte-aerial": "testbed-lte-aerial", "Earlier name of testbed-lte-aerial";
+    "lte-ground": "testbed-lte-ground", "Earlier name of testbed-lte-ground";
+    "starlink": "testbed-starlink", "Earlier name of testbed-starlink";
+    "leo": "testbed-leo", "Earlier name of testbed-leo";
+}
 
 /// Returns the preset with this name.
 pub fn find(name: &str) -> Option<&'static Preset> {

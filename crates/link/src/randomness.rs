@@ -29,6 +29,8 @@ impl LinkConfig {
             harq,
             drx: _,
             handover,
+            stall,
+            outage,
             reconfiguration,
             down: _,
             halts: _,
@@ -44,7 +46,9 @@ impl LinkConfig {
                 varies(delay_step) || varies(interruption) || is_uncertain(*loss)
             },
         );
+        let spans = [stall, outage].into_iter().flatten();
         rate.is_random()
+            || spans.into_iter().any(|spans| varies(&spans.interval) || varies(&spans.length))
             || delay.is_random()
             || losses.iter().any(LossSource::is_random)
             || harq
@@ -63,6 +67,7 @@ impl RateSource {
         match self {
             Self::Constant(_) => false,
             Self::Series(replay) => replay.is_random(),
+            Self::Process(process) => process.varies(),
             Self::Opportunities(replay) => replay.is_random(),
         }
     }
@@ -73,6 +78,7 @@ impl DelaySource {
         match self {
             Self::Distribution(distribution) => varies(distribution),
             Self::Series(replay) => replay.is_random(),
+            Self::Process(process) => process.varies(),
         }
     }
 }

@@ -10,7 +10,8 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 use skybraid_units::{Duration, Instant, Probability, Seed, Stream};
 
-use crate::distribution::{Distribution, Sampler};
+use crate::distribution::Distribution;
+use crate::sampler::Sampler;
 
 /// Keys of a `reconfiguration` table; missing keys come from the preset, else from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]

@@ -1,15 +1,16 @@
 //! Serialisation of packets at a rate that changes, halts and ramps up.
 
+use alloc::format;
 use alloc::vec::{IntoIter, Vec};
 
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::config::LinkConfig;
 use crate::drx::{Drx, Radio};
-use crate::handover::HandoverTimeline;
 use crate::outage::{Change, Schedule, merged};
 use crate::rate::RateCursor;
 use crate::reconfiguration::BoundaryTimeline;
+use crate::timeline::Timeline;
 use crate::trace::mahimahi::TUNNEL_HEADER;
 
 /// Step of the ramp after a connection set-up; each step has the rate of its middle.
@@ -50,13 +51,21 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub fn new(config: &LinkConfig, path: &str, seed: Seed) -> Self {
-        let changes = config.changes.iter().filter_map(|(from, change)| match change {
-            Change::Rate(rate) => Some((*from, RateCursor::new(rate, seed))),
+    pub fn new(config: &LinkConfig, path: &str, direction: &str, seed: Seed) -> Self {
+        let own = format!("{path}.{direction}.rate");
+        let both = format!("{path}.rate");
+        let changes = config.changes.iter().enumerate();
+        let changes = changes.filter_map(|(index, (from, change))| match change {
+            Change::Rate(rate) => {
+                let number = index + 1;
+                let (own, both) = (format!("{own}.{number}"), format!("{both}.{number}"));
+                Some((*from, RateCursor::new(rate, seed, &own, &both)))
+            }
             Change::Delay(_) | Change::Loss(_) => None,
         });
+        let rate = RateCursor::new(&config.rate, seed, &own, &both);
         Self {
-            rates: Schedule::new(RateCursor::new(&config.rate, seed), changes.collect()),
+            rates: Schedule::new(rate, changes.collect()),
             halts: Halts::new(config, path, seed),
         }
     }
@@ -101,16 +110,9 @@ impl Service {
         let start = job.ready.max(job.free);
         if ramp.is_none() && self.halts.is_empty() {
             let (cursor, until) = self.rates.at(start);
-            let (rate, until) = match cursor {
-                RateCursor::Constant(rate) => (*rate, until),
-                RateCursor::Series(cursor) => {
-                    let (rate, step) = cursor.at(start);
-                    (Rate::from_bps(rate as u64), until.min(step))
-                }
-                RateCursor::Opportunities(_) => (Rate::ZERO, start),
-            };
+            let (rate, step) = cursor.step(start).unwrap_or((Rate::ZERO, start));
             let end = start + rate.time_for(job.size);
-            if end <= until && end <= job.limit && end < Instant::FAR_FUTURE {
+            if end <= until.min(step) && end <= job.limit && end < Instant::FAR_FUTURE {
                 return Served::At(end);
             }
         }
@@ -133,11 +135,6 @@ impl Service {
             }
             let (cursor, change) = self.rates.at(at);
             let (rate, until) = match cursor {
-                RateCursor::Constant(rate) => (*rate, change),
-                RateCursor::Series(cursor) => {
-                    let (rate, step) = cursor.at(at);
-                    (Rate::from_bps(rate as u64), change.min(step))
-                }
                 RateCursor::Opportunities(cursor) => {
                     let stop = change.min(job.limit);
                     let mut bytes = need.div_ceil(8_000_000_000) as u64 + TUNNEL_HEADER;
@@ -161,6 +158,10 @@ impl Service {
                     need = u128::from(bytes.saturating_sub(TUNNEL_HEADER).max(1)) * 8_000_000_000;
                     at = at.max(stop);
                     continue;
+                }
+                cursor => {
+                    let (rate, step) = cursor.step(at).unwrap_or((Rate::ZERO, change));
+                    (rate, change.min(step))
                 }
             };
             if rate == Rate::ZERO {
@@ -220,7 +221,7 @@ struct Halts {
 
 #[derive(Clone, Debug)]
 enum HaltTimeline {
-    Handover(HandoverTimeline),
+    Random(Timeline),
     Boundary(BoundaryTimeline),
     Scripted(IntoIter<(Instant, Instant)>),
 }
@@ -228,7 +229,7 @@ enum HaltTimeline {
 impl HaltTimeline {
     fn next(&mut self) -> (Instant, Instant) {
         match self {
-            Self::Handover(timeline) => timeline.next(),
+            Self::Random(timeline) => timeline.next(),
             Self::Boundary(timeline) => timeline.next(),
             Self::Scripted(spans) => {
                 spans.next().unwrap_or((Instant::FAR_FUTURE, Instant::FAR_FUTURE))
@@ -239,10 +240,10 @@ impl HaltTimeline {
 
 impl Halts {
     fn new(config: &LinkConfig, path: &str, seed: Seed) -> Self {
-        let handovers = config
-            .handover
-            .as_ref()
-            .map(|handover| HaltTimeline::Handover(HandoverTimeline::new(handover, path, seed)));
+        let handovers = config.handover.as_ref().map(|handover| handover.timeline(seed, path));
+        let stalls = config.stall.as_ref();
+        let stalls = stalls.map(|stall| stall.timeline(seed, &format!("{path}.stall")));
+        let random = handovers.into_iter().chain(stalls).map(HaltTimeline::Random);
         let interrupting = config
             .reconfiguration
             .as_ref()
@@ -251,11 +252,10 @@ impl Halts {
             .map(|config| HaltTimeline::Boundary(BoundaryTimeline::new(config, path, seed)));
         let spans = merged(&config.halts);
         let scripted = (!spans.is_empty()).then(|| HaltTimeline::Scripted(spans.into_iter()));
-        let sources =
-            handovers.into_iter().chain(boundaries).chain(scripted).map(|mut timeline| {
-                let first = timeline.next();
-                (timeline, first)
-            });
+        let sources = random.chain(boundaries).chain(scripted).map(|mut timeline| {
+            let first = timeline.next();
+            (timeline, first)
+        });
         Self {
             sources: sources.collect(),
             resumed: Instant::ZERO,

@@ -7,6 +7,10 @@
 //! time that a carrier is down, and L = P(both down) / p² the configured ratio. Any two carriers are up
 //! together for 1 − 2p + L p² of the time, which is (1 − p)² / (1 − c) for a common share c; this gives c, and
 //! the own share o follows from 1 − p = (1 − c)(1 − o).
+//!
+//! Below independence (L < 1, as of a satellite and a carrier, which different obstacles shadow) there is no common
+//! process: an outage of a carrier that would overlap one of an earlier carrier is moved, with the probability 1 − L, to
+//! a random time without overlap, which keeps p and multiplies the time together by L.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -26,8 +30,8 @@ pub struct SharedOutagesConfig {
     pub up: Duration,
     /// Duration of an outage; its mean must be at least 1 ms. Overlapping own and common outages are merged.
     pub down: Distribution,
-    /// Ratio of the probability that two carriers are down at once to that of independent carriers: from 1 to
-    /// 1 / share of time down (always together). Default: 1.
+    /// Ratio of the probability that two carriers are down at once to that of independent carriers: from 0 (never
+    /// together) over 1 (independent) to 1 / share of time down (always together). Default: 1.
     #[serde(default = "independent")]
     pub together: f64,
 }
@@ -44,6 +48,8 @@ pub struct SharedOutages {
     common: f64,
     /// Share of time that each carrier's own process is down.
     own: f64,
+    /// Probability that an outage avoids those of earlier carriers.
+    apart: f64,
 }
 
 /// Warm-up of a process before the run, in mean down times, after which it is stationary.
@@ -72,28 +78,35 @@ impl SharedOutagesConfig {
         let p = self.share_down();
         let max = 1.0 / p;
         // A printed number may exceed the limit by rounding.
-        if !(1.0..=max * (1.0 + 1e-9)).contains(&self.together) {
+        if !(0.0..=max * (1.0 + 1e-9)).contains(&self.together) {
             let problem = format!(
-                "found {}, expected 1 to {max:.4}: a carrier is down for {:.4} % of the time",
+                "found {}, expected 0 to {max:.4}: a carrier is down for {:.4} % of the time",
                 self.together,
                 100.0 * p
             );
             return Err(("together", problem));
         }
-        let both_up = 1.0 - 2.0 * p + self.together.min(max) * p * p;
+        let apart = (1.0 - self.together).max(0.0);
+        // Moved outages need room.
+        if apart > 0.0 && p > 0.25 {
+            let problem = format!("a carrier is down for {:.1} % of the time", 100.0 * p);
+            return Err(("together", format!("expected at least 1: {problem}")));
+        }
+        let both_up = 1.0 - 2.0 * p + self.together.clamp(1.0, max) * p * p;
         let common = 1.0 - (1.0 - p) * (1.0 - p) / both_up;
         let own = 1.0 - (1.0 - p) / (1.0 - common);
         Ok(SharedOutages {
             down: self.down.clone(),
             common: common.clamp(0.0, 1.0),
             own: own.clamp(0.0, 1.0),
+            apart,
         })
     }
 }
 
 impl SharedOutages {
     /// Draws the outages of `carriers` carriers in a run of `length`: start and length of each, in order and
-    /// disjoint. Uses the streams `name.common`, `name.0`, `name.1` and so on.
+    /// disjoint. Uses the streams `name.common`, `name.0`, `name.1` and so on, and `name.1.apart` and so on.
     pub fn draw(
         &self,
         seed: Seed,
@@ -102,12 +115,54 @@ impl SharedOutages {
         length: Duration,
     ) -> Vec<Vec<(Instant, Duration)>> {
         let common = self.process(self.common, seed, &format!("{name}.common"), length);
-        let carrier = |number| {
-            let mut all = self.process(self.own, seed, &format!("{name}.{number}"), length);
+        let mut drawn: Vec<Vec<(Instant, Duration)>> = Vec::new();
+        for number in 0..carriers {
+            let own = format!("{name}.{number}");
+            let mut all = self.process(self.own, seed, &own, length);
+            if self.apart > 0.0 && number > 0 {
+                let earlier: Vec<_> = drawn.iter().flatten().copied().collect();
+                let earlier = merged(&earlier);
+                self.move_apart(&mut all, &earlier, seed, &format!("{own}.apart"), length);
+            }
             all.extend_from_slice(&common);
-            merged(&all).into_iter().map(|(start, end)| (start, end - start)).collect()
+            let spans = merged(&all).into_iter().map(|(start, end)| (start, end - start));
+            drawn.push(spans.collect());
+        }
+        drawn
+    }
+
+    /// Moves outages that overlap `earlier` ones, each with the probability `apart`, to random times where they do not.
+    fn move_apart(
+        &self,
+        own: &mut [(Instant, Duration)],
+        earlier: &[(Instant, Instant)],
+        seed: Seed,
+        name: &str,
+        length: Duration,
+    ) {
+        // With a quarter of the time down, an outage of the mean length fits at most times.
+        const MAX_TRIES: u32 = 64;
+        let mut stream = seed.stream(name);
+        let overlaps = |spans: &[(Instant, Instant)], start: Instant, span: Duration| {
+            let next = spans.partition_point(|(_, end)| *end <= start);
+            spans.get(next).is_some_and(|(other, _)| *other < start + span)
         };
-        (0..carriers).map(carrier).collect()
+        let mut taken: Vec<_> =
+            earlier.iter().map(|(start, end)| (*start, *end - *start)).collect();
+        taken.extend_from_slice(own);
+        let taken = merged(&taken);
+        for (start, span) in own {
+            let moves = stream.unit() < self.apart;
+            if !moves || !overlaps(earlier, *start, *span) {
+                continue;
+            }
+            let room = (length - *span).as_nanos().max(0) as f64;
+            let place = |_| Instant::from_nanos((stream.unit() * room) as i64);
+            if let Some(place) = (0..MAX_TRIES).map(place).find(|at| !overlaps(&taken, *at, *span))
+            {
+                *start = place;
+            }
+        }
     }
 
     /// Draws the outages of an alternating process that is down for `share` of the time.
@@ -197,6 +252,28 @@ mod tests {
     }
 
     #[test]
+    fn below_independence_carriers_avoid_one_another() {
+        let length = Duration::from_secs(2_000_000);
+        for together in [0.0, 0.4, 0.8] {
+            let down = Distribution::exponential(Duration::from_secs(2));
+            let outages = config(38, down, together).resolve().unwrap();
+            let drawn = outages.draw(Seed(5), "cells", 3, length);
+            let seconds = length.as_secs_f64();
+            for carrier in &drawn {
+                // 50 000 outages of exponential length: Var(sum) = 2 n D².
+                let share = total(carrier) / seconds;
+                let within = 4.0 * 0.05 * (2.0 / 50_000.0f64).sqrt();
+                assert!((share - 0.05).abs() < within, "{share}");
+            }
+            for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+                let ratio = both(&drawn[a], &drawn[b]) / seconds / 0.05 / 0.05;
+                // Some 2500 · `together` seconds together, in pieces of a second.
+                assert!((ratio - together).abs() < 0.01 + 0.1 * together, "{ratio} for {together}");
+            }
+        }
+    }
+
+    #[test]
     fn at_the_maximum_all_fail_together_and_at_one_none_do() {
         let down = Distribution::exponential(Duration::from_secs(1));
         let all = config(49, down.clone(), 50.0).resolve().unwrap();
@@ -237,7 +314,7 @@ mod tests {
         assert_eq!(refused(config(9, Distribution::fixed(Duration::ZERO), 1.0)).0, "down");
         let (key, problem) = refused(config(9, down.clone(), 11.0));
         assert_eq!(
-            (key, problem.contains("expected 1 to 10.0000")),
+            (key, problem.contains("expected 0 to 10.0000")),
             ("together", true),
             "{problem}"
         );

@@ -140,6 +140,9 @@ impl CellsFile {
             return Err(("", problem));
         };
         let drawn = config.handover.replace(Switch::Off);
+        for flight in &mut config.flight {
+            flight.handover = Some(Switch::Off);
+        }
         let drawn = drawn.as_ref().and_then(Switch::on);
         let preset = drawn.and_then(|HandoverConfig { interruption, .. }| interruption.clone());
         let Some(interruption) = self.interruption.clone().or(preset) else {

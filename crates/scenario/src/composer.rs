@@ -3,9 +3,8 @@
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use skybraid_host::record::Record;
-use skybraid_link::{ChangeConfig, Direction, PathConfig, presets};
+use skybraid_link::{ChangeConfig, Direction, PathConfig};
 use skybraid_orbit::OrbitConfig;
 use skybraid_track::Track;
 use skybraid_transport::PathInfo;
@@ -13,6 +12,7 @@ use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant, Seed};
 
 use crate::cells::{self, CellsFile, Place};
+use crate::correlation::{Correlation, CorrelationFile};
 use crate::file::{
     EventFile, LinkFile, Named, NodeFile, PathEvent, RouteFile, RoutingFile, ScenarioFile,
     TestbedFile, TraceStart,
@@ -23,6 +23,7 @@ use crate::key::{KeyPath, is_name};
 use crate::key_hints;
 use crate::network::{self, HOSTS, Node, Wiring, table, two_hosts};
 use crate::orbit::{self, Orbit};
+use crate::preset::with_preset;
 use crate::setup::segments;
 use crate::shared_outages::{OutageGroup, OutagesFile};
 use crate::text::ScenarioText;
@@ -71,6 +72,7 @@ pub(crate) fn compose(
     let outages = composer.outages(&read.outages)?;
     join_clocks(composer.links.iter_mut().map(|link| &mut link.config));
     let links = composer.finish_links()?;
+    let correlations = composer.correlations(&read.correlation, &links)?;
     let flow_reader = Flows {
         text: &text,
         duration: read.duration,
@@ -104,6 +106,7 @@ pub(crate) fn compose(
         tracks: composer.tracks,
         links,
         outages,
+        correlations,
         routing,
         flows,
         address_changes,
@@ -186,30 +189,11 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
         let problem = "expected in a scenario only, which knows where the nodes are".to_string();
         return Err(text.wrong(&top.key(own), problem));
     }
-    let mut config = with_preset(&text, read.into_path(), &top)?;
-    Inputs::new(&text, folder, None).load_path(&mut config, &top)?;
+    let mut inputs = Inputs::new(&text, folder, None);
+    let mut config = with_preset(&mut inputs, &text, read.into_path(), &top)?;
+    inputs.load_path(&mut config, &top)?;
     join_clocks(std::iter::once(&mut config));
     Ok(config)
-}
-
-/// Returns `config`, completed by the preset that it names.
-fn with_preset(
-    text: &ScenarioText,
-    config: PathConfig,
-    key: &KeyPath,
-) -> Result<PathConfig, ScenarioError> {
-    let Some(name) = &config.preset else { return Ok(config) };
-    let key = key.key("preset");
-    let Some(preset) = presets::find(name) else {
-        let known: Vec<&str> = presets::ALL.iter().map(|preset| preset.name).collect();
-        return Err(text.wrong(&key, unknown("preset", name, &known)));
-    };
-    let base = preset
-        .text
-        .parse()
-        .and_then(|reader: toml_edit::de::Deserializer| PathConfig::deserialize(reader))
-        .map_err(|error| text.wrong(&key, format!("the preset is broken: {}", error.message())))?;
-    Ok(config.with_defaults(&base))
 }
 
 /// Underlying network of a link: cells or satellites.
@@ -383,15 +367,33 @@ impl Composer<'_> {
     fn outages(&self, read: &[OutagesFile]) -> Result<Vec<OutageGroup>, ScenarioError> {
         let group = |(index, outages): (usize, &OutagesFile)| {
             let key = KeyPath::dotted("outages").index(index);
-            let find = |name: &str| match self.find_links(name) {
-                found if found.is_empty() => Err(self.unknown_link(name)),
-                found => Ok(found),
-            };
             outages
-                .group(self.of_paths, find)
+                .group(self.of_paths, |name| self.known_links(name))
                 .map_err(|(below, problem)| self.text.wrong(&key.below(below), problem))
         };
         read.iter().enumerate().map(group).collect()
+    }
+
+    fn correlations(
+        &self,
+        read: &[CorrelationFile],
+        links: &[Link],
+    ) -> Result<Vec<Correlation>, ScenarioError> {
+        let group = |(index, correlation): (usize, &CorrelationFile)| {
+            let key = KeyPath::dotted("correlation").index(index);
+            correlation
+                .group(self.of_paths, |name| self.known_links(name), links)
+                .map_err(|(below, problem)| self.text.wrong(&key.below(below), problem))
+        };
+        read.iter().enumerate().map(group).collect()
+    }
+
+    /// Returns the links called `name`, or an error that lists the known names.
+    fn known_links(&self, name: &str) -> Result<Vec<usize>, String> {
+        match self.find_links(name) {
+            found if found.is_empty() => Err(self.unknown_link(name)),
+            found => Ok(found),
+        }
     }
 
     /// Returns the links called `name`: those of a group, or a single link.
@@ -403,7 +405,7 @@ impl Composer<'_> {
 
     /// Returns the keys of a path or link, completed by its preset, with its traces loaded.
     fn config(&mut self, own: PathConfig, key: &KeyPath) -> Result<PathConfig, ScenarioError> {
-        let mut config = with_preset(self.text, own, key)?;
+        let mut config = with_preset(&mut self.inputs, self.text, own, key)?;
         self.inputs.load_path(&mut config, key)?;
         Ok(config)
     }
@@ -547,6 +549,15 @@ impl Composer<'_> {
                 orbit.apply(&mut uplink);
                 orbit.apply(&mut downlink);
             }
+            let mut population = config
+                .population()
+                .map_err(|error| self.text.wrong(&key.below(&error.key), error.problem))?;
+            let flights = population.iter_mut().flat_map(|family| &mut family.flights).flatten();
+            for link in flights {
+                if let Some(orbit) = orbit {
+                    orbit.apply(link);
+                }
+            }
             let priority = config.priority.unwrap_or(3);
             if priority > 15 {
                 let problem = format!("found {priority}, expected 0 to 15");
@@ -566,6 +577,7 @@ impl Composer<'_> {
                 config: config.clone(),
                 uplink,
                 downlink,
+                population,
                 info,
                 cells: cells.clone(),
                 orbit: orbit.clone(),

@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 use skybraid_link::{
-    ChangeConfig, DelayConfig, DirectionConfig, DrxConfig, HandoverConfig, HarqConfig, Losses,
-    PathConfig, QueueConfig, RateConfig, ReconfigurationConfig, Start, Switch,
+    ChangeConfig, DelayConfig, DirectionConfig, Draw, DrxConfig, FlightConfig, HandoverConfig,
+    HarqConfig, Losses, PathConfig, QueueConfig, RandomSpansConfig, RateConfig,
+    ReconfigurationConfig, SpreadConfig, Start, Switch,
 };
 use skybraid_orbit::OrbitConfig;
 use skybraid_track::{Position, TrackConfig};
@@ -17,6 +18,7 @@ use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Bytes, Duration, Probability, Rate};
 
 use crate::cells::CellsFile;
+use crate::correlation::CorrelationFile;
 use crate::network::{Ecmp, Metric, NodeKind};
 use crate::shared_outages::OutagesFile;
 use crate::{Server, Surroundings};
@@ -46,6 +48,8 @@ pub(crate) struct ScenarioFile {
     pub event: Vec<EventFile>,
     #[serde(default)]
     pub outages: Vec<OutagesFile>,
+    #[serde(default)]
+    pub correlation: Vec<CorrelationFile>,
     #[serde(default)]
     pub testbed: TestbedFile,
     /// Read by campaigns only.
@@ -118,7 +122,12 @@ pub(crate) struct LinkFile {
     pub downlink: DirectionConfig,
     pub drx: Option<Switch<DrxConfig>>,
     pub handover: Option<Switch<HandoverConfig>>,
+    pub stall: Option<Switch<RandomSpansConfig>>,
+    pub outage: Option<Switch<RandomSpansConfig>>,
     pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
+    pub flight: Vec<FlightConfig>,
+    pub spread: Option<SpreadConfig>,
+    pub draw: Option<Draw>,
     /// Allowed in a scenario only.
     pub cells: Option<CellsFile>,
     pub orbit: Option<OrbitConfig>,
@@ -153,7 +162,12 @@ impl LinkFile {
             downlink: self.downlink,
             drx: self.drx,
             handover: self.handover,
+            stall: self.stall,
+            outage: self.outage,
             reconfiguration: self.reconfiguration,
+            flight: self.flight,
+            spread: self.spread,
+            draw: self.draw,
         };
         own.with_defaults(&both)
     }

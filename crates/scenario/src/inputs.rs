@@ -7,8 +7,8 @@ use std::path::{Path as FilePath, PathBuf};
 
 use sha2::{Digest, Sha256};
 use skybraid_link::{
-    ChangeConfig, DelayConfig, Direction, LossConfig, Losses, PathConfig, RateConfig, Start,
-    TraceError, TraceSource,
+    ChangeConfig, DelayConfig, LossConfig, Losses, PathConfig, RateConfig, Start, TraceError,
+    TraceSource,
 };
 use skybraid_units::Duration;
 use skybraid_units::invariant::Promised as _;
@@ -70,9 +70,11 @@ impl<'a> Inputs<'a> {
 
     /// Loads all files of a path, whose key is `key`.
     pub fn load_path(&mut self, path: &mut PathConfig, key: &KeyPath) -> Result<(), ScenarioError> {
-        for direction in Direction::ALL {
-            let own = path.direction_mut(direction);
-            let key = key.key(direction.name());
+        for (flight, direction, own) in path.directions_mut() {
+            let key = match flight {
+                Some(number) => key.key("flight").index(number).key(direction.name()),
+                None => key.key(direction.name()),
+            };
             if let Some(rate) = &mut own.rate {
                 self.load_rate(rate, &key.key("rate"))?;
             }
@@ -102,14 +104,16 @@ impl<'a> Inputs<'a> {
     fn load_rate(&mut self, rate: &mut RateConfig, key: &KeyPath) -> Result<(), ScenarioError> {
         match rate {
             RateConfig::Trace(source) => self.load(source, key),
-            RateConfig::Constant(_) | RateConfig::Steps(_) => Ok(()),
+            RateConfig::Constant(_) | RateConfig::Steps(_) | RateConfig::Process(..) => Ok(()),
         }
     }
 
     fn load_delay(&mut self, delay: &mut DelayConfig, key: &KeyPath) -> Result<(), ScenarioError> {
         match delay {
             DelayConfig::Trace(source) => self.load(source, key),
-            DelayConfig::Distribution(_) | DelayConfig::Steps(_) => Ok(()),
+            DelayConfig::Distribution(_) | DelayConfig::Steps(_) | DelayConfig::Process(..) => {
+                Ok(())
+            }
         }
     }
 

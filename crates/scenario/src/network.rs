@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use skybraid_link::{Direction, LinkConfig, PathConfig};
+use skybraid_link::{Direction, LinkConfig, PathConfig, Population};
 use skybraid_transport::PathInfo;
 use skybraid_units::invariant::Promised as _;
 
@@ -66,6 +66,9 @@ pub struct Link {
     pub uplink: LinkConfig,
     /// Direction from the second node to the first.
     pub downlink: LinkConfig,
+    /// Family of flights of which each run draws one in place of `uplink` and `downlink`, which are then those of the
+    /// median flight.
+    pub population: Option<Population>,
     /// Path information for transports whose path starts with this link.
     pub info: PathInfo,
     /// Radio cells of the link, which halt it at handovers.

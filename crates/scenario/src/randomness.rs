@@ -1,5 +1,6 @@
 //! Dependence of a scenario's runs on the seed.
 
+use skybraid_link::Draw;
 use skybraid_transport::TransportConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_units::Seed;
@@ -59,12 +60,14 @@ impl Link {
             config: _,
             uplink,
             downlink,
+            population,
             info: _,
             cells,
             // A function of time alone, which is applied to both directions.
             orbit: _,
         } = self;
-        cells.is_some() || uplink.is_random() || downlink.is_random()
+        let drawn = population.as_ref().is_some_and(|family| family.draw == Draw::Random);
+        cells.is_some() || drawn || uplink.is_random() || downlink.is_random()
     }
 }
 

@@ -11,7 +11,10 @@ use skybraid_transport::split::Cache;
 use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Duration, Instant, Probability, Rate, Seed};
 
-use crate::{Input, Link, Node, NodeKind, OutageGroup, Routing, ScenarioError, Testbed, composer};
+use crate::{
+    Correlation, Input, Link, Node, NodeKind, OutageGroup, Routing, ScenarioError, Testbed,
+    composer,
+};
 
 /// Requirement on a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,6 +140,8 @@ pub struct Scenario {
     pub tracks: Vec<Option<Track>>,
     /// Outages shared by links.
     pub outages: Vec<OutageGroup>,
+    /// Correlation between links.
+    pub correlations: Vec<Correlation>,
     /// Routing of the network.
     pub routing: Routing,
     /// Flows in the order of the file, group by group.

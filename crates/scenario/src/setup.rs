@@ -17,7 +17,7 @@ impl Scenario {
         self.setup_of(self.link_setups(seed), seed, record)
     }
 
-    /// Returns the setup without random handovers between cells and shared outages.
+    /// Returns the setup without drawn flights, random handovers between cells and shared outages.
     pub(crate) fn plain_setup(&self, seed: Seed, record: Record) -> Setup {
         self.setup_of(self.links.iter().map(plain).collect(), seed, record)
     }
@@ -48,8 +48,14 @@ impl Scenario {
 
     /// Returns the links with the handovers and outages drawn by `seed`.
     fn link_setups(&self, seed: Seed) -> Vec<LinkSetup> {
-        let link = |link: &Link| {
+        let link = |(number, link): (usize, &Link)| {
             let mut setup = plain(link);
+            if let Some(mut family) = link.population.clone() {
+                for (group, correlation) in self.correlations.iter().enumerate() {
+                    correlation.share_flights(&mut family, number, seed, group);
+                }
+                [setup.uplink, setup.downlink] = family.draw(seed, &link.name);
+            }
             if let Some(cells) = &link.cells {
                 let halts = cells.halts(self.duration, seed, &link.name);
                 setup.uplink.halts.extend_from_slice(&halts);
@@ -57,7 +63,10 @@ impl Scenario {
             }
             setup
         };
-        let mut links: Vec<LinkSetup> = self.links.iter().map(link).collect();
+        let mut links: Vec<LinkSetup> = self.links.iter().enumerate().map(link).collect();
+        for (group, correlation) in self.correlations.iter().enumerate() {
+            correlation.share_slow(&mut links, group);
+        }
         for (number, group) in self.outages.iter().enumerate() {
             for (link, down) in group.draw(seed, number, self.duration) {
                 let link = links.get_mut(link).promised("a link of the outage group");

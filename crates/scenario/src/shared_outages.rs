@@ -4,8 +4,7 @@ use serde::Deserialize;
 use skybraid_link::{Distribution, SharedOutages, SharedOutagesConfig};
 use skybraid_units::{Duration, Instant, Seed};
 
-/// A key and the problem with its value.
-type Problem = (&'static str, String);
+use crate::members::{Problem, members};
 
 /// `[[outages]]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,26 +40,7 @@ impl OutagesFile {
         of_paths: bool,
         find: impl Fn(&str) -> Result<Vec<usize>, String>,
     ) -> Result<OutageGroup, Problem> {
-        let (key, names, other, strange) = if of_paths {
-            ("paths", &self.paths, "links", &self.links)
-        } else {
-            ("links", &self.links, "paths", &self.paths)
-        };
-        if !strange.is_empty() {
-            return Err((other, format!("expected `{key}`, as in the scenario")));
-        }
-        let mut links = Vec::new();
-        for name in names {
-            for link in find(name).map_err(|problem| (key, problem))? {
-                if links.contains(&link) {
-                    return Err((key, format!("`{name}` is named twice")));
-                }
-                links.push(link);
-            }
-        }
-        if links.is_empty() {
-            return Err((key, "found an empty list, expected at least one name".to_string()));
-        }
+        let links = members(&self.paths, &self.links, of_paths, find)?;
         let together = self.together.unwrap_or(1.0);
         let config = SharedOutagesConfig { up: self.up, down: self.down.clone(), together };
         Ok(OutageGroup { links, outages: config.resolve()? })

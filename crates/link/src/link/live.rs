@@ -67,7 +67,7 @@ impl Link {
     /// removed from the queue.
     pub fn cut(&mut self, now: Instant) {
         let forever = Duration::from_nanos(Instant::FAR_FUTURE.as_nanos() - now.as_nanos());
-        let outages = Outages::new(&[(now, forever)]);
+        let outages = Outages::new(&[(now, forever)], None);
         self.view.scripted.outages.replace_by(&mut self.outages, &mut self.view.outages, outages);
         self.queue.remove_queued(now);
         self.free = self.free.min(now.max(self.now));
@@ -90,7 +90,8 @@ impl Link {
 
     /// Replaces the scripted rate by `source`, whose series is in the time of the run. Draws come from `seed`.
     pub fn set_rate_source(&mut self, source: &RateSource, seed: Seed) {
-        let new = Schedule::new(RateCursor::new(source, seed), Vec::new());
+        let new =
+            Schedule::new(RateCursor::new(source, seed, "live.rate", "live.rate"), Vec::new());
         let view = &mut *self.view;
         view.scripted.rates.replace_by(self.service.rates_mut(), view.service.rates_mut(), new);
         // A packet at a rate of zero occupies the link for ever; the new rate frees it.
@@ -101,7 +102,7 @@ impl Link {
 
     /// Replaces the scripted delay by `source`. Draws come from `seed`.
     pub fn set_delay(&mut self, source: &DelaySource, seed: Seed) {
-        let new = Schedule::new(Delay::new(source, seed, "live.delay"), Vec::new());
+        let new = Schedule::new(Delay::new(source, seed, "live.delay", "live.delay"), Vec::new());
         let view = &mut *self.view;
         view.scripted.delays.replace_by(&mut self.delays, &mut view.delays, new);
     }

@@ -436,3 +436,45 @@ macro_rules! trace_table {
     };
 }
 pub(crate) use trace_table;
+
+/// Keys of a process in a table that has a field for each.
+macro_rules! process_keys {
+    ($name:ident) => {
+        impl $name {
+            /// Returns the keys of a process; without a `process` they are an error.
+            fn process_keys(
+                &self,
+                given: bool,
+            ) -> Result<crate::process::ProcessKeys, alloc::string::String> {
+                let keys = crate::process::ProcessKeys {
+                    slow: self.slow,
+                    fast: self.fast,
+                    slow_share: self.slow_share,
+                    step: self.step,
+                    scale: self.scale,
+                    both_ways: self.both_ways,
+                };
+                if !given && keys != crate::process::ProcessKeys::default() {
+                    return Err("`slow`, `fast`, `slow_share`, `step`, `scale` and `both_ways` \
+                                belong to `process`"
+                        .into());
+                }
+                Ok(keys)
+            }
+
+            fn of_process(keys: crate::process::ProcessKeys) -> Self {
+                Self {
+                    slow: keys.slow,
+                    fast: keys.fast,
+                    slow_share: keys.slow_share,
+                    step: keys.step,
+                    scale: keys.scale,
+                    both_ways: keys.both_ways,
+                    ..Self::default()
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use process_keys;

@@ -28,6 +28,8 @@ downlink.rate = { trace = "rate.csv", column = "2", unit = "Mbit/s", time = "1",
 downlink.delay = { trace = "delay.log", format = "ping", every = "200ms" }
 downlink.queue = { bytes = "64kB" }
 drx = { inactivity = "100ms" }
+stall = { interval = { exponentials = [{ weight = 0.8, mean = "2s" }, { weight = 0.2, mean = "60s" }] }, length = { pareto = "50ms", alpha = 1.2, max = "10s" } }
+outage = { interval = { mean = "10min" }, length = { median = "800ms", sigma = 1.2, max = "30s" } }
 handover = { interval = { mean = "20.04s", sd = "4.872s" }, interruption = { mixture = "lte-aerial" } }
 
 [reconfiguration]
@@ -45,6 +47,26 @@ fn a_path_parses_from_its_text() {
         "uplink.rate = { opportunities = \"f.up\" }\nuplink.queue = \"unlimited\"\ndrx = \"off\"",
     );
     assert_eq!(path(&toml::to_string(&opportunities).unwrap()), opportunities);
+}
+
+#[test]
+fn processes_parse_from_their_text() {
+    let config = path(
+        r#"
+uplink.rate = { process = [[0, "0Mbit/s"], [0.5, "20Mbit/s"], [1, "60Mbit/s"]], slow = "40s", fast = "3s", slow_share = 0.6, step = "500ms", scale = 1.5, both_ways = 0.4 }
+uplink.delay = { process = [[0, "0ms"], [0.99, "40ms"], [1, "300ms"]], plus = "30ms" }
+downlink.rate = { process = [[0, "5Mbit/s"], [1, "60Mbit/s"]] }
+downlink.delay = { quantiles = [[0, "1ms"], [1, "9ms"]], plus = "2ms" }
+"#,
+    );
+    let printed = toml::to_string(&config).unwrap();
+    assert_eq!(path(&printed), config, "{printed}");
+    let up = config.link(Direction::Uplink).unwrap();
+    let RateSource::Process(rate) = &up.rate else { panic!("found {:?}", up.rate) };
+    assert_eq!((rate.min(), rate.max(), rate.value(0.5)), (0.0, 9e7, 3e7));
+    assert_eq!((rate.step, rate.fast), (span("500ms"), span("3s")));
+    let link = Link::new(&up, "p", "uplink", Seed(1));
+    assert_eq!(link.min_delay(), span("30ms"));
 }
 
 #[test]
@@ -174,7 +196,10 @@ fn invalid_values_are_rejected_with_their_key() {
         ("uplink.rate = { steps = [[\"1s\", \"1Mbit/s\"]] }", "the first time to be zero"),
         ("uplink.rate = { steps = [], trace = \"f\" }", "`steps` and `trace` exclude one another"),
         ("uplink.rate = { opportunities = \"f\", unit = \"ms\" }", "belong to `trace`"),
-        ("uplink.rate = {}", "expected one of the keys `steps`, `trace`, `opportunities`"),
+        (
+            "uplink.rate = {}",
+            "expected one of the keys `steps`, `process`, `trace`, `opportunities`",
+        ),
         ("mtu = \"0B\"\nuplink.rate = \"1Mbit/s\"", "`mtu`: expected a size above zero"),
         ("uplink = { rate = \"1Mbit/s\", delay = \"-5ms\" }", "out of range"),
         ("uplink = { rate = \"1Mbit/s\", delay = { sd = \"5ms\" } }", "`mean`"),

@@ -10,6 +10,7 @@ mod loss;
 mod lutz;
 mod mahimahi;
 mod outage;
+mod processes;
 mod properties;
 mod queue;
 mod radio;

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use skybraid_link::{
     Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Environment, Extent, Fate,
     GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig, Mixture, OnOff,
-    Opportunities, QueueConfig, RateSource, Reconfiguration, Series, Shape,
+    Opportunities, Process, Quantiles, QueueConfig, RandomSpans, RateSource, Reconfiguration,
+    Series, Shape,
 };
 use skybraid_units::{Bytes, Decibels, Duration, Instant, Probability, Rate, Seed};
 
@@ -62,8 +63,26 @@ fn series(max: f64) -> impl Strategy<Value = Arc<Series>> {
     })
 }
 
+/// A process of uniform marginal with a mass at its minimum.
+fn random(low: f64, more: f64, step_ms: i64) -> Process {
+    let table = std::vec![(0.0, low), (0.2, low), (1.0, low + more)];
+    Process {
+        quantiles: Arc::new(Quantiles::new(table).unwrap()),
+        slow: Duration::from_secs(2),
+        fast: Duration::from_millis(300),
+        slow_share: 0.6,
+        step: Duration::from_millis(step_ms),
+        scale: 1.5,
+        plus: 0.0,
+        both_ways: 0.3,
+        shared: None,
+    }
+}
+
 fn rate() -> impl Strategy<Value = RateSource> {
+    let process = (0.0..5e7f64, 1e6..5e7f64, 1..500i64);
     prop_oneof![
+        process.prop_map(|(low, more, step)| RateSource::Process(random(low, more, step))),
         (1_000_000..200_000_000u64).prop_map(|bps| RateSource::Constant(Rate::from_bps(bps))),
         series(5e7).prop_map(|series| RateSource::Series(series.into())),
         vec(0..40i64, 1..20).prop_map(|mut times| {
@@ -75,7 +94,9 @@ fn rate() -> impl Strategy<Value = RateSource> {
 }
 
 fn delay() -> impl Strategy<Value = DelaySource> {
+    let process = (0.0..5e7f64, 0.0..3e8f64, 1..500i64);
     prop_oneof![
+        process.prop_map(|(low, more, step)| DelaySource::Process(random(low, more, step))),
         distribution().prop_map(DelaySource::Distribution),
         series(3e8).prop_map(|series| DelaySource::Series(series.into())),
     ]
@@ -182,9 +203,18 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     ];
     let changes = vec((instant(), change), 0..4);
     let first = (rate(), delay(), queue(), vec(loss(), 0..3), any::<bool>(), 100..3000u64);
-    let second = (of(harq), of(drx()), of(handover), of(reconfiguration), (down, halts), changes);
+    let spans = || {
+        (distribution(), interruption()).prop_map(|(interval, length)| RandomSpans {
+            interval: Distribution { plus: Duration::from_millis(150), ..interval },
+            length,
+            rate: 0.7,
+        })
+    };
+    let spans = (of(spans()), of(spans()), down, halts);
+    let second = (of(harq), of(drx()), of(handover), of(reconfiguration), spans, changes);
     (first, second).prop_map(|((rate, delay, queue, losses, reorder, mtu), effects)| {
-        let (harq, drx, handover, reconfiguration, (down, halts), changes) = effects;
+        let (harq, drx, handover, reconfiguration, spans, changes) = effects;
+        let (stall, outage, down, halts) = spans;
         LinkConfig {
             mtu: Bytes::new(mtu),
             rate,
@@ -196,6 +226,8 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             harq,
             drx,
             handover,
+            stall,
+            outage,
             reconfiguration,
             down,
             halts,
@@ -327,6 +359,16 @@ proptest! {
     fn no_time_and_no_size_panics(config in config(), calls in vec((any::<i64>(), any::<u64>()), 1..20)) {
         // Without the processes that are drawn epoch by epoch: 292 years of epochs would take long.
         let config = LinkConfig { handover: None, reconfiguration: None, mtu: Bytes::new(u64::MAX), ..config };
+        let config = LinkConfig { stall: None, outage: None, ..config };
+        let rate = match config.rate {
+            RateSource::Process(_) => RateSource::Constant(Rate::from_mbps(1.0)),
+            rate => rate,
+        };
+        let delay = match config.delay {
+            DelaySource::Process(_) => DelaySource::Distribution(Distribution::fixed(Duration::ZERO)),
+            delay => delay,
+        };
+        let config = LinkConfig { rate, delay, ..config };
         let timeless = |loss: &LossSource| !matches!(loss, LossSource::OnOff(_) | LossSource::Lutz(_));
         let losses = config.losses.iter().filter(|loss| timeless(loss)).cloned().collect();
         let config = LinkConfig { losses, changes: Vec::new(), ..config };

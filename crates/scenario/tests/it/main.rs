@@ -5,6 +5,7 @@ mod bad_gateways;
 mod bad_input;
 mod common;
 mod defaults;
+mod families;
 mod gateway_docs;
 mod network;
 mod orbit;

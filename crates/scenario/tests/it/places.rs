@@ -193,7 +193,7 @@ fn invalid_values_are_reported_at_their_keys() {
         (outages("links = ['lte']\nup = '9s'\ndown = '1s'"), "outages[0].links: expected `paths`"),
         (
             outages("paths = ['lte']\nup = '9s'\ndown = '1s'\ntogether = 11"),
-            "outages[0].together: found 11, expected 1 to 10",
+            "outages[0].together: found 11, expected 0 to 10",
         ),
         (
             outages("paths = ['lte']\nup = '0s'\ndown = '1s'"),

@@ -63,7 +63,7 @@ fn an_unknown_key_is_reported_with_a_suggestion() {
     refused_at_line(
         4,
         r#"uplnk.rate = "10Mbit/s""#,
-        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`, `orbit`)",
+        "scenarios/x.toml:4: path.lte.uplnk: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `stall`, `outage`, `reconfiguration`, `flight`, `spread`, `draw`, `cells`, `orbit`)",
     );
     refused_at_line(
         4,
@@ -97,7 +97,7 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
     refused_at_line(
         8,
         r#"preset = "starlnk""#,
-        "scenarios/x.toml:8: path.leo.preset: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-aerial`, `lte-ground`, `starlink`, `leo`, `meo`, `geo`, `wifi`, `ethernet`)",
+        "scenarios/x.toml:8: path.leo.preset: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-drone-urban`, `lte-drone-rural`, `lte-car`, `5g-road`, `starlink-car`, `starlink-ship`, `testbed-lte-aerial`, `testbed-lte-ground`, `testbed-starlink`, `testbed-leo`, `meo`, `geo`, `wifi`, `ethernet`, `lte-aerial`, `lte-ground`, `starlink`, `leo`)",
     );
     refused_at_line(
         10,
@@ -165,7 +165,7 @@ fn a_missing_or_wrong_unit_is_rejected_with_an_example() {
     refused_at_line(
         4,
         "uplink.rate = 10",
-        r#"scenarios/x.toml:4: path.lte.uplink.rate: found integer `10`, expected a rate with a unit, for example "10Mbit/s", or a table with `steps`, `trace` or `opportunities`"#,
+        r#"scenarios/x.toml:4: path.lte.uplink.rate: found integer `10`, expected a rate with a unit, for example "10Mbit/s", or a table with `steps`, `process`, `trace` or `opportunities`"#,
     );
     refused_at_line(
         4,
@@ -423,12 +423,12 @@ fn an_invalid_override_is_reported_by_its_key() {
     refused_override(
         "path.lte.uplnk.rate",
         "1Mbit/s",
-        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `reconfiguration`, `cells`, `orbit`)",
+        "override `path.lte.uplnk.rate`: unknown key `uplnk`; did you mean `uplink`? (expected one of `from`, `to`, `weight`, `preset`, `mtu`, `cost`, `backup`, `priority`, `down`, `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`, `uplink`, `downlink`, `drx`, `handover`, `stall`, `outage`, `reconfiguration`, `flight`, `spread`, `draw`, `cells`, `orbit`)",
     );
     refused_override(
         "path.lte.uplink.rate",
         "5",
-        r#"override `path.lte.uplink.rate`: found integer `5`, expected a rate with a unit, for example "10Mbit/s", or a table with `steps`, `trace` or `opportunities`"#,
+        r#"override `path.lte.uplink.rate`: found integer `5`, expected a rate with a unit, for example "10Mbit/s", or a table with `steps`, `process`, `trace` or `opportunities`"#,
     );
     refused_override(
         "path.lte.uplink.rate.trace",
@@ -481,7 +481,7 @@ fn an_invalid_override_is_reported_by_its_key() {
     refused_override(
         "path.leo.preset",
         "starlnk",
-        "override `path.leo.preset`: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-aerial`, `lte-ground`, `starlink`, `leo`, `meo`, `geo`, `wifi`, `ethernet`)",
+        "override `path.leo.preset`: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-drone-urban`, `lte-drone-rural`, `lte-car`, `5g-road`, `starlink-car`, `starlink-ship`, `testbed-lte-aerial`, `testbed-lte-ground`, `testbed-starlink`, `testbed-leo`, `meo`, `geo`, `wifi`, `ethernet`, `lte-aerial`, `lte-ground`, `starlink`, `leo`)",
     );
 }
 

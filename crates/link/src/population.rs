@@ -1,0 +1,357 @@
+//! Families of flights: each run draws its own flight, so that runs differ as much as measured flights do.
+//!
+//! A family is a list of fitted flights, in order from the worst to the best. A run draws one of them, all alike, and
+//! multiplies its rates, delays, stalls and outages by lognormal factors, which stand for the flights that nobody
+//! measured. The draw depends on seed and path alone.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use skybraid_units::{Duration, Rate, Seed, Stream};
+
+use crate::config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
+use crate::delay::DelaySource;
+use crate::distribution::{Distribution, Shape};
+use crate::drx::DrxConfig;
+use crate::handover::HandoverConfig;
+use crate::process::normal_probability;
+use crate::rate::RateSource;
+use crate::reconfiguration::ReconfigurationConfig;
+use crate::spans::RandomSpansConfig;
+
+/// Keys of a `[[flight]]` table: what sets a flight apart in its family. Missing keys come from the family.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlightConfig {
+    /// Name of the flight, for readers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Direction from the vehicle to the ground.
+    pub uplink: DirectionConfig,
+    /// Direction from the ground to the vehicle.
+    pub downlink: DirectionConfig,
+    /// Discontinuous reception.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drx: Option<Switch<DrxConfig>>,
+    /// Handovers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Switch<HandoverConfig>>,
+    /// Stalls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Switch<RandomSpansConfig>>,
+    /// Random outages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Switch<RandomSpansConfig>>,
+    /// Satellite reconfiguration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reconfiguration: Option<Switch<ReconfigurationConfig>>,
+}
+
+/// Keys of a `spread` table: geometric standard deviations, 1 or more, of the factors of a run. Default: 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpreadConfig {
+    /// Of rates that are constant or a process, drawn for each direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Of the constant part of the delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<f64>,
+    /// Of the number of stalls per time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall: Option<f64>,
+    /// Of the number of random outages per time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage: Option<f64>,
+}
+
+/// Choice of a run's flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Draw {
+    /// Any flight, with factors.
+    #[default]
+    Random,
+    /// The flight in the middle of the list, without factors.
+    Median,
+    /// The flight after the first tenth of the list, without factors.
+    WorstDecile,
+}
+
+/// Family of flights, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Population {
+    /// Uplink and downlink of each flight, from the worst to the best; at least one.
+    pub flights: Vec<[LinkConfig; 2]>,
+    /// Geometric standard deviations of the factors.
+    pub spread: SpreadConfig,
+    /// Choice of the flight.
+    pub draw: Draw,
+    /// Normal score that paths share: its value, and the correlation of this path's score with it.
+    pub shared: Option<(f64, f64)>,
+}
+
+impl FlightConfig {
+    /// Returns the flight with the keys of `own` in place of its own.
+    pub(crate) fn overridden_by(&self, own: &PathConfig) -> Self {
+        let own = PathConfig { flight: Vec::new(), ..own.clone() };
+        let merged = own.with_defaults(&self.clone().into_path());
+        Self {
+            name: self.name.clone(),
+            uplink: merged.uplink,
+            downlink: merged.downlink,
+            drx: merged.drx,
+            handover: merged.handover,
+            stall: merged.stall,
+            outage: merged.outage,
+            reconfiguration: merged.reconfiguration,
+        }
+    }
+
+    /// Returns the keys of the flight as those of a path.
+    pub(crate) fn into_path(self) -> PathConfig {
+        PathConfig {
+            uplink: self.uplink,
+            downlink: self.downlink,
+            drx: self.drx,
+            handover: self.handover,
+            stall: self.stall,
+            outage: self.outage,
+            reconfiguration: self.reconfiguration,
+            ..PathConfig::default()
+        }
+    }
+}
+
+impl Draw {
+    /// Returns the flight of `count` flights that is fixed, if it is.
+    pub(crate) const fn fixed(self, count: usize) -> Option<usize> {
+        match self {
+            Self::Random => None,
+            Self::Median => Some(count / 2),
+            Self::WorstDecile => Some(count / 10),
+        }
+    }
+}
+
+impl PathConfig {
+    /// Returns the path of one of its flights.
+    pub(crate) fn of_flight(&self, number: usize) -> Self {
+        let family = Self { flight: Vec::new(), ..self.clone() };
+        match self.flight.get(number) {
+            Some(flight) => flight.clone().into_path().with_defaults(&family),
+            None => family,
+        }
+    }
+
+    /// Returns the family of flights, if the path is one.
+    ///
+    /// # Errors
+    /// As for [`link`](Self::link), for any flight; a spread below 1.
+    pub fn population(&self) -> Result<Option<Population>, ConfigError> {
+        if self.flight.is_empty() {
+            return Ok(None);
+        }
+        let spread = self.spread.unwrap_or_default();
+        let SpreadConfig { rate, delay, stall, outage } = spread;
+        for (key, value) in [("rate", rate), ("delay", delay), ("stall", stall), ("outage", outage)]
+        {
+            if value.is_some_and(|value| !(1.0..=100.0).contains(&value)) {
+                let problem = "expected 1 to 100".to_string();
+                return Err(ConfigError { key: format!("spread.{key}"), problem });
+            }
+        }
+        let flight = |number| {
+            let path = self.of_flight(number);
+            let link = |direction| {
+                path.link(direction).map_err(|ConfigError { key, problem }| ConfigError {
+                    key: format!("flight.{number}.{key}"),
+                    problem,
+                })
+            };
+            Ok([link(Direction::Uplink)?, link(Direction::Downlink)?])
+        };
+        let flights = (0..self.flight.len()).map(flight).collect::<Result<_, _>>()?;
+        let draw = self.draw.unwrap_or_default();
+        Ok(Some(Population { flights, spread, draw, shared: None }))
+    }
+}
+
+impl Population {
+    /// Returns uplink and downlink of the flight that a run of `seed` draws for `path`, from the stream
+    /// `path.population`.
+    pub fn draw(&self, seed: Seed, path: &str) -> [LinkConfig; 2] {
+        let mut stream = seed.stream(&format!("{path}.population"));
+        let count = self.flights.len();
+        let number = self.draw.fixed(count).unwrap_or_else(|| {
+            let (common, load) = self.shared.unwrap_or_default();
+            let own = libm::sqrt((1.0 - load * load).max(0.0));
+            let score = load * common + own * stream.standard_normal();
+            (normal_probability(score) * count as f64) as usize
+        });
+        let flight = self.flights.get(number.min(count.saturating_sub(1)));
+        let Some([uplink, downlink]) = flight else {
+            skybraid_units::invariant::bug("a family without flights");
+            let nothing = LinkConfig::plain(RateSource::Constant(Rate::ZERO), Duration::ZERO);
+            return [nothing.clone(), nothing];
+        };
+        let mut links = [uplink.clone(), downlink.clone()];
+        if self.draw == Draw::Random {
+            self.vary(&mut links, &mut stream);
+        }
+        links
+    }
+
+    /// Multiplies by the factors of a run.
+    fn vary(&self, links: &mut [LinkConfig; 2], stream: &mut Stream) {
+        let mut factor = |spread: Option<f64>| {
+            let normal = stream.standard_normal();
+            libm::exp(libm::log(spread.unwrap_or(1.0)) * normal)
+        };
+        let rates = [factor(self.spread.rate), factor(self.spread.rate)];
+        let delay = factor(self.spread.delay);
+        let stalls = factor(self.spread.stall);
+        let outages = factor(self.spread.outage);
+        for (link, rate) in links.iter_mut().zip(rates) {
+            scale_rate(&mut link.rate, rate);
+            scale_delay(&mut link.delay, delay);
+            if let Some(stall) = &mut link.stall {
+                stall.rate *= stalls;
+            }
+            if let Some(outage) = &mut link.outage {
+                outage.rate *= outages;
+            }
+        }
+    }
+}
+
+fn scale_rate(rate: &mut RateSource, factor: f64) {
+    match rate {
+        RateSource::Process(process) => process.scale *= factor,
+        RateSource::Constant(rate) => *rate = Rate::from_mbps(rate.as_bps() as f64 * factor * 1e-6),
+        RateSource::Series(_) | RateSource::Opportunities(_) => {}
+    }
+}
+
+fn scale_delay(delay: &mut DelaySource, factor: f64) {
+    match delay {
+        DelaySource::Process(process) => process.plus *= factor,
+        DelaySource::Distribution(Distribution { shape, plus }) => {
+            *plus = plus.mul_f64(factor);
+            if let Shape::Fixed(fixed) = shape {
+                *fixed = fixed.mul_f64(factor);
+            }
+        }
+        DelaySource::Series(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(extra: &str) -> PathConfig {
+        let flight = |mbps: u32| {
+            format!(
+                "[[flight]]\nname = \"{mbps}\"\nuplink.rate = \"{mbps}Mbit/s\"\n\
+                 downlink.rate = \"{mbps}Mbit/s\"\n"
+            )
+        };
+        let flights: Vec<String> = (1..=10).map(|number| flight(number * 10)).collect();
+        let text = format!("{extra}\nuplink.delay = \"30ms\"\n{}", flights.concat());
+        toml::from_str(&text).unwrap()
+    }
+
+    fn rate([uplink, _]: &[LinkConfig; 2]) -> f64 {
+        let RateSource::Constant(rate) = uplink.rate else { return 0.0 };
+        rate.as_bps() as f64 * 1e-6
+    }
+
+    #[test]
+    fn a_run_draws_any_flight_alike_and_by_its_seed() {
+        let population = family("").population().unwrap().unwrap();
+        let mut counts = [0u32; 11];
+        for seed in 0..10_000 {
+            let drawn = population.draw(Seed(seed), "lte");
+            assert_eq!(drawn, population.draw(Seed(seed), "lte"));
+            counts[(rate(&drawn) / 10.0) as usize] += 1;
+        }
+        // Binomial: a standard deviation of 30.
+        assert!(counts[1..].iter().all(|count| count.abs_diff(1000) < 120), "{counts:?}");
+    }
+
+    #[test]
+    fn factors_have_their_geometric_spread() {
+        let text = "draw = \"random\"\nspread = { rate = 1.5, delay = 1.2 }";
+        let population = family(text).population().unwrap().unwrap();
+        let (mut rates, mut delays) = (Vec::new(), Vec::new());
+        for seed in 0..20_000 {
+            let drawn = population.draw(Seed(seed), "lte");
+            let flight = Population { spread: SpreadConfig::default(), ..population.clone() };
+            rates.push(libm::log(rate(&drawn) / rate(&flight.draw(Seed(seed), "lte"))));
+            let DelaySource::Distribution(delay) = &drawn[0].delay else { return };
+            delays.push(libm::log(delay.mean().as_millis_f64() / 30.0));
+        }
+        for (drawn, spread) in [(&rates, 1.5f64), (&delays, 1.2)] {
+            let count = drawn.len() as f64;
+            let mean = drawn.iter().sum::<f64>() / count;
+            let variance = drawn.iter().map(|value| value * value).sum::<f64>() / count;
+            let sd = libm::log(spread);
+            assert!(mean.abs() < 4.0 * sd / libm::sqrt(count), "{mean}");
+            assert!((libm::sqrt(variance) / sd - 1.0).abs() < 0.03, "{variance}");
+        }
+    }
+
+    #[test]
+    fn the_median_and_the_worst_decile_are_fixed() {
+        for (draw, mbps) in [("median", 60.0), ("worst-decile", 20.0)] {
+            let text = format!("draw = \"{draw}\"\nspread = {{ rate = 3.0 }}");
+            let population = family(&text).population().unwrap().unwrap();
+            for seed in 0..10 {
+                assert_eq!(rate(&population.draw(Seed(seed), "lte")), mbps);
+            }
+        }
+    }
+
+    #[test]
+    fn flights_of_paths_that_share_a_score_are_correlated() {
+        let population = family("").population().unwrap().unwrap();
+        let (mut cross, mut squares) = (0.0, 0.0);
+        for seed in 0..20_000 {
+            let common = Seed(seed).stream("common").standard_normal();
+            let shared = Some((common, libm::sqrt(0.5)));
+            let population = Population { shared, ..population.clone() };
+            let [a, b] = ["a", "b"].map(|path| rate(&population.draw(Seed(seed), path)) - 55.0);
+            cross += a * b;
+            squares += a * a;
+        }
+        // Rank correlation of a bivariate normal with correlation 0.5 (Pearson 1907); ten steps lose under 1 %.
+        let expected = 6.0 / core::f64::consts::PI * libm::asin(0.25);
+        assert!((cross / squares - expected).abs() < 0.03, "{} of {expected}", cross / squares);
+    }
+
+    #[test]
+    fn keys_of_a_path_override_those_of_its_flights() {
+        let own: PathConfig = toml::from_str("uplink.rate = \"7Mbit/s\"\ndrx = \"off\"").unwrap();
+        let merged = own.with_defaults(&family("spread = { rate = 1.2 }"));
+        let population = merged.population().unwrap().unwrap();
+        assert_eq!((population.flights.len(), population.spread.rate), (10, Some(1.2)));
+        let rates =
+            |[uplink, downlink]: &[LinkConfig; 2]| [uplink.rate.clone(), downlink.rate.clone()];
+        let constant = |mbps| RateSource::Constant(Rate::from_mbps(mbps));
+        assert_eq!(rates(&population.flights[2]), [7.0, 30.0].map(constant));
+        // Without a seed a path is that of its median flight.
+        assert_eq!(merged.link(Direction::Downlink).unwrap().rate, constant(60.0));
+    }
+
+    #[test]
+    fn an_invalid_flight_is_named_in_the_error() {
+        let mut broken = family("");
+        broken.flight[3].uplink.rate = Some(crate::rate::RateConfig::Constant(Rate::ZERO));
+        assert_eq!(broken.population().unwrap_err().key, "flight.3.uplink.rate");
+        let key = family("spread = { stall = 0.5 }").population().unwrap_err().key;
+        assert_eq!(key, "spread.stall");
+    }
+}

@@ -1,0 +1,167 @@
+//! Random processes of rate and delay, stalls and random outages, as packets meet them.
+
+use crate::common::{arrival_ms, direction, lost, ms, near, path, uplink};
+use skybraid_link::{Cause, Direction, Fate, Link};
+use skybraid_units::{Bytes, Duration, Instant, Seed};
+
+const OUTAGES: &str = r#"
+uplink.rate = "12Mbit/s"
+uplink.delay = "20ms"
+downlink.rate = "12Mbit/s"
+outage = { interval = { mean = "10s" }, length = { exponentials = [{ weight = 1, mean = "1s" }] } }
+"#;
+
+#[test]
+fn a_rate_process_carries_its_mean() {
+    let mut link = uplink(
+        r#"
+uplink.rate = { process = [[0, "0Mbit/s"], [0.1, "0Mbit/s"], [1, "18Mbit/s"]], slow = "5s", fast = "1s" }
+uplink.queue = "unlimited"
+"#,
+    );
+    let mut last = 0.0;
+    let count = 2_000_000;
+    for _ in 0..count {
+        last = arrival_ms(&mut link, 0.0, 1500);
+    }
+    // 0.9 · 9 Mbit/s; 3000 s with a correlation time of some 3 s are about 500 independent values of a relative
+    // standard deviation of 0.6.
+    near(f64::from(count) * 12_000.0 / (last * 1e-3) / 8.1e6, 1.0, 0.1);
+}
+
+#[test]
+fn a_second_without_rate_delays_and_loses_nothing() {
+    let mut link = uplink(
+        r#"
+uplink.rate = { process = [[0, "0Mbit/s"], [0.4, "0Mbit/s"], [0.401, "10Mbit/s"], [1, "10Mbit/s"]], slow_share = 0, fast = "0s" }
+uplink.queue = "unlimited"
+"#,
+    );
+    let mut waited = 0;
+    for second in 0..1000 {
+        let at = 1000.0 * f64::from(second) + 500.0;
+        let delay = arrival_ms(&mut link, at, 1250) - at;
+        let shown = link.conditions(ms(at));
+        assert!(shown.up);
+        match shown.rate.as_bps() {
+            0 => {
+                // What waited leaves at the next second with a rate, in the order of its arrival.
+                assert!(delay >= 500.0 && (delay - 500.0) % 1000.0 < 20.0, "{delay}");
+                waited += 1;
+            }
+            _ => near(delay, 1.0, 20.0),
+        }
+    }
+    // Binomial with 1000 trials of 0.4: a standard deviation of 15.5.
+    near(f64::from(waited), 400.0, 62.0);
+}
+
+#[test]
+fn a_delay_process_keeps_its_value_for_a_step() {
+    let text = r#"
+uplink.rate = "1Gbit/s"
+uplink.delay = { process = [[0, "0ms"], [1, "80ms"]], plus = "30ms", slow_share = 0, fast = "0s", step = "500ms" }
+"#;
+    let mut link = uplink(text);
+    let (mut sum, steps) = (0.0, 4000);
+    for step in 0..steps {
+        let start = 500.0 * f64::from(step);
+        let delays =
+            [100.0, 300.0].map(|after| arrival_ms(&mut link, start + after, 125) - start - after);
+        near(delays[0], delays[1], 1e-3);
+        assert!((30.0..110.01).contains(&delays[0]));
+        sum += delays[0];
+    }
+    // Uniform on 30..110 ms.
+    near(sum / f64::from(steps), 70.0, 4.0 * 80.0 / (12.0 * f64::from(steps)).sqrt());
+    let expected = Duration::from_millis(30);
+    assert_eq!(link.min_delay(), expected);
+}
+
+#[test]
+fn after_a_stall_the_delay_falls_with_slope_minus_one() {
+    let mut link = uplink(
+        r#"
+uplink.rate = "1Gbit/s"
+uplink.delay = "20ms"
+downlink.rate = "1Gbit/s"
+stall = { interval = { mean = "20s" }, length = "2s" }
+"#,
+    );
+    let delays: Vec<f64> = (0..20_000)
+        .map(|n| {
+            let at = 10.0 * f64::from(n);
+            arrival_ms(&mut link, at, 125) - at
+        })
+        .collect();
+    let stalled: Vec<_> = delays.windows(2).filter(|pair| pair[0] > 40.0).collect();
+    assert!(stalled.len() > 500, "{}", stalled.len());
+    for pair in stalled {
+        // Each packet waits 10 ms less than the one before; packets leave together, 1 us each.
+        near(pair[1] - pair[0], -10.0, 1.1);
+    }
+    let longest = delays.iter().copied().fold(0.0, f64::max);
+    assert!((2010.0..2020.1).contains(&longest), "{longest}");
+}
+
+#[test]
+fn stalls_have_their_share_of_time_and_are_those_of_both_directions() {
+    let text = r#"
+uplink.rate = "1Gbit/s"
+downlink.rate = "1Gbit/s"
+stall = { interval = { exponentials = [{ weight = 0.8, mean = "2s" }, { weight = 0.2, mean = "42s" }] }, length = "500ms" }
+"#;
+    let [mut up, mut down] =
+        [Direction::Uplink, Direction::Downlink].map(|way| direction(text, way, 3));
+    let mut halted = 0;
+    let count = 2_000_000;
+    for n in 0..count {
+        let at = ms(20.0 * f64::from(n));
+        let rates = (up.conditions(at).rate, down.conditions(at).rate);
+        assert_eq!(rates.0, rates.1);
+        halted += u32::from(rates.0.as_bps() == 0);
+    }
+    // 0.5 s of every 10 s; 4000 intervals whose standard deviation is twice their mean. A stall that would overlap
+    // the one before starts after it, so that none is lost.
+    near(f64::from(halted) / f64::from(count), 0.05, 4.0 * 0.05 * 2.0 / 4000.0_f64.sqrt());
+}
+
+#[test]
+fn an_outage_loses_and_lasts_by_its_law() {
+    let mut link = uplink(OUTAGES);
+    let (mut lost_count, mut runs, mut before) = (0u32, 0u32, false);
+    let count = 4_000_000;
+    for n in 0..count {
+        let fate = link.admit(ms(10.0 * f64::from(n)), Bytes::new(125));
+        let down = match lost(fate) {
+            None => false,
+            Some(Cause::Outage) => true,
+            Some(cause) => panic!("lost to {cause:?}"),
+        };
+        lost_count += u32::from(down);
+        runs += u32::from(down && !before);
+        before = down;
+    }
+    // 40 000 s: 4000 outages of a mean of 1 s. One in eleven would start within the one before; it follows 1 ms after
+    // its end.
+    near(f64::from(lost_count) / f64::from(count), 0.1, 0.1 * 4.0 * (2.0 / 4000.0_f64).sqrt());
+    assert!((3300..4000).contains(&runs), "{runs}");
+}
+
+#[test]
+fn outages_cut_packets_in_flight_and_show_the_link_down() {
+    let config = path(OUTAGES).link(Direction::Uplink).unwrap();
+    let mut link = Link::new(&config, "p", "uplink", Seed(7));
+    let mut at = Instant::ZERO;
+    let cut = loop {
+        at += Duration::from_micros(1100);
+        match link.admit(at, Bytes::new(1500)) {
+            Fate::Lost { at: lost, cause } => break (lost, cause),
+            Fate::Delivered { .. } => {}
+        }
+    };
+    assert_eq!(cut.1, Cause::Outage);
+    assert!(cut.0 >= at, "a packet in service is lost when the outage starts");
+    assert!(link.conditions(cut.0 - Duration::from_millis(1)).up);
+    assert!(!link.conditions(cut.0).up);
+}
