@@ -84,8 +84,9 @@ pub struct FlowRecord {
     /// Statistics.
     pub summary: Summary,
     blocks: VecDeque<Block>,
-    /// Memory of a dropped block, for the next one.
-    spare: Option<Vec<MessageRow>>,
+    /// Memory of dropped blocks, for the next ones. After a loss blocks pile up until it is forgotten, and are
+    /// dropped together.
+    spare: Vec<Vec<MessageRow>>,
     /// Number of the first message in the first block.
     first: u32,
     next: u32,
@@ -118,7 +119,7 @@ struct Block {
 }
 
 impl FlowRecord {
-    /// Creates the record of a flow over `paths` paths in a run that ends at `end`. `keep` keeps every row. Over a
+    /// Creates the record of a flow over `paths` paths, at both of its ends, in a run that ends at `end`. `keep` keeps every row. Over a
     /// `reliable` transport a message is late but never lost.
     pub fn new(
         keep: bool,
@@ -139,7 +140,7 @@ impl FlowRecord {
                 ..Summary::default()
             },
             blocks: VecDeque::new(),
-            spare: None,
+            spare: Vec::new(),
             first: 0,
             next: 0,
             keep,
@@ -153,6 +154,12 @@ impl FlowRecord {
             proxied: false,
             links_hidden: false,
         }
+    }
+
+    /// Sets the number of paths of the receiver's connection, which proxies make another one than the sender's.
+    pub fn with_receiver_paths(mut self, paths: usize) -> Self {
+        self.summary.won_by_path.resize(paths, 0);
+        self
     }
 
     /// Sets whether a proxy splits the connection.
@@ -198,7 +205,7 @@ impl FlowRecord {
             if !self.keep {
                 self.drop_decided(now);
             }
-            let rows = self.spare.take().unwrap_or_else(|| self.new_rows());
+            let rows = self.spare.pop().unwrap_or_else(|| self.new_rows());
             let block = Block { rows, decided: 0, refused: 0 };
             self.blocks.push_back(block);
         }
@@ -249,7 +256,7 @@ impl FlowRecord {
                 }
             }
             rows.clear();
-            self.spare = Some(rows);
+            self.spare.push(rows);
         }
     }
 
