@@ -1,4 +1,4 @@
-//! How fast the simulator is, told as multiples of a bare event loop over the same links; whether its
+//! Speed of the simulator, as multiples of a bare event loop over the same links; whether its
 //! steady state allocates; and what the algorithms cost by themselves.
 //!
 //! All times come from one run on one core, best of several rounds, the variants in turn, so that

@@ -168,7 +168,7 @@ impl Baseline {
                 grouped(*allocations),
                 100.0 * more,
             );
-            let told = |what: &str, now: u64, before: u64| {
+            let report = |what: &str, now: u64, before: u64| {
                 eprintln!(
                     "{name}: {} {what}, baseline {} ({}): above the 2 % that may be",
                     grouped(now),
@@ -177,11 +177,11 @@ impl Baseline {
                 );
             };
             if more > TOLERANCE {
-                told("allocations", *allocations, line.allocations);
+                report("allocations", *allocations, line.allocations);
                 failed = true;
             }
             if comparable && slower > TOLERANCE {
-                told("instructions", instructions.unwrap_or_default(), line.instructions);
+                report("instructions", instructions.unwrap_or_default(), line.instructions);
                 failed = true;
             }
             if comparable && (more < -TOLERANCE || slower < -TOLERANCE) {

@@ -1,6 +1,6 @@
 //! Record of a flow: statistics always, and a row per message if the table is wanted.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
@@ -101,8 +101,9 @@ pub struct FlowRecord {
     video: Option<VideoStats>,
     /// Shortest deadline; the arrivals of later messages are kept in `late`.
     min_deadline: Duration,
-    /// First arrival after the shortest deadline, of each message that is not delivered.
-    late: BTreeMap<u32, Arrival>,
+    /// First arrival after the shortest deadline, of each message that is not delivered, by its number. Most come in
+    /// this order, and few at a time: a queue keeps its memory.
+    late: VecDeque<(u32, Arrival)>,
     /// Whether a proxy splits the connection.
     proxied: bool,
     /// Whether losses on the links are unobserved.
@@ -150,7 +151,7 @@ impl FlowRecord {
             end,
             video: None,
             min_deadline,
-            late: BTreeMap::new(),
+            late: VecDeque::new(),
             proxied: false,
             links_hidden: false,
         }
@@ -260,9 +261,11 @@ impl FlowRecord {
         }
     }
 
-    /// Allocates the rows of a block; a few at first if they are not kept, since many flows write little.
+    /// Allocates the rows of a block. If they are not kept, the first block begins with a few, since many flows write
+    /// little.
     fn new_rows(&self) -> Vec<MessageRow> {
-        Vec::with_capacity(if self.keep { self.block_len() } else { 4 })
+        let few = !self.keep && self.next == 0;
+        Vec::with_capacity(if few { 4 } else { self.block_len() })
     }
 
     /// Rows per block.

@@ -35,11 +35,13 @@ impl Addresses {
     }
 
     /// Time of the next repetition of an announcement.
+    #[inline]
     pub fn next_wakeup(&self) -> Instant {
         self.announced.iter().map(|(_, at, _)| *at).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// Repeats the announcements that are due.
+    #[inline]
     pub fn wake(&mut self, now: Instant) {
         for (path, at, repeats) in &mut self.announced {
             if *at <= now {
@@ -72,6 +74,7 @@ impl Addresses {
     }
 
     /// Option to be sent next.
+    #[inline]
     pub fn front(&self) -> Option<(Flags, PathId)> {
         self.due.front().copied()
     }

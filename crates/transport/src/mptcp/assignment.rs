@@ -44,17 +44,20 @@ impl Assignment {
     }
 
     /// Time until which the scheduler wants to wait; [`Instant::FAR_FUTURE`] if for an event.
+    #[inline]
     pub const fn next_wakeup(&self) -> Instant {
         self.wait_until
     }
 
     /// Forgets the scheduler's wait.
+    #[inline]
     pub const fn stop_waiting(&mut self) {
         self.wait_until = Instant::FAR_FUTURE;
     }
 
     /// Chooses the subflows for `chunk`; `None` to wait. `unit` describes it to a scheduler, which a single subflow
     /// does not need.
+    #[inline]
     pub fn choose(
         &mut self,
         now: Instant,
@@ -98,6 +101,7 @@ impl Assignment {
     }
 
     /// Records a decision, if that is wanted.
+    #[inline]
     pub fn record(
         &mut self,
         at: Instant,

@@ -42,11 +42,13 @@ impl Closing {
     }
 
     /// True once the sending side is closed.
+    #[inline]
     pub const fn is_requested(&self) -> bool {
         self.requested
     }
 
     /// True if a FIN must be sent after the last byte.
+    #[inline]
     pub const fn is_due(&self) -> bool {
         self.due
     }
@@ -68,6 +70,7 @@ impl Closing {
     }
 
     /// Processes a data acknowledgement: one beyond the last byte written covers the FIN.
+    #[inline]
     pub const fn on_data_ack(&mut self, data_una: u64, write_end: u64) {
         if self.requested && data_una > write_end {
             self.acknowledged = true;
@@ -83,6 +86,7 @@ impl Closing {
 
     /// Takes the peer's FIN once all data before it has arrived. Returns true if it must be
     /// acknowledged.
+    #[inline]
     pub fn take_fin(&mut self, receive: &mut ReceiveSide) -> bool {
         let Some(fin) = self.peer_fin.filter(|fin| *fin <= receive.next()) else { return false };
         if !self.peer_done && fin == receive.next() {
@@ -94,11 +98,13 @@ impl Closing {
     }
 
     /// Time at which an unacknowledged FIN is repeated.
+    #[inline]
     pub const fn next_wakeup(&self) -> Instant {
         self.repeat_at
     }
 
     /// Repeats the FIN if that is due.
+    #[inline]
     pub fn wake(&mut self, now: Instant) {
         if self.repeat_at <= now {
             self.due = true;

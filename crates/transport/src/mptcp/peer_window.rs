@@ -49,6 +49,7 @@ impl Default for PeerWindow {
 
 impl PeerWindow {
     /// Number of times that the window began to block.
+    #[inline]
     pub const fn times(&self) -> u64 {
         self.times
     }
@@ -64,6 +65,7 @@ impl PeerWindow {
     }
 
     /// Time of the next probe; [`Instant::FAR_FUTURE`] while the window does not block.
+    #[inline]
     pub const fn next_wakeup(&self) -> Instant {
         self.persist_at
     }
@@ -77,6 +79,7 @@ impl PeerWindow {
     }
 
     /// Sends a probe if it is due.
+    #[inline]
     pub fn wake(&mut self, now: Instant, subflows: &mut Subflows) {
         if self.persist_at <= now {
             self.persist_at = now + subflows.probe_interval();

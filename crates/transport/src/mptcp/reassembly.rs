@@ -136,9 +136,11 @@ impl Reassembly {
     /// chunk belong to messages of one stream with consecutive numbers, so those up to the last one are known.
     fn without_known(&self, chunk: &Chunk) -> Chunk {
         let known = self.next.saturating_sub(chunk.dsn);
+        if known == 0 {
+            return *chunk;
+        }
         let mut rest = Chunk { dsn: chunk.dsn + known, len: chunk.len - known as u32, ..*chunk };
         if let Some((stream, last)) = self.last
-            && known > 0
             && stream == chunk.stream
         {
             let ended = last.wrapping_sub(chunk.first_message).wrapping_add(1);

@@ -41,16 +41,19 @@ impl ReceiveSide {
     }
 
     /// Receive memory in bytes.
+    #[inline]
     pub const fn buffer(&self) -> u64 {
         self.buffer
     }
 
     /// Next data sequence number expected (the data ACK).
+    #[inline]
     pub const fn next(&self) -> u64 {
         self.reassembly.next()
     }
 
     /// Bytes held for reassembly, or until a proxy takes them.
+    #[inline]
     pub const fn held(&self) -> u64 {
         self.reassembly.held()
     }
@@ -61,23 +64,27 @@ impl ReceiveSide {
     }
 
     /// Moves the right edge of the window to `window` bytes beyond the expected one, but never left. Returns it.
+    #[inline]
     pub fn advertise(&mut self, window: u64) -> u64 {
         self.advertised = self.advertised.max(self.reassembly.next() + window);
         self.advertised
     }
 
     /// True if the segment's data is within the window.
+    #[inline]
     pub const fn admits(&self, tcp: &Tcp) -> bool {
         tcp.len == 0 || tcp.dsn.saturating_add(tcp.len as u64) <= self.advertised
     }
 
     /// Inserts a chunk.
+    #[inline]
     pub fn insert(&mut self, now: Instant, arrived: &Arrived) {
         let delivered = &mut self.delivered;
         self.reassembly.insert(now, arrived, &mut |message| delivered.push_back(message));
     }
 
     /// Returns the next message that is complete and in order.
+    #[inline]
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
         self.delivered.pop_front()
     }

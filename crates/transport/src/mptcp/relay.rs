@@ -31,11 +31,13 @@ impl Relay {
     /// the free memory. The right edge is then half of the memory plus the data received plus the
     /// data that the next hop has acknowledged. Neither of them decreases: only data beyond a hole
     /// would move the edge left.
+    #[inline]
     pub const fn window(&self, free: u64) -> u64 {
         if self.is_proxy { free.saturating_sub(self.stored) / 2 } else { free }
     }
 
     /// Processes the flags of a segment of the peer.
+    #[inline]
     pub const fn on_peer_flags(&mut self, flags: Flags) {
         self.peer_is_proxy |= flags.has(Flags::SYN.and(Flags::PROXY));
     }

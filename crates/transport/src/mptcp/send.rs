@@ -73,31 +73,37 @@ impl SendSide {
     }
 
     /// Maximum payload of a segment in bytes.
+    #[inline]
     pub const fn segment(&self) -> u32 {
         self.segment
     }
 
     /// Data sequence number after the last byte written.
+    #[inline]
     pub const fn write_end(&self) -> u64 {
         self.write_end
     }
 
     /// Oldest data sequence number that the peer has not acknowledged.
+    #[inline]
     pub const fn data_una(&self) -> u64 {
         self.data_una
     }
 
     /// Bytes written but not yet acknowledged.
+    #[inline]
     pub const fn unacknowledged(&self) -> Bytes {
         Bytes::new(self.write_end.saturating_sub(self.data_una))
     }
 
     /// True if written bytes were not yet assigned.
+    #[inline]
     pub const fn has_unsent(&self) -> bool {
         self.write_end != self.next_dsn
     }
 
     /// True if all written bytes were assigned and none waits for reinjection.
+    #[inline]
     pub fn is_drained(&self) -> bool {
         self.next_dsn >= self.write_end && self.reinject.is_empty()
     }
@@ -135,6 +141,7 @@ impl SendSide {
     }
 
     /// Processes a data acknowledgement. Returns whether it is new.
+    #[inline]
     pub const fn on_data_ack(&mut self, data_ack: u64) -> bool {
         let new = data_ack > self.data_una && data_ack <= self.next_dsn + 1;
         if new {
@@ -144,6 +151,7 @@ impl SendSide {
     }
 
     /// Processes the right edge of the peer's window. Returns whether the window has opened.
+    #[inline]
     pub const fn on_window_end(&mut self, window_end: u64) -> bool {
         let opened = window_end > self.limit;
         if opened {
@@ -153,6 +161,7 @@ impl SendSide {
     }
 
     /// Returns the chunk to assign next.
+    #[inline]
     pub fn next(&mut self) -> Next {
         while self.reinject.front().is_some_and(|chunk| chunk.end() <= self.data_una) {
             self.reinject.pop_front();
@@ -210,6 +219,7 @@ impl SendSide {
     }
 
     /// Removes the chunk of [`next`](Self::next), which has been assigned.
+    #[inline]
     pub fn advance(&mut self, chunk: &Chunk, again: bool) {
         if again {
             self.reinject.pop_front();

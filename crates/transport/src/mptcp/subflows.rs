@@ -41,6 +41,7 @@ impl Subflows {
     }
 
     /// Configuration of the connection.
+    #[inline]
     pub const fn config(&self) -> &TransportConfig {
         &self.config
     }
@@ -64,21 +65,25 @@ impl Subflows {
     }
 
     /// All subflows, by number.
+    #[inline]
     pub fn all(&self) -> &[Subflow] {
         &self.all
     }
 
     /// All subflows, by number.
+    #[inline]
     pub fn all_mut(&mut self) -> &mut [Subflow] {
         &mut self.all
     }
 
     /// Returns the subflow that `id` names.
+    #[inline]
     pub fn of(&mut self, id: PathId) -> Option<&mut Subflow> {
         self.all.get_mut(id.index()).promised("the subflow of this number")
     }
 
     /// Returns subflow number `own`, if it exists, and what its congestion control sees of the others.
+    #[inline]
     pub fn with_siblings(&mut self, own: usize) -> Option<(&mut Subflow, Siblings<'_>)> {
         if self.all.get(own)?.is_coupled() {
             self.siblings.clear();
@@ -108,6 +113,7 @@ impl Subflows {
     }
 
     /// Bytes that the subflows hold for their own order.
+    #[inline]
     pub fn held(&self) -> u64 {
         self.all.iter().map(Subflow::held).sum()
     }
