@@ -1,4 +1,4 @@
-# fly · node · test · check · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · test · check · counts · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean
+.PHONY: build dev fly node install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean counts counts-update
 
 build: $(VENV)/.built $(VENV)/.studies
 
@@ -83,6 +83,14 @@ test-python: export OMP_NUM_THREADS := 1
 test-python: $(VENV)/.dev $(VENV)/.built-for-tests $(VENV)/.studies
 	cargo test --no-run --locked --workspace --test it
 	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
+
+# Instructions and allocations of fixed cases against benches/tests/counts/baseline.txt; part of `make test-rust`, with
+# the same build. `make counts-update REASON="why"` rewrites the lines that changed.
+counts:
+	cargo test --workspace --locked --test counts
+
+counts-update:
+	SKYBRAID_COUNTS_UPDATE="$(REASON)" cargo test --workspace --locked --test counts
 
 # What a developer runs after each change.
 check: $(VENV)/.dev

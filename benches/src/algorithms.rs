@@ -39,7 +39,7 @@ const REPAIR: u64 = 50;
 type Make = dyn Fn(&str, usize) -> Option<Box<dyn Subject>>;
 
 /// An algorithm under measurement.
-trait Subject {
+pub trait Subject {
     /// Calls it that often.
     fn round(&mut self, calls: usize);
 }
@@ -216,7 +216,7 @@ impl Subject for Acknowledgements {
 }
 
 /// A connection that asks its scheduler again and again, one path having changed in between.
-struct Decisions {
+pub struct Decisions {
     scheduler: Box<dyn Scheduler>,
     views: Vec<PathView>,
     units: Vec<Unit>,
@@ -226,7 +226,8 @@ struct Decisions {
 }
 
 impl Decisions {
-    fn new(config: &SchedulerConfig, paths: usize) -> Self {
+    /// Creates a connection over `paths` paths.
+    pub fn new(config: &SchedulerConfig, paths: usize) -> Self {
         let window = Bytes::new(ON_THE_WAY * SEGMENT);
         let views = (0..paths).map(|path| PathView {
             id: PathId(path as u8),

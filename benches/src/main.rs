@@ -1,18 +1,12 @@
-//! How fast the simulator is, told as multiples of a bare event loop over the same links; whether its
+//! Speed of the simulator, as multiples of a bare event loop over the same links; whether its
 //! steady state allocates; and what the algorithms cost by themselves.
 //!
 //! All times come from one run on one core, best of several rounds, the variants in turn, so that
 //! the machine's moods hit all of them alike.
 
-mod algorithms;
-mod allocations;
-mod counting;
-mod floor;
-mod simulated;
-
 use std::process::ExitCode;
-use std::time::Instant;
 
+use skybraid_bench::{algorithms, allocations, floor, now, simulated};
 use skybraid_scenario::Scenario;
 
 /// Rounds; the best of each variant counts.
@@ -35,11 +29,6 @@ const VARIANTS: [Variant; 5] = [
 
 /// The scenario whose paths are used, from the repository's root.
 const SCENARIO: &str = "scenarios/remote-piloting.toml";
-
-#[expect(clippy::disallowed_methods, reason = "measures wall time")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Runs what has the first argument in its name; all without one.
 fn main() -> ExitCode {

@@ -3,20 +3,17 @@
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
-use skybraid_traffic::TrafficConfig;
 use skybraid_transport::scheduler::Choice;
 use skybraid_transport::segment::Dccp;
-use skybraid_transport::{
-    Body, ConnectionTotals, Endpoint, Message, PathId, Segment, SubflowSample, Transmit, split,
-};
+use skybraid_transport::{Body, ConnectionTotals, PathId, Segment, SubflowSample, Transmit, split};
 use skybraid_units::{Duration, Instant, Promised};
 
 use crate::ids::RouteId;
 use crate::population::{
-    App, End, Population, Relay, Side, Stream, populate, write_copies, write_message,
+    App, End, Population, Relay, Side, Stream, StreamRole, populate, write_message,
 };
 use crate::record::{Arrival, DecisionRow, FlowRecord, LinkWaits, Outcome, Record, SubflowRow};
-use crate::reports::Reports;
+use crate::replies::{react, report_due, send_reports};
 use crate::setup::{AddressChange, Host, Setup};
 
 /// The driver's side of [`Hosts`]: sends segments and keeps timers.
@@ -68,8 +65,6 @@ pub struct Hosts<'a> {
     sides: Vec<Side>,
     relays: Vec<Relay>,
     apps: Vec<App>,
-    /// Receiver reports, by flow; `None` for a flow without them.
-    reports: Vec<Option<Reports>>,
     recording: Record,
     outcome: Outcome,
     end: Instant,
@@ -82,8 +77,7 @@ impl<'a> Hosts<'a> {
         let mut outcome = Outcome::default();
         let Population { sides, relays, apps } = populate(setup, &carried, &mut outcome);
         let end = Instant::ZERO + setup.duration;
-        let reports = setup.flows.iter().map(Reports::of).collect();
-        Self { setup, sides, relays, apps, reports, recording: setup.record, outcome, end }
+        Self { setup, sides, relays, apps, recording: setup.record, outcome, end }
     }
 
     /// Number of sides: two per connection, the initiator first.
@@ -123,22 +117,15 @@ impl<'a> Hosts<'a> {
             return Instant::FAR_FUTURE;
         };
         match &side.end {
-            End::Host(endpoint) => endpoint.next_wakeup().min(self.report_due(side)),
+            End::Host(endpoint) if side.reports => {
+                endpoint.next_wakeup().min(report_due(&side.streams, &self.apps))
+            }
+            End::Host(endpoint) => endpoint.next_wakeup(),
             End::Proxy(relay, _) => {
                 let relay = self.relays.get(*relay).promised("the proxy of this side");
                 relay.map_or(Instant::FAR_FUTURE, |relay| relay.proxy.next_wakeup())
             }
         }
-    }
-
-    /// Time of the next receiver report that `side` must send.
-    fn report_due(&self, side: &Side) -> Instant {
-        let reporting = side.streams.iter().filter(|stream| stream.reports);
-        let reports = reporting.filter_map(|stream| {
-            let reports = self.reports.get(stream.flow).and_then(Option::as_ref);
-            reports.promised("the reports of a reporting stream")
-        });
-        reports.map(Reports::due).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// Receives a segment at side `side` on `path`, in the connection's own numbering; call
@@ -257,7 +244,7 @@ impl<'a> Hosts<'a> {
             if next == Instant::FAR_FUTURE {
                 side.writers -= 1;
                 if side.writers == 0
-                    && !side.streams.iter().any(|stream| stream.answers || stream.reports)
+                    && !side.streams.iter().any(Stream::writes_back)
                     && let End::Host(endpoint) = &mut side.end
                 {
                     endpoint.close();
@@ -288,7 +275,8 @@ impl<'a> Hosts<'a> {
                     Sender { index, flow: side.flow, routes: &side.routes, streams: &side.streams };
                 send(now, from, transmit, outcome, carrier);
             }
-            if let Some(stream) = side.streams.first().promised("the first stream of a host")
+            if endpoint.has_refused()
+                && let Some(stream) = side.streams.first().promised("the first stream of a host")
                 && let Some(record) = outcome.flows.get_mut(stream.writes).promised("a record")
             {
                 endpoint.take_refused(&mut |message| record.on_dropped(now, message));
@@ -302,43 +290,17 @@ impl<'a> Hosts<'a> {
                 let Some(sent) = record.and_then(|record| record.on_delivered(now, message)) else {
                     continue;
                 };
-                if stream.answers {
-                    let number = message.stream;
-                    wrote |= answer(now, endpoint, number, stream, sent, self.setup, outcome);
-                } else if let Some(Some(reports)) =
-                    self.reports.get_mut(stream.flow).promised("an entry per flow")
-                {
-                    if stream.reports {
-                        reports.on_packet(now, message.id);
-                    } else if let Some(app) =
-                        self.apps.get_mut(stream.flow).promised("an application")
-                        && let Some(record) =
-                            outcome.flows.get_mut(stream.writes).promised("a record")
-                    {
-                        reports.on_report(message.id, |report| app.source.on_feedback(now, report));
-                        while let Some(written) = app.source.write(now) {
-                            write_message(now, app, endpoint, record, written);
-                            wrote = true;
-                        }
-                    }
-                }
-            }
-            for (number, stream) in (0..).zip(&side.streams) {
-                if !stream.reports {
+                if stream.role == StreamRole::Plain {
                     continue;
                 }
-                let reports = self.reports.get_mut(stream.flow).and_then(Option::as_mut);
-                if let Some(reports) = reports.promised("the reports of a reporting stream")
-                    && let Some(record) = outcome.flows.get_mut(stream.writes).promised("a record")
-                    && let Some(flow) = self.setup.flows.get(stream.flow).promised("a flow")
-                    && let Some(bytes) = reports.report(now, record.next_id())
-                {
-                    let (id, class, deadline) = (record.next_id(), flow.class, None);
-                    record.on_written(now, bytes);
-                    let message = Message { stream: number, id, class, bytes, deadline };
-                    write_copies(now, endpoint, message, flow.copies);
-                    wrote = true;
+                let app = self.apps.get_mut(stream.flow).promised("the application of a stream");
+                let written = outcome.flows.get_mut(stream.writes).promised("a record");
+                if let (Some(app), Some(written)) = (app, written) {
+                    wrote |= react(now, endpoint, (stream.role, message), sent, app, written);
                 }
+            }
+            if side.reports {
+                wrote |= send_reports(now, endpoint, &side.streams, &mut self.apps, outcome);
             }
             for filler in &side.fillers {
                 let app = self.apps.get_mut(*filler).promised("a bulk application");
@@ -355,7 +317,11 @@ impl<'a> Hosts<'a> {
                 break;
             }
         }
-        carrier.wake_at(index, self.next_wakeup(index));
+        let mut due = endpoint.next_wakeup();
+        if side.reports {
+            due = due.min(report_due(&side.streams, &self.apps));
+        }
+        carrier.wake_at(index, due);
     }
 
     /// Sends all segments that a proxy can send, on either side.
@@ -402,7 +368,10 @@ impl<'a> Hosts<'a> {
                 });
             }
             let sends = match side.end {
-                End::Host(_) => side.writes || side.streams.iter().any(|stream| stream.answers),
+                End::Host(_) => {
+                    let answers = |stream: &Stream| stream.role == StreamRole::Answers;
+                    side.writes || side.streams.iter().any(answers)
+                }
                 // A proxy sends data on the side away from the flow's sender.
                 End::Proxy(_, at) => {
                     let flow = self.setup.flows.get(side.flow).promised("the flow of a side");
@@ -544,30 +513,6 @@ fn record_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cause: 
     for offset in 0..parts {
         record.on_copy_lost(segment.first_message.wrapping_add(offset), path, Some(cause));
     }
-}
-
-/// Writes the application's answer to a message that was sent at `sent`. Returns whether it wrote one.
-fn answer(
-    now: Instant,
-    endpoint: &mut Endpoint,
-    number: u8,
-    stream: Stream,
-    sent: Instant,
-    setup: &Setup,
-    outcome: &mut Outcome,
-) -> bool {
-    let Some(flow) = setup.flows.get(stream.flow).promised("the flow of a stream") else {
-        return false;
-    };
-    let TrafficConfig::Ping { packet, .. } = &flow.traffic else { return false };
-    let answers = outcome.flows.get_mut(stream.writes).promised("the record of the answers");
-    let Some(answers) = answers else { return false };
-    let (id, bytes) = (answers.next_id(), packet.get() as u32);
-    // The answer carries the time of the question, so its delay is the round trip.
-    answers.on_written(sent, bytes);
-    let (stream, class, deadline) = (number, flow.class, None);
-    write_copies(now, endpoint, Message { stream, id, class, bytes, deadline }, flow.copies);
-    true
 }
 
 /// Returns the row of a subflow, with its counts since the previous row; `sampled` keeps the totals.

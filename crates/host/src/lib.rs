@@ -12,6 +12,7 @@ mod hosts;
 mod ids;
 mod population;
 pub mod record;
+mod replies;
 mod reports;
 mod setup;
 
@@ -20,6 +21,7 @@ pub use ids::{DirectedLink, RouteId};
 pub use record::Outcome;
 pub use setup::{
     AddressChange, FlowSetup, Forwarding, Host, LinkSetup, PathSetup, ProxySetup, Route, Setup,
+    TooLarge,
 };
 
 #[cfg(doctest)]

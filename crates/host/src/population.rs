@@ -9,6 +9,7 @@ use skybraid_units::{Bytes, Instant, Promised, Seed};
 
 use crate::ids::RouteId;
 use crate::record::{FlowRecord, Outcome};
+use crate::reports::Reports;
 use crate::setup::{FlowSetup, Host, Setup};
 
 /// The machine at one side of a connection.
@@ -42,6 +43,8 @@ pub struct Side {
     pub writes: bool,
     /// Number of applications that may still write.
     pub writers: u32,
+    /// Whether a stream of this side sends receiver reports.
+    pub reports: bool,
     pub flow: usize,
     /// Totals at the last sample, by subflow.
     pub sampled: Vec<[u64; 4]>,
@@ -54,11 +57,28 @@ pub struct Stream {
     pub writes: usize,
     /// Record of the messages that this side receives.
     pub gets: usize,
-    /// Whether this side answers each message.
-    pub answers: bool,
-    /// Whether this side sends receiver reports.
-    pub reports: bool,
+    pub role: StreamRole,
     pub flow: usize,
+}
+
+/// What a side does with the messages that it receives in a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum StreamRole {
+    /// Records them.
+    Plain,
+    /// Answers each one.
+    Answers,
+    /// Reports on them to the sender.
+    SendsReports,
+    /// Passes them, which are reports, to the application.
+    ReadsReports,
+}
+
+impl Stream {
+    /// Whether this side writes in the stream because of what it receives.
+    pub fn writes_back(&self) -> bool {
+        matches!(self.role, StreamRole::Answers | StreamRole::SendsReports)
+    }
 }
 
 /// The sending application of a flow.
@@ -71,10 +91,14 @@ pub struct App {
     pub deadline: Option<skybraid_units::Duration>,
     /// Number of times that each message is written.
     pub copies: u8,
+    /// Size of an answer; 0 if messages are not answered.
+    pub answer_bytes: u32,
     /// Send buffer: a bulk source keeps it full.
     pub ahead: Bytes,
     /// Whether a message that does not fit into the send buffer is refused rather than queued.
     pub refuses: bool,
+    /// Receiver reports on the flow, if its source reads them.
+    pub reports: Option<Reports>,
 }
 
 /// All participants of a run.
@@ -93,18 +117,25 @@ pub fn populate(
     outcome: &mut Outcome,
 ) -> Population {
     let end = Instant::ZERO + setup.duration;
-    let record_of = |flow: &FlowSetup| {
+    let record_of = |flow: &FlowSetup, answers: bool| {
         let carrier = carrier_of(setup, flow);
         let reliable = carrier.transport.protocol.is_reliable();
         let keep = setup.record.messages;
-        let paths = carrier.paths.len();
-        FlowRecord::new(keep, reliable, end, paths, &flow.judged_by)
+        let vehicle = carrier.paths.len();
+        let ground = carrier.proxies.last().map_or(vehicle, |proxy| proxy.paths.len());
+        let [sender, receiver] = match flow.from {
+            Host::Vehicle => [vehicle, ground],
+            Host::Ground => [ground, vehicle],
+        };
+        let [from, to] = if answers { [receiver, sender] } else { [sender, receiver] };
+        FlowRecord::new(keep, reliable, end, from, &flow.judged_by)
+            .with_receiver_paths(to)
             .with_copies(flow.copies)
             .with_proxy(!carrier.proxies.is_empty())
             .with_video(flow.traffic.video(), &flow.frames_within)
             .with_percentiles(flow.judges_delays)
     };
-    outcome.flows.extend(setup.flows.iter().map(record_of));
+    outcome.flows.extend(setup.flows.iter().map(|flow| record_of(flow, false)));
     let (mut sides, mut relays): (Vec<Side>, Vec<Relay>) = (Vec::new(), Vec::new());
     let mut apps = Vec::new();
     // Host sides of each flow that has a connection of its own: vehicle, ground.
@@ -123,7 +154,7 @@ pub fn populate(
         let answer = flow.traffic.is_answered().then(|| {
             outcome.answers.push(index);
             // Answers are no video.
-            outcome.flows.push(record_of(flow).with_video(None, &[]));
+            outcome.flows.push(record_of(flow, true).with_video(None, &[]));
             outcome.flows.len() - 1
         });
         let mut stream = 0;
@@ -133,11 +164,18 @@ pub fn populate(
             let sends = flow.from == host;
             let back = answer.unwrap_or(index);
             stream = side.streams.len() as u8;
+            let reported = flow.traffic.video().is_some_and(VideoConfig::is_reported);
+            let role = match (sends, &flow.traffic) {
+                (true, _) if reported => StreamRole::ReadsReports,
+                (false, _) if reported => StreamRole::SendsReports,
+                (false, TrafficConfig::Ping { .. }) => StreamRole::Answers,
+                _ => StreamRole::Plain,
+            };
+            side.reports |= role == StreamRole::SendsReports;
             side.streams.push(Stream {
                 writes: if sends { index } else { back },
                 gets: if sends { back } else { index },
-                answers: !sends && matches!(flow.traffic, TrafficConfig::Ping { .. }),
-                reports: !sends && flow.traffic.video().is_some_and(VideoConfig::is_reported),
+                role,
                 flow: index,
             });
             if sends {
@@ -156,10 +194,15 @@ pub fn populate(
             class: flow.class,
             deadline: flow.deadline,
             copies: flow.copies,
+            answer_bytes: match &flow.traffic {
+                TrafficConfig::Ping { packet, .. } => packet.get() as u32,
+                _ => 0,
+            },
             ahead: flow.transport.send_buffer,
             refuses: flow.transport.refuse_when_full
                 && flow.transport.protocol.is_reliable()
                 && !matches!(flow.traffic, TrafficConfig::Bulk { .. }),
+            reports: Reports::of(flow),
         });
     }
     Population { sides, relays, apps }
@@ -219,6 +262,7 @@ fn connections(
         fillers: Vec::new(),
         writes: false,
         writers: 0,
+        reports: false,
         flow: index,
         sampled: Vec::new(),
     };

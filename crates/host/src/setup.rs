@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use skybraid_link::{Direction, LinkConfig};
 use skybraid_traffic::TrafficConfig;
@@ -196,4 +197,63 @@ pub struct Setup {
     pub address_changes: Vec<AddressChange>,
     /// Tables that are kept next to the summary.
     pub record: Record,
+}
+
+/// A run is larger than the numbers in its tables and packets allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// What there is too much of: `flow`, `path` or `link`.
+    pub of: &'static str,
+    /// What was counted.
+    pub counted: &'static str,
+    /// Count in the setup.
+    pub found: usize,
+    /// Maximum count.
+    pub max: usize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "found {} {}, expected at most {}", self.found, self.counted, self.max)
+    }
+}
+
+impl core::error::Error for TooLarge {}
+
+impl Setup {
+    /// Maximum records: those of the flows, and one more for the answers to each answered flow.
+    pub const MAX_RECORDS: usize = u16::MAX as usize;
+    /// Maximum flows in one connection.
+    pub const MAX_STREAMS: usize = 1 << 8;
+    /// Maximum paths.
+    pub const MAX_PATHS: usize = 1 << 16;
+    /// Maximum links, each of which has two directions.
+    pub const MAX_LINKS: usize = 1 << 15;
+
+    /// Checks that everything can be numbered.
+    ///
+    /// # Errors
+    /// There are more records, flows in one connection, paths or links than the numbers allow.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        let answered = self.flows.iter().filter(|flow| flow.traffic.is_answered()).count();
+        let mut carried = alloc::vec![1; self.flows.len()];
+        for carrier in self.flows.iter().filter_map(|flow| flow.rides_with) {
+            if let Some(count) = carried.get_mut(carrier) {
+                *count += 1;
+            }
+        }
+        let in_one = carried.into_iter().max().unwrap_or(0);
+        let records = self.flows.len() + answered;
+        for (of, counted, found, max) in [
+            ("flow", "flows and records of answers", records, Self::MAX_RECORDS),
+            ("flow", "flows in one connection", in_one, Self::MAX_STREAMS),
+            ("path", "paths", self.paths.len(), Self::MAX_PATHS),
+            ("link", "links", self.links.len(), Self::MAX_LINKS),
+        ] {
+            if found > max {
+                return Err(TooLarge { of, counted, found, max });
+            }
+        }
+        Ok(())
+    }
 }

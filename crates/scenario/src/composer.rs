@@ -114,6 +114,7 @@ pub(crate) fn compose(
     };
     check_routes(&scenario, &text)?;
     let setup = scenario.plain_setup(scenario.seed, Record::default());
+    setup.check().map_err(|large| text.wrong(&KeyPath::dotted(large.of), large.to_string()))?;
     scenario.warnings = checks::warnings(&scenario.nodes, &scenario.links, &scenario.flows, &setup);
     scenario.warnings.extend(unused_tracks(&scenario, &text));
     scenario.warnings.extend(late_outages(&scenario, &text));

@@ -140,6 +140,12 @@ impl Endpoint {
         }
     }
 
+    /// True if [`take_refused`](Self::take_refused) has something to take.
+    #[inline]
+    pub fn has_refused(&self) -> bool {
+        matches!(self, Self::Dccp(connection) if connection.has_refused())
+    }
+
     /// Takes the numbers of the messages dropped unsent since the last call.
     pub fn take_refused(&mut self, take: &mut impl FnMut(u32)) {
         if let Self::Dccp(connection) = self {

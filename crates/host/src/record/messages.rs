@@ -1,6 +1,6 @@
 //! Record of a flow: statistics always, and a row per message if the table is wanted.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_link::Cause;
@@ -84,8 +84,9 @@ pub struct FlowRecord {
     /// Statistics.
     pub summary: Summary,
     blocks: VecDeque<Block>,
-    /// Memory of a dropped block, for the next one.
-    spare: Option<Vec<MessageRow>>,
+    /// Memory of dropped blocks, for the next ones. After a loss blocks pile up until it is forgotten, and are
+    /// dropped together.
+    spare: Vec<Vec<MessageRow>>,
     /// Number of the first message in the first block.
     first: u32,
     next: u32,
@@ -100,8 +101,9 @@ pub struct FlowRecord {
     video: Option<VideoStats>,
     /// Shortest deadline; the arrivals of later messages are kept in `late`.
     min_deadline: Duration,
-    /// First arrival after the shortest deadline, of each message that is not delivered.
-    late: BTreeMap<u32, Arrival>,
+    /// First arrival after the shortest deadline, of each message that is not delivered, by its number. Most come in
+    /// this order, and few at a time: a queue keeps its memory.
+    late: VecDeque<(u32, Arrival)>,
     /// Whether a proxy splits the connection.
     proxied: bool,
     /// Whether losses on the links are unobserved.
@@ -118,7 +120,7 @@ struct Block {
 }
 
 impl FlowRecord {
-    /// Creates the record of a flow over `paths` paths in a run that ends at `end`. `keep` keeps every row. Over a
+    /// Creates the record of a flow over `paths` paths, at both of its ends, in a run that ends at `end`. `keep` keeps every row. Over a
     /// `reliable` transport a message is late but never lost.
     pub fn new(
         keep: bool,
@@ -139,7 +141,7 @@ impl FlowRecord {
                 ..Summary::default()
             },
             blocks: VecDeque::new(),
-            spare: None,
+            spare: Vec::new(),
             first: 0,
             next: 0,
             keep,
@@ -149,10 +151,16 @@ impl FlowRecord {
             end,
             video: None,
             min_deadline,
-            late: BTreeMap::new(),
+            late: VecDeque::new(),
             proxied: false,
             links_hidden: false,
         }
+    }
+
+    /// Sets the number of paths of the receiver's connection, which proxies make another one than the sender's.
+    pub fn with_receiver_paths(mut self, paths: usize) -> Self {
+        self.summary.won_by_path.resize(paths, 0);
+        self
     }
 
     /// Sets whether a proxy splits the connection.
@@ -198,7 +206,7 @@ impl FlowRecord {
             if !self.keep {
                 self.drop_decided(now);
             }
-            let rows = self.spare.take().unwrap_or_else(|| self.new_rows());
+            let rows = self.spare.pop().unwrap_or_else(|| self.new_rows());
             let block = Block { rows, decided: 0, refused: 0 };
             self.blocks.push_back(block);
         }
@@ -249,13 +257,15 @@ impl FlowRecord {
                 }
             }
             rows.clear();
-            self.spare = Some(rows);
+            self.spare.push(rows);
         }
     }
 
-    /// Allocates the rows of a block; a few at first if they are not kept, since many flows write little.
+    /// Allocates the rows of a block. If they are not kept, the first block begins with a few, since many flows write
+    /// little.
     fn new_rows(&self) -> Vec<MessageRow> {
-        Vec::with_capacity(if self.keep { self.block_len() } else { 4 })
+        let few = !self.keep && self.next == 0;
+        Vec::with_capacity(if few { 4 } else { self.block_len() })
     }
 
     /// Rows per block.

@@ -39,9 +39,9 @@ pub struct Summary {
     pub lost_packets: [u64; Cause::ALL.len()],
     /// Causes of missed deadlines and of lost messages.
     pub misses: Misses,
-    /// Packets with payload sent, by path.
+    /// Packets with payload sent, by path of the sender's connection.
     pub packets_by_path: Vec<u64>,
-    /// Messages delivered, by the path that delivered them first.
+    /// Messages delivered, by the path of the receiver's connection that delivered them first.
     pub won_by_path: Vec<u64>,
     /// Head-of-line blocking of delivered messages.
     pub held: Held,

@@ -3,7 +3,7 @@
 use crate::support::*;
 use skybraid_link::{Change, LossSource, QueueConfig, RateSource};
 use skybraid_sim::record::SubflowRow;
-use skybraid_sim::{Host, Outcome};
+use skybraid_sim::{Host, Outcome, Setup};
 use skybraid_traffic::TrafficConfig;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::reordering::ReorderingConfig;
@@ -396,4 +396,24 @@ fn a_round_trip_longer_than_a_second_ends_no_slow_start() {
         assert_eq!(outcome.subflows.iter().map(|row| row.reductions).sum::<u64>(), 0);
         assert_eq!(outcome.subflows.iter().map(|row| row.retransmitted).sum::<u64>(), 0);
     }
+}
+
+#[test]
+fn a_run_too_large_for_its_numbers_is_refused() {
+    let one = flow("f", cbr(1.0, 500), transport(Protocol::Tcp), 1);
+    let with = |flows| setup(1, 1, vec![path("a", 10.0, 20)], flows);
+    let riding = |count: usize| {
+        let mut flows = vec![one.clone(); count];
+        flows.iter_mut().skip(1).for_each(|flow| flow.rides_with = Some(0));
+        with(flows)
+    };
+    assert_eq!(riding(Setup::MAX_STREAMS).check(), Ok(()));
+    let refused = riding(Setup::MAX_STREAMS + 1).check().unwrap_err();
+    assert_eq!(refused.to_string(), "found 257 flows in one connection, expected at most 256");
+    assert_eq!(with(vec![one.clone(); Setup::MAX_RECORDS]).check(), Ok(()));
+    // Each ping has a record of its answers besides.
+    let ping = TrafficConfig::Ping { every: Duration::from_secs(1), packet: Bytes::new(56) };
+    let mut flows = vec![one; Setup::MAX_RECORDS];
+    flows[7].traffic = ping;
+    assert_eq!(with(flows).check().unwrap_err().found, 65_536);
 }

@@ -254,3 +254,32 @@ fn windows_are_sampled_on_each_sending_side_of_a_proxy() {
     assert_eq!(ends(Host::Vehicle), [0, 3]);
     assert_eq!(ends(Host::Ground), [1, 2]);
 }
+
+#[test]
+fn shares_of_paths_are_those_of_each_end_s_own_connection() {
+    for from in [Host::Vehicle, Host::Ground] {
+        let mut links = vec![path("near", 8.0, 5), path("b", 4.0, 20), path("c", 4.0, 20)];
+        links[0].ends = [0, 1];
+        links[1].ends = [1, 2];
+        links[2].ends = [1, 2];
+        let proxies = vec![ProxySetup {
+            name: "truck".into(),
+            cache: Cache::Packets(200),
+            transport: transport(Protocol::Mptcp),
+            paths: vec![1, 2],
+        }];
+        let flow = flow("f", cbr(6.0, 1000), transport(Protocol::Tcp), 1);
+        let flow = FlowSetup { from, proxies, ..flow };
+        let paths = PathSetup::over_each(&links);
+        let outcome = flown(&Setup { paths, ..setup(10, 5, links, vec![flow]) });
+        let summary = &outcome.flows[0].summary;
+        assert_eq!(summary.won_by_path.iter().sum::<u64>(), summary.delivered);
+        // The ground's connection has two paths, the vehicle's has one.
+        let two =
+            if from == Host::Vehicle { &summary.won_by_path } else { &summary.packets_by_path };
+        assert!(two.len() == 2 && two.iter().all(|count| *count > 100), "{two:?}");
+        let one =
+            if from == Host::Vehicle { &summary.packets_by_path } else { &summary.won_by_path };
+        assert!(one.len() == 1 && one[0] > 100, "{one:?}");
+    }
+}

@@ -167,6 +167,8 @@ impl ProtectionPolicy {
             RepairKind::ReedSolomon => group,
         };
         let groups = packets.div_ceil(max_sources.max(1)).max(1);
+        // Source and repair packets of a frame are numbered together, below 65,536.
+        let max_repairs = (u16::MAX - packets) / groups;
         let sources = packets.div_ceil(groups);
         let repairs = match (kind, fails) {
             (RepairKind::Xor, _) => 1,
@@ -175,7 +177,7 @@ impl ProtectionPolicy {
                 self.loss.repairs(sources.into(), fails) as u16
             }
         };
-        Protection { groups, repairs, kind }
+        Protection { groups, repairs: repairs.min(max_repairs), kind }
     }
 }
 
@@ -203,6 +205,21 @@ mod tests {
         assert_eq!((solomon.groups, solomon.repairs, solomon.count()), (3, 8, 24));
         let bounds: Vec<_> = (0..3).map(|group| solomon.bounds(group, 91)).collect();
         assert_eq!(bounds, [(0, 30), (30, 60), (60, 91)]);
+    }
+
+    #[test]
+    fn the_packets_of_a_huge_frame_can_all_be_numbered() {
+        for (packets, group) in [(32_767, 1), (32_767, 3), (32_767, 100), (65_535, 40)] {
+            for kind in [RepairKind::Xor, RepairKind::ReedSolomon] {
+                let share = Some(probability(1.0));
+                let config = RepairConfig { kind, share, fails: None, group };
+                let protection = ProtectionPolicy::new(config).protection(packets);
+                let all = u32::from(packets)
+                    + u32::from(protection.groups) * u32::from(protection.repairs);
+                assert!(all <= 65_535, "{packets} packets in groups of {group}: {all}");
+                assert!(protection.repairs > 0 || packets > 32_767);
+            }
+        }
     }
 
     // Source: the binomial formula. At 10 % loss, more than 6 of 26 packets are lost with probability

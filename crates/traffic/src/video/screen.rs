@@ -162,8 +162,8 @@ impl Pending {
     }
 
     /// Returns the number of source and repair packets.
-    fn message_count(&self) -> u16 {
-        self.frame.packets + self.protection.map_or(0, Protection::count)
+    fn message_count(&self) -> u32 {
+        u32::from(self.frame.packets) + u32::from(self.protection.map_or(0, Protection::count))
     }
 
     /// Returns the message number from which on an arrival proves a loss: that of the first packet that is not
@@ -173,7 +173,7 @@ impl Pending {
         let word = words.unwrap_or(self.known.len());
         let bit = self.known.get(word).map_or(0, |word| word.trailing_ones());
         let packet = 64 * word as u32 + bit;
-        let last = u32::from(self.message_count()).saturating_sub(1);
+        let last = self.message_count().saturating_sub(1);
         let packet = if self.protection.is_some() { last } else { packet };
         self.message.wrapping_add(packet)
     }
@@ -258,7 +258,10 @@ impl Screen {
         let place = first_after.checked_sub(1);
         if let Some(pending) = place.and_then(|place| self.frames.get_mut(place)) {
             let packet = message.wrapping_sub(pending.message);
-            if packet < u32::from(pending.message_count()) && pending.on_received(packet as u16) {
+            if packet < pending.message_count()
+                && let Ok(packet) = u16::try_from(packet)
+                && pending.on_received(packet)
+            {
                 let transit = now - pending.frame.captured;
                 if now - self.window >= WINDOW {
                     self.min_transit = [None, self.min_transit[0]];

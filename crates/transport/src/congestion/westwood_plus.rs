@@ -196,6 +196,8 @@ impl Congestion for WestwoodPlus {
     }
 
     fn on_spurious(&mut self, before: &ControlState) {
+        // The recovery that ends now was none: the window of before stays.
+        self.fast_recovery = false;
         self.reno.on_spurious(before);
     }
 
@@ -282,6 +284,18 @@ mod tests {
         assert_eq!(state(&*control), (20_000, 20_000));
         control.on_recovered(Instant::ZERO);
         assert_eq!(state(&*control), (40_000, 40_000));
+    }
+
+    // Source: Linux `tcp_undo_cwnd_reduction`, which sets the window back; the event that ends a
+    // reduction and would set it to the capacity (`CA_EVENT_COMPLETE_CWR`) does not follow.
+    #[test]
+    fn in_linux_an_undone_recovery_leaves_the_window_as_before() {
+        let mut control = measured(Compat::Linux);
+        let (threshold, window) = (control.slow_start_threshold(), control.window());
+        control.on_loss(&LOST, Siblings::default());
+        control.on_spurious(&ControlState { window, threshold });
+        control.on_recovered(Instant::ZERO);
+        assert_eq!(state(&*control), (threshold.get(), window.get()));
     }
 
     #[test]

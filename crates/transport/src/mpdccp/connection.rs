@@ -100,6 +100,11 @@ impl Connection {
         self.outbox.waiting()
     }
 
+    /// True if messages were refused since [`take_refused`](Self::take_refused).
+    pub fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
     /// Takes the numbers of the messages refused since the last call: they will never be delivered.
     pub fn take_refused(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.refused.drain(..)

@@ -5,13 +5,11 @@
 
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Duration, Instant, Promised};
+use skybraid_units::{Duration, Instant};
 
-use super::connection::Connection;
-use super::path_manager::PathManager;
+use super::subflows::Subflows;
 use crate::PathId;
-use crate::endpoint::{Role, Transmit};
-use crate::segment::{Flags, Tcp};
+use crate::segment::Flags;
 
 /// Interval at which an unechoed announcement is repeated.
 const REPEAT_AFTER: Duration = Duration::from_secs(120);
@@ -31,11 +29,20 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    pub(super) fn next_wakeup(&self) -> Instant {
+    /// Records that a subflow is established. Returns whether it is the first one.
+    pub const fn on_established(&mut self) -> bool {
+        !core::mem::replace(&mut self.established, true)
+    }
+
+    /// Time of the next repetition of an announcement.
+    #[inline]
+    pub fn next_wakeup(&self) -> Instant {
         self.announced.iter().map(|(_, at, _)| *at).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    pub(super) fn wake(&mut self, now: Instant) {
+    /// Repeats the announcements that are due.
+    #[inline]
+    pub fn wake(&mut self, now: Instant) {
         for (path, at, repeats) in &mut self.announced {
             if *at <= now {
                 *repeats += 1;
@@ -45,97 +52,73 @@ impl Addresses {
         }
     }
 
-    fn announce(&mut self, now: Instant, path: PathId) {
+    /// Announces an address until the peer echoes it.
+    pub fn announce(&mut self, now: Instant, path: PathId) {
         self.announced.push_back((path, now + REPEAT_AFTER, 0));
         self.due.push_back((Flags::ADD_ADDRESS, path));
     }
+
+    /// Withdraws an address.
+    pub fn withdraw(&mut self, path: PathId) {
+        self.due.push_back((Flags::REMOVE_ADDRESS, path));
+    }
+
+    /// Echoes the peer's announcement.
+    pub fn echo(&mut self, path: PathId) {
+        self.due.push_back((Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), path));
+    }
+
+    /// Stops announcing an address: the peer has echoed it, or it is gone.
+    pub fn forget(&mut self, path: PathId) {
+        self.announced.retain(|(announced, ..)| *announced != path);
+    }
+
+    /// Option to be sent next.
+    #[inline]
+    pub fn front(&self) -> Option<(Flags, PathId)> {
+        self.due.front().copied()
+    }
+
+    /// Removes the option of [`front`](Self::front), which has been sent.
+    pub fn pop(&mut self) {
+        self.due.pop_front();
+    }
+
+    /// Opens the subflows over `path`, of which there is one at least; they join once another is established.
+    pub fn join(&self, path: PathId, subflows: &mut Subflows) {
+        let mut all = subflows.all().iter();
+        let alive = all.any(|subflow| subflow.path == path && !subflow.is_removed());
+        if !alive && !subflows.is_full() {
+            subflows.add(path);
+        }
+        for subflow in subflows.all_mut().iter_mut().filter(|subflow| subflow.path == path) {
+            subflow.open(self.established);
+        }
+    }
 }
 
-impl Connection {
-    /// Handles an established subflow: opens or announces the others after the first one.
-    pub(super) fn on_established(&mut self, now: Instant) {
-        let first = !core::mem::replace(&mut self.addresses.established, true);
-        match (self.role, self.config.path_manager) {
-            (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
-                self.subflows.iter_mut().for_each(|subflow| subflow.open(true));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Source: Linux `mptcp_pm_add_timer`: three repetitions at `add_addr_timeout`, 120 s.
+    #[test]
+    fn an_announcement_is_repeated_until_it_is_echoed() {
+        let (mut addresses, path) = (Addresses::default(), PathId(1));
+        let mut now = Instant::ZERO;
+        addresses.announce(now, path);
+        let mut sent = 0;
+        while now < Instant::FAR_FUTURE {
+            while addresses.front().is_some_and(|due| due == (Flags::ADD_ADDRESS, path)) {
+                addresses.pop();
+                sent += 1;
             }
-            (Role::Server, PathManager::Announced) if first && self.config.is_multipath() => {
-                for path in 1..self.paths.len() {
-                    self.addresses.announce(now, PathId(path as u8));
-                }
-            }
-            (Role::Server, _) | (Role::Client, PathManager::Announced) => {}
+            now = addresses.next_wakeup();
+            addresses.wake(now);
         }
-    }
-
-    /// Adds a local address, over which a subflow joins on `path`. The client opens the subflow;
-    /// the server announces the address (RFC 8684 §3.4.1).
-    pub fn add_path(&mut self, now: Instant, path: PathId) {
-        if !self.config.is_multipath() || path.index() >= self.paths.len() {
-            return;
-        }
-        match self.role {
-            Role::Client => self.join(path),
-            Role::Server => self.addresses.announce(now, path),
-        }
-    }
-
-    fn join(&mut self, path: PathId) {
-        let alive =
-            self.subflows.iter().any(|subflow| subflow.path == path && !subflow.is_removed());
-        let room = self.subflows.len() < crate::PathSet::CAPACITY;
-        if !alive && room {
-            self.add_subflow(path);
-        }
-        let joins = self.addresses.established;
-        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.path == path) {
-            subflow.open(joins);
-        }
-    }
-
-    /// Removes a local address: ends the subflows over `path`, reinjects their data, and notifies
-    /// the peer (RFC 8684 §3.4.2).
-    pub fn remove_path(&mut self, path: PathId) {
-        self.remove_subflows(path, None);
-        self.addresses.due.push_back((Flags::REMOVE_ADDRESS, path));
-    }
-
-    fn remove_subflows(&mut self, path: PathId, except: Option<usize>) {
-        for own in 0..self.subflows.len() {
-            if let Some(subflow) = self.subflows.get_mut(own).promised("a subflow in range")
-                && subflow.path == path
-                && Some(own) != except
-                && !subflow.is_removed()
-            {
-                subflow.remove();
-                self.reinject_from(own);
-            }
-        }
-        self.addresses.announced.retain(|(announced, ..)| *announced != path);
-    }
-
-    pub(super) fn receive_address(&mut self, tcp: &Tcp) {
-        let path = PathId(tcp.address);
-        if tcp.flags.has(Flags::ADD_ADDRESS) {
-            if tcp.flags.has(Flags::ECHO_ADDRESS) {
-                self.addresses.announced.retain(|(announced, ..)| *announced != path);
-            } else {
-                self.addresses.due.push_back((Flags::ADD_ADDRESS.and(Flags::ECHO_ADDRESS), path));
-                if self.role == Role::Client && path.index() < self.paths.len() {
-                    self.join(path);
-                }
-            }
-        }
-        if tcp.flags.has(Flags::REMOVE_ADDRESS) {
-            // The subflow that carries the withdrawal uses an address that has come back.
-            self.remove_subflows(path, Some(usize::from(tcp.subflow)));
-        }
-    }
-
-    pub(super) fn poll_addresses(&mut self, now: Instant) -> Option<Transmit> {
-        let (flags, path) = *self.addresses.due.front()?;
-        let transmit = self.signal(now, flags, |tcp| tcp.address = path.0)?;
-        self.addresses.due.pop_front();
-        Some(transmit)
+        assert_eq!(sent, 1 + MAX_REPEATS);
+        addresses.announce(Instant::ZERO, path);
+        addresses.forget(path);
+        assert_eq!(addresses.next_wakeup(), Instant::FAR_FUTURE);
     }
 }

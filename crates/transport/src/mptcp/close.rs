@@ -5,10 +5,7 @@
 
 use skybraid_units::Instant;
 
-use super::connection::Connection;
-use super::reassembly::Reassembly;
-use crate::endpoint::Transmit;
-use crate::segment::Flags;
+use super::receive::ReceiveSide;
 
 /// State of the closing handshake.
 #[derive(Debug)]
@@ -36,11 +33,45 @@ impl Default for Closing {
 }
 
 impl Closing {
-    pub(super) const fn is_requested(&self) -> bool {
+    /// Closes the sending side.
+    pub const fn request(&mut self) {
+        if !self.requested {
+            self.requested = true;
+            self.due = true;
+        }
+    }
+
+    /// True once the sending side is closed.
+    #[inline]
+    pub const fn is_requested(&self) -> bool {
         self.requested
     }
 
-    pub(super) const fn on_data_ack(&mut self, data_una: u64, write_end: u64) {
+    /// True if a FIN must be sent after the last byte.
+    #[inline]
+    pub const fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Records that a FIN was sent, which is repeated at `repeat_at` unless it is acknowledged.
+    pub const fn on_sent(&mut self, repeat_at: Instant) {
+        self.due = false;
+        self.repeat_at = repeat_at;
+    }
+
+    /// True once the peer has closed and all its data has arrived.
+    pub const fn peer_has_closed(&self) -> bool {
+        self.peer_done
+    }
+
+    /// True once both sides have closed and each knows that the other has.
+    pub const fn is_closed(&self) -> bool {
+        self.acknowledged && self.peer_done
+    }
+
+    /// Processes a data acknowledgement: one beyond the last byte written covers the FIN.
+    #[inline]
+    pub const fn on_data_ack(&mut self, data_una: u64, write_end: u64) {
         if self.requested && data_una > write_end {
             self.acknowledged = true;
             self.due = false;
@@ -48,27 +79,33 @@ impl Closing {
         }
     }
 
-    pub(super) const fn on_fin(&mut self, dsn: u64) {
+    /// Records the peer's FIN at `dsn`.
+    pub const fn on_fin(&mut self, dsn: u64) {
         self.peer_fin = Some(dsn);
     }
 
     /// Takes the peer's FIN once all data before it has arrived. Returns true if it must be
     /// acknowledged.
-    pub(super) fn take_fin(&mut self, reassembly: &mut Reassembly) -> bool {
-        let Some(fin) = self.peer_fin.filter(|fin| *fin <= reassembly.next()) else { return false };
-        if !self.peer_done && fin == reassembly.next() {
-            reassembly.take_fin();
+    #[inline]
+    pub fn take_fin(&mut self, receive: &mut ReceiveSide) -> bool {
+        let Some(fin) = self.peer_fin.filter(|fin| *fin <= receive.next()) else { return false };
+        if !self.peer_done && fin == receive.next() {
+            receive.take_fin();
             self.peer_done = true;
         }
         self.peer_fin = None;
         true
     }
 
-    pub(super) const fn next_wakeup(&self) -> Instant {
+    /// Time at which an unacknowledged FIN is repeated.
+    #[inline]
+    pub const fn next_wakeup(&self) -> Instant {
         self.repeat_at
     }
 
-    pub(super) fn wake(&mut self, now: Instant) {
+    /// Repeats the FIN if that is due.
+    #[inline]
+    pub fn wake(&mut self, now: Instant) {
         if self.repeat_at <= now {
             self.due = true;
             self.repeat_at = Instant::FAR_FUTURE;
@@ -76,33 +113,29 @@ impl Closing {
     }
 }
 
-impl Connection {
-    /// Closes the sending side: the application writes no more; written data is still delivered.
-    pub fn close(&mut self) {
-        if !self.closing.requested {
-            self.closing.requested = true;
-            self.closing.due = true;
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// True once the peer has closed and all its data has arrived.
-    pub const fn peer_has_closed(&self) -> bool {
-        self.closing.peer_done
-    }
-
-    /// True once both sides have closed and each knows that the other has.
-    pub const fn is_closed(&self) -> bool {
-        self.closing.acknowledged && self.closing.peer_done
-    }
-
-    pub(super) fn poll_fin(&mut self, now: Instant) -> Option<Transmit> {
-        if !self.closing.due || self.next_dsn < self.write_end || !self.reinject.is_empty() {
-            return None;
-        }
-        let dsn = self.write_end;
-        let transmit = self.signal(now, Flags::FIN, |tcp| tcp.dsn = dsn)?;
-        self.closing.due = false;
-        self.closing.repeat_at = now + self.probe_interval();
-        Some(transmit)
+    // Source: RFC 8684 §3.3.3: DATA_FIN takes one data sequence number after the last byte.
+    #[test]
+    fn both_fins_are_acknowledged_beyond_the_last_byte() {
+        let at = Instant::from_millis;
+        let (mut closing, mut receive) = (Closing::default(), ReceiveSide::new(1000));
+        closing.request();
+        assert!(closing.is_due());
+        closing.on_sent(at(1000));
+        closing.on_data_ack(500, 500);
+        closing.wake(at(1000));
+        assert!(closing.is_due(), "only the data was acknowledged");
+        closing.on_data_ack(501, 500);
+        assert!(!closing.is_due() && !closing.is_closed());
+        closing.on_fin(0);
+        assert!(closing.take_fin(&mut receive) && closing.is_closed());
+        assert_eq!(receive.next(), 1);
+        // A repeated FIN is acknowledged again, but takes no further number.
+        closing.on_fin(0);
+        assert!(closing.take_fin(&mut receive));
+        assert_eq!(receive.next(), 1);
     }
 }

@@ -1,72 +1,38 @@
 //! One end of a connection: messages in, segments out, over one or several subflows.
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use skybraid_units::{Bytes, Duration, Instant, Promised};
+use skybraid_units::{Bytes, Instant, Promised};
 
 use super::addresses::Addresses;
+use super::assignment::Assignment;
 use super::close::Closing;
-use super::reassembly::{Arrived, Reassembly};
-use super::relay::Relay;
-use crate::congestion::{Sibling, Siblings};
+use super::path_manager::PathManager;
+use super::peer_window::PeerWindow;
+use super::reassembly::Arrived;
+use super::receive::ReceiveSide;
+use super::relay::{Relay, full_segment};
+use super::send::{Next, SendSide};
+use super::subflows::Subflows;
 use crate::endpoint::{ConnectionTotals, Decision, Role, SubflowSample, Transmit};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Choice, Reason};
 use crate::segment::{Flags, Segment, Tcp};
 use crate::tcp::scoreboard::Chunk;
 use crate::tcp::subflow::{Event, Stamp, Subflow};
-use crate::{Class, Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
-
-/// A written message that is not yet fully assigned to chunks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Written {
-    /// Data sequence number after the last byte.
-    pub end: u64,
-    pub stream: u8,
-    pub id: u32,
-    pub class: Class,
-    pub deadline: Option<Instant>,
-}
+use crate::{Delivered, Message, PathId, PathInfo, PathSet, TransportConfig};
 
 /// One end of a TCP or MPTCP connection.
 #[derive(Debug)]
 pub struct Connection {
-    pub(super) config: TransportConfig,
-    pub(super) role: Role,
-    pub(super) paths: Vec<PathInfo>,
-    pub(super) subflows: Vec<Subflow>,
-    pub(super) scheduler: Box<dyn Scheduler>,
-    pub(super) segment: u32,
-    pub(super) receive_buffer: u64,
-    /// Messages whose end is not yet part of a chunk.
-    pub(super) written: VecDeque<Written>,
-    pub(super) write_end: u64,
-    pub(super) next_dsn: u64,
-    pub(super) data_una: u64,
-    /// First data sequence number beyond the peer's receive window.
-    pub(super) send_limit: u64,
-    pub(super) reinject: VecDeque<Chunk>,
-    pub(super) reassembly: Reassembly,
-    pub(super) advertised: u64,
-    pub(super) relay: Relay,
-    delivered: VecDeque<Delivered>,
-    pub(super) persist_at: Instant,
-    pub(super) wait_until: Instant,
-    pub(super) views: Vec<PathView>,
-    siblings: Vec<Sibling>,
-    pub(super) decisions: Option<Vec<Decision>>,
-    /// Start of the current blocking by the peer's window although a subflow has room.
-    pub(super) blocked_since: Option<Instant>,
-    pub(super) blocked_time: Duration,
-    pub(super) blocked: u64,
-    /// Data sequence number of the last opportunistic retransmission, and time of the last penalty.
-    pub(super) last_opportunistic: Option<u64>,
-    pub(super) penalised_at: Option<Instant>,
-    pub(super) opportunistic: u64,
-    pub(super) reinjections: u64,
-    pub(super) addresses: Addresses,
-    pub(super) closing: Closing,
+    role: Role,
+    subflows: Subflows,
+    send: SendSide,
+    assignment: Assignment,
+    peer_window: PeerWindow,
+    receive: ReceiveSide,
+    addresses: Addresses,
+    closing: Closing,
+    relay: Relay,
 }
 
 impl Connection {
@@ -75,138 +41,157 @@ impl Connection {
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let paths = paths.get(..paths.len().min(PathSet::CAPACITY)).unwrap_or(paths);
         let multipath = config.is_multipath();
-        // All subflows share one segment size: a chunk may be retransmitted on any of them.
         let room =
             paths.iter().map(|path| Subflow::segment_for(path.mtu, multipath)).min().unwrap_or(1);
         let wanted = config.segment.map_or(u64::from(room), Bytes::get).clamp(1, u64::from(room));
-        let receive_buffer = config.receive_buffer.get();
-        let usable = if multipath { paths.len() } else { paths.len().min(1) };
-        let routes =
-            if multipath { config.path_manager.subflows(usable) } else { alloc::vec![PathId(0)] };
-        let mut connection = Self {
-            config: config.clone(),
-            role,
-            paths: paths.to_vec(),
-            subflows: Vec::with_capacity(routes.len()),
-            scheduler: config.scheduler.build(),
-            segment: wanted as u32,
-            receive_buffer,
-            written: VecDeque::new(),
-            write_end: 0,
-            next_dsn: 0,
-            data_una: 0,
-            send_limit: 0,
-            reinject: VecDeque::new(),
-            reassembly: Reassembly::default(),
-            advertised: receive_buffer,
-            relay: Relay::default(),
-            delivered: VecDeque::new(),
-            persist_at: Instant::FAR_FUTURE,
-            wait_until: Instant::FAR_FUTURE,
-            views: Vec::with_capacity(routes.len()),
-            siblings: Vec::with_capacity(routes.len()),
-            decisions: None,
-            blocked_since: None,
-            blocked_time: Duration::ZERO,
-            blocked: 0,
-            last_opportunistic: None,
-            penalised_at: None,
-            opportunistic: 0,
-            reinjections: 0,
-            addresses: Addresses::default(),
-            closing: Closing::default(),
-        };
-        for path in routes.iter().take(PathSet::CAPACITY) {
-            connection.add_subflow(*path);
-        }
+        let segment = wanted as u32;
+        let mut subflows = Subflows::new(config, paths, role, segment);
         if role == Role::Client
-            && let Some(first) = connection.subflows.first_mut()
+            && let Some(first) = subflows.all_mut().first_mut()
         {
             first.open(false);
         }
-        connection
+        Self {
+            role,
+            send: SendSide::new(segment),
+            assignment: Assignment::new(config.scheduler.build(), subflows.all().len()),
+            subflows,
+            peer_window: PeerWindow::default(),
+            receive: ReceiveSide::new(config.receive_buffer.get()),
+            addresses: Addresses::default(),
+            closing: Closing::default(),
+            relay: Relay::default(),
+        }
     }
 
-    /// Adds a closed subflow over `path`.
-    pub(super) fn add_subflow(&mut self, path: PathId) {
-        let Some(info) = self.paths.get(path.index()).copied() else { return };
-        let id = PathId(self.subflows.len() as u8);
-        let (config, role, segment) = (&self.config, self.role, self.segment);
-        self.subflows.push(Subflow::new(config, role, id, path, info, segment));
+    /// Creates one end of a connection that a proxy joins to another one. The receive memory is
+    /// `config.receive_buffer`, but at least two segments: half of less could not admit one.
+    pub fn relaying(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
+        let segment = full_segment(paths);
+        let receive = ReceiveSide::relaying(config.receive_buffer.get().max(2 * segment));
+        Self { receive, relay: Relay::proxy(segment), ..Self::new(config, paths, role) }
     }
 
     /// Starts recording scheduling decisions for [`take_decisions`](Self::take_decisions).
     pub fn record_decisions(&mut self) {
-        self.decisions = Some(Vec::new());
+        self.assignment.record_decisions();
     }
 
     /// Takes the scheduling decisions since the last call.
     pub fn take_decisions(&mut self) -> impl Iterator<Item = Decision> + '_ {
-        self.decisions.iter_mut().flat_map(|decisions| decisions.drain(..))
+        self.assignment.take_decisions()
     }
 
     /// Queues a message. Ignored after [`close`](Self::close).
     pub fn write(&mut self, message: Message) {
-        if self.closing.is_requested() {
-            return;
+        if !self.closing.is_requested() {
+            self.send.write(&message);
         }
-        self.write_end += u64::from(message.bytes.max(1));
-        self.written.push_back(Written {
-            end: self.write_end,
-            stream: message.stream,
-            id: message.id,
-            class: message.class,
-            deadline: message.deadline,
-        });
+    }
+
+    /// Queues a chunk of another connection with the messages that end in it; its data sequence
+    /// number is ignored. The positions of the ends within the chunk are unknown: each message ends
+    /// as late as possible, so that none is delivered before its last byte has arrived.
+    pub fn write_chunk(&mut self, chunk: &Chunk) {
+        self.send.write_chunk(chunk);
     }
 
     /// Bytes written but not yet acknowledged.
-    pub fn unacknowledged(&self) -> Bytes {
-        Bytes::new(self.write_end.saturating_sub(self.data_una))
+    pub const fn unacknowledged(&self) -> Bytes {
+        self.send.unacknowledged()
+    }
+
+    /// Closes the sending side: the application writes no more; written data is still delivered.
+    pub const fn close(&mut self) {
+        self.closing.request();
+    }
+
+    /// True once the peer has closed and all its data has arrived.
+    pub const fn peer_has_closed(&self) -> bool {
+        self.closing.peer_has_closed()
+    }
+
+    /// True once both sides have closed and each knows that the other has.
+    pub const fn is_closed(&self) -> bool {
+        self.closing.is_closed()
     }
 
     /// Returns the next message that is complete and in order.
     pub fn poll_delivered(&mut self) -> Option<Delivered> {
-        self.delivered.pop_front()
+        self.receive.poll_delivered()
+    }
+
+    /// Takes the next chunk in order. Its bytes leave the receive memory unless
+    /// [`set_stored`](Self::set_stored) counts them.
+    pub fn take_chunk(&mut self) -> Option<Chunk> {
+        self.receive.take_chunk()
+    }
+
+    /// Sets the bytes taken from this connection that still occupy its memory because the next hop
+    /// has not acknowledged them.
+    pub const fn set_stored(&mut self, bytes: Bytes) {
+        self.relay.set_stored(bytes.get());
+    }
+
+    /// Bytes in the receive memory that have not been taken.
+    pub fn buffered(&self) -> Bytes {
+        Bytes::new(self.receive.held() + self.subflows.held())
+    }
+
+    /// Size of the receive memory.
+    pub const fn memory(&self) -> Bytes {
+        Bytes::new(self.receive.buffer())
+    }
+
+    /// True if the peer is a proxy: data that it acknowledges may still be lost before the far end.
+    pub const fn is_split(&self) -> bool {
+        self.relay.peer_is_proxy()
+    }
+
+    /// Records an outgoing segment of a proxy.
+    pub(crate) fn on_sent(&mut self, tcp: &mut Tcp) {
+        self.relay.on_sent(tcp);
+    }
+
+    /// True if the segment is within the window that a proxy has announced.
+    pub(crate) const fn admits(&self, tcp: &Tcp) -> bool {
+        self.relay.admits(tcp)
     }
 
     /// Processes a segment that arrived on `path`.
     pub fn receive(&mut self, now: Instant, path: PathId, segment: &Segment, tcp: &Tcp) {
         let own = usize::from(tcp.subflow);
-        if own == self.subflows.len()
-            && own < PathSet::CAPACITY
+        if own == self.subflows.all().len()
+            && !self.subflows.is_full()
             && tcp.flags.has(Flags::SYN.and(Flags::JOIN))
         {
             // The peer joins over an address that was added later.
-            self.add_subflow(path);
+            self.subflows.add(path);
         }
-        self.refresh_siblings(own);
-        let Some(subflow) = self.subflows.get_mut(own).filter(|subflow| subflow.path == path)
-        else {
+        let Some((subflow, siblings)) = self.subflows.with_siblings(own) else { return };
+        if subflow.path != path {
             return;
-        };
-        let reassembly = &mut self.reassembly;
-        let delivered = &mut self.delivered;
-        let siblings = Siblings { all: &self.siblings, own };
-        let event = subflow.receive(now, segment, tcp, siblings, &mut |chunk, at| {
-            let arrived = Arrived { chunk, path, at };
-            reassembly.insert(now, &arrived, &mut |message| delivered.push_back(message));
-        });
-        if tcp.data_ack > self.data_una && tcp.data_ack <= self.next_dsn + 1 {
-            self.data_una = tcp.data_ack;
-            self.closing.on_data_ack(self.data_una, self.write_end);
         }
-        if tcp.window_end > self.send_limit {
-            self.send_limit = tcp.window_end;
-            self.persist_at = Instant::FAR_FUTURE;
-            self.unblock(now);
+        let receive = &mut self.receive;
+        if !receive.admits(tcp) {
+            return subflow.acknowledge_now();
+        }
+        let event = subflow.receive(now, segment, tcp, siblings, &mut |chunk, at| {
+            receive.insert(now, &Arrived { chunk, path, at });
+        });
+        if self.send.on_data_ack(tcp.data_ack) {
+            self.closing.on_data_ack(self.send.data_una(), self.send.write_end());
+        }
+        if self.send.on_window_end(tcp.window_end) {
+            self.peer_window.on_opened(now);
         }
         self.relay.on_peer_flags(tcp.flags);
         if tcp.flags.has(Flags::FIN) {
             self.closing.on_fin(tcp.dsn);
         }
-        if self.closing.take_fin(&mut self.reassembly)
-            && let Some(subflow) = self.subflows.get_mut(own).promised("the receiving subflow")
+        if self.closing.take_fin(&mut self.receive)
+            && let Some(subflow) =
+                self.subflows.all_mut().get_mut(own).promised("the receiving subflow")
         {
             subflow.acknowledge_now();
         }
@@ -214,76 +199,117 @@ impl Connection {
         self.on_event(now, event, own);
     }
 
-    fn refresh_siblings(&mut self, own: usize) {
-        if self.subflows.get(own).is_some_and(Subflow::is_coupled) {
-            self.siblings.clear();
-            self.siblings.extend(self.subflows.iter().map(Subflow::sibling));
+    fn receive_address(&mut self, tcp: &Tcp) {
+        let path = PathId(tcp.address);
+        if tcp.flags.has(Flags::ADD_ADDRESS) {
+            if tcp.flags.has(Flags::ECHO_ADDRESS) {
+                self.addresses.forget(path);
+            } else {
+                self.addresses.echo(path);
+                if self.role == Role::Client && path.index() < self.subflows.path_count() {
+                    self.addresses.join(path, &mut self.subflows);
+                }
+            }
+        }
+        if tcp.flags.has(Flags::REMOVE_ADDRESS) {
+            // The subflow that carries the withdrawal uses an address that has come back.
+            self.remove_subflows(path, Some(usize::from(tcp.subflow)));
         }
     }
 
     fn on_event(&mut self, now: Instant, event: Option<Event>, own: usize) {
         match event {
             Some(Event::Established) => self.on_established(now),
-            Some(Event::Unanswered) if self.role == Role::Client => {
-                // The first path may be down: try to open the connection over the next path.
-                let none_yet = !self.subflows.iter().any(Subflow::is_established);
-                let next = self.subflows.iter_mut().find(|subflow| subflow.is_closed());
-                if let (true, Some(next)) = (none_yet, next) {
-                    next.open(false);
-                }
-            }
-            Some(Event::TimedOut) if self.subflows.len() > 1 => self.reinject_from(own),
+            Some(Event::Unanswered) if self.role == Role::Client => self.subflows.open_next(),
+            Some(Event::TimedOut) if self.subflows.all().len() > 1 => self.reinject_from(own),
             _ => {}
         }
     }
 
+    /// Handles an established subflow: opens or announces the others after the first one.
+    fn on_established(&mut self, now: Instant) {
+        let first = self.addresses.on_established();
+        let config = self.subflows.config();
+        match (self.role, config.path_manager) {
+            (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
+                self.subflows.all_mut().iter_mut().for_each(|subflow| subflow.open(true));
+            }
+            (Role::Server, PathManager::Announced) if first && config.is_multipath() => {
+                for path in 1..self.subflows.path_count() {
+                    self.addresses.announce(now, PathId(path as u8));
+                }
+            }
+            (Role::Server, _) | (Role::Client, PathManager::Announced) => {}
+        }
+    }
+
+    /// Adds a local address, over which a subflow joins on `path`. The client opens the subflow;
+    /// the server announces the address (RFC 8684 §3.4.1).
+    pub fn add_path(&mut self, now: Instant, path: PathId) {
+        if !self.subflows.config().is_multipath() || path.index() >= self.subflows.path_count() {
+            return;
+        }
+        match self.role {
+            Role::Client => self.addresses.join(path, &mut self.subflows),
+            Role::Server => self.addresses.announce(now, path),
+        }
+    }
+
+    /// Removes a local address: ends the subflows over `path`, reinjects their data, and notifies
+    /// the peer (RFC 8684 §3.4.2).
+    pub fn remove_path(&mut self, path: PathId) {
+        self.remove_subflows(path, None);
+        self.addresses.withdraw(path);
+    }
+
+    fn remove_subflows(&mut self, path: PathId, except: Option<usize>) {
+        for own in 0..self.subflows.all().len() {
+            if let Some(subflow) = self.subflows.all_mut().get_mut(own).promised("a subflow")
+                && subflow.path == path
+                && Some(own) != except
+                && !subflow.is_removed()
+            {
+                subflow.remove();
+                self.reinject_from(own);
+            }
+        }
+        self.addresses.forget(path);
+    }
+
     /// Reinjects the chunks of a failed subflow, except those that a usable subflow carries as
     /// well.
-    pub(super) fn reinject_from(&mut self, own: usize) {
-        let usable: PathSet = self
-            .subflows
-            .iter()
-            .filter(|subflow| subflow.is_usable())
-            .map(|subflow| subflow.id)
-            .collect();
-        let subflow = self.subflows.get_mut(own).promised("the failed subflow");
-        let Some(subflow) = subflow else { return };
-        let id = subflow.id;
-        let waiting: Vec<Chunk> = subflow.take_backlog().collect();
+    fn reinject_from(&mut self, own: usize) {
+        let usable = self.subflows.usable();
+        let failed = self.subflows.all_mut().get_mut(own).promised("the failed subflow");
+        let Some(failed) = failed else { return };
+        let id = failed.id;
+        let waiting: Vec<Chunk> = failed.take_backlog().collect();
+        let all = self.subflows.all();
+        let una = self.send.data_una();
         let needed = |chunk: &Chunk| {
             let carried_elsewhere =
                 chunk.carried_by.without(id).iter().any(|other| usable.contains(other));
-            chunk.end() > self.data_una && !carried_elsewhere
+            chunk.end() > una && !carried_elsewhere
         };
-        let mut chunks: Vec<Chunk> = core::mem::take(&mut self.reinject).into();
-        chunks.extend(
-            subflow
-                .outstanding()
-                .filter(needed)
-                .map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk }),
-        );
+        let outstanding = all.get(own).into_iter().flat_map(Subflow::outstanding).filter(needed);
+        let outstanding =
+            outstanding.map(|chunk| Chunk { carried_by: chunk.carried_by.with(id), ..chunk });
         // Chunks in the backlog were never sent here, and perhaps not on the subflow that had them
         // before.
-        let held =
-            |dsn| self.subflows.iter().any(|subflow| subflow.is_usable() && subflow.has_chunk(dsn));
-        chunks.extend(
-            waiting
-                .into_iter()
-                .filter(|chunk| chunk.end() > self.data_una && !held(chunk.dsn))
-                .map(|chunk| Chunk { carried_by: chunk.carried_by.without(id), ..chunk }),
-        );
-        chunks.sort_by_key(|chunk| chunk.dsn);
-        chunks.dedup_by_key(|chunk| chunk.dsn);
-        self.reinjections += chunks.len() as u64;
-        self.reinject = chunks.into();
+        let held = |dsn| all.iter().any(|subflow| subflow.is_usable() && subflow.has_chunk(dsn));
+        let waiting = waiting
+            .into_iter()
+            .filter(|chunk| chunk.end() > una && !held(chunk.dsn))
+            .map(|chunk| Chunk { carried_by: chunk.carried_by.without(id), ..chunk });
+        self.send.reinject(outstanding.chain(waiting));
     }
 
     /// Returns the next segment to send and its path.
     pub fn poll_send(&mut self, now: Instant) -> Option<Transmit> {
         loop {
-            if self.subflows.iter().any(Subflow::may_send) {
+            if self.subflows.all().iter().any(Subflow::may_send) {
                 let stamp = self.stamp();
-                for subflow in &mut self.subflows {
+                for subflow in self.subflows.all_mut() {
                     if let Some(due) = subflow.poll_send(now, &stamp) {
                         let segment = subflow.send(now, &stamp, &due);
                         return Some(Transmit { path: subflow.path, segment });
@@ -295,22 +321,51 @@ impl Connection {
             }
         }
         // With several subflows, the scheduler may starve one while there is data to send.
-        if self.write_end == self.next_dsn || self.subflows.len() > 1 {
-            self.subflows.iter_mut().for_each(Subflow::note_starved);
+        if !self.send.has_unsent() || self.subflows.all().len() > 1 {
+            self.subflows.all_mut().iter_mut().for_each(Subflow::note_starved);
         }
-        if self.subflows.iter().any(Subflow::owes_tail_probe) {
+        if self.subflows.all().iter().any(Subflow::owes_tail_probe) {
             let sent = self.poll_subflows(|subflow, stamp| subflow.poll_tail_probe(now, stamp));
             if sent.is_some() {
                 return sent;
             }
         }
-        if let Some(transmit) = self.poll_addresses(now).or_else(|| self.poll_fin(now)) {
+        if let Some(transmit) = self.poll_address(now).or_else(|| self.poll_fin(now)) {
             return Some(transmit);
         }
-        if self.subflows.iter().any(Subflow::owes_ack) {
+        if self.subflows.all().iter().any(Subflow::owes_ack) {
             return self.poll_subflows(|subflow, stamp| subflow.poll_ack(now, stamp));
         }
         None
+    }
+
+    /// Assigns the next chunk to subflows. Returns false if nothing could be assigned.
+    fn schedule(&mut self, now: Instant) -> bool {
+        self.assignment.stop_waiting();
+        let (chunk, again) = match self.send.next() {
+            Next::Chunk { chunk, again } => (chunk, again),
+            Next::Nothing => return false,
+            Next::Blocked(message) => {
+                if self.peer_window.on_blocked(now, &self.send, &mut self.subflows) {
+                    let choice = Choice::wait(Reason::PeerWindow);
+                    self.assignment.record(now, message, choice, self.subflows.all());
+                }
+                return false;
+            }
+        };
+        let (send, blocked) = (&self.send, self.peer_window.times());
+        let unit = || send.unit(&chunk, blocked);
+        let Some(chosen) = self.assignment.choose(now, &chunk, &mut self.subflows, unit) else {
+            return false;
+        };
+        self.send.advance(&chunk, again);
+        let carried_by = chosen.iter().fold(chunk.carried_by, PathSet::with);
+        for id in chosen.iter() {
+            if let Some(subflow) = self.subflows.of(id) {
+                subflow.assign(Chunk { carried_by, ..chunk });
+            }
+        }
+        true
     }
 
     fn poll_subflows(
@@ -318,42 +373,40 @@ impl Connection {
         mut poll: impl FnMut(&mut Subflow, &Stamp) -> Option<Segment>,
     ) -> Option<Transmit> {
         let stamp = self.stamp();
-        self.subflows.iter_mut().find_map(|subflow| {
+        self.subflows.all_mut().iter_mut().find_map(|subflow| {
             poll(subflow, &stamp).map(|segment| Transmit { path: subflow.path, segment })
         })
     }
 
-    /// Bytes in the receive buffer.
-    pub(super) fn held(&self) -> u64 {
-        self.reassembly.held() + self.subflows.iter().map(Subflow::held).sum::<u64>()
+    fn poll_address(&mut self, now: Instant) -> Option<Transmit> {
+        let (flags, path) = self.addresses.front()?;
+        let transmit = self.signal(now, flags, |tcp| tcp.address = path.0)?;
+        self.addresses.pop();
+        Some(transmit)
     }
 
-    pub(super) fn stamp(&mut self) -> Stamp {
-        let free = self.receive_buffer.saturating_sub(self.held());
-        let window = self.relay.window(free);
-        // The right edge of the window never moves left (RFC 8684 §3.3.4).
-        self.advertised = self.advertised.max(self.reassembly.next() + window);
-        Stamp {
-            data_ack: self.reassembly.next(),
-            window_end: self.advertised,
-            data_una: self.data_una,
+    fn poll_fin(&mut self, now: Instant) -> Option<Transmit> {
+        if !self.closing.is_due() || !self.send.is_drained() {
+            return None;
         }
+        let dsn = self.send.write_end();
+        let transmit = self.signal(now, Flags::FIN, |tcp| tcp.dsn = dsn)?;
+        self.closing.on_sent(now + self.subflows.probe_interval());
+        Some(transmit)
+    }
+
+    /// Returns a window update of a proxy, if one is due. To be called when no other segment is due.
+    pub(crate) fn poll_window(&mut self, now: Instant) -> Option<Transmit> {
+        let edge = self.stamp().window_end;
+        let due = self.relay.owes_window(edge, self.receive.next());
+        if due { self.signal(now, Flags::WINDOW, |_| {}) } else { None }
     }
 
     /// Builds an acknowledgement with `flags` on the usable subflow with the lowest round-trip
     /// time.
-    pub(super) fn signal(
-        &mut self,
-        now: Instant,
-        flags: Flags,
-        mark: impl Fn(&mut Tcp),
-    ) -> Option<Transmit> {
+    fn signal(&mut self, now: Instant, flags: Flags, mark: impl Fn(&mut Tcp)) -> Option<Transmit> {
         let stamp = self.stamp();
-        let subflow = self
-            .subflows
-            .iter_mut()
-            .filter(|subflow| subflow.is_usable())
-            .min_by_key(|subflow| subflow.srtt_or_max())?;
+        let subflow = self.subflows.fastest()?;
         let mut segment = subflow.signal_segment(now, &stamp, flags);
         if let crate::Body::Tcp(tcp) = &mut segment.body {
             mark(tcp);
@@ -361,56 +414,47 @@ impl Connection {
         Some(Transmit { path: subflow.path, segment })
     }
 
-    pub(super) fn probe_interval(&self) -> Duration {
-        self.subflows
-            .iter()
-            .filter(|subflow| subflow.is_established())
-            .map(|subflow| subflow.rtt().timeout())
-            .min()
-            .unwrap_or(Duration::from_secs(1))
+    fn stamp(&mut self) -> Stamp {
+        let free = self.receive.buffer().saturating_sub(self.buffered().get());
+        let window_end = self.receive.advertise(self.relay.window(free));
+        Stamp { data_ack: self.receive.next(), window_end, data_una: self.send.data_una() }
     }
 
     /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
-        let own = self.persist_at.min(self.wait_until);
+        let own = self.peer_window.next_wakeup().min(self.assignment.next_wakeup());
         let own = own.min(self.addresses.next_wakeup()).min(self.closing.next_wakeup());
-        self.subflows.iter().map(Subflow::next_wakeup).fold(own, Instant::min)
+        self.subflows.all().iter().map(Subflow::next_wakeup).fold(own, Instant::min)
     }
 
     /// Fires expired timers.
     pub fn wake(&mut self, now: Instant) {
-        for own in 0..self.subflows.len() {
-            self.refresh_siblings(own);
-            let siblings = Siblings { all: &self.siblings, own };
-            let subflow = self.subflows.get_mut(own).promised("a subflow in range");
-            let event = subflow.and_then(|subflow| subflow.wake(now, siblings));
+        for own in 0..self.subflows.all().len() {
+            let event = self
+                .subflows
+                .with_siblings(own)
+                .and_then(|(subflow, siblings)| subflow.wake(now, siblings));
             self.on_event(now, event, own);
         }
-        if self.persist_at <= now {
-            self.persist_at = now + self.probe_interval();
-            if let Some(subflow) = self.subflows.iter_mut().find(|subflow| subflow.is_usable()) {
-                subflow.probe();
-            }
-        }
+        self.peer_window.wake(now, &mut self.subflows);
         self.addresses.wake(now);
         self.closing.wake(now);
     }
 
     /// Totals of the connection up to `now`.
     pub fn totals(&self, now: Instant) -> ConnectionTotals {
-        let blocked = self.blocked_since.map_or(Duration::ZERO, |since| now.since(since));
         ConnectionTotals {
-            window_blocked: self.blocked_time + blocked,
-            window_blocked_times: self.blocked,
-            holding: self.reassembly.holding(now),
-            reinjections: self.reinjections,
-            opportunistic: self.opportunistic,
+            window_blocked: self.peer_window.time(now),
+            window_blocked_times: self.peer_window.times(),
+            holding: self.receive.holding(now),
+            reinjections: self.send.reinjections(),
+            opportunistic: self.peer_window.opportunistic(),
         }
     }
 
     /// Returns the state of each subflow.
     pub fn samples(&self) -> impl Iterator<Item = SubflowSample> + '_ {
-        self.subflows.iter().map(|subflow| SubflowSample {
+        self.subflows.all().iter().map(|subflow| SubflowSample {
             subflow: subflow.id.0,
             path: subflow.path,
             window: Bytes::new(subflow.window()),
@@ -420,5 +464,59 @@ impl Connection {
             in_flight: Bytes::new(subflow.in_flight()),
             totals: subflow.totals(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Class, Protocol};
+
+    const NOW: Instant = Instant::ZERO;
+
+    /// Moves all segments of `from` that `passes` admits to `to`.
+    fn exchange(from: &mut Connection, to: &mut Connection, mut passes: impl FnMut(&Tcp) -> bool) {
+        while let Some(Transmit { path, segment }) = from.poll_send(NOW) {
+            let crate::Body::Tcp(tcp) = &segment.body else { continue };
+            if passes(tcp) {
+                to.receive(NOW, path, &segment, tcp);
+            }
+        }
+    }
+
+    // Source: RFC 9293 §3.10.7.4: a segment beyond the window is dropped and acknowledged.
+    #[test]
+    fn a_peer_that_ignores_the_window_fills_no_more_than_it() {
+        let config = TransportConfig {
+            protocol: Protocol::Tcp,
+            receive_buffer: Bytes::new(6_000),
+            ..TransportConfig::default()
+        };
+        let path = [PathInfo::default()];
+        let mut client = Connection::new(&config, &path, Role::Client);
+        let mut server = Connection::new(&config, &path, Role::Server);
+        client.write(Message {
+            stream: 0,
+            id: 0,
+            class: Class::Data,
+            bytes: 60_000,
+            deadline: None,
+        });
+        client.send.on_window_end(u64::MAX);
+        exchange(&mut client, &mut server, |_| true);
+        exchange(&mut server, &mut client, |_| true);
+        let mut beyond = 0;
+        exchange(&mut client, &mut server, |tcp| {
+            beyond += u32::from(tcp.len > 0 && tcp.dsn + u64::from(tcp.len) > 6_000);
+            // The first segment is lost, so that the following ones stay in the buffer.
+            tcp.len == 0 || tcp.dsn > 0
+        });
+        assert!(beyond >= 4, "{beyond} segments beyond the window");
+        assert!(
+            (1..=6_000).contains(&server.buffered().get()),
+            "{} B held",
+            server.buffered().get()
+        );
+        assert!(server.subflows.all()[0].owes_ack());
     }
 }

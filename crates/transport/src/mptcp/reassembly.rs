@@ -27,6 +27,8 @@ pub struct Reassembly {
     /// Chunks beyond a hole, in ascending order.
     beyond: VecDeque<Arrived>,
     held: u64,
+    /// Stream and number of the message that ended last before `next`.
+    last: Option<(u8, u32)>,
     /// Arrival time of the last byte of the incomplete message.
     whole_at: Option<Instant>,
     /// Start of the current head-of-line blocking, and the total time of all before.
@@ -105,12 +107,14 @@ impl Reassembly {
 
     /// Accepts a chunk in order: delivers the messages that end in it, or relays it.
     fn accept(&mut self, now: Instant, arrived: &Arrived, deliver: &mut impl FnMut(Delivered)) {
-        let chunk = &arrived.chunk;
-        let dsn = core::mem::replace(&mut self.next, chunk.end());
+        let chunk = &self.without_known(&arrived.chunk);
+        self.next = chunk.end();
+        if let Some(more) = chunk.messages.checked_sub(1) {
+            self.last = Some((chunk.stream, chunk.first_message.wrapping_add(more.into())));
+        }
         if let Some(relayed) = &mut self.relayed {
-            let len = (chunk.end() - dsn) as u32;
-            self.held += u64::from(len);
-            relayed.push_back(Chunk { dsn, len, ..*chunk });
+            self.held += u64::from(chunk.len);
+            relayed.push_back(*chunk);
             return;
         }
         let mut whole_at = self.whole_at.take().map_or(arrived.at, |before| before.max(arrived.at));
@@ -126,6 +130,26 @@ impl Reassembly {
         if chunk.tail {
             self.whole_at = Some(whole_at);
         }
+    }
+
+    /// Returns the chunk without the bytes before `next`, and without the messages that ended there. All bytes of a
+    /// chunk belong to messages of one stream with consecutive numbers, so those up to the last one are known.
+    fn without_known(&self, chunk: &Chunk) -> Chunk {
+        let known = self.next.saturating_sub(chunk.dsn);
+        if known == 0 {
+            return *chunk;
+        }
+        let mut rest = Chunk { dsn: chunk.dsn + known, len: chunk.len - known as u32, ..*chunk };
+        if let Some((stream, last)) = self.last
+            && stream == chunk.stream
+        {
+            let ended = last.wrapping_sub(chunk.first_message).wrapping_add(1);
+            // Half of the numbers are before the chunk's first.
+            let ended = if ended < 1 << 31 { ended.min(chunk.messages.into()) } else { 0 };
+            rest.first_message = chunk.first_message.wrapping_add(ended);
+            rest.messages -= ended as u16;
+        }
+        rest
     }
 }
 
@@ -170,6 +194,35 @@ mod tests {
         assert_eq!(stream.held(), 100);
         assert_eq!(insert(&mut stream, 4, chunk(1), 0), [(1, 0, 0), (2, 1, 2)]);
         assert_eq!((stream.next(), stream.held()), (300, 0));
+    }
+
+    // Source: RFC 8684 §3.3.1: of data received twice, only the bytes beyond the first copy count.
+    #[test]
+    fn messages_of_an_overlapping_chunk_are_delivered_once() {
+        let mut stream = Reassembly::default();
+        let pair = |number, messages| Chunk { len: 200, messages, ..chunk(number) };
+        assert_eq!(insert(&mut stream, 0, pair(0, 2), 0), [(0, 0, 0), (1, 0, 0)]);
+        // Bytes 100 to 299 are those of messages 1 and 2; message 1 has been delivered.
+        assert_eq!(insert(&mut stream, 1, pair(1, 2), 0), [(2, 0, 0)]);
+        // The same beyond a hole: bytes 400 to 599, then 500 to 699.
+        assert_eq!(insert(&mut stream, 2, pair(4, 2), 0), []);
+        assert_eq!(insert(&mut stream, 2, pair(5, 2), 0), []);
+        let ids: Vec<_> = insert(&mut stream, 2, chunk(3), 0).iter().map(|one| one.0).collect();
+        assert_eq!((ids, stream.next(), stream.held()), ((3..7).collect(), 700, 0));
+    }
+
+    #[test]
+    fn an_overlapping_chunk_is_relayed_without_known_bytes() {
+        let mut stream = Reassembly::default();
+        stream.relay();
+        let pair = |number| Chunk { len: 200, messages: 2, ..chunk(number) };
+        insert(&mut stream, 0, pair(0), 0);
+        insert(&mut stream, 1, pair(1), 0);
+        let relayed: Vec<_> = core::iter::from_fn(|| stream.take_chunk())
+            .map(|chunk| (chunk.dsn, chunk.len, chunk.first_message, chunk.messages))
+            .collect();
+        assert_eq!(relayed, [(0, 200, 0, 2), (200, 100, 2, 1)]);
+        assert_eq!(stream.held(), 0);
     }
 
     #[test]

@@ -20,7 +20,15 @@ impl FlowRecord {
     #[cold]
     #[inline(never)]
     pub(super) fn keep_late_arrival(&mut self, id: u32, arrival: &Arrival) {
-        self.late.entry(id).or_insert(*arrival);
+        if let Err(place) = self.late.binary_search_by_key(&id, |(late, _)| *late) {
+            self.late.insert(place, (id, *arrival));
+        }
+    }
+
+    /// Takes the late arrival of a message that is decided.
+    fn take_late_arrival(&mut self, id: u32) -> Option<Arrival> {
+        let place = self.late.binary_search_by_key(&id, |(late, _)| *late).ok()?;
+        self.late.remove(place).map(|(_, arrival)| arrival)
     }
 
     /// Records the arrival of a copy of the message's last part over a network whose packets are not observed.
@@ -44,7 +52,7 @@ impl FlowRecord {
         let Some(row) = self.row(id).copied().promised("the row of a delivered message") else {
             return;
         };
-        let arrival = self.late.remove(&id);
+        let arrival = self.take_late_arrival(id);
         let history = self.history(&row, arrival, Some(delivered));
         let delay = delivered.0 - history.written;
         let counts = self.summary.misses.by_deadline.iter_mut();
@@ -61,7 +69,7 @@ impl FlowRecord {
         if row.delivered_ns > EXPIRED {
             return;
         }
-        let arrival = self.late.remove(&id);
+        let arrival = self.take_late_arrival(id);
         let sent = row.sent();
         let mut by_deadline = core::mem::take(&mut self.summary.misses.by_deadline);
         for (deadline, counts) in self.summary.deadlines.iter().zip(&mut by_deadline) {

@@ -17,7 +17,7 @@ const MAX_PACKETS: u64 = 16_384;
 /// Collects arrivals and reports them at an interval.
 ///
 /// A report starts at the first packet not yet reported, or at a late packet that was reported missing,
-/// and ends at the last arrival. Without arrivals there is no report; the first arrival after a silence
+/// and ends at the last arrival. Of a longer range than one report holds, the next reports follow at once. Without arrivals there is no report; the first arrival after a silence
 /// is reported at once. On the wire, arrival times are rounded to 1/1024 s before the report (RFC 8888
 /// §3.1); here they are exact.
 #[derive(Clone, Debug)]
@@ -84,8 +84,9 @@ impl Reporter {
         if now < self.due {
             return None;
         }
-        let end = self.first.saturating_add(self.arrivals.len() as u64);
-        let begin = self.begin.max(end.saturating_sub(MAX_PACKETS));
+        let newest = self.first.saturating_add(self.arrivals.len() as u64);
+        let begin = self.begin;
+        let end = newest.min(begin.saturating_add(MAX_PACKETS));
         let skip = (begin - self.first) as usize;
         self.report.clear();
         self.report.extend(
@@ -94,10 +95,12 @@ impl Reporter {
                 .map(|(number, at)| Arrival { number, at: *at }),
         );
         self.begin = end;
-        self.due = Instant::FAR_FUTURE;
-        self.earliest = now + self.interval;
-        while self.arrivals.len() as u64 > MAX_PACKETS {
-            self.arrivals.pop_front();
+        if end == newest {
+            self.due = Instant::FAR_FUTURE;
+            self.earliest = now + self.interval;
+        }
+        let kept = end.saturating_sub(MAX_PACKETS);
+        while self.first < kept && self.arrivals.pop_front().is_some() {
             self.first += 1;
         }
         Some(Report { reported: now, arrivals: &self.report })
@@ -145,6 +148,24 @@ mod tests {
             reporter.on_received(ms(1), number);
             let report = reporter.report(ms(1_000)).map_or(0, |report| report.arrivals.len());
             assert!(report as u64 <= MAX_PACKETS);
+        }
+    }
+
+    // Source: RFC 8888 §3.1: a report has a status for each packet of a range without gaps, at most 16,384;
+    // longer ranges take several reports.
+    #[test]
+    fn every_packet_of_a_long_gap_is_reported_once() {
+        for gap in [MAX_PACKETS - 1, MAX_PACKETS, MAX_PACKETS + 1, 40_000, 4 * MAX_PACKETS - 2] {
+            let mut reporter = Reporter::new(Reporter::INTERVAL, 0);
+            reporter.on_received(ms(1), 0);
+            reporter.on_received(ms(2), gap + 1);
+            let mut numbers = Vec::new();
+            while let Some(report) = reporter.report(ms(60)) {
+                assert!(report.arrivals.len() as u64 <= MAX_PACKETS);
+                numbers.extend(report.arrivals.iter().map(|arrival| arrival.number));
+            }
+            assert_eq!(numbers, (0..gap + 2).collect::<Vec<_>>());
+            assert_eq!(reporter.next_wakeup(), Instant::FAR_FUTURE);
         }
     }
 

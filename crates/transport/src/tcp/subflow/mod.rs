@@ -1,11 +1,10 @@
 //! One subflow: handshake, retransmission, congestion window and timers of a TCP connection over
 //! one path.
 //!
-//! Source: RFC 9293 (handshake), RFC 6675 and RFC 6582 (recovery), RFC 6298 (timer), RFC 8684 §3.2
-//! (a joined subflow waits for the fourth acknowledgement).
+//! Source: RFC 6675 and RFC 6582 (recovery), RFC 6298 (timer). Parts of its own: `handshake`, `backlog` and
+//! `window_use`; `outgoing` builds segments, `recovery` processes acknowledgements and timers.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
 
@@ -21,29 +20,19 @@ use crate::tcp::spurious::Undo;
 use crate::tcp::tail_probe::TailProbe;
 use crate::{PathId, PathInfo, Role, TransportConfig};
 
+mod backlog;
+mod handshake;
 mod outgoing;
 mod recovery;
 mod view;
+mod window_use;
+
+use backlog::Backlog;
+use handshake::{Handshake, Step};
+use window_use::{LossIntervals, WindowUse};
 
 /// Maximum retransmission timeout (`TCP_RTO_MAX`).
 const RTO_MAX: Duration = Duration::from_secs(120);
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Initial state.
-    Closed,
-    /// A SYN is due or has been sent.
-    SynSent,
-    /// A SYN has been received.
-    SynReceived,
-    /// A joining subflow has received the SYN/ACK; the server has not confirmed the third
-    /// acknowledgement.
-    AwaitingFourthAck,
-    /// Data may be sent.
-    Established,
-    /// The address of the subflow was removed.
-    Removed,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recovery {
     Open,
@@ -112,13 +101,9 @@ pub struct Subflow {
     pub path: PathId,
     info: PathInfo,
     multipath: bool,
-    joins: bool,
     segment: u32,
     detection: LossDetection,
-    state: State,
-    syn_due: bool,
-    syn_at: Instant,
-    syn_repeated: bool,
+    handshake: Handshake,
     board: Scoreboard,
     receiver: Receiver,
     rtt: RttEstimator,
@@ -128,8 +113,7 @@ pub struct Subflow {
     threshold: u64,
     coupled: bool,
     governs_recovery: bool,
-    backlog: VecDeque<Chunk>,
-    backlog_bytes: u64,
+    backlog: Backlog,
     recovery: Recovery,
     rto_at: Instant,
     timeouts: u32,
@@ -140,17 +124,10 @@ pub struct Subflow {
     /// Sequence number up to which data had been sent at the last round-trip sample that began a
     /// window.
     round_mark: u64,
-    /// Data below this was outstanding when the window last limited sending.
-    limited_mark: u64,
-    /// Maximum bytes in flight in this round trip and the last one.
-    peak: [u64; 2],
-    peak_mark: u64,
-    /// Bytes acknowledged since the last loss.
-    since_loss: u64,
+    window_use: WindowUse,
+    loss_intervals: LossIntervals,
     /// Bytes marked lost by a timer since the last acknowledgement.
     lost_between: u64,
-    /// Bytes acknowledged between the last two losses.
-    between_losses: u64,
     pacer: Pacer,
     /// Paces a control that sets only a window.
     paces_windows: bool,
@@ -190,13 +167,9 @@ impl Subflow {
             path,
             info,
             multipath: config.is_multipath(),
-            joins: false,
             segment,
             detection: config.loss_detection,
-            state: State::Closed,
-            syn_due: false,
-            syn_at: Instant::ZERO,
-            syn_repeated: false,
+            handshake: Handshake::default(),
             board: Scoreboard::new(u64::from(segment), config.loss_detection),
             receiver: Receiver::new(config.ack_every, config.ack_delay),
             rtt: RttEstimator::new(config.rto_rule, config.rto_min, RTO_MAX),
@@ -205,8 +178,7 @@ impl Subflow {
             coupled: control.is_coupled(),
             governs_recovery: control.governs_recovery(),
             control,
-            backlog: VecDeque::new(),
-            backlog_bytes: 0,
+            backlog: Backlog::default(),
             recovery: Recovery::Open,
             rto_at: Instant::FAR_FUTURE,
             timeouts: 0,
@@ -214,12 +186,9 @@ impl Subflow {
             first_retransmission: false,
             last_sent: Instant::ZERO,
             round_mark: 0,
-            limited_mark: 0,
-            peak: [0; 2],
-            peak_mark: 0,
-            since_loss: 0,
+            window_use: WindowUse::default(),
+            loss_intervals: LossIntervals::default(),
             lost_between: 0,
-            between_losses: 0,
             pacer,
             paces_windows: config.pacing,
             ceiling: config.bufferbloat_mitigation.then(|| Ceiling::new(u64::from(segment))),
@@ -238,23 +207,18 @@ impl Subflow {
     /// Starts the handshake. `joins` is true to join an existing connection, false to open a new
     /// one.
     pub fn open(&mut self, joins: bool) {
-        if self.state == State::Closed {
-            self.joins = joins;
-            self.state = State::SynSent;
-            self.syn_due = true;
-        }
+        self.handshake.open(joins);
     }
 
     /// True in the initial state.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.handshake.is_closed()
     }
 
     /// Removes the subflow for good because its address was removed. The connection reinjects its
     /// data.
     pub fn remove(&mut self) {
-        self.state = State::Removed;
-        self.syn_due = false;
+        self.handshake.remove();
         self.tail_due = false;
         self.rto_at = Instant::FAR_FUTURE;
         self.probe_at = Instant::FAR_FUTURE;
@@ -263,7 +227,7 @@ impl Subflow {
 
     /// True once the address of the subflow was removed.
     pub fn is_removed(&self) -> bool {
-        self.state == State::Removed
+        self.handshake.is_removed()
     }
 
     /// Congestion window in bytes, including the reduction of a recovery.
@@ -273,7 +237,7 @@ impl Subflow {
 
     /// True if data may be sent.
     pub fn is_established(&self) -> bool {
-        self.state == State::Established
+        self.handshake.is_established()
     }
 
     /// True if established and not suspected of having failed.
@@ -283,7 +247,7 @@ impl Subflow {
 
     /// True if `bytes` more may be assigned.
     pub fn has_room(&self, bytes: u32) -> bool {
-        let ahead = self.board.in_flight() + self.board.lost() + self.backlog_bytes;
+        let ahead = self.board.in_flight() + self.board.lost() + self.backlog.bytes();
         ahead == 0
             || (self.tail_due && self.backlog.is_empty())
             || (ahead + u64::from(bytes) <= self.window && !self.pace_is_full())
@@ -291,7 +255,7 @@ impl Subflow {
 
     /// True if the pacer's queue is full.
     fn pace_is_full(&self) -> bool {
-        self.pacer.quantum(self.segment).is_some_and(|quantum| self.backlog_bytes >= quantum)
+        self.pacer.quantum(self.segment).is_some_and(|quantum| self.backlog.bytes() >= quantum)
     }
 
     /// True if nothing is outstanding or queued.
@@ -326,14 +290,12 @@ impl Subflow {
 
     /// Queues a chunk.
     pub fn assign(&mut self, chunk: Chunk) {
-        self.backlog_bytes += u64::from(chunk.len);
-        self.backlog.push_back(chunk);
+        self.backlog.push(chunk);
     }
 
     /// Takes all queued chunks back.
     pub fn take_backlog(&mut self) -> impl Iterator<Item = Chunk> + '_ {
-        self.backlog_bytes = 0;
-        self.backlog.drain(..)
+        self.backlog.take()
     }
 
     /// Smoothed round-trip time; the maximum duration before the first sample.
@@ -361,12 +323,12 @@ impl Subflow {
 
     /// True if the chunk at `dsn` is outstanding or queued here.
     pub fn has_chunk(&self, dsn: u64) -> bool {
-        self.outstanding().chain(self.backlog.iter().copied()).any(|chunk| chunk.dsn == dsn)
+        self.outstanding().chain(self.backlog.chunks()).any(|chunk| chunk.dsn == dsn)
     }
 
     /// Records that the window holds data back.
     pub fn note_limited(&mut self) {
-        self.limited_mark = self.board.next();
+        self.window_use.on_limited(self.board.next());
     }
 
     /// Requests a window probe.
@@ -387,22 +349,18 @@ impl Subflow {
         if tcp.flags.has(Flags::SYN) {
             event = self.receive_syn(now, tcp);
         } else {
-            match self.state {
-                State::SynReceived => {
-                    self.state = State::Established;
-                    event = Some(Event::Established);
+            if self.is_removed() {
+                return None;
+            }
+            let step = self.handshake.on_segment();
+            if step != Step::Unchanged {
+                if step == Step::Accepted {
                     self.sample_handshake(now);
-                    self.syn_at = Instant::FAR_FUTURE;
-                    self.rto_at = Instant::FAR_FUTURE;
-                }
-                State::AwaitingFourthAck => {
-                    self.state = State::Established;
+                } else {
                     self.rtt.end_back_off();
-                    self.rto_at = Instant::FAR_FUTURE;
-                    event = Some(Event::Established);
                 }
-                State::Closed | State::SynSent | State::Established => {}
-                State::Removed => return None,
+                self.rto_at = Instant::FAR_FUTURE;
+                event = Some(Event::Established);
             }
             if tcp.flags.has(Flags::JOIN) {
                 self.receiver.acknowledge_now();
@@ -432,63 +390,52 @@ impl Subflow {
 
     /// Takes the round-trip time of the handshake, unless it was retransmitted.
     fn sample_handshake(&mut self, now: Instant) {
-        if self.syn_repeated {
-            self.rtt.fall_back();
-        } else {
-            self.rtt.on_sample(now.since(self.syn_at), true);
+        match self.handshake.round_trip(now) {
+            Some(rtt) => self.rtt.on_sample(rtt, true),
+            None => self.rtt.fall_back(),
         }
     }
 
     fn receive_syn(&mut self, now: Instant, tcp: &Tcp) -> Option<Event> {
-        if !tcp.flags.has(Flags::ACK) {
-            if matches!(self.state, State::Closed | State::SynReceived) {
-                self.joins = tcp.flags.has(Flags::JOIN);
-                self.syn_repeated |= self.state == State::SynReceived;
-                self.state = State::SynReceived;
-                self.syn_due = true;
-            }
-            return None;
+        let step = self.handshake.on_syn(tcp.flags);
+        if tcp.flags.has(Flags::ACK) {
+            // A repeated SYN/ACK means that the acknowledgement was lost.
+            self.receiver.acknowledge_now();
         }
-        // A repeated SYN/ACK means that the acknowledgement was lost.
-        self.receiver.acknowledge_now();
-        if self.state != State::SynSent {
+        if step == Step::Unchanged {
             return None;
         }
         self.sample_handshake(now);
         self.rtt.end_back_off();
-        self.syn_at = Instant::FAR_FUTURE;
         self.rto_at = Instant::FAR_FUTURE;
-        self.syn_due = false;
-        if self.joins {
-            self.state = State::AwaitingFourthAck;
+        if step == Step::Joining {
             self.rto_at = now + self.rtt.timeout();
             return None;
         }
-        self.state = State::Established;
         Some(Event::Established)
     }
 
     /// True if [`poll_send`](Self::poll_send) may return something.
     pub fn may_send(&self) -> bool {
-        self.syn_due
-            || (self.state == State::Established
+        self.handshake.syn_due()
+            || (self.is_established()
                 && (self.board.lost() > 0 || !self.backlog.is_empty() || self.probe_due))
     }
 
     /// True if [`poll_ack`](Self::poll_ack) will return an acknowledgement.
     pub fn owes_ack(&self) -> bool {
         self.receiver.must_acknowledge()
-            && matches!(self.state, State::Established | State::AwaitingFourthAck)
+            && (self.is_established() || self.handshake.awaits_fourth_ack())
     }
 
     /// Returns the next segment to build with [`send`](Self::send), if one may be sent now. Pure
     /// acknowledgements come last, through [`poll_ack`](Self::poll_ack), so that data can carry
     /// them.
     pub fn poll_send(&mut self, now: Instant, stamp: &Stamp) -> Option<Due> {
-        if self.syn_due {
+        if self.handshake.syn_due() {
             return Some(Due::Syn);
         }
-        if self.state != State::Established {
+        if !self.is_established() {
             return None;
         }
         let waiting = self.board.lost() > 0 || !self.backlog.is_empty();
@@ -512,19 +459,13 @@ impl Subflow {
             }
             return Some(Due::Data(seq, chunk));
         }
-        while let Some(chunk) = self.backlog.front().copied() {
-            if chunk.end() <= stamp.data_una {
-                self.backlog.pop_front();
-                self.backlog_bytes -= u64::from(chunk.len);
-                continue;
-            }
+        if let Some(chunk) = self.backlog.front_after(stamp.data_una) {
             let ahead = self.board.in_flight() + self.board.lost();
             if ahead > 0 && ahead + u64::from(chunk.len) > self.window && !self.tail_due {
                 self.note_limited();
                 return None;
             }
-            self.backlog.pop_front();
-            self.backlog_bytes -= u64::from(chunk.len);
+            self.backlog.pop();
             if self.board.is_empty() && self.board.is_app_limited() {
                 self.control.on_restart(now);
                 self.read_control();
@@ -535,7 +476,7 @@ impl Subflow {
                 self.read_control();
             }
             let seq = self.board.on_sent(now, chunk);
-            self.peak[0] = self.peak[0].max(self.board.in_flight());
+            self.window_use.on_sent(self.board.in_flight());
             if self.rto_at == Instant::FAR_FUTURE {
                 self.restart_timer(now);
             }

@@ -4,7 +4,7 @@
 
 use skybraid_units::{Bytes, Instant};
 
-use super::{Due, Stamp, State, Subflow};
+use super::{Due, Stamp, Subflow};
 use crate::segment::{
     Body, DSS_ACK_OPTION, DSS_MAPPING_OPTION, Flags, IPV4_HEADER, Sacks, Segment, TCP_HEADER,
     TIMESTAMP_OPTION, Tcp,
@@ -64,18 +64,11 @@ impl Subflow {
     }
 
     fn send_syn(&mut self, now: Instant, stamp: &Stamp) -> Segment {
-        self.syn_due = false;
-        self.syn_at = now;
         self.rto_at = now + self.rtt.timeout();
-        let mut flags = Flags::SYN;
-        if self.state == State::SynReceived {
-            flags = flags.and(Flags::ACK);
-        }
-        if self.joins {
-            flags = flags.and(Flags::JOIN);
-        }
+        let flags = self.handshake.on_syn_sent(now);
         // MP_CAPABLE or MP_JOIN, on SYN and SYN/ACK (RFC 8684 §3.1, §3.2).
-        let multipath_option = match (self.multipath, self.joins, flags.has(Flags::ACK)) {
+        let multipath_option = match (self.multipath, self.handshake.joins(), flags.has(Flags::ACK))
+        {
             (false, ..) => 0,
             (true, false, false) => 4,
             (true, false, true) | (true, true, false) => 12,
@@ -174,7 +167,7 @@ impl Subflow {
     }
 
     pub(super) fn ack_segment(&mut self, now: Instant, stamp: &Stamp) -> Segment {
-        if self.state == State::AwaitingFourthAck {
+        if self.handshake.awaits_fourth_ack() {
             return self.third_ack(now, stamp);
         }
         let room = if self.multipath { SACK_BLOCKS_WITH_DATA_ACK } else { SACK_BLOCKS };

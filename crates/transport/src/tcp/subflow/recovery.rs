@@ -6,7 +6,8 @@
 
 use skybraid_units::{Bytes, Duration, Instant, Rate};
 
-use super::{Event, Recovery, State, Subflow};
+use super::handshake::Repeat;
+use super::{Event, Recovery, Subflow};
 use crate::congestion::{Acked, ControlState, Lost, Siblings};
 use crate::segment::{Flags, Tcp};
 use crate::tcp::prr::Reduction;
@@ -21,8 +22,7 @@ impl Subflow {
         let lost = self.loss(now);
         let in_flight = self.board.in_flight();
         let undelivered = in_flight + self.board.lost();
-        let limited = tcp.ack <= self.limited_mark
-            || (self.window < self.threshold && self.window < 2 * self.peak[0].max(self.peak[1]));
+        let limited = self.window_use.is_limited(tcp.ack, self.window, self.threshold);
         let may_be_duplicate = tcp.flags == Flags::ACK;
         let empty = tcp.len == 0 && tcp.sacks.is_empty();
         let bare = may_be_duplicate && empty && tcp.ack == self.board.una();
@@ -40,12 +40,9 @@ impl Subflow {
             Progress::default()
         };
         self.totals.acked_bytes += progress.delivered;
-        self.since_loss += progress.delivered;
+        self.loss_intervals.on_acked(progress.delivered);
         self.take_sample(&progress);
-        if self.board.una() >= self.peak_mark {
-            self.peak = [in_flight, self.peak[0]];
-            self.peak_mark = self.board.next();
-        }
+        self.window_use.on_acked(self.board.una(), in_flight, self.board.next());
         let acked = Acked {
             now,
             bytes: Bytes::new(progress.delivered),
@@ -79,7 +76,7 @@ impl Subflow {
         if self.tail.on_ack(tcp.ack, duplicate, bare) == Verdict::RepairedLoss
             && self.recovery == Recovery::Open
         {
-            self.start_loss_interval();
+            self.loss_intervals.on_loss();
             self.control.on_loss(&lost, siblings);
             self.control.on_recovered(now);
         }
@@ -141,7 +138,7 @@ impl Subflow {
         self.first_retransmission = true;
         self.tail.abandon();
         self.probe_at = Instant::FAR_FUTURE;
-        self.start_loss_interval();
+        self.loss_intervals.on_loss();
         self.undo.on_recovery_started(self.before());
         self.control.on_loss(lost, siblings);
         if self.proportional && !self.governs_recovery {
@@ -171,10 +168,6 @@ impl Subflow {
     /// True if the ceiling limits the window, not the network.
     fn is_capped(&self) -> bool {
         self.ceiling.as_ref().is_some_and(|ceiling| ceiling.bytes() <= self.window)
-    }
-
-    fn start_loss_interval(&mut self) {
-        self.between_losses = core::mem::take(&mut self.since_loss);
     }
 
     const fn is_recovering(&self) -> bool {
@@ -230,7 +223,7 @@ impl Subflow {
 
     /// Earliest instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
-        if self.state == State::Removed {
+        if self.is_removed() {
             return Instant::FAR_FUTURE;
         }
         // The waiting data may have been acknowledged or taken back in the meantime.
@@ -270,32 +263,30 @@ impl Subflow {
         if now < self.rto_at {
             return None;
         }
-        match self.state {
-            State::SynSent | State::SynReceived => {
+        match self.handshake.on_timeout() {
+            Repeat::Syn => {
                 self.rtt.back_off();
-                self.syn_due = true;
-                self.syn_repeated = true;
                 self.rto_at = Instant::FAR_FUTURE;
                 return Some(Event::Unanswered);
             }
-            State::AwaitingFourthAck => {
+            Repeat::ThirdAck => {
                 self.rtt.back_off();
                 self.receiver.acknowledge_now();
                 self.rto_at = now + self.rtt.timeout();
                 return None;
             }
-            State::Closed | State::Removed => {
+            Repeat::Nothing => {
                 self.rto_at = Instant::FAR_FUTURE;
                 return None;
             }
-            State::Established => {}
+            Repeat::Data => {}
         }
         if self.board.is_empty() {
             self.rto_at = Instant::FAR_FUTURE;
             return None;
         }
         let lost = self.loss(now);
-        self.start_loss_interval();
+        self.loss_intervals.on_loss();
         if self.timeouts == 0 {
             self.undo.on_recovery_started(self.before());
         }

@@ -1,0 +1,132 @@
+//! Receive side of a connection: reassembly, delivered messages and the receive window.
+//!
+//! Source: RFC 8684 §3.3.4 (one window for all subflows); RFC 9293 §3.10.7.4 (data beyond it is dropped).
+
+use alloc::collections::VecDeque;
+
+use skybraid_units::{Duration, Instant};
+
+use super::reassembly::{Arrived, Reassembly};
+use crate::Delivered;
+use crate::segment::Tcp;
+use crate::tcp::scoreboard::Chunk;
+
+/// Receive side of a connection.
+#[derive(Debug)]
+pub struct ReceiveSide {
+    /// Receive memory in bytes.
+    buffer: u64,
+    reassembly: Reassembly,
+    /// Right edge of the window: it never moves left.
+    advertised: u64,
+    delivered: VecDeque<Delivered>,
+}
+
+impl ReceiveSide {
+    /// Creates the receive side of a connection with `buffer` bytes of memory, all of which it advertises.
+    pub fn new(buffer: u64) -> Self {
+        Self {
+            buffer,
+            reassembly: Reassembly::default(),
+            advertised: buffer,
+            delivered: VecDeque::new(),
+        }
+    }
+
+    /// Creates the receive side of a proxy, which passes chunks on and advertises half of its memory.
+    pub fn relaying(buffer: u64) -> Self {
+        let mut side = Self { advertised: buffer / 2, ..Self::new(buffer) };
+        side.reassembly.relay();
+        side
+    }
+
+    /// Receive memory in bytes.
+    #[inline]
+    pub const fn buffer(&self) -> u64 {
+        self.buffer
+    }
+
+    /// Next data sequence number expected (the data ACK).
+    #[inline]
+    pub const fn next(&self) -> u64 {
+        self.reassembly.next()
+    }
+
+    /// Bytes held for reassembly, or until a proxy takes them.
+    #[inline]
+    pub const fn held(&self) -> u64 {
+        self.reassembly.held()
+    }
+
+    /// Total time of head-of-line blocking up to `now`.
+    pub fn holding(&self, now: Instant) -> Duration {
+        self.reassembly.holding(now)
+    }
+
+    /// Moves the right edge of the window to `window` bytes beyond the expected one, but never left. Returns it.
+    #[inline]
+    pub fn advertise(&mut self, window: u64) -> u64 {
+        self.advertised = self.advertised.max(self.reassembly.next() + window);
+        self.advertised
+    }
+
+    /// True if the segment's data is within the window.
+    #[inline]
+    pub const fn admits(&self, tcp: &Tcp) -> bool {
+        tcp.len == 0 || tcp.dsn.saturating_add(tcp.len as u64) <= self.advertised
+    }
+
+    /// Inserts a chunk.
+    #[inline]
+    pub fn insert(&mut self, now: Instant, arrived: &Arrived) {
+        let delivered = &mut self.delivered;
+        self.reassembly.insert(now, arrived, &mut |message| delivered.push_back(message));
+    }
+
+    /// Returns the next message that is complete and in order.
+    #[inline]
+    pub fn poll_delivered(&mut self) -> Option<Delivered> {
+        self.delivered.pop_front()
+    }
+
+    /// Takes the next chunk in order, at a proxy.
+    pub fn take_chunk(&mut self) -> Option<Chunk> {
+        self.reassembly.take_chunk()
+    }
+
+    /// Consumes the data sequence number of the peer's DATA_FIN (RFC 8684 §3.3.3).
+    pub const fn take_fin(&mut self) {
+        self.reassembly.take_fin();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PathId, PathSet};
+
+    fn arrived(dsn: u64) -> Arrived {
+        let chunk = Chunk {
+            dsn,
+            len: 100,
+            first_message: (dsn / 100) as u32,
+            messages: 1,
+            stream: 0,
+            tail: false,
+            carried_by: PathSet::EMPTY,
+        };
+        Arrived { chunk, path: PathId(0), at: Instant::ZERO }
+    }
+
+    #[test]
+    fn the_right_edge_of_the_window_never_moves_left() {
+        let mut side = ReceiveSide::new(1000);
+        side.insert(Instant::ZERO, &arrived(200));
+        assert_eq!(side.advertise(1000 - side.held()), 1000);
+        (0..2).for_each(|number| side.insert(Instant::ZERO, &arrived(100 * number)));
+        assert_eq!((side.next(), side.held(), side.advertise(1000)), (300, 0, 1300));
+        let ids: alloc::vec::Vec<_> =
+            core::iter::from_fn(|| side.poll_delivered()).map(|message| message.id).collect();
+        assert_eq!(ids, [0, 1, 2]);
+    }
+}
