@@ -7,8 +7,9 @@ use core::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Rate};
 
+use crate::access::{Access, AccessConfig};
 use crate::delay::{DelayConfig, DelaySource};
 use crate::distribution::Distribution;
 use crate::drx::{Drx, DrxConfig};
@@ -169,9 +170,12 @@ impl<T: WithDefaults + Clone> WithDefaults for Option<Switch<T>> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirectionConfig {
-    /// Serialisation rate. Required.
+    /// Serialisation rate. Required, unless there is an access layer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateConfig>,
+    /// Access layer of a satellite system, in place of the rate. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessConfig>,
     /// One-way propagation delay. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<DelayConfig>,
@@ -197,8 +201,16 @@ pub struct DirectionConfig {
 
 impl WithDefaults for DirectionConfig {
     fn with_defaults(self, base: &Self) -> Self {
+        // A rate replaces an inherited access layer, and an access layer an inherited rate.
+        let access = match (self.access, &base.access) {
+            (Some(own), Some(base)) => Some(own.with_defaults(base)),
+            (None, Some(base)) if self.rate.is_none() => Some(base.clone()),
+            (own, _) => own,
+        };
+        let rate = if access.is_some() { None } else { base.rate.clone() };
         Self {
-            rate: self.rate.or_else(|| base.rate.clone()),
+            rate: self.rate.or(rate),
+            access,
             delay: self.delay.or_else(|| base.delay.clone()),
             reorder: self.reorder.or(base.reorder),
             queue: self.queue.or(base.queue),
@@ -256,8 +268,10 @@ pub struct PathConfig {
 pub struct LinkConfig {
     /// Maximum packet size.
     pub mtu: Bytes,
-    /// Serialisation rate.
+    /// Serialisation rate; zero with an access layer.
     pub rate: RateSource,
+    /// Access layer, in place of the rate.
+    pub access: Option<Access>,
     /// Bytes added to each packet for serialisation.
     pub overhead: Bytes,
     /// Queue limit.
@@ -290,6 +304,7 @@ impl LinkConfig {
         Self {
             mtu: Bytes::new(1500),
             rate,
+            access: None,
             overhead: Bytes::ZERO,
             queue: QueueConfig::default(),
             delay: DelaySource::Distribution(Distribution::fixed(delay)),
@@ -348,6 +363,7 @@ impl PathConfig {
         let mut found = Vec::new();
         for direction in [&mut self.uplink, &mut self.downlink] {
             found.extend(direction.rate.as_mut().and_then(trace_of_rate));
+            found.extend(direction.access.iter_mut().flat_map(AccessConfig::traces_mut));
             found.extend(direction.delay.as_mut().and_then(trace_of_delay));
             found.extend(direction.loss.iter_mut().flat_map(traces_of_losses));
             for (_, change) in &mut direction.changes {
@@ -375,10 +391,19 @@ impl PathConfig {
         if mtu == Bytes::ZERO {
             return Err(wrong("mtu".into())("expected a size above zero".into()));
         }
-        let rate = own.rate.as_ref().ok_or_else(|| {
-            wrong(at("rate"))("expected a rate, for example \"10Mbit/s\", or a preset".into())
-        })?;
-        let rate = rate.resolve().map_err(wrong(at("rate")))?;
+        let access = own.access.as_ref().map(|access| access.resolve(direction)).transpose();
+        let access = access.map_err(|(key, problem)| wrong(at(&format!("access.{key}")))(problem))?;
+        let rate = match (&own.rate, &access) {
+            (Some(_), Some(_)) => {
+                return Err(wrong(at("rate"))("`rate` and `access` exclude one another".into()));
+            }
+            (Some(rate), None) => rate.resolve().map_err(wrong(at("rate")))?,
+            (None, Some(_)) => RateSource::Constant(Rate::ZERO),
+            (None, None) => {
+                let expected = "expected a rate, for example \"10Mbit/s\", or a preset";
+                return Err(wrong(at("rate"))(expected.into()));
+            }
+        };
         let delay = own.delay.clone();
         let delay = delay
             .unwrap_or(DelayConfig::Distribution(Distribution::fixed(Duration::ZERO)))
@@ -386,6 +411,14 @@ impl PathConfig {
             .map_err(wrong(at("delay")))?;
         let queue = own.queue.unwrap_or_default();
         queue.check().map_err(wrong(at("queue")))?;
+        if access.is_some() {
+            if matches!(queue, QueueConfig::Codel(_)) {
+                return Err(wrong(at("queue"))("expected a drop-tail queue with `access`".into()));
+            }
+            if own.changes.iter().any(|(_, change)| matches!(change, ChangeConfig::Rate(_))) {
+                return Err(wrong(at("rate"))("expected no change of the rate with `access`".into()));
+            }
+        }
         let configured = own.loss.as_ref().map(|Losses(losses)| losses.as_slice());
         let losses: Result<Vec<_>, _> =
             configured.unwrap_or_default().iter().map(LossConfig::resolve).collect();
@@ -410,6 +443,7 @@ impl PathConfig {
         Ok(LinkConfig {
             mtu,
             rate,
+            access,
             overhead: own.overhead.unwrap_or(Bytes::ZERO),
             queue,
             delay,

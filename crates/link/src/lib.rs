@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod access;
 mod config;
 mod delay;
 mod distribution;
@@ -29,6 +30,7 @@ mod service;
 mod shared_outage;
 pub mod trace;
 
+pub use access::{Access, AccessConfig};
 pub use config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
 pub use delay::{DelayConfig, DelaySource};
 pub use distribution::{Component, Distribution, Mixture, Shape};

@@ -9,6 +9,7 @@ use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
 mod live;
 
+use crate::access::{AccessProcess, Placed};
 use crate::config::LinkConfig;
 use crate::delay::Delay;
 use crate::drx::{Drx, Radio};
@@ -106,6 +107,7 @@ pub struct Link {
     drx: Option<Drx>,
     radio: Radio,
     service: Service,
+    access: Option<Box<AccessProcess>>,
     harq: Option<HarqProcess>,
     losses: Schedule<Vec<LossProcess>>,
     epochs: Option<Epochs>,
@@ -119,6 +121,7 @@ struct View {
     at: Instant,
     outages: Outages,
     service: Service,
+    access: Option<Box<AccessProcess>>,
     losses: Schedule<Vec<LossProcess>>,
     epochs: Option<Epochs>,
     delays: Schedule<Delay>,
@@ -131,6 +134,9 @@ impl Link {
     pub fn new(config: &LinkConfig, path: &str, direction: &str, seed: Seed) -> Self {
         let outages = Outages::new(&config.down);
         let service = Service::new(config, path, seed);
+        let access = config.access.as_ref().and_then(|access| {
+            AccessProcess::new(access, seed, &format!("{path}.{direction}.access")).map(Box::new)
+        });
         let epochs = config.reconfiguration.as_ref();
         let epochs = epochs.map(|config| Epochs::new(config, path, direction, seed));
         let losses = losses(config, path, direction, seed);
@@ -139,6 +145,7 @@ impl Link {
             at: Instant::ZERO,
             outages: outages.clone(),
             service: service.clone(),
+            access: access.clone(),
             losses: losses.clone(),
             epochs: epochs.clone(),
             delays: delays.clone(),
@@ -156,6 +163,7 @@ impl Link {
             drx: config.drx,
             radio: Radio::default(),
             service,
+            access,
             harq: config.harq.map(|harq| {
                 HarqProcess::new(harq, seed.stream(&format!("{path}.{direction}.harq")))
             }),
@@ -197,7 +205,19 @@ impl Link {
             }
         }
         let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
-        let sent = match self.service.serve(job, ramp.map(|drx| (&radio, drx))) {
+        let mut frame_loss = None;
+        let served = match &mut self.access {
+            None => self.service.serve(job, ramp.map(|drx| (&radio, drx))),
+            Some(access) => match access.place(ready, job.size, limit, |at| self.service.resume(at)) {
+                Placed::At { sent, cause } => {
+                    frame_loss = cause;
+                    Served::At(sent)
+                }
+                Placed::Cut => Served::Cut,
+                Placed::Never => Served::Never,
+            },
+        };
+        let sent = match served {
             Served::At(sent) => sent,
             Served::Cut => {
                 self.queue.push(limit, size);
@@ -215,20 +235,25 @@ impl Link {
             self.radio = radio;
             self.radio.on_sent(sent);
         }
-        self.propagate(sent, size)
+        self.propagate(sent, size, frame_loss)
     }
 
-    /// Returns the fate of a packet whose last bit departs at `sent`. Every effect draws for every packet, whatever
-    /// the other effects decide.
-    fn propagate(&mut self, sent: Instant, size: Bytes) -> Fate {
-        let mut cause = None;
+    /// Returns the fate of a packet whose last bit departs at `sent`, or that is lost with a frame. Every effect draws
+    /// for every packet, whatever the other effects decide.
+    fn propagate(&mut self, sent: Instant, size: Bytes, frame_loss: Option<Cause>) -> Fate {
+        let mut cause = frame_loss;
         for loss in self.losses.at(sent).0 {
             let loss = loss.on_sent(sent, size);
             cause = cause.or(loss);
         }
         let mut through = sent;
+        if let Some(access) = &mut self.access {
+            let passed = access.pass(sent);
+            cause = cause.or(passed.is_none().then_some(Cause::Outage));
+            through = passed.unwrap_or(sent);
+        }
         if let Some(harq) = &mut self.harq {
-            through = harq.release(sent, size);
+            through = harq.release(through, size);
         }
         let mut delay = self.delays.at(sent).0.of_packet(sent);
         if delay == Duration::MAX {
@@ -261,16 +286,24 @@ impl Link {
             kept *= 1.0 - loss.probability(at, CONDITIONS_SIZE);
         }
         let mut delay = view.delays.at(at).0.expected(at);
-        let has_path = delay < Duration::MAX;
+        let mut has_path = delay < Duration::MAX;
         if !has_path {
             delay = Duration::ZERO;
+        }
+        let mut rate = view.service.rate(at);
+        if let Some(access) = &mut view.access {
+            let (of_frames, way, loss) = access.conditions(at, CONDITIONS_SIZE);
+            kept *= 1.0 - loss;
+            has_path &= way.is_some();
+            delay += way.unwrap_or(Duration::ZERO);
+            rate = if view.service.resume(at) > at { Rate::ZERO } else { of_frames };
         }
         if let Some(epochs) = &mut view.epochs {
             kept *= epochs.loss(at).complement().ratio();
             delay += epochs.delay_step(at);
         }
         Conditions {
-            rate: view.service.rate(at),
+            rate,
             delay,
             loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
             up: has_path && view.outages.next_start(at) > at,

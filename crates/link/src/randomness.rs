@@ -2,6 +2,7 @@
 
 use skybraid_units::Probability;
 
+use crate::access::Access;
 use crate::config::LinkConfig;
 use crate::delay::DelaySource;
 use crate::distribution::Distribution;
@@ -21,6 +22,7 @@ impl LinkConfig {
         let Self {
             mtu: _,
             rate,
+            access,
             overhead: _,
             queue: _,
             delay,
@@ -45,6 +47,7 @@ impl LinkConfig {
             },
         );
         rate.is_random()
+            || access.as_ref().is_some_and(Access::is_random)
             || delay.is_random()
             || losses.iter().any(LossSource::is_random)
             || harq

@@ -72,6 +72,11 @@ impl Service {
         self.halts.last
     }
 
+    /// Returns `at`, or the end of the halt that contains it. Queries must be in order of time.
+    pub fn resume(&mut self, at: Instant) -> Instant {
+        self.halts.resume(at)
+    }
+
     /// Returns the time at which the job's first bit can depart, at most the limit.
     pub fn head(&mut self, job: Job) -> Instant {
         let mut at = job.ready.max(job.free);

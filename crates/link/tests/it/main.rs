@@ -1,6 +1,7 @@
 //! Tests of the link effects, compared with formulas, traces and each other.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod access;
 mod common;
 mod config;
 mod examples;

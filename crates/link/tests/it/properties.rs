@@ -188,6 +188,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
         LinkConfig {
             mtu: Bytes::new(mtu),
             rate,
+            access: None,
             overhead: Bytes::new(24),
             queue,
             delay,
