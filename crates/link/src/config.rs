@@ -22,6 +22,9 @@ use crate::rate::{RateConfig, RateSource};
 use crate::reconfiguration::{Reconfiguration, ReconfigurationConfig};
 use crate::trace::TraceSource;
 
+/// Maximum size of a packet that is cut into frames: that of IP.
+const MAX_MTU_OF_FRAMES: Bytes = Bytes::new(65_535);
+
 /// A direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -412,6 +415,10 @@ impl PathConfig {
         let queue = own.queue.unwrap_or_default();
         queue.check().map_err(wrong(at("queue")))?;
         if access.is_some() {
+            if mtu > MAX_MTU_OF_FRAMES {
+                let problem = format!("found {mtu}, expected at most {MAX_MTU_OF_FRAMES} with `access`");
+                return Err(wrong("mtu".into())(problem));
+            }
             if matches!(queue, QueueConfig::Codel(_)) {
                 return Err(wrong(at("queue"))("expected a drop-tail queue with `access`".into()));
             }

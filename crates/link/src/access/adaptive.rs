@@ -215,6 +215,11 @@ impl Codings {
         (!all.is_empty()).then_some(Self { all, channel })
     }
 
+    /// Payload of the least efficient coding.
+    pub fn min_payload(&self) -> u64 {
+        self.all.first().map_or(0, |coding| coding.payload)
+    }
+
     /// Returns the coding of a frame sent at `at`, and whether it is received. Queries must be in order of time.
     ///
     /// The coding is the most efficient whose threshold the report exceeds by the margin, else the one with the lowest

@@ -12,7 +12,7 @@
 
 use alloc::collections::VecDeque;
 
-use skybraid_units::{Bytes, Duration, Instant, Rate};
+use skybraid_units::{Duration, Instant, Rate};
 
 use super::ticks::Ticks;
 
@@ -86,6 +86,10 @@ pub(crate) struct Demand {
     pending: (i64, u64),
     /// Departure of each packet that has not left by the next request, and the bits admitted up to it.
     waiting: VecDeque<(Instant, u64)>,
+    /// Admission and bits of the packets of the last period, and their sum.
+    recent: VecDeque<(Instant, u64)>,
+    recent_bits: u64,
+    now: Instant,
     /// Bits admitted, and of these no longer in `waiting`.
     admitted: u64,
     gone: u64,
@@ -102,6 +106,9 @@ impl Demand {
             fixed: 0,
             pending: (0, 0),
             waiting: VecDeque::new(),
+            recent: VecDeque::new(),
+            recent_bits: 0,
+            now: Instant::ZERO,
             admitted: 0,
             gone: 0,
         }
@@ -112,6 +119,12 @@ impl Demand {
         let left = self.waiting.partition_point(|(departure, _)| *departure <= at);
         let sent = left.checked_sub(1).and_then(|last| self.waiting.get(last));
         self.admitted - sent.map_or(self.gone, |(_, bits)| *bits)
+    }
+
+    /// Bits expected to arrive from the admission of the last packet to `at`, at the rate of the last period.
+    fn expected(&self, at: Instant) -> u64 {
+        let share = at.since(self.now).as_secs_f64() / self.capacity.period.as_secs_f64();
+        (self.recent_bits as f64 * share) as u64
     }
 
     /// Appends the next request, with `own` bits that wait besides those admitted.
@@ -161,10 +174,20 @@ impl Demand {
         self.pending_at(frame).saturating_add(later.map(|request| request.volume).sum())
     }
 
-    /// Fixes the requests before `now`, the admission of a packet. Drops the requests tried for earlier packets.
-    pub fn on_admission(&mut self, now: Instant) {
+    /// Fixes the requests before `now`, the admission of a packet of `own` bits. Drops the requests tried for earlier
+    /// packets.
+    pub fn on_admission(&mut self, now: Instant, own: u64) {
         if !self.capacity.is_requested() {
             return;
+        }
+        self.now = now;
+        self.recent.push_back((now, own));
+        self.recent_bits = self.recent_bits.saturating_add(own);
+        while let Some((at, bits)) = self.recent.front()
+            && *at + self.capacity.period <= now
+        {
+            self.recent_bits = self.recent_bits.saturating_sub(*bits);
+            self.recent.pop_front();
         }
         self.next -= (self.requests.len() - self.fixed) as i64;
         self.requests.truncate(self.fixed);
@@ -215,7 +238,7 @@ impl Demand {
             if self.requests.len() >= MAX_REQUESTS {
                 return None;
             }
-            self.request(own);
+            self.request(own.saturating_add(self.expected(self.times.at(self.next))));
         }
         self.forget(frame, start);
         let mut effective = self.requests.iter().rev().filter(|request| request.frame <= frame);
@@ -225,10 +248,10 @@ impl Demand {
         Some(grant)
     }
 
-    /// Records a packet that leaves the queue at `departure`.
-    pub fn on_placed(&mut self, departure: Instant, size: Bytes) {
+    /// Records a packet of `own` bits that leaves the queue at `departure`.
+    pub fn on_placed(&mut self, departure: Instant, own: u64) {
         if self.capacity.is_requested() {
-            self.admitted = self.admitted.saturating_add(size.bits());
+            self.admitted = self.admitted.saturating_add(own);
             self.waiting.push_back((departure, self.admitted));
         }
     }

@@ -63,7 +63,7 @@ pub struct AccessConfig {
     /// Period of the forward scheduler, or length of a superframe. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<Duration>,
-    /// Phase of the frames. Default: drawn from the seed.
+    /// Phase of the frames and requests. Default: drawn from the seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Duration>,
     /// Bytes of a label: of a GSE packet (default 6), or of a return burst (default 3).
@@ -138,7 +138,7 @@ pub struct Access {
     pub rules: Rules,
     /// Period of the forward scheduler, or length of a superframe.
     pub frame: Duration,
-    /// Phase of the frames, unless drawn.
+    /// Phase of the frames and requests, unless drawn.
     pub phase: Option<Duration>,
     /// Bytes of a label.
     pub label: Bytes,
@@ -496,10 +496,6 @@ impl Access {
             DelaySource::Series(replay) => replay.is_random(),
             DelaySource::Distribution(_) => false,
         };
-        let requested = match &self.carrier {
-            Carrier::Return { capacity, .. } => capacity.is_requested(),
-            Carrier::Forward { .. } => false,
-        };
         let attenuation = self.es_n0.as_ref().is_some_and(|es_n0| match &es_n0.attenuation {
             Attenuation::Series(replay) => replay.is_random(),
             Attenuation::Constant(_) => false,
@@ -510,7 +506,6 @@ impl Access {
             || self.way.satellite_frame.is_some()
             || drawn(&self.way.first)
             || drawn(&self.way.second)
-            || requested
             || attenuation
     }
 }

@@ -84,11 +84,11 @@ impl AccessProcess {
                 Carriers::Forward(Forward::new(frames, access.rules, sizes, codings, loss))
             }
             Carrier::Return { capacity, symbols, burst, waveform } => {
-                let burst = waveform.and_then(waveform::Waveform::find).map_or(*burst, |it| it.symbols);
+                let burst = waveform.and_then(waveform::Waveform::find).map_or(*burst, |each| each.symbols);
                 let max = symbols.map_or(u64::MAX, |symbols| symbols / u64::from(burst.max(1)));
-                let times = match capacity.is_requested() {
-                    true => Ticks::drawn(capacity.period, &mut stream("requests")),
-                    false => frames,
+                let times = match access.phase {
+                    Some(phase) => Ticks::new(capacity.period, phase),
+                    None => Ticks::drawn(capacity.period, &mut stream("requests")),
                 };
                 let demand = Demand::new(*capacity, frames, times);
                 let sizes = (label, max);

@@ -94,7 +94,8 @@ impl Return {
         limit: Instant,
         mut resume: impl FnMut(Instant) -> Instant,
     ) -> Placed {
-        self.demand.on_admission(ready);
+        let own = self.needed(size);
+        self.demand.on_admission(ready, own);
         let mut at = self.position;
         let first = self.frames.after(ready);
         if first > at.frame {
@@ -116,7 +117,7 @@ impl Return {
                 continue;
             }
             let Some((coding, received)) = self.codings.at(start) else { return Placed::Never };
-            let Some(grant) = self.demand.grant(at.frame, size.bits()) else {
+            let Some(grant) = self.demand.grant(at.frame, own) else {
                 return Placed::Never;
             };
             let budget = self.budget(grant, &coding);
@@ -125,7 +126,7 @@ impl Return {
             faded |= rest < had && !received;
             if rest == 0 {
                 self.position = at;
-                self.demand.on_placed(start, size);
+                self.demand.on_placed(start, own);
                 let (first, last) = bursts.unwrap_or((at.burst, at.burst));
                 let lost = (first..=last).any(|burst| self.loss.is_lost(burst, 1));
                 let cause = if faded { Some(Cause::Burst) } else { lost.then_some(Cause::Random) };
@@ -134,6 +135,14 @@ impl Return {
             at.enter(at.frame.saturating_add(1));
         }
         Placed::Never
+    }
+
+    /// Bits that a request counts for a packet: with its headers, in bursts of the least efficient coding.
+    fn needed(&self, size: Bytes) -> u64 {
+        let alpdu = size.get().saturating_add(PROTOCOL_TYPE + SEQUENCE);
+        let burst = self.codings.min_payload().saturating_sub(self.label + HEADER).max(1);
+        let headers = alpdu.div_ceil(burst).saturating_mul(self.label + HEADER);
+        alpdu.saturating_add(headers + START_HEADER - HEADER).saturating_mul(8)
     }
 
     /// Fills bursts of one superframe with the `rest` of a packet.

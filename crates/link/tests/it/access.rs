@@ -78,8 +78,8 @@ fn an_uplink_packet_of_1350_bytes_is_lost_with_seven_bursts() {
     near(share(&stream(&mut up, 500_000, 22.0, 72)), 0.00166, 0.0003);
 }
 
-/// A frame of a packet of 1350 B is one IP packet, 0.166 %; of 1500 B two, 0.33 %. In blocks of 128 KiB frames are
-/// full: 0.57 % of packets, in runs of about 2.
+/// A frame of a packet of 1350 B is one IP packet, 0.166 %; of 1500 B two, 0.33 %. In blocks of 128 KiB frames of
+/// 1995 B are full: a packet of 1513 B is in 1.76 of them, which is 0.58 %, and a lost frame holds 2.3 packets.
 #[test]
 fn downlink_loss_depends_on_how_frames_are_filled() {
     let mut down = direction(ARTICLE, Direction::Downlink, 5);
@@ -92,11 +92,11 @@ fn downlink_loss_depends_on_how_frames_are_filled() {
         let at = ms(f64::from(block) * 1048.576);
         found.extend((0..92).map(|_| lost(down.admit(at, Bytes::new(1500)))));
     }
-    near(share(&found), 0.0057, 0.0003);
-    near(mean_run(&found), 2.0, 0.1);
+    near(share(&found), 0.0058, 0.0003);
+    near(mean_run(&found), 1.76 * 1995.0 / 1513.0, 0.05);
 }
 
-/// Mean one-way delays in ms of packets at random phases, over 200 seeds.
+/// One-way delays in ms of packets of 60 B, 50 for each of 400 draws of the timers' phases.
 fn one_way(text: &str, to: Direction) -> Vec<f64> {
     let config = path(text).link(to).unwrap();
     let mut delays = Vec::new();
@@ -112,23 +112,28 @@ fn one_way(text: &str, to: Direction) -> Vec<f64> {
     delays
 }
 
+/// A packet waits half a frame for each timer on its way; the clocks of the delay queues round down by half a tick and
+/// wait for half a tick. Each delay of 9 ms is thus 9 ms in the mean.
 #[test]
-fn the_thesis_has_a_round_trip_of_82_ms() {
+fn timers_add_half_of_their_periods_to_the_delay() {
     let up = one_way(THESIS, Direction::Uplink);
     let down = one_way(THESIS, Direction::Downlink);
-    near(mean(&up), 45.4, 0.5);
-    near(mean(&down), 36.3, 0.5);
-    near(mean(&up) + mean(&down), 81.7, 0.8);
+    // Four standard errors of 400 draws of a phase over 10 ms are 0.6 ms.
+    near(mean(&up), 13.0 + 9.0 + 5.0 + 9.0 + 10.0, 0.6);
+    near(mean(&down), 10.0 + 5.0 + 9.0 + 5.0 + 9.0, 0.6);
     let mut trips: Vec<f64> = up.iter().zip(down.iter().rev()).map(|(a, b)| a + b).collect();
     trips.sort_by(f64::total_cmp);
-    near(trips[trips.len() * 9 / 10], 93.0, 2.5);
-    let article = lossless(ARTICLE);
-    near(mean(&one_way(&article, Direction::Uplink)), 18.0 + 0.3 + 0.0, 1.5);
+    // 56 ms and uniform waits of 26, 10, 10 and 10 ms: 95.8 ms at 90 %. Chavali 2022 measured 92 ms to 96 ms.
+    near(trips[trips.len() * 9 / 10], 95.8, 1.0);
+    for to in Direction::ALL {
+        near(mean(&one_way(&lossless(ARTICLE), to)), 0.5 + 9.0 + 0.5 + 9.0, 0.15);
+    }
 }
 
-/// CRA of 100 kbit/s is 4 kbit a superframe of 26 ms: about 290 acknowledgements of 60 B a second.
+/// CRA of 100 kbit/s is 4 kbit a superframe of 26 ms, 500 B. Acknowledgements of 60 B have 4 B of headers each and 5 B
+/// more in each burst: 290 a second, and with the overshoot of the last burst, up to 64 B a superframe, 307.
 #[test]
-fn a_constant_rate_of_100_kbps_carries_290_acks_a_second() {
+fn a_constant_rate_of_100_kbps_carries_300_acks_a_second() {
     let mut up = direction(THESIS, Direction::Uplink, 1);
     let mut delivered = 0;
     for n in 0..10_000 {
@@ -138,7 +143,7 @@ fn a_constant_rate_of_100_kbps_carries_290_acks_a_second() {
             delivered += 1;
         }
     }
-    near(f64::from(delivered) / 10.0, 290.0, 15.0);
+    near(f64::from(delivered) / 10.0, 307.0, 4.0);
 }
 
 #[test]
@@ -186,4 +191,65 @@ fn invalid_access_layers_are_rejected_with_their_key() {
         };
         assert!(found.contains(part), "{text}\nsaid: {found}\nnot: {part}");
     }
+}
+
+/// Es/N0 of 17 dB that falls by 8 dB from 10 s to 20 s, with reports 500 ms old.
+const FADING: &str = r#"
+downlink.access = { kind = "dvb", phase = "0ms", frame = "10ms", symbol_rate = "10MHz", es_n0 = { clear_sky = "17dB", attenuation = { steps = [["0s", "0dB"], ["10s", "8dB"], ["20s", "0dB"]] }, margin = "0.5dB", delay = "500ms" } }
+downlink.queue = "unlimited"
+"#;
+
+/// 17 dB less 0.5 dB carries 32APSK 9/10 (16.05 dB, 4.453 bit/symbol), 9 dB less 0.5 dB 8PSK 3/4 (7.91 dB, 2.228): QPSK
+/// 9/10 is below, 16APSK 2/3 (8.97 dB) and 8PSK 5/6 (9.35 dB) above.
+#[test]
+fn coding_follows_the_reported_es_n0() {
+    let mut down = direction(FADING, Direction::Downlink, 1);
+    for (second, mbps) in [(5, 44.53), (15, 22.28), (25, 44.53)] {
+        let rate = down.conditions(Instant::from_millis(second * 1000)).rate;
+        near(rate.as_bps() as f64 * 1e-6, mbps, 0.01);
+    }
+}
+
+/// From the fade to its report the frames of 32APSK 9/10 are lost; after it none; and nothing while the report is still
+/// worse than the sky.
+#[test]
+fn frames_are_lost_until_the_coding_has_followed() {
+    let mut down = direction(FADING, Direction::Downlink, 1);
+    let found = stream(&mut down, 2500, 10.0, 1500);
+    for (n, cause) in found.iter().enumerate() {
+        // A packet of the tick n is sent at the next one.
+        let fades = (999..1049).contains(&n);
+        assert_eq!(*cause, fades.then_some(Cause::Burst), "{n}");
+    }
+}
+
+#[test]
+fn without_adaptation_a_fade_loses_every_frame() {
+    let fixed = FADING.replace("symbol_rate", "modcod = 28, symbol_rate");
+    let mut down = direction(&fixed, Direction::Downlink, 1);
+    let found = stream(&mut down, 2500, 10.0, 1500);
+    near(share(&found), 0.4, 1e-9);
+    // QPSK 1/4 needs -2.35 dB.
+    let robust = FADING.replace("symbol_rate", "modcod = 1, symbol_rate");
+    let mut down = direction(&robust, Direction::Downlink, 1);
+    assert_eq!(share(&stream(&mut down, 2500, 10.0, 1500)), 0.0);
+}
+
+/// Waveform 22 (12.04 dB, 599 B) in the clear, 17 (5.94 dB, 333 B) at 7 dB: the constant rate stays, in more bursts,
+/// until the carrier has no more of them.
+#[test]
+fn a_faded_terminal_keeps_its_rate_while_there_are_bursts() {
+    let text = |attenuation: u32, symbols: &str| {
+        format!(
+            "uplink.access = {{ kind = \"dvb\", phase = \"0ms\", frame = \"50ms\", cra = \"2Mbit/s\", symbol_rate = \"{symbols}\", es_n0 = {{ clear_sky = \"14dB\", attenuation = \"{attenuation}dB\" }} }}\nuplink.queue = \"unlimited\""
+        )
+    };
+    let rate = |attenuation, symbols| {
+        let mut link = direction(&text(attenuation, symbols), Direction::Uplink, 1);
+        link.conditions(Instant::ZERO).rate.as_bps() as f64
+    };
+    // 100,000 bits are 20.9 bursts of 599 B and 37.5 of 333 B; 32,320 symbols are 20 bursts.
+    near(rate(0, "2MHz"), 21.0 * 599.0 * 8.0 * 20.0, 1.0);
+    near(rate(7, "2MHz"), 38.0 * 333.0 * 8.0 * 20.0, 1.0);
+    near(rate(7, "646.4kHz"), 20.0 * 333.0 * 8.0 * 20.0, 1.0);
 }

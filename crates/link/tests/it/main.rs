@@ -2,6 +2,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod access;
+mod access_requests;
 mod common;
 mod config;
 mod examples;
