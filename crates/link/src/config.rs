@@ -414,6 +414,20 @@ impl PathConfig {
             .map_err(wrong(at("delay")))?;
         let queue = own.queue.unwrap_or_default();
         queue.check().map_err(wrong(at("queue")))?;
+        if matches!(queue, QueueConfig::DelayLine(_)) {
+            let reconfigured = self.reconfiguration.as_ref().and_then(Switch::on).is_some();
+            let clash = if access.is_some() {
+                Some("`access`")
+            } else if matches!(rate, RateSource::Opportunities(_)) {
+                Some("`opportunities`")
+            } else {
+                reconfigured.then_some("`reconfiguration`")
+            };
+            if let Some(clash) = clash {
+                let problem = format!("`holds_delay` and {clash} exclude one another");
+                return Err(wrong(at("queue"))(problem));
+            }
+        }
         if access.is_some() {
             if mtu > MAX_MTU_OF_FRAMES {
                 let problem = format!("found {mtu}, expected at most {MAX_MTU_OF_FRAMES} with `access`");

@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod access;
 mod config;
 mod delay;
+mod delay_line;
 mod distribution;
 mod drx;
 mod form;

@@ -12,11 +12,12 @@ mod live;
 use crate::access::{AccessProcess, Placed};
 use crate::config::LinkConfig;
 use crate::delay::Delay;
+use crate::delay_line::DelayLine;
 use crate::drx::{Drx, Radio};
 use crate::harq::HarqProcess;
 use crate::loss::LossProcess;
 use crate::outage::{Change, Outages, Schedule};
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueConfig};
 use crate::reconfiguration::Epochs;
 use crate::service::{Job, Served, Service};
 
@@ -108,6 +109,7 @@ pub struct Link {
     radio: Radio,
     service: Service,
     access: Option<Box<AccessProcess>>,
+    line: Option<Box<DelayLine>>,
     harq: Option<HarqProcess>,
     losses: Schedule<Vec<LossProcess>>,
     epochs: Option<Epochs>,
@@ -141,6 +143,7 @@ impl Link {
         let epochs = epochs.map(|config| Epochs::new(config, path, direction, seed));
         let losses = losses(config, path, direction, seed);
         let delays = delays(config, path, direction, seed);
+        let harq_stream = || seed.stream(&format!("{path}.{direction}.harq"));
         let view = View {
             at: Instant::ZERO,
             outages: outages.clone(),
@@ -164,9 +167,14 @@ impl Link {
             radio: Radio::default(),
             service,
             access,
-            harq: config.harq.map(|harq| {
-                HarqProcess::new(harq, seed.stream(&format!("{path}.{direction}.harq")))
-            }),
+            line: match config.queue {
+                QueueConfig::DelayLine(packets) => {
+                    let harq = config.harq.map(|harq| (harq, harq_stream()));
+                    Some(Box::new(DelayLine::new(packets, harq)))
+                }
+                _ => None,
+            },
+            harq: config.harq.map(|harq| HarqProcess::new(harq, harq_stream())),
             losses,
             epochs,
             delays,
@@ -187,7 +195,8 @@ impl Link {
             return Fate::Lost { at: now, cause: Cause::Outage };
         }
         self.queue.remove_departed(now);
-        if !self.queue.has_room(size, self.free.since(now)) {
+        let fits = self.line.as_mut().is_none_or(|line| line.has_room(now));
+        if !fits || !self.queue.has_room(size, self.free.since(now)) {
             return Fate::Lost { at: now, cause: Cause::Queue };
         }
         let (ready, radio) = match &self.drx {
@@ -205,6 +214,13 @@ impl Link {
             }
         }
         let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
+        if let Some(line) = &mut self.line {
+            let packet = (now, ready, job.size);
+            let delay = self.delays.at(now).0;
+            let sent = self.service.pass(line, packet, delay, ramp.map(|drx| (&radio, drx)));
+            self.radio = radio;
+            return self.after_delay(now, sent, limit, size);
+        }
         let mut frame_loss = None;
         let served = match &mut self.access {
             None => self.service.serve(job, ramp.map(|drx| (&radio, drx))),
@@ -236,6 +252,34 @@ impl Link {
             self.radio.on_sent(sent);
         }
         self.propagate(sent, size, frame_loss)
+    }
+
+    /// Returns the fate of a packet that leaves the delay line at `sent`, and arrives then.
+    fn after_delay(
+        &mut self,
+        now: Instant,
+        sent: Option<Instant>,
+        limit: Instant,
+        size: Bytes,
+    ) -> Fate {
+        let Some(sent) = sent else { return Fate::Lost { at: now, cause: Cause::Outage } };
+        self.queue.push(sent.min(limit), size);
+        self.free = sent.min(limit);
+        if self.drx.is_some() {
+            self.radio.on_sent(sent);
+        }
+        if sent >= limit {
+            return Fate::Lost { at: limit, cause: Cause::Outage };
+        }
+        let mut cause = None;
+        for loss in self.losses.at(sent).0 {
+            let loss = loss.on_sent(sent, size);
+            cause = cause.or(loss);
+        }
+        match cause {
+            Some(cause) => Fate::Lost { at: sent, cause },
+            None => Fate::Delivered { at: sent },
+        }
     }
 
     /// Returns the fate of a packet whose last bit departs at `sent`, or that is lost with a frame. Every effect draws

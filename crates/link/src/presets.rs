@@ -44,6 +44,31 @@ pub const ALL: &[Preset] = &[
         text: include_str!("presets/geo.toml"),
     },
     Preset {
+        name: "geo-dvb",
+        title: "Geostationary satellite with DVB access and capacity on request",
+        text: include_str!("presets/geo-dvb.toml"),
+    },
+    Preset {
+        name: "testbed-article-satellite",
+        title: "Satellite emulator of Baltaci et al. 2023, frames of 1 ms",
+        text: include_str!("presets/testbed-article-satellite.toml"),
+    },
+    Preset {
+        name: "testbed-article-lte",
+        title: "LTE emulator of Baltaci et al. 2023, its queue holds the delay",
+        text: include_str!("presets/testbed-article-lte.toml"),
+    },
+    Preset {
+        name: "testbed-thesis-satellite",
+        title: "Satellite emulator of Chavali 2022, frames of 26 ms and 10 ms",
+        text: include_str!("presets/testbed-thesis-satellite.toml"),
+    },
+    Preset {
+        name: "testbed-thesis-lte",
+        title: "LTE emulator of Chavali 2022, constant rates and delays",
+        text: include_str!("presets/testbed-thesis-lte.toml"),
+    },
+    Preset {
         name: "wifi",
         title: "Wireless LAN near the ground station",
         text: include_str!("presets/wifi.toml"),

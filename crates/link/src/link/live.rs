@@ -74,6 +74,9 @@ impl Link {
         if let Some(access) = &mut self.access {
             access.on_cut(now);
         }
+        if let Some(line) = &mut self.line {
+            line.on_cut(now);
+        }
     }
 
     /// Ends a [`cut`](Self::cut) and restores the scripted outages.

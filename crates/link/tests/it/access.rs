@@ -147,6 +147,52 @@ fn a_constant_rate_of_100_kbps_carries_300_acks_a_second() {
 }
 
 #[test]
+fn presets_of_the_testbed_have_its_numbers() {
+    let preset = |name: &str| path(skybraid_link::presets::find(name).unwrap().text);
+    let capacity = |name: &str, to: Direction| {
+        let mut config = preset(name).link(to).unwrap();
+        config.access.as_mut().unwrap().frame_loss = skybraid_units::Probability::ZERO;
+        capacity_mbps(&mut Link::new(&config, "p", to.name(), Seed(1)), 100.0)
+    };
+    near(capacity("testbed-article-satellite", Direction::Uplink), 20.7, 0.1);
+    near(capacity("testbed-article-satellite", Direction::Downlink), 63.9, 0.1);
+    // 400,000 symbols in 10 ms: about 19 Mbit/s.
+    near(capacity("testbed-thesis-satellite", Direction::Downlink), 19.3, 0.3);
+    let handover = preset("testbed-article-lte").link(Direction::Uplink).unwrap().handover.unwrap();
+    let skybraid_link::Shape::Mixture(mixture) = handover.interruption.shape else {
+        panic!("no mixture")
+    };
+    let components = mixture.components().unwrap();
+    near(components.iter().map(|each| each.weight).sum(), 1.0, 1e-9);
+    let mean_ms = |each: &skybraid_link::Component| each.weight * each.mean.as_millis_f64();
+    near(components.iter().map(mean_ms).sum(), 8.45, 0.03);
+}
+
+#[test]
+fn a_rate_replaces_an_inherited_access_layer() {
+    let base = path(skybraid_link::presets::find("geo-dvb").unwrap().text);
+    let merged = path("uplink.rate = \"8Mbit/s\"\ndownlink.access.pilots = false").with_defaults(&base);
+    assert_eq!(merged.link(Direction::Uplink).unwrap().access, None);
+    let down = merged.link(Direction::Downlink).unwrap();
+    assert!(down.access.is_some() && down.is_random());
+    let base = path("downlink.rate = \"1Mbit/s\"");
+    let own = path("downlink.access = { kind = \"dvb\", frame = \"1ms\", modcod = 4, symbol_rate = \"1MHz\" }");
+    assert!(own.with_defaults(&base).link(Direction::Downlink).unwrap().access.is_some());
+    let both = path("downlink = { rate = \"1Mbit/s\", access = { kind = \"dvb\", frame = \"1ms\", modcod = 4, symbol_rate = \"1MHz\" } }");
+    let error = both.link(Direction::Downlink).unwrap_err().to_string();
+    assert_eq!(error, "`downlink.rate`: `rate` and `access` exclude one another");
+}
+
+#[test]
+fn an_access_layer_parses_from_its_text() {
+    for name in ["geo-dvb", "testbed-article-satellite", "testbed-thesis-satellite", "testbed-article-lte"] {
+        let config = path(skybraid_link::presets::find(name).unwrap().text);
+        let printed = toml::to_string(&config).unwrap();
+        assert_eq!(path(&printed), config, "{printed}");
+    }
+}
+
+#[test]
 fn invalid_access_layers_are_rejected_with_their_key() {
     for (text, part) in [
         ("{ }", "`uplink.access.kind`: expected \"dvb\""),

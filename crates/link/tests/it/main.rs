@@ -5,6 +5,7 @@ mod access;
 mod access_requests;
 mod common;
 mod config;
+mod delay_line;
 mod examples;
 mod halts;
 mod live;
