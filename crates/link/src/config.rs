@@ -7,8 +7,9 @@ use core::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration, Instant, Rate};
 
+use crate::access::{Access, AccessConfig};
 use crate::delay::{DelayConfig, DelaySource};
 use crate::distribution::Distribution;
 use crate::drx::{Drx, DrxConfig};
@@ -22,6 +23,9 @@ use crate::rate::{RateConfig, RateSource};
 use crate::reconfiguration::{Reconfiguration, ReconfigurationConfig};
 use crate::spans::{RandomSpans, RandomSpansConfig};
 use crate::trace::TraceSource;
+
+/// Maximum size of a packet that is cut into frames: that of IP.
+const MAX_MTU_OF_FRAMES: Bytes = Bytes::new(65_535);
 
 /// A direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
@@ -173,9 +177,12 @@ impl<T: WithDefaults + Clone> WithDefaults for Option<Switch<T>> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirectionConfig {
-    /// Serialisation rate. Required.
+    /// Serialisation rate. Required, unless there is an access layer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateConfig>,
+    /// Access layer of a satellite system, in place of the rate. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<AccessConfig>,
     /// One-way propagation delay. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<DelayConfig>,
@@ -201,8 +208,16 @@ pub struct DirectionConfig {
 
 impl WithDefaults for DirectionConfig {
     fn with_defaults(self, base: &Self) -> Self {
+        // A rate replaces an inherited access layer, and an access layer an inherited rate.
+        let access = match (self.access, &base.access) {
+            (Some(own), Some(base)) => Some(own.with_defaults(base)),
+            (None, Some(base)) if self.rate.is_none() => Some(base.clone()),
+            (own, _) => own,
+        };
+        let rate = if access.is_some() { None } else { base.rate.clone() };
         Self {
-            rate: self.rate.or_else(|| base.rate.clone()),
+            rate: self.rate.or(rate),
+            access,
             delay: self.delay.or_else(|| base.delay.clone()),
             reorder: self.reorder.or(base.reorder),
             queue: self.queue.or(base.queue),
@@ -275,8 +290,10 @@ pub struct PathConfig {
 pub struct LinkConfig {
     /// Maximum packet size.
     pub mtu: Bytes,
-    /// Serialisation rate.
+    /// Serialisation rate; zero with an access layer.
     pub rate: RateSource,
+    /// Access layer, in place of the rate.
+    pub access: Option<Access>,
     /// Bytes added to each packet for serialisation.
     pub overhead: Bytes,
     /// Queue limit.
@@ -313,6 +330,7 @@ impl LinkConfig {
         Self {
             mtu: Bytes::new(1500),
             rate,
+            access: None,
             overhead: Bytes::ZERO,
             queue: QueueConfig::default(),
             delay: DelaySource::Distribution(Distribution::fixed(delay)),
@@ -400,6 +418,7 @@ impl PathConfig {
         let mut found = Vec::new();
         for (_, _, direction) in self.directions_mut() {
             found.extend(direction.rate.as_mut().and_then(trace_of_rate));
+            found.extend(direction.access.iter_mut().flat_map(AccessConfig::traces_mut));
             found.extend(direction.delay.as_mut().and_then(trace_of_delay));
             found.extend(direction.loss.iter_mut().flat_map(traces_of_losses));
             for (_, change) in &mut direction.changes {
@@ -432,10 +451,20 @@ impl PathConfig {
         if mtu == Bytes::ZERO {
             return Err(wrong("mtu".into())("expected a size above zero".into()));
         }
-        let rate = own.rate.as_ref().ok_or_else(|| {
-            wrong(at("rate"))("expected a rate, for example \"10Mbit/s\", or a preset".into())
-        })?;
-        let rate = rate.resolve().map_err(wrong(at("rate")))?;
+        let access = own.access.as_ref().map(|access| access.resolve(direction)).transpose();
+        let access =
+            access.map_err(|(key, problem)| wrong(at(&format!("access.{key}")))(problem))?;
+        let rate = match (&own.rate, &access) {
+            (Some(_), Some(_)) => {
+                return Err(wrong(at("rate"))("`rate` and `access` exclude one another".into()));
+            }
+            (Some(rate), None) => rate.resolve().map_err(wrong(at("rate")))?,
+            (None, Some(_)) => RateSource::Constant(Rate::ZERO),
+            (None, None) => {
+                let expected = "expected a rate, for example \"10Mbit/s\", or a preset";
+                return Err(wrong(at("rate"))(expected.into()));
+            }
+        };
         let delay = own.delay.clone();
         let delay = delay
             .unwrap_or(DelayConfig::Distribution(Distribution::fixed(Duration::ZERO)))
@@ -443,6 +472,35 @@ impl PathConfig {
             .map_err(wrong(at("delay")))?;
         let queue = own.queue.unwrap_or_default();
         queue.check().map_err(wrong(at("queue")))?;
+        if matches!(queue, QueueConfig::DelayLine(_)) {
+            let reconfigured = self.reconfiguration.as_ref().and_then(Switch::on).is_some();
+            let clash = if access.is_some() {
+                Some("`access`")
+            } else if matches!(rate, RateSource::Opportunities(_)) {
+                Some("`opportunities`")
+            } else {
+                reconfigured.then_some("`reconfiguration`")
+            };
+            if let Some(clash) = clash {
+                let problem = format!("`holds_delay` and {clash} exclude one another");
+                return Err(wrong(at("queue"))(problem));
+            }
+        }
+        if access.is_some() {
+            if mtu > MAX_MTU_OF_FRAMES {
+                let problem =
+                    format!("found {mtu}, expected at most {MAX_MTU_OF_FRAMES} with `access`");
+                return Err(wrong("mtu".into())(problem));
+            }
+            if matches!(queue, QueueConfig::Codel(_)) {
+                return Err(wrong(at("queue"))("expected a drop-tail queue with `access`".into()));
+            }
+            if own.changes.iter().any(|(_, change)| matches!(change, ChangeConfig::Rate(_))) {
+                return Err(wrong(at("rate"))(
+                    "expected no change of the rate with `access`".into(),
+                ));
+            }
+        }
         let configured = own.loss.as_ref().map(|Losses(losses)| losses.as_slice());
         let losses: Result<Vec<_>, _> =
             configured.unwrap_or_default().iter().map(LossConfig::resolve).collect();
@@ -470,6 +528,7 @@ impl PathConfig {
         Ok(LinkConfig {
             mtu,
             rate,
+            access,
             overhead: own.overhead.unwrap_or(Bytes::ZERO),
             queue,
             delay,

@@ -9,8 +9,10 @@
 
 extern crate alloc;
 
+pub mod access;
 mod config;
 mod delay;
+mod delay_line;
 mod distribution;
 mod drx;
 mod form;
@@ -35,6 +37,7 @@ mod spans;
 mod timeline;
 pub mod trace;
 
+pub use access::{Access, AccessConfig};
 pub use config::{ConfigError, Direction, DirectionConfig, LinkConfig, PathConfig, Switch};
 pub use delay::{DelayConfig, DelaySource};
 pub use distribution::{Component, Distribution, Mixture, Phase, Shape};

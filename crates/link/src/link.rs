@@ -9,13 +9,15 @@ use skybraid_units::{Bytes, Duration, Instant, Probability, Rate, Seed};
 
 mod live;
 
+use crate::access::{AccessProcess, Placed};
 use crate::config::LinkConfig;
 use crate::delay::Delay;
+use crate::delay_line::DelayLine;
 use crate::drx::{Drx, Radio};
 use crate::harq::HarqProcess;
 use crate::loss::LossProcess;
 use crate::outage::{Change, Outages, Schedule};
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueConfig};
 use crate::reconfiguration::Epochs;
 use crate::service::{Job, Served, Service};
 
@@ -106,6 +108,8 @@ pub struct Link {
     drx: Option<Drx>,
     radio: Radio,
     service: Service,
+    access: Option<Box<AccessProcess>>,
+    line: Option<Box<DelayLine>>,
     harq: Option<HarqProcess>,
     losses: Schedule<Vec<LossProcess>>,
     epochs: Option<Epochs>,
@@ -119,6 +123,7 @@ struct View {
     at: Instant,
     outages: Outages,
     service: Service,
+    access: Option<Box<AccessProcess>>,
     losses: Schedule<Vec<LossProcess>>,
     epochs: Option<Epochs>,
     delays: Schedule<Delay>,
@@ -134,14 +139,19 @@ impl Link {
             config.outage.as_ref().map(|outage| outage.timeline(seed, &format!("{path}.outage"))),
         );
         let service = Service::new(config, path, direction, seed);
+        let access = config.access.as_ref().and_then(|access| {
+            AccessProcess::new(access, seed, &format!("{path}.{direction}.access")).map(Box::new)
+        });
         let epochs = config.reconfiguration.as_ref();
         let epochs = epochs.map(|config| Epochs::new(config, path, direction, seed));
         let losses = losses(config, path, direction, seed);
         let delays = delays(config, path, direction, seed);
+        let harq_stream = || seed.stream(&format!("{path}.{direction}.harq"));
         let view = View {
             at: Instant::ZERO,
             outages: outages.clone(),
             service: service.clone(),
+            access: access.clone(),
             losses: losses.clone(),
             epochs: epochs.clone(),
             delays: delays.clone(),
@@ -159,9 +169,15 @@ impl Link {
             drx: config.drx,
             radio: Radio::default(),
             service,
-            harq: config.harq.map(|harq| {
-                HarqProcess::new(harq, seed.stream(&format!("{path}.{direction}.harq")))
-            }),
+            access,
+            line: match config.queue {
+                QueueConfig::DelayLine(packets) => {
+                    let harq = config.harq.map(|harq| (harq, harq_stream()));
+                    Some(Box::new(DelayLine::new(packets, harq)))
+                }
+                _ => None,
+            },
+            harq: config.harq.map(|harq| HarqProcess::new(harq, harq_stream())),
             losses,
             epochs,
             delays,
@@ -182,7 +198,8 @@ impl Link {
             return Fate::Lost { at: now, cause: Cause::Outage };
         }
         self.queue.remove_departed(now);
-        if !self.queue.has_room(size, self.free.since(now)) {
+        let fits = self.line.as_mut().is_none_or(|line| line.has_room(now));
+        if !fits || !self.queue.has_room(size, self.free.since(now)) {
             return Fate::Lost { at: now, cause: Cause::Queue };
         }
         let (ready, radio) = match &self.drx {
@@ -200,7 +217,28 @@ impl Link {
             }
         }
         let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
-        let sent = match self.service.serve(job, ramp.map(|drx| (&radio, drx))) {
+        if let Some(line) = &mut self.line {
+            let packet = (now, ready, job.size);
+            let delay = self.delays.at(now).0;
+            let sent = self.service.pass(line, packet, delay, ramp.map(|drx| (&radio, drx)));
+            self.radio = radio;
+            return self.after_delay(now, sent, limit, size);
+        }
+        let mut frame_loss = None;
+        let served = match &mut self.access {
+            None => self.service.serve(job, ramp.map(|drx| (&radio, drx))),
+            Some(access) => {
+                match access.place(ready, job.size, limit, |at| self.service.resume(at)) {
+                    Placed::At { sent, cause } => {
+                        frame_loss = cause;
+                        Served::At(sent)
+                    }
+                    Placed::Cut => Served::Cut,
+                    Placed::Never => Served::Never,
+                }
+            }
+        };
+        let sent = match served {
             Served::At(sent) => sent,
             Served::Cut => {
                 self.queue.push(limit, size);
@@ -218,20 +256,53 @@ impl Link {
             self.radio = radio;
             self.radio.on_sent(sent);
         }
-        self.propagate(sent, size)
+        self.propagate(sent, size, frame_loss)
     }
 
-    /// Returns the fate of a packet whose last bit departs at `sent`. Every effect draws for every packet, whatever
-    /// the other effects decide.
-    fn propagate(&mut self, sent: Instant, size: Bytes) -> Fate {
+    /// Returns the fate of a packet that leaves the delay line at `sent`, and arrives then.
+    fn after_delay(
+        &mut self,
+        now: Instant,
+        sent: Option<Instant>,
+        limit: Instant,
+        size: Bytes,
+    ) -> Fate {
+        let Some(sent) = sent else { return Fate::Lost { at: now, cause: Cause::Outage } };
+        self.queue.push(sent.min(limit), size);
+        self.free = sent.min(limit);
+        if self.drx.is_some() {
+            self.radio.on_sent(sent);
+        }
+        if sent >= limit {
+            return Fate::Lost { at: limit, cause: Cause::Outage };
+        }
         let mut cause = None;
         for loss in self.losses.at(sent).0 {
             let loss = loss.on_sent(sent, size);
             cause = cause.or(loss);
         }
+        match cause {
+            Some(cause) => Fate::Lost { at: sent, cause },
+            None => Fate::Delivered { at: sent },
+        }
+    }
+
+    /// Returns the fate of a packet whose last bit departs at `sent`, or that is lost with a frame. Every effect draws
+    /// for every packet, whatever the other effects decide.
+    fn propagate(&mut self, sent: Instant, size: Bytes, frame_loss: Option<Cause>) -> Fate {
+        let mut cause = frame_loss;
+        for loss in self.losses.at(sent).0 {
+            let loss = loss.on_sent(sent, size);
+            cause = cause.or(loss);
+        }
         let mut through = sent;
+        if let Some(access) = &mut self.access {
+            let passed = access.pass(sent);
+            cause = cause.or(passed.is_none().then_some(Cause::Outage));
+            through = passed.unwrap_or(sent);
+        }
         if let Some(harq) = &mut self.harq {
-            through = harq.release(sent, size);
+            through = harq.release(through, size);
         }
         let mut delay = self.delays.at(sent).0.of_packet(sent);
         if delay == Duration::MAX {
@@ -264,16 +335,24 @@ impl Link {
             kept *= 1.0 - loss.probability(at, CONDITIONS_SIZE);
         }
         let mut delay = view.delays.at(at).0.expected(at);
-        let has_path = delay < Duration::MAX;
+        let mut has_path = delay < Duration::MAX;
         if !has_path {
             delay = Duration::ZERO;
+        }
+        let mut rate = view.service.rate(at);
+        if let Some(access) = &mut view.access {
+            let (of_frames, way, loss) = access.conditions(at, CONDITIONS_SIZE);
+            kept *= 1.0 - loss;
+            has_path &= way.is_some();
+            delay += way.unwrap_or(Duration::ZERO);
+            rate = if view.service.resume(at) > at { Rate::ZERO } else { of_frames };
         }
         if let Some(epochs) = &mut view.epochs {
             kept *= epochs.loss(at).complement().ratio();
             delay += epochs.delay_step(at);
         }
         Conditions {
-            rate: view.service.rate(at),
+            rate,
             delay,
             loss: Probability::new((1.0 - kept).clamp(0.0, 1.0)).unwrap_or_default(),
             up: has_path && view.outages.next_start(at) > at,

@@ -33,6 +33,11 @@ presets! {
     "testbed-lte-ground": "testbed-lte-ground", "Constants of a testbed: LTE near the ground, no handovers";
     "testbed-starlink": "testbed-starlink", "Constants of a testbed: Starlink with its 15 s reconfiguration";
     "testbed-leo": "testbed-leo", "Constants of a testbed: low Earth orbit at a steady 19 Mbit/s";
+    "testbed-article-satellite": "testbed-article-satellite", "Satellite emulator of Baltaci et al. 2023, frames of 1 ms";
+    "testbed-article-lte": "testbed-article-lte", "LTE emulator of Baltaci et al. 2023, its queue holds the delay";
+    "testbed-thesis-satellite": "testbed-thesis-satellite", "Satellite emulator of Chavali 2022, frames of 26 ms and 10 ms";
+    "testbed-thesis-lte": "testbed-thesis-lte", "LTE emulator of Chavali 2022, constant rates and delays";
+    "geo-dvb": "geo-dvb", "Geostationary satellite with DVB access and capacity on request";
     "meo": "meo", "Medium Earth orbit satellite";
     "geo": "geo", "Geostationary satellite";
     "wifi": "wifi", "Wireless LAN near the ground station";

@@ -3,18 +3,21 @@
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use skybraid_units::{Bytes, Duration, Instant};
+
+use crate::form::text_or_table;
 
 /// Limit of a queue. Packets and bytes include the packet in service.
 ///
-/// In TOML: `{ packets = 350 }`, `{ bytes = "64kB" }`, `{ time = "200ms" }`, `"unlimited"` or
+/// In TOML: `{ packets = 350 }`, `{ packets = 350, holds_delay = true }`, `{ bytes = "64kB" }`, `{ time = "200ms" }`, `"unlimited"` or
 /// `{ codel = { target = "5ms", interval = "100ms", packets = 1000 } }`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueConfig {
     /// Maximum number of packets.
     Packets(u64),
+    /// Maximum number of packets of a queue that is also the delay line; as in the LTE emulator of MoonGen.
+    DelayLine(u64),
     /// Maximum number of bytes.
     Bytes(Bytes),
     /// Maximum wait: a packet is dropped if the packets before it need longer to depart.
@@ -29,6 +32,74 @@ impl Default for QueueConfig {
     /// 1000 packets, the default queue length of a Linux interface.
     fn default() -> Self {
         Self::Packets(1000)
+    }
+}
+
+/// Keys of a `queue` table.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+struct QueueTable {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holds_delay: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    codel: Option<Codel>,
+}
+
+impl QueueTable {
+    fn resolve(self) -> Result<QueueConfig, String> {
+        let holds_delay = self.holds_delay;
+        let packets = |count| match holds_delay {
+            Some(true) => QueueConfig::DelayLine(count),
+            _ => QueueConfig::Packets(count),
+        };
+        let all = [
+            self.packets.map(packets),
+            self.bytes.map(QueueConfig::Bytes),
+            self.time.map(QueueConfig::Time),
+            self.codel.map(QueueConfig::Codel),
+        ];
+        let mut given = all.into_iter().flatten();
+        match (given.next(), given.next()) {
+            (Some(_), Some(_)) => Err("found several keys, expected exactly one".to_string()),
+            (None, _) => Err("expected `packets`, `bytes`, `time` or `codel`".to_string()),
+            (Some(_), None) if holds_delay.is_some() && self.packets.is_none() => {
+                Err("`holds_delay` belongs to `packets`".to_string())
+            }
+            (Some(queue), None) => Ok(queue),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for QueueConfig {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = |text: &str| match text {
+            "unlimited" => Ok(Self::Unlimited),
+            _ => Err(alloc::format!("unknown variant `{text}`, expected `unlimited` or a table")),
+        };
+        text_or_table(from, "a name or a table", text, QueueTable::resolve)
+    }
+}
+
+impl Serialize for QueueConfig {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let none = QueueTable::default();
+        let table = match self {
+            Self::Packets(count) => QueueTable { packets: Some(*count), ..none },
+            Self::DelayLine(count) => {
+                QueueTable { packets: Some(*count), holds_delay: Some(true), ..none }
+            }
+            Self::Bytes(size) => QueueTable { bytes: Some(*size), ..none },
+            Self::Time(span) => QueueTable { time: Some(*span), ..none },
+            Self::Codel(codel) => QueueTable { codel: Some(*codel), ..none },
+            Self::Unlimited => return to.serialize_str("unlimited"),
+        };
+        table.serialize(to)
     }
 }
 
@@ -62,7 +133,7 @@ impl QueueConfig {
     /// Returns an error for a limit, target or interval of zero.
     pub(crate) fn check(&self) -> Result<(), String> {
         let sound = match self {
-            Self::Packets(count) => *count > 0,
+            Self::Packets(count) | Self::DelayLine(count) => *count > 0,
             Self::Bytes(size) => *size > Bytes::ZERO,
             Self::Time(span) => span.is_positive(),
             Self::Codel(codel) => {
@@ -118,7 +189,8 @@ impl Queue {
             QueueConfig::Bytes(limit) => self.bytes.saturating_add(size.get()) <= limit.get(),
             QueueConfig::Time(limit) => wait <= limit,
             QueueConfig::Codel(codel) => (self.waiting.len() as u64) < codel.packets,
-            QueueConfig::Unlimited => true,
+            // The delay line counts for itself.
+            QueueConfig::DelayLine(_) | QueueConfig::Unlimited => true,
         }
     }
 

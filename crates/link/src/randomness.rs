@@ -2,6 +2,7 @@
 
 use skybraid_units::Probability;
 
+use crate::access::Access;
 use crate::config::LinkConfig;
 use crate::delay::DelaySource;
 use crate::distribution::Distribution;
@@ -21,6 +22,7 @@ impl LinkConfig {
         let Self {
             mtu: _,
             rate,
+            access,
             overhead: _,
             queue: _,
             delay,
@@ -49,6 +51,7 @@ impl LinkConfig {
         let spans = [stall, outage].into_iter().flatten();
         rate.is_random()
             || spans.into_iter().any(|spans| varies(&spans.interval) || varies(&spans.length))
+            || access.as_ref().is_some_and(Access::is_random)
             || delay.is_random()
             || losses.iter().any(LossSource::is_random)
             || harq

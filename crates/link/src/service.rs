@@ -6,6 +6,8 @@ use alloc::vec::{IntoIter, Vec};
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
 use crate::config::LinkConfig;
+use crate::delay::Delay;
+use crate::delay_line::{DelayLine, Effects};
 use crate::drx::{Drx, Radio};
 use crate::outage::{Change, Schedule, merged};
 use crate::rate::RateCursor;
@@ -79,6 +81,28 @@ impl Service {
     #[inline]
     pub const fn last_halt(&self) -> (Instant, Instant) {
         self.halts.last
+    }
+
+    /// Passes a packet through a delay line with this service's rate and halts.
+    pub fn pass(
+        &mut self,
+        line: &mut DelayLine,
+        (now, awake, size): (Instant, Instant, Bytes),
+        delay: &mut Delay,
+        ramp: Option<(&Radio, &Drx)>,
+    ) -> Option<Instant> {
+        let Self { rates, halts } = self;
+        let effects = Effects { now, awake, size, rate: rates.at(now).0, delay };
+        let ramp = |rate: Rate, at: Instant| match ramp {
+            Some((radio, drx)) => ramped(rate, Instant::FAR_FUTURE, at, radio, drx).0,
+            None => rate,
+        };
+        line.pass(effects, |at| halts.resume(at), ramp)
+    }
+
+    /// Returns `at`, or the end of the halt that contains it. Queries must be in order of time.
+    pub fn resume(&mut self, at: Instant) -> Instant {
+        self.halts.resume(at)
     }
 
     /// Returns the time at which the job's first bit can depart, at most the limit.
@@ -192,7 +216,13 @@ impl Service {
 }
 
 /// Returns the rate at `at` on a ramp, with the end of that step.
-fn ramped(full: Rate, until: Instant, at: Instant, radio: &Radio, drx: &Drx) -> (Rate, Instant) {
+pub(crate) fn ramped(
+    full: Rate,
+    until: Instant,
+    at: Instant,
+    radio: &Radio,
+    drx: &Drx,
+) -> (Rate, Instant) {
     let Some(from) = radio.ramp(at, drx) else { return (full, until) };
     if drx.ramp_from >= full {
         return (full, until);

@@ -71,6 +71,12 @@ impl Link {
         self.view.scripted.outages.replace_by(&mut self.outages, &mut self.view.outages, outages);
         self.queue.remove_queued(now);
         self.free = self.free.min(now.max(self.now));
+        if let Some(access) = &mut self.access {
+            access.on_cut(now);
+        }
+        if let Some(line) = &mut self.line {
+            line.on_cut(now);
+        }
     }
 
     /// Ends a [`cut`](Self::cut) and restores the scripted outages.

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use skybraid_units::{Duration, Instant, Promised, Rate};
+use skybraid_units::{Decibels, Duration, Instant, Promised, Rate};
 
 pub mod csv;
 pub mod hypatia;
@@ -74,6 +74,8 @@ pub enum Quantity {
     Delay,
     /// Loss probability as a ratio.
     Loss,
+    /// Attenuation in dB.
+    Attenuation,
 }
 
 impl Quantity {
@@ -83,6 +85,7 @@ impl Quantity {
             Self::Rate => Rate::UNITS,
             Self::Delay => Duration::UNITS,
             Self::Loss => &[("%", 1e-2), ("ppm", 1e-6), ("ratio", 1.0)],
+            Self::Attenuation => Decibels::UNITS,
         }
     }
 
@@ -100,6 +103,7 @@ impl Quantity {
             Self::Rate => 1e15,
             Self::Delay => 9e15,
             Self::Loss => 1.0,
+            Self::Attenuation => 1e3,
         };
         (0.0..=max).contains(&value)
     }
@@ -109,6 +113,7 @@ impl Quantity {
             Self::Rate => "a rate from 0 to 1000 Tbit/s",
             Self::Delay => "a delay from 0 to 100 days",
             Self::Loss => "a probability from 0 to 1 (0 to 100 %)",
+            Self::Attenuation => "an attenuation from 0 dB to 1000 dB",
         }
     }
 }
@@ -346,6 +351,9 @@ pub fn read(text: &str, file: &TraceFile, quantity: Quantity) -> Result<Series, 
         (TraceFormat::Ping, Quantity::Loss) => Ok(ping::read(text, file.every, repeat)?.loss),
         (TraceFormat::Hypatia, _) => Err(unfit("csv; a Hypatia file holds delays only")),
         (TraceFormat::Ping, Quantity::Rate) => Err(unfit("csv; a ping log holds no rates")),
+        (TraceFormat::Ping, Quantity::Attenuation) => {
+            Err(unfit("csv; a ping log holds no attenuations"))
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! Tests of the link effects, compared with formulas, traces and each other.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod access;
+mod access_requests;
 mod common;
 mod config;
+mod delay_line;
 mod examples;
 mod halts;
 mod live;

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use skybraid_link::{
-    Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Environment, Extent, Fate,
-    GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig, Mixture, OnOff,
+    Access, Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Environment, Extent,
+    Fate, GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig, Mixture, OnOff,
     Opportunities, Process, Quantiles, QueueConfig, RandomSpans, RateSource, Reconfiguration,
     Series, Shape,
 };
@@ -170,6 +170,30 @@ fn lutz((sd, state_ms, coherence_ms, margin): (f64, i64, i64, f64)) -> LossSourc
     LossSource::Lutz(config.resolve().unwrap())
 }
 
+/// An access layer of either link, by either rules, with requests or without.
+fn access_layer(of: (bool, bool, i64, usize, Probability)) -> Access {
+    let (forward, standard, frame, capacity, loss) = of;
+    let carrier = match (forward, capacity) {
+        (true, _) => "modcod = 4, symbol_rate = \"5MHz\"",
+        (_, 0) => "waveform = 3, cra = \"300kbit/s\"",
+        (_, 1) => "waveform = 12, fca = \"9Mbit/s\", cra = \"1Mbit/s\"",
+        (_, 2) => {
+            "waveform = 22, rbdc = \"3Mbit/s\", request_period = \"200ms\", scheduling_latency = \"90ms\""
+        }
+        _ => {
+            "es_n0 = { clear_sky = \"9dB\" }, vbdc = \"3Mbit/s\", rbdc = \"1Mbit/s\", request_period = \"70ms\", scheduling_latency = \"300ms\""
+        }
+    };
+    let rules = if standard { "standard" } else { "opensand" };
+    let loss = loss.ratio() * 100.0;
+    let text = format!(
+        "uplink.access = {{ kind = \"dvb\", link = \"{}\", rules = \"{rules}\", frame = \"{frame}ms\", frame_loss = \"{loss}%\", terminal_delay = \"9ms\", delay_clock = \"1ms\", satellite_frame = \"3ms\", {carrier} }}",
+        if forward { "forward" } else { "return" }
+    );
+    let path = crate::common::path(&text);
+    path.link(skybraid_link::Direction::Uplink).unwrap().access.unwrap()
+}
+
 fn config() -> impl Strategy<Value = LinkConfig> {
     let harq = (0.0..0.9f64, time(20), 1_000_000..1_000_000_000u64).prop_map(
         |(loss, round_trip, catch_up)| Harq {
@@ -194,6 +218,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             loss,
             loss_for: Duration::from_millis(50),
         });
+    let access = of((any::<bool>(), any::<bool>(), 1..30i64, 0..4usize, probability()));
     let down = vec((instant(), time(400)), 0..4);
     let halts = vec((instant(), time(100)), 0..4);
     let change = prop_oneof![
@@ -210,14 +235,15 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             rate: 0.7,
         })
     };
-    let spans = (of(spans()), of(spans()), down, halts);
+    let spans = (of(spans()), of(spans()), down, halts, access);
     let second = (of(harq), of(drx()), of(handover), of(reconfiguration), spans, changes);
     (first, second).prop_map(|((rate, delay, queue, losses, reorder, mtu), effects)| {
         let (harq, drx, handover, reconfiguration, spans, changes) = effects;
-        let (stall, outage, down, halts) = spans;
+        let (stall, outage, down, halts, access) = spans;
         LinkConfig {
             mtu: Bytes::new(mtu),
             rate,
+            access: access.map(access_layer),
             overhead: Bytes::new(24),
             queue,
             delay,
@@ -265,7 +291,9 @@ proptest! {
                 Fate::Delivered { at } => {
                     prop_assert!(size <= config.mtu);
                     let serialised = match &config.rate {
-                        RateSource::Constant(rate) if config.changes.is_empty() => {
+                        RateSource::Constant(rate)
+                            if config.changes.is_empty() && config.access.is_none() =>
+                        {
                             rate.time_for(size + config.overhead)
                         }
                         _ => Duration::ZERO,
@@ -378,7 +406,7 @@ proptest! {
             if size % 2 == 0 {
                 link.conditions(at);
             }
-            if !matches!(config.rate, RateSource::Constant(_)) {
+            if config.access.is_some() || !matches!(config.rate, RateSource::Constant(_)) {
                 link.admit(at, Bytes::new(size % 100_000));
             } else {
                 link.admit(at, Bytes::new(size));

@@ -7,7 +7,7 @@ fn an_invalid_link_effect_is_rejected() {
     refused_at_line(
         5,
         "uplink.queue = { packet = 3 }",
-        "scenarios/x.toml:5: path.lte.uplink.queue.packet: unknown key `packet`; did you mean `packets`? (expected one of `packets`, `bytes`, `time`, `codel`, `unlimited`)",
+        "scenarios/x.toml:5: path.lte.uplink.queue.packet: unknown key `packet`; did you mean `packets`? (expected one of `packets`, `holds_delay`, `bytes`, `time`, `codel`)",
     );
     refused_at_line(
         5,

@@ -68,7 +68,7 @@ fn an_unknown_key_is_reported_with_a_suggestion() {
     refused_at_line(
         4,
         r#"uplink.rat = "10Mbit/s""#,
-        "scenarios/x.toml:4: path.lte.uplink.rat: unknown key `rat`; did you mean `rate`? (expected one of `rate`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`)",
+        "scenarios/x.toml:4: path.lte.uplink.rat: unknown key `rat`; did you mean `rate`? (expected one of `rate`, `access`, `delay`, `reorder`, `queue`, `loss`, `harq`, `overhead`)",
     );
     refused_at_line(
         2,

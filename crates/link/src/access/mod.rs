@@ -1,0 +1,146 @@
+//! Access layer of a satellite system, which takes the place of a link's rate.
+//!
+//! Packets wait in a queue, are encapsulated into frames or bursts of fixed size that leave at ticks of a timer, and
+//! share the fate of the frames that carry them. The files: `modcod` and `waveform` are the tables of DVB-S2 and
+//! DVB-RCS2; `forward` and `return_link` place packets; `capacity` is the return link's demand assignment; `adaptive`
+//! chooses the coding by Es/N0; `frame_loss` draws losses; `hops` is the way through the satellite.
+
+mod adaptive;
+mod capacity;
+mod config;
+mod forward;
+mod frame_loss;
+mod hops;
+pub mod modcod;
+mod return_link;
+mod ticks;
+pub mod waveform;
+
+use alloc::format;
+
+use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Seed};
+
+pub use adaptive::{Attenuation, AttenuationConfig, EsN0, EsN0Config};
+pub use capacity::Capacity;
+pub use config::{Access, AccessConfig, AccessKind, Carrier, Role, Rules, Way};
+
+use crate::link::Cause;
+use adaptive::Codings;
+use capacity::Demand;
+use forward::Forward;
+use frame_loss::FrameLoss;
+use hops::Hops;
+use return_link::Return;
+use ticks::Ticks;
+
+/// Maximum number of frames for one packet; a packet that needs more counts as never sent.
+const MAX_FRAMES: u32 = 1_000_000;
+
+/// Place of a packet in the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// Time at which its last frame is sent, and the cause of its loss.
+    At {
+        /// Departure from the queue.
+        sent: Instant,
+        /// Cause of loss, if a frame is lost.
+        cause: Option<Cause>,
+    },
+    /// An outage begins before its last frame is sent.
+    Cut,
+    /// It is never sent.
+    Never,
+}
+
+#[derive(Clone, Debug)]
+enum Carriers {
+    Forward(Forward),
+    Return(Return, Rate),
+}
+
+/// Access layer of one direction. Packets must be in order of admission.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessProcess {
+    carriers: Carriers,
+    hops: Hops,
+}
+
+impl AccessProcess {
+    /// Creates the access layer of `name`, for example `leo.uplink.access`, which prefixes its streams. `None` if it
+    /// has no coding.
+    pub fn new(access: &Access, seed: Seed, name: &str) -> Option<Self> {
+        let stream = |of: &str| seed.stream(&format!("{name}.{of}"));
+        let frames = match access.phase {
+            Some(phase) => Ticks::new(access.frame, phase),
+            None => Ticks::drawn(access.frame, &mut stream("phase")),
+        };
+        let codings = Codings::new(access.codings(), access.es_n0.as_ref(), seed);
+        let codings = codings.promised("a coding")?;
+        let loss = FrameLoss::new(access.frame_loss, stream("loss"));
+        let label = access.label.get();
+        let carriers = match &access.carrier {
+            Carrier::Forward { symbols, .. } => {
+                let sizes = (label, access.way.ground_before, *symbols);
+                Carriers::Forward(Forward::new(frames, access.rules, sizes, codings, loss))
+            }
+            Carrier::Return { capacity, symbols, burst, waveform } => {
+                let burst =
+                    waveform.and_then(waveform::Waveform::find).map_or(*burst, |each| each.symbols);
+                let max = symbols.map_or(u64::MAX, |symbols| symbols / u64::from(burst.max(1)));
+                let times = match access.phase {
+                    Some(phase) => Ticks::new(capacity.period, phase),
+                    None => Ticks::drawn(capacity.period, &mut stream("requests")),
+                };
+                let demand = Demand::new(*capacity, frames, times);
+                let sizes = (label, max);
+                let back = Return::new(frames, access.rules, sizes, codings, demand, loss);
+                Carriers::Return(back, capacity.max_rate())
+            }
+        };
+        Some(Self { carriers, hops: Hops::new(&access.way, seed, name) })
+    }
+
+    /// Places a packet that has arrived at `ready` into frames sent before `limit`. `resume` returns the end of the
+    /// halt that contains an instant, or that instant.
+    pub fn place(
+        &mut self,
+        ready: Instant,
+        size: Bytes,
+        limit: Instant,
+        resume: impl FnMut(Instant) -> Instant,
+    ) -> Placed {
+        match &mut self.carriers {
+            Carriers::Forward(forward) => forward.place(ready, size, limit, resume),
+            Carriers::Return(back, _) => back.place(ready, size, limit, resume),
+        }
+    }
+
+    /// Returns the arrival of a frame sent at `sent`; `None` in a gap of a delay.
+    pub fn pass(&mut self, sent: Instant) -> Option<Instant> {
+        self.hops.pass(sent)
+    }
+
+    /// Returns the rate at `at`, the delay without waits (`None` in a gap) and the loss probability of a packet of
+    /// `size`. The rate is that of full frames; on the return link with all requests granted.
+    pub fn conditions(&mut self, at: Instant, size: Bytes) -> (Rate, Option<Duration>, f64) {
+        let (rate, loss, before) = match &mut self.carriers {
+            Carriers::Forward(forward) => {
+                let (rate, loss) = forward.conditions(at, size);
+                (rate, loss, forward.ground())
+            }
+            Carriers::Return(back, max) => {
+                let (rate, loss) = back.conditions(at, size, max.as_bps());
+                (rate, loss, Duration::ZERO)
+            }
+        };
+        (Rate::from_bps(rate), self.hops.delay(at).map(|delay| delay + before), loss)
+    }
+
+    /// Removes the packets that have not left by `now`.
+    pub fn on_cut(&mut self, now: Instant) {
+        match &mut self.carriers {
+            Carriers::Forward(forward) => forward.on_cut(now),
+            Carriers::Return(back, _) => back.on_cut(now),
+        }
+    }
+}
