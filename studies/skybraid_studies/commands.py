@@ -8,5 +8,5 @@ REPRODUCE = Entry(
 )
 
 IMPORT_LINES = Entry(
-    "skybraid_studies.chavali2022.command:import_lines", "Turn scenario lines of Chavali's testbed into scenarios."
+    "skybraid_studies.chavali2022.command:import_lines", "Convert scenario lines of Chavali's testbed to scenarios."
 )

@@ -98,9 +98,14 @@ def test_table_4_stands_whole_beside_ours() -> None:
     assert max(published.values()) == published["Redundant-BALIA, LTE, 90 %"] == 184.07
 
 
+needs_inputs = pytest.mark.skipif(
+    not (measurements() / "baltaci2023_inputs" / "bitrate_ul.csv").is_file(),
+    reason="the inputs of the testbed are not here (SKYBRAID_TRACES)",
+)
+
+
+@needs_inputs
 def test_the_remote_piloting_scenario_is_one_where_its_inputs_are() -> None:
-    if not (measurements() / "baltaci2023_inputs" / "bitrate_ul.csv").is_file():
-        pytest.skip("the inputs of the testbed are not here (SKYBRAID_TRACES)")
     assert Scenario.load(STUDY / "scenarios" / "remote-piloting.toml").flows == ["video", "control"]
 
 
@@ -265,7 +270,7 @@ def test_handovers_have_the_mean_of_their_mixture() -> None:
     assert abs(float(lengths.mean()) - mean) < 4 * error
 
 
-# Flying.
+# Runs.
 
 
 def test_what_table_2_says_of_the_protocols_holds_in_runs() -> None:
@@ -280,6 +285,7 @@ def test_copies_help_a_small_flow_and_hurt_one_that_fills_the_paths() -> None:
 
 
 # Source: BAL-X7: a window that halves at 0.17 % of losses carries some 5.5 Mbit/s over Starlink, RTP's too.
+@needs_inputs
 def test_rtp_over_starlink_alone_is_slow_and_not_starved() -> None:
     (row,) = reproduce(Study(STUDY), ["BAL-E02"], quick=True).rows
     rtp = row.claims[-1]
@@ -288,6 +294,7 @@ def test_rtp_over_starlink_alone_is_slow_and_not_starved() -> None:
 
 
 # Source: BAL-X10: frames at once overflow a short queue, which a constant rate does not notice.
+@needs_inputs
 def test_bursts_leave_a_path_with_a_short_queue() -> None:
     (row,) = reproduce(Study(STUDY), ["BAL-X10"], quick=True).rows
     assert [claim.verdict for claim in row.claims[:3]] == [Holds.YES] * 3
