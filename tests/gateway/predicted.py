@@ -6,7 +6,7 @@ Control goes from the ground to the vehicle over both paths at once, video of 5 
 packet by packet, or 30 times a second a frame at once, which is there with its last packet. Held are the median, the
 95th and the 99th percentile of the one-way delays of messages or frames, and the share that arrives within the
 deadline, by the 95 % intervals of both sides, which must have something in common. A message during whose way the
-machine itself stood still does not count; where too few are left, the flight is repeated.
+machine itself stood still does not count; where too few are left, it is flown again.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Held:
         return _together(self.simulations)
 
     def range_ms(self, share: float) -> tuple[float, float]:
-        """Lowest and highest of the simulated flights' percentiles."""
+        """Range of that delay percentile over the simulated flights."""
         each = [float(np.quantile(side.delays_ms, share)) for side in self.simulations]
         return min(each), max(each)
 

@@ -49,7 +49,7 @@ def test_what_an_enemy_sends_is_refused_and_counted(attacked: dict[str, Any], en
     assert attacked["sessions"] == 1
 
 
-# What a busy machine does to the rates is shown by the long form, which compares with garbage that goes to nobody.
+# The long form measures the effect of a busy machine on the rates, against garbage without a receiver.
 def test_a_flood_of_garbage_is_refused_while_control_goes_on() -> None:
     import enemies
 

@@ -1,6 +1,6 @@
 """A scripted vehicle: what an autopilot says and answers over MAVLink, and a record of all that reached it.
 
-It flies nothing. It reports its position, has parameters, a mission and logs, carries out every command that it gets (a
+It flies nothing. It tells where it is, has parameters, a mission and logs, carries out every command that it gets (a
 second copy of one, too) and writes each down as a line of JSON, so that a test can count them:
 
     python tests/gateway/vehicle.py --to 127.0.0.1:14550 --record FILE
@@ -399,7 +399,7 @@ class Vehicle:
 
 
 def log_bytes(number: int, at: int, length: int) -> bytes:
-    """Bytes of a log at a place."""
+    """Contents of a log at an offset."""
     return bytes((number * 31 + place * 7 + place // 251) % 256 for place in range(at, at + length))
 
 
