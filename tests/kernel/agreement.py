@@ -183,7 +183,7 @@ def times_ms(results: skybraid.Results) -> NDArray[np.float64]:
 def agreement(case: Case, seeds: Sequence[int], folder: Path, parallel: int = 1) -> Agreement:
     """Simulates and emulates a case with each seed.
 
-    A flight on a machine that was too busy for it, as its own report says, is flown again, twice at most.
+    A flight on a machine that was too busy for it, as its own report says, is repeated, twice at most.
     """
     file = folder / f"{case.name}.toml"
     file.write_text(case.scenario, encoding="utf-8")

@@ -53,7 +53,7 @@ const MAX_SPARE: usize = 1_024;
 /// One end of the link: local applications on one side, the networks on the other.
 ///
 /// After any call that takes the time, a driver calls [`poll_send`](Self::poll_send) and
-/// [`poll_local`](Self::poll_local) until they answer `None`, and then asks
+/// [`poll_local`](Self::poll_local) until they return `None`, and then calls
 /// [`next_wakeup`](Self::next_wakeup) again.
 pub struct Gateway {
     config: GatewayConfig,
