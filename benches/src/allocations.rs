@@ -11,8 +11,9 @@ use skybraid_units::{Duration, Instant};
 use crate::counting::allocations;
 use crate::simulated::{flow, setup};
 
-/// By then a flow of datagrams forgets messages as fast as it takes new ones (after 120 s).
-const WARM_UP: Duration = Duration::from_secs(200);
+/// By then a flow of datagrams over one path has as many rows as it ever needs: a lost message keeps those after it for
+/// 120 s. A redundant flow loses messages so seldom that it may grow later.
+const WARM_UP: Duration = Duration::from_secs(300);
 /// Most allocations per million packet-hops. A buffer may still grow now and then, when more is under
 /// way than ever before; one allocation per thousand packets would be ten times as many.
 const MOST: f64 = 100.0;

@@ -265,7 +265,10 @@ fn shares_of_paths_are_those_of_each_end_s_own_connection() {
         let proxies = vec![ProxySetup {
             name: "truck".into(),
             cache: Cache::Packets(200),
-            transport: transport(Protocol::Mptcp),
+            transport: TransportConfig {
+                scheduler: SchedulerConfig::by_name("low_rtt").unwrap(),
+                ..transport(Protocol::Mptcp)
+            },
             paths: vec![1, 2],
         }];
         let flow = flow("f", cbr(6.0, 1000), transport(Protocol::Tcp), 1);

@@ -203,7 +203,7 @@ mod tests {
 
     // Source: RFC 8684 §3.2: SYN+JOIN, SYN/ACK+JOIN, ACK+JOIN, and the ACK that confirms it.
     #[test]
-    fn a_joining_client_is_established_by_the_fourth_acknowledgement() {
+    fn a_joining_client_is_established_by_the_fourth_segment() {
         let (mut client, mut server) = (Handshake::default(), Handshake::default());
         client.open(true);
         let syn = client.on_syn_sent(at(0));
