@@ -59,10 +59,12 @@ impl Strength {
             Self::Loadings(loadings) if loadings.len() != count => {
                 Err(format!("found {} loadings for {count} paths", loadings.len()))
             }
-            Self::Loadings(loadings) => match loadings.iter().find(|load| !(load.abs() <= 1.0)) {
-                Some(load) => Err(format!("found {load}, expected loadings from -1 to 1")),
-                None => Ok(loadings.clone()),
-            },
+            Self::Loadings(loadings) => {
+                match loadings.iter().find(|load| !(-1.0..=1.0).contains(*load)) {
+                    Some(load) => Err(format!("found {load}, expected loadings from -1 to 1")),
+                    None => Ok(loadings.clone()),
+                }
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ fn an_unknown_key_is_reported_with_a_suggestion() {
     refused_at_line(
         2,
         r#"durations = "10s""#,
-        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `traces`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `outages`, `testbed`, `sweep`)",
+        "scenarios/x.toml:2: durations: unknown key `durations`; did you mean `duration`? (expected one of `name`, `duration`, `seed`, `traces`, `path`, `node`, `link`, `routing`, `route`, `flow`, `event`, `outages`, `correlation`, `testbed`, `sweep`)",
     );
     refused_at_line(
         11,
