@@ -395,7 +395,8 @@ impl PathConfig {
             return Err(wrong("mtu".into())("expected a size above zero".into()));
         }
         let access = own.access.as_ref().map(|access| access.resolve(direction)).transpose();
-        let access = access.map_err(|(key, problem)| wrong(at(&format!("access.{key}")))(problem))?;
+        let access =
+            access.map_err(|(key, problem)| wrong(at(&format!("access.{key}")))(problem))?;
         let rate = match (&own.rate, &access) {
             (Some(_), Some(_)) => {
                 return Err(wrong(at("rate"))("`rate` and `access` exclude one another".into()));
@@ -430,14 +431,17 @@ impl PathConfig {
         }
         if access.is_some() {
             if mtu > MAX_MTU_OF_FRAMES {
-                let problem = format!("found {mtu}, expected at most {MAX_MTU_OF_FRAMES} with `access`");
+                let problem =
+                    format!("found {mtu}, expected at most {MAX_MTU_OF_FRAMES} with `access`");
                 return Err(wrong("mtu".into())(problem));
             }
             if matches!(queue, QueueConfig::Codel(_)) {
                 return Err(wrong(at("queue"))("expected a drop-tail queue with `access`".into()));
             }
             if own.changes.iter().any(|(_, change)| matches!(change, ChangeConfig::Rate(_))) {
-                return Err(wrong(at("rate"))("expected no change of the rate with `access`".into()));
+                return Err(wrong(at("rate"))(
+                    "expected no change of the rate with `access`".into(),
+                ));
             }
         }
         let configured = own.loss.as_ref().map(|Losses(losses)| losses.as_slice());

@@ -224,14 +224,16 @@ impl Link {
         let mut frame_loss = None;
         let served = match &mut self.access {
             None => self.service.serve(job, ramp.map(|drx| (&radio, drx))),
-            Some(access) => match access.place(ready, job.size, limit, |at| self.service.resume(at)) {
-                Placed::At { sent, cause } => {
-                    frame_loss = cause;
-                    Served::At(sent)
+            Some(access) => {
+                match access.place(ready, job.size, limit, |at| self.service.resume(at)) {
+                    Placed::At { sent, cause } => {
+                        frame_loss = cause;
+                        Served::At(sent)
+                    }
+                    Placed::Cut => Served::Cut,
+                    Placed::Never => Served::Never,
                 }
-                Placed::Cut => Served::Cut,
-                Placed::Never => Served::Never,
-            },
+            }
         };
         let sent = match served {
             Served::At(sent) => sent,

@@ -215,7 +215,13 @@ impl Service {
 }
 
 /// Returns the rate at `at` on a ramp, with the end of that step.
-pub(crate) fn ramped(full: Rate, until: Instant, at: Instant, radio: &Radio, drx: &Drx) -> (Rate, Instant) {
+pub(crate) fn ramped(
+    full: Rate,
+    until: Instant,
+    at: Instant,
+    radio: &Radio,
+    drx: &Drx,
+) -> (Rate, Instant) {
     let Some(from) = radio.ramp(at, drx) else { return (full, until) };
     if drx.ramp_from >= full {
         return (full, until);

@@ -130,6 +130,7 @@ impl LinkFile {
         let both = PathConfig {
             uplink: DirectionConfig {
                 rate: self.rate,
+                access: None,
                 delay: self.delay,
                 reorder: self.reorder,
                 queue: self.queue,

@@ -228,12 +228,14 @@ impl Codings {
         let Some(channel) = &mut self.channel else {
             return self.all.last().copied().promised("a coding").map(|coding| (coding, true));
         };
-        let asked = Instant::from_nanos(at.as_nanos().saturating_sub(channel.delay.as_nanos()).max(0));
+        let asked =
+            Instant::from_nanos(at.as_nanos().saturating_sub(channel.delay.as_nanos()).max(0));
         let reported = channel.clear_sky - channel.reported.at(asked);
         let present = channel.clear_sky - channel.present.at(at);
         let usable = |coding: &&Coding| coding.threshold + channel.margin <= reported;
         let best = self.all.iter().rev().find(usable);
-        let by_threshold = |one: &&Coding, other: &&Coding| one.threshold.total_cmp(&other.threshold);
+        let by_threshold =
+            |one: &&Coding, other: &&Coding| one.threshold.total_cmp(&other.threshold);
         let coding = best.or_else(|| self.all.iter().min_by(by_threshold)).promised("a coding")?;
         Some((*coding, present >= coding.threshold))
     }

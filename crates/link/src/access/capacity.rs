@@ -139,7 +139,8 @@ impl Demand {
         let rate = asked.saturating_sub(cra).min(self.capacity.rbdc.as_bps());
         let mut volume = 0;
         if self.capacity.vbdc > Rate::ZERO {
-            let covered = of_period(cra + rate).saturating_add(self.outstanding(self.frames.from(at)));
+            let covered =
+                of_period(cra + rate).saturating_add(self.outstanding(self.frames.from(at)));
             volume = bits.saturating_sub(covered);
         }
         let until = effect + self.capacity.period;
@@ -198,7 +199,11 @@ impl Demand {
         // Requests of an empty queue ask for nothing.
         self.next = self.next.max(self.times.from(now));
         self.fixed = self.requests.len();
-        while self.waiting.front().is_some_and(|(departure, _)| *departure <= self.times.at(self.next)) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|(departure, _)| *departure <= self.times.at(self.next))
+        {
             self.gone = self.waiting.pop_front().map_or(self.gone, |(_, bits)| bits);
         }
     }

@@ -235,9 +235,32 @@ impl AccessConfig {
             };
         }
         by_key!(
-            kind, link, rules, frame, phase, label, symbol_rate, carriers, modcod, fec_frame, pilots,
-            waveform, burst, cra, rbdc, vbdc, fca, request_period, scheduling_latency, es_n0,
-            frame_loss, terminal_delay, gateway_delay, delay_clock, satellite_frame, ground
+            kind,
+            link,
+            rules,
+            frame,
+            phase,
+            label,
+            symbol_rate,
+            carriers,
+            modcod,
+            fec_frame,
+            pilots,
+            waveform,
+            burst,
+            cra,
+            rbdc,
+            vbdc,
+            fca,
+            request_period,
+            scheduling_latency,
+            es_n0,
+            frame_loss,
+            terminal_delay,
+            gateway_delay,
+            delay_clock,
+            satellite_frame,
+            ground
         )
     }
 
@@ -334,7 +357,10 @@ impl AccessConfig {
         // A millionth of a symbol more, so that a whole number does not come out below itself.
         let symbols = rate.as_hertz() * f64::from(carriers) * frame.as_secs_f64() + 1e-6;
         if !(1.0..1e12).contains(&symbols) {
-            return Err(("symbol_rate", format!("found {rate}, expected at least a symbol per frame")));
+            return Err((
+                "symbol_rate",
+                format!("found {rate}, expected at least a symbol per frame"),
+            ));
         }
         Ok(Some(symbols as u64))
     }
@@ -380,7 +406,12 @@ impl AccessConfig {
             let latency = self.scheduling_latency.ok_or_else(|| missing("scheduling_latency"))?;
             capacity.latency = not_negative("scheduling_latency", Some(latency))?;
         }
-        Ok(Carrier::Return { waveform: self.waveform, burst, capacity, symbols: self.symbols(frame)? })
+        Ok(Carrier::Return {
+            waveform: self.waveform,
+            burst,
+            capacity,
+            symbols: self.symbols(frame)?,
+        })
     }
 
     fn way(&self, role: Role) -> Result<Way, Problem> {

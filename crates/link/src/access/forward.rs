@@ -100,7 +100,8 @@ impl Forward {
             at.enter(first, self.symbols);
             at.oldest = at.frame;
         }
-        let mut packet = Packet { rest: size.get().saturating_add(GSE_HEADER + self.label), cut: false };
+        let mut packet =
+            Packet { rest: size.get().saturating_add(GSE_HEADER + self.label), cut: false };
         let mut frames: Option<(u64, u64)> = None;
         let mut faded = false;
         for _ in 0..MAX_FRAMES {
@@ -188,10 +189,14 @@ impl Forward {
     /// Bits per second of full frames at `at`, and the loss of a packet of `size`.
     pub fn conditions(&mut self, at: Instant, size: Bytes) -> (u64, f64) {
         let Some((coding, received)) = self.codings.at(at) else { return (0, 1.0) };
-        let frames = self.symbols as f64 / coding.symbols as f64 / self.ticks.period().as_secs_f64();
+        let frames =
+            self.symbols as f64 / coding.symbols as f64 / self.ticks.period().as_secs_f64();
         let room = coding.payload.saturating_sub(FIRST_FRAGMENT).max(1);
         let parts = (size.get() + GSE_HEADER + self.label).div_ceil(room);
-        ((frames * coding.payload as f64 * 8.0) as u64, if received { self.loss.of_parts(parts) } else { 1.0 })
+        (
+            (frames * coding.payload as f64 * 8.0) as u64,
+            if received { self.loss.of_parts(parts) } else { 1.0 },
+        )
     }
 
     /// Removes the packets that have not left by `now`.

@@ -61,7 +61,8 @@ mod tests {
     #[test]
     fn frames_are_lost_independently_by_their_number() {
         let loss = FrameLoss::new(Probability::new(0.1).unwrap_or_default(), Seed(1).stream("x"));
-        let lost = |from: u64, parts| (from..from + 100_000).filter(|n| loss.is_lost(*n, parts)).count();
+        let lost =
+            |from: u64, parts| (from..from + 100_000).filter(|n| loss.is_lost(*n, parts)).count();
         // Five standard deviations of a binomial count are 475 and 620.
         assert!(lost(0, 1).abs_diff(10_000) < 475, "{}", lost(0, 1));
         assert!(lost(0, 2).abs_diff(19_000) < 620, "{}", lost(0, 2));

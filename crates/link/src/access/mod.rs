@@ -16,6 +16,7 @@ mod return_link;
 mod ticks;
 pub mod waveform;
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Seed};
@@ -54,8 +55,8 @@ pub(crate) enum Placed {
 
 #[derive(Clone, Debug)]
 enum Carriers {
-    Forward(Forward),
-    Return(Return, Rate),
+    Forward(Box<Forward>),
+    Return(Box<Return>, Rate),
 }
 
 /// Access layer of one direction. Packets must be in order of admission.
@@ -81,10 +82,17 @@ impl AccessProcess {
         let carriers = match &access.carrier {
             Carrier::Forward { symbols, .. } => {
                 let sizes = (label, access.way.ground_before, *symbols);
-                Carriers::Forward(Forward::new(frames, access.rules, sizes, codings, loss))
+                Carriers::Forward(Box::new(Forward::new(
+                    frames,
+                    access.rules,
+                    sizes,
+                    codings,
+                    loss,
+                )))
             }
             Carrier::Return { capacity, symbols, burst, waveform } => {
-                let burst = waveform.and_then(waveform::Waveform::find).map_or(*burst, |each| each.symbols);
+                let burst =
+                    waveform.and_then(waveform::Waveform::find).map_or(*burst, |each| each.symbols);
                 let max = symbols.map_or(u64::MAX, |symbols| symbols / u64::from(burst.max(1)));
                 let times = match access.phase {
                     Some(phase) => Ticks::new(capacity.period, phase),
@@ -93,7 +101,7 @@ impl AccessProcess {
                 let demand = Demand::new(*capacity, frames, times);
                 let sizes = (label, max);
                 let back = Return::new(frames, access.rules, sizes, codings, demand, loss);
-                Carriers::Return(back, capacity.max_rate())
+                Carriers::Return(Box::new(back), capacity.max_rate())
             }
         };
         Some(Self { carriers, hops: Hops::new(&access.way, seed, name) })

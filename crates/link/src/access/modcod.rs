@@ -218,8 +218,7 @@ mod tests {
 
     #[test]
     fn modcods_follow_table_13_of_the_standard() {
-        for ((modcod, (name, rate, efficiency, es_n0)), id) in
-            MODCODS.iter().zip(TABLE_13).zip(1..)
+        for ((modcod, (name, rate, efficiency, es_n0)), id) in MODCODS.iter().zip(TABLE_13).zip(1..)
         {
             let (k, n) = modcod.rate;
             assert_eq!((modcod.id, modcod.modulation.name()), (id, name));

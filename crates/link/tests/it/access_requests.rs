@@ -135,7 +135,9 @@ fn poisson(seconds: f64, per_second: f64) -> Vec<(f64, u64)> {
 
 /// Bursts of 100 packets, one every 5 s.
 fn blocks(count: u32) -> Vec<(f64, u64)> {
-    (0..count * 100).map(|n| (f64::from(n / 100) * 5000.0 + 7.5 + f64::from(n % 100) * 0.1, 1200)).collect()
+    (0..count * 100)
+        .map(|n| (f64::from(n / 100) * 5000.0 + 7.5 + f64::from(n % 100) * 0.1, 1200))
+        .collect()
 }
 
 const GEO: Terminal =
@@ -181,7 +183,10 @@ fn requested_rates_are_close_to_those_of_a_simulation() {
     for terminal in terminals {
         for packets in [poisson(300.0, 50.0), poisson(300.0, 150.0), poisson(600.0, 2.0)] {
             let (decided, simulated) = means(terminal, &packets);
-            assert!((simulated - 0.1..1.07 * simulated).contains(&decided), "{decided} {simulated}");
+            assert!(
+                (simulated - 0.1..1.07 * simulated).contains(&decided),
+                "{decided} {simulated}"
+            );
         }
         let (decided, simulated) = means(terminal, &blocks(40));
         let most = simulated + terminal.period * 4.0 / 3.0;

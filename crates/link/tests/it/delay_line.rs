@@ -12,7 +12,8 @@ const LINE: &str = "uplink = { rate = \"10Mbit/s\", delay = \"50ms\", queue = { 
 fn packets_that_wait_for_their_delay_fill_the_queue() {
     let mut link = uplink(LINE);
     // One packet is in hand; the next twenty fill the queue although the link is idle.
-    let fates: Vec<Fate> = (0..30).map(|n| link.admit(ms(f64::from(n)), Bytes::new(1250))).collect();
+    let fates: Vec<Fate> =
+        (0..30).map(|n| link.admit(ms(f64::from(n)), Bytes::new(1250))).collect();
     let dropped: Vec<_> = fates.iter().map(|fate| lost(*fate)).collect();
     assert!(dropped[..21].iter().all(Option::is_none), "{dropped:?}");
     assert!(dropped[21..].iter().all(|cause| *cause == Some(Cause::Queue)), "{dropped:?}");

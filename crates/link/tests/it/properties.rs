@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use skybraid_link::{
-    Access, Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Environment, Extent, Fate,
-    GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig, Mixture, OnOff,
+    Access, Cause, Change, Codel, Component, DelaySource, Distribution, Drx, Environment, Extent,
+    Fate, GilbertElliott, Handover, Harq, Link, LinkConfig, LossSource, LutzConfig, Mixture, OnOff,
     Opportunities, QueueConfig, RateSource, Reconfiguration, Series, Shape,
 };
 use skybraid_units::{Bytes, Decibels, Duration, Instant, Probability, Rate, Seed};
@@ -156,8 +156,12 @@ fn access_layer(of: (bool, bool, i64, usize, Probability)) -> Access {
         (true, _) => "modcod = 4, symbol_rate = \"5MHz\"",
         (_, 0) => "waveform = 3, cra = \"300kbit/s\"",
         (_, 1) => "waveform = 12, fca = \"9Mbit/s\", cra = \"1Mbit/s\"",
-        (_, 2) => "waveform = 22, rbdc = \"3Mbit/s\", request_period = \"200ms\", scheduling_latency = \"90ms\"",
-        _ => "es_n0 = { clear_sky = \"9dB\" }, vbdc = \"3Mbit/s\", rbdc = \"1Mbit/s\", request_period = \"70ms\", scheduling_latency = \"300ms\"",
+        (_, 2) => {
+            "waveform = 22, rbdc = \"3Mbit/s\", request_period = \"200ms\", scheduling_latency = \"90ms\""
+        }
+        _ => {
+            "es_n0 = { clear_sky = \"9dB\" }, vbdc = \"3Mbit/s\", rbdc = \"1Mbit/s\", request_period = \"70ms\", scheduling_latency = \"300ms\""
+        }
     };
     let rules = if standard { "standard" } else { "opensand" };
     let loss = loss.ratio() * 100.0;
