@@ -1,7 +1,7 @@
 //! Packet captures: one pcapng file per path and host, with the headers that a real packet would
 //! have, so that stock Wireshark opens them.
 //!
-//! Payload bytes are left out; the original length tells them. Time starts at the run's beginning.
+//! Payload bytes are left out; the original length includes them. Time starts at the run's beginning.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,37 +23,37 @@ use skybraid_transport::wire::{carries_mptcp, tcp_options};
 use skybraid_transport::{Body, Segment};
 use skybraid_units::Instant;
 
-/// Captures of a run: for each path one at the vehicle and one at the ground.
+/// Captures of a run: for each path, one at the vehicle and one at the ground.
 pub struct Captures {
     /// Two per path: vehicle, ground.
     files: Vec<Capture>,
 }
 
-/// A packet that enters a link.
+/// Record of a packet that enters a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// When it enters.
+    /// Time of entering the link.
     pub entered: Instant,
-    /// When it arrives; `None` if it is lost.
+    /// Arrival time; `None` if the packet is lost.
     pub arrives: Option<Instant>,
-    /// Position of the path.
+    /// Index of the path.
     pub path: usize,
-    /// From vehicle to ground.
+    /// Vehicle to ground.
     pub uplink: bool,
-    /// Position of the flow, which gives the ports.
+    /// Index of the flow, from which the ports are derived.
     pub flow: usize,
-    /// What it carries.
+    /// Segment carried.
     pub segment: &'a Segment,
 }
 
 struct Capture {
     writer: PcapNgWriter<BufWriter<File>>,
-    /// Packets that this host will see later; files are in order of time.
+    /// Packets that this host will see later; files are ordered by time.
     coming: BinaryHeap<Reverse<Seen>>,
     count: u64,
 }
 
-/// A packet as a host sees it; ordered by time, then by when it was handed in.
+/// A packet as seen by a host; ordered by time, then by insertion.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     at: Instant,
@@ -76,7 +76,7 @@ impl Captures {
         Ok(Self { files: files.collect::<io::Result<_>>()? })
     }
 
-    /// Notes a packet at its sender and, if it arrives, at its receiver. Times must not decrease.
+    /// Records a packet at its sender and, if it arrives, at its receiver. Times must not decrease.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -93,7 +93,7 @@ impl Captures {
         Ok(())
     }
 
-    /// Writes what is left and closes the files.
+    /// Writes the remaining packets and closes the files.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -119,7 +119,7 @@ impl Capture {
             snaplen: 0,
             options: vec![
                 InterfaceDescriptionOption::IfName(name.into()),
-                // Nanoseconds.
+                // Nanosecond resolution.
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
@@ -155,7 +155,7 @@ fn from_pcap(error: PcapError) -> Error {
     }
 }
 
-/// The packet's bytes up to its payload.
+/// Returns the bytes of the packet up to its payload.
 fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
     let net = entry.path as u8;
     let (vehicle, ground) = (Ipv4Addr::new(10, net, 0, 1), Ipv4Addr::new(10, net, 0, 2));
@@ -175,7 +175,7 @@ fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
     let (payload, written) = match &entry.segment.body {
         Body::Tcp(tcp) => {
             let options = tcp_options(entry.segment, tcp);
-            // The SYN takes the number before the first byte.
+            // The SYN takes the sequence number before the first byte.
             let syn = tcp.flags.has(Flags::SYN);
             let seq = (tcp.seq as u32).wrapping_add(u32::from(!syn));
             let window = (tcp.window_end.saturating_sub(tcp.data_ack) >> 8).min(65_535);
@@ -189,7 +189,7 @@ fn headers(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
             if tcp.len > 0 {
                 builder = builder.psh();
             }
-            // MPTCP closes by its own option; its subflows stay.
+            // MPTCP closes with its own option; its subflows stay open.
             if tcp.flags.has(Flags::FIN) && !carries_mptcp(entry.segment, tcp) {
                 builder = builder.fin();
             }

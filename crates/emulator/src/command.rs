@@ -1,4 +1,4 @@
-//! Programs that run in a node of the testbed.
+//! Programs run in a node of the testbed.
 #![allow(unsafe_code, reason = "what happens between fork and exec, and pidfds, have no safe form")]
 
 use std::ffi::OsStr;
@@ -20,30 +20,30 @@ use skybraid_io::clock::Clock;
 use skybraid_io::context;
 use skybraid_io::netlink::Namespace;
 
-/// Set in the environment of the sandbox's first process alone.
+/// Set only in the environment of the sandbox's first process.
 pub(crate) const SANDBOX_VARIABLE: &str = "SKYBRAID_SANDBOX";
 
-/// Where a program reads and writes.
+/// Standard streams of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output<'a> {
-    /// The terminal is the program's: it reads from it and gets its signals (a shell).
+    /// The program owns the terminal: it reads from it and receives its signals (a shell).
     Terminal,
-    /// It writes where this process writes and reads nothing.
+    /// Inherits the output of this process; no input.
     Inherit,
-    /// It writes to these files and reads nothing.
+    /// Writes to these files; no input.
     Files {
-        /// Its standard output.
+        /// Standard output.
         stdout: &'a Path,
-        /// What it complains.
+        /// Standard error.
         stderr: &'a Path,
     },
 }
 
-/// A running program. Dropping it ends it.
+/// A running program, terminated on drop.
 ///
-/// Unless it has the terminal, it is a process group of its own, so that what it has started ends with
-/// it. It does not end with the thread that has started it: in the sandbox everything ends with the
-/// first process anyway, and `PR_SET_PDEATHSIG` would heed the thread, not the process.
+/// Unless it has the terminal, the program leads its own process group, so that its children are terminated
+/// with it. It does not end with the thread that started it: in the sandbox everything ends with the first
+/// process anyway, and `PR_SET_PDEATHSIG` would track the thread, not the process.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -58,7 +58,7 @@ impl Program {
     /// Starts `argv` in the network of `node`, with `environment` added to this process's.
     ///
     /// # Errors
-    /// There is no such program, it may not be executed, or an output file cannot be made.
+    /// The program does not exist or may not be executed, or an output file cannot be created.
     pub fn start(
         node: &Namespace,
         argv: &[impl AsRef<OsStr>],
@@ -68,11 +68,12 @@ impl Program {
         Self::start_as(node, argv, environment, output, None)
     }
 
-    /// As [`start`](Self::start); where this process is root of the machine, the program keeps rights over its node's
-    /// network alone, and root's home is read-only to it, but for the working directory inside of it.
+    /// As [`start`](Self::start); if this process is root of the machine, the program keeps only the
+    /// capabilities for its node's network, and root's home is read-only except for a working directory
+    /// inside.
     ///
     /// # Errors
-    /// As [`start`](Self::start), or the kernel refuses to take the rights away.
+    /// As [`start`](Self::start), or the kernel refuses to drop the capabilities.
     pub fn start_confined(
         node: &Namespace,
         argv: &[impl AsRef<OsStr>],
@@ -102,7 +103,7 @@ impl Program {
         }
         if let Output::Files { stdout, stderr } = output {
             command.stdout(create(stdout)?);
-            // One file for both keeps the lines in their order.
+            // Sharing one file keeps the lines of both streams in order.
             command.stderr(if stdout == stderr { append(stderr)? } else { create(stderr)? });
         }
         let namespace = node.fd().as_raw_fd();
@@ -124,25 +125,25 @@ impl Program {
         Ok(Self { name, child, pidfd, own_group, status: None })
     }
 
-    /// The program's name, as it was started.
+    /// Returns the name with which the program was started.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process number.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Becomes readable when the program ends; for `poll` and `epoll`.
+    /// Returns a descriptor that becomes readable when the program ends; for `poll` and `epoll`.
     pub fn ended(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// How it ended, or `None` while it runs.
+    /// Returns the exit status, or `None` while the program runs.
     ///
     /// # Errors
-    /// Somebody else has waited for the process.
+    /// The process has already been waited for.
     pub fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {
             self.status = self.child.try_wait().map_err(|error| context(&self.name, error))?;
@@ -150,7 +151,7 @@ impl Program {
         Ok(self.status)
     }
 
-    /// Waits until it ends.
+    /// Waits until the program ends.
     ///
     /// # Errors
     /// As [`Program::poll`].
@@ -160,7 +161,7 @@ impl Program {
         Ok(status)
     }
 
-    /// Waits until it ends, but not longer than `longest`; `None` if it still runs then.
+    /// Waits until the program ends, for at most `longest`; returns `None` on timeout.
     ///
     /// # Errors
     /// As [`Program::poll`].
@@ -169,8 +170,8 @@ impl Program {
         self.poll()
     }
 
-    /// Asks the program and what it has started to end (SIGTERM), and ends them after `grace`
-    /// (SIGKILL). One that has ended already keeps its status.
+    /// Sends SIGTERM to the program and its children, and SIGKILL after `grace`. If the program has ended
+    /// already, its status is kept.
     ///
     /// # Errors
     /// As [`Program::poll`].
@@ -180,15 +181,15 @@ impl Program {
         }
         self.signal(Signal::SIGTERM);
         self.await_end(grace)?;
-        // The process is not waited for yet, so its group's number cannot be another's.
+        // The process has not been waited for, so its group ID cannot have been reused.
         self.signal(Signal::SIGKILL);
         self.wait()
     }
 
-    /// Sends a signal to the program and, unless it has the terminal, to what it has started.
+    /// Sends a signal to the program and, unless it has the terminal, to its children.
     pub fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(self.child.id().cast_signed());
-        // It fails only if the process has ended, which is what the caller finds out next.
+        // Fails only if the process has ended, which the caller detects next.
         let _ = if self.own_group {
             killpg(process, signal)
         } else {
@@ -196,7 +197,7 @@ impl Program {
         };
     }
 
-    /// Waits for the end without collecting the status.
+    /// Waits for the end without collecting the exit status.
     fn await_end(&self, longest: Duration) -> io::Result<()> {
         let clock = Clock::starting_in(longest);
         loop {
@@ -217,7 +218,7 @@ impl Drop for Program {
     fn drop(&mut self) {
         if matches!(self.poll(), Ok(None)) {
             self.signal(Signal::SIGKILL);
-            // Nothing is left to be told.
+            // The status is no longer needed.
             let _ = self.child.wait();
         }
     }
@@ -228,11 +229,11 @@ pub fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Runs `argv` in the namespaces that these files stand for, entered in their order, with exactly
-/// `environment`, and waits for it. The terminal is the program's.
+/// Runs `argv` in the namespaces of these files, entered in order, with exactly `environment`, and waits for
+/// it. The program owns the terminal.
 ///
 /// # Errors
-/// A namespace cannot be entered, or there is no such program.
+/// A namespace cannot be entered, or the program does not exist.
 pub fn run_in(
     namespaces: &[impl AsRef<Path>],
     argv: &[impl AsRef<OsStr>],
@@ -253,7 +254,7 @@ pub fn run_in(
     unsafe {
         command.pre_exec(move || {
             for descriptor in &descriptors {
-                // The kind of namespace is the file's.
+                // The file determines the kind of namespace.
                 if libc::setns(*descriptor, 0) < 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -273,7 +274,7 @@ fn append(path: &Path) -> io::Result<File> {
     file.map_err(|error| context(path.display(), error))
 }
 
-/// In the new process: goes into the namespace and takes back what this process has set for itself.
+/// Enters the namespace in the new process and resets the process settings inherited from this process.
 fn enter(namespace: i32) -> io::Result<()> {
     // SAFETY: plain system calls; the descriptor is open.
     unsafe {
@@ -281,7 +282,7 @@ fn enter(namespace: i32) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
         for signal in 1..=libc::SIGRTMAX() {
-            // KILL and STOP refuse, which is all right.
+            // Fails for KILL and STOP, which is fine.
             libc::signal(signal, libc::SIG_DFL);
         }
     }
@@ -289,12 +290,12 @@ fn enter(namespace: i32) -> io::Result<()> {
 }
 
 fn open_pidfd(process: u32) -> io::Result<OwnedFd> {
-    // SAFETY: a system call without pointers; the process is a child nobody has waited for.
+    // SAFETY: a system call without pointers; the process is a child that has not been waited for.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     let fd = i32::try_from(fd).unwrap_or(-1);
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

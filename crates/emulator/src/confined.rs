@@ -1,5 +1,5 @@
-//! Programs of an emulation that root has started: they keep rights over their own node's network alone, and do
-//! not write to root's home.
+//! Confinement of programs that root starts in an emulation: only the capabilities for their node's network,
+//! and no writing to root's home.
 #![allow(unsafe_code, reason = "what happens between fork and exec has no safe form")]
 
 use std::env;
@@ -12,27 +12,27 @@ use std::ptr;
 
 use nix::unistd::{Uid, User, geteuid};
 
-/// Capabilities that a program keeps, by their numbers (linux/capability.h): `CAP_NET_BIND_SERVICE`,
+/// Capabilities that a program keeps, by number (linux/capability.h): `CAP_NET_BIND_SERVICE`,
 /// `CAP_NET_ADMIN`, `CAP_NET_RAW`.
 const KEPT: u64 = 1 << 10 | 1 << 12 | 1 << 13;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const VERSION: u32 = 0x2008_0522;
 
-/// An argument of prctl(2), which reads whole words.
+/// Zero argument of prctl(2), which reads whole words.
 const ZERO: libc::c_ulong = 0;
 
-/// What a program must not have, prepared before the fork.
+/// Restrictions of a program, prepared before the fork.
 #[derive(Debug)]
 pub(crate) struct Confinement {
-    /// Root's home, and the working directory where that is inside of it: it stays writable.
+    /// Root's home, and the working directory if inside: it stays writable.
     home: Option<CString>,
     working: Option<CString>,
 }
 
 impl Confinement {
-    /// The confinement of programs of this process; `None` where it is not root of the machine.
+    /// Returns the confinement for programs of this process; `None` if it is not root of the machine.
     pub fn of_root() -> io::Result<Option<Self>> {
-        // A user namespace maps few users; what it gives is the user's own anyway.
+        // A user namespace maps few users and only has power over the user's own resources anyway.
         let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         let is_whole = map.split_whitespace().eq(["0", "0", "4294967295"]);
         if !geteuid().is_root() || !is_whole {
@@ -52,12 +52,12 @@ impl Confinement {
         }))
     }
 
-    /// Confines the calling process, for good.
+    /// Confines the calling process irrevocably.
     ///
     /// # Safety
-    /// For the child of a fork before exec: it makes nothing but system calls.
+    /// For the child of a fork before exec: makes only system calls.
     pub unsafe fn apply(&self) -> io::Result<()> {
-        // SAFETY: strings end with zero; structures are on this stack and outlive the calls.
+        // SAFETY: strings are NUL-terminated; structures are on this stack and outlive the calls.
         unsafe {
             self.protect_home()?;
             drop_rights()
@@ -81,7 +81,7 @@ impl Confinement {
             }
             let read_only = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
             done(libc::mount(none, home.as_ptr(), none, read_only, ptr::null()))?;
-            // The directory that was open is that of the mount below.
+            // The open directory belongs to the mount below.
             let directory = self.working.as_ref();
             match directory {
                 Some(directory) => done(libc::chdir(directory.as_ptr())),
@@ -91,13 +91,13 @@ impl Confinement {
     }
 }
 
-/// Enters the working directory by its name, so that it is the one of the new mounts.
+/// Re-enters the working directory by name, so that it is on the new mounts.
 ///
 /// # Safety
 /// Makes system calls only.
 unsafe fn enter_again() -> io::Result<()> {
     let mut path = [0; 4096];
-    // SAFETY: the kernel writes at most the length, with a zero at the end.
+    // SAFETY: the kernel writes at most the length, including the terminating NUL.
     unsafe {
         if libc::syscall(libc::SYS_getcwd, path.as_mut_ptr(), path.len()) < 0 {
             return Ok(());
@@ -106,7 +106,7 @@ unsafe fn enter_again() -> io::Result<()> {
     }
 }
 
-/// Drops all capabilities but those over the node's network, for the process and what it starts.
+/// Drops all capabilities except those for the node's network, for the process and its children.
 ///
 /// # Safety
 /// Makes system calls only.

@@ -1,5 +1,5 @@
-//! A scenario in real time: its links between network namespaces, its flows over real sockets, or any
-//! programs.
+//! Real-time emulation of a scenario: its links between network namespaces, with its flows over real sockets
+//! or with any programs.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,83 +25,83 @@ use crate::testbed::{self, Plan, Segment, Testbed};
 use skybraid_io::clock::Clock;
 use skybraid_io::netlink::{Endpoint, EndpointFlags, Limits, Namespace, PathManager};
 
-/// From the making of the sockets to the run's start, so that all threads are ready.
+/// Delay from creating the sockets to the run's start, so that all threads are ready.
 const HEAD_START: Duration = Duration::from_millis(50);
-/// How often somebody looks whether programs have ended.
+/// Interval at which programs are checked for having ended.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(20);
-/// The rate of a stretch next to a path: Ethernet, as in the testbed of Chavali (2022) §1.3.
+/// Rate of a stretch next to a path: Ethernet, as in the testbed of Chavali (2022) §1.3.
 const WIRE_BPS: u64 = 1_000_000_000;
 
-/// How a scenario is emulated.
+/// Options of an emulation.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Spend a whole core, if need be, to let packets leave on time.
+    /// Use a whole core, if needed, to send packets on time.
     pub precise: bool,
-    /// A folder for captures: a file for each interface.
+    /// Folder for captures, one file per interface.
     pub captures: Option<PathBuf>,
-    /// Where the control socket lies.
+    /// Path of the control socket.
     pub control: Option<PathBuf>,
-    /// Skybraid's flows and the kernel's use IPv6.
+    /// Use IPv6 for Skybraid's flows and the kernel's.
     pub ipv6: bool,
-    /// The ground is the network in which this process is, inside so many emulations; 0 for a ground of
-    /// its own.
+    /// Nesting depth: the ground is the network of this process, inside this many emulations; 0 for a ground
+    /// of its own.
     pub nested: usize,
-    /// Programs keep root's rights and may write to root's home.
+    /// Programs keep root's capabilities and may write to root's home.
     pub keep_privileges: bool,
 }
 
-/// Why an emulation cannot be made or has ended.
+/// Error that prevents or ends an emulation.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulationError {
-    /// A right, a kernel feature or a file is missing.
+    /// A permission, a kernel feature or a file is missing.
     #[error("{0}")]
     System(#[from] io::Error),
     /// The flows cannot be carried.
     #[error("{0}")]
     Hosts(#[from] HostError),
-    /// There is no such node.
+    /// The node does not exist.
     #[error("found node `{found}`, expected one of {}", .known.join(", "))]
     Node {
-        /// The name that was asked for.
+        /// Requested name.
         found: String,
-        /// The nodes that there are.
+        /// Names of the existing nodes.
         known: Vec<String>,
     },
-    /// It has been run already.
+    /// The emulation has already been run.
     #[error("an emulation runs once")]
     Over,
 }
 
-/// What an emulated run leaves behind.
+/// Results of an emulated run.
 #[derive(Debug)]
 pub struct Emulated {
-    /// The tables, of hosts and links.
+    /// Tables of hosts and links.
     pub outcome: Outcome,
-    /// How each flow was carried; empty where programs ran in their place.
+    /// Transport of each flow; empty if programs ran instead.
     pub carried: Vec<Carried>,
-    /// When the run was told to stop, if it was.
+    /// Time at which the run was stopped on request, if any.
     pub stopped: Option<Instant>,
-    /// What the forwarder measured of itself.
+    /// Measurements of the forwarder.
     pub forwarded: Forwarded,
-    /// What each proxy has done, by its node.
+    /// Statistics of each proxy, by node.
     pub proxies: Vec<(String, Statistics)>,
-    /// What does not go as its user may expect, in sentences.
+    /// Deviations from what a user may expect, as sentences.
     pub notes: Vec<String>,
 }
 
-/// Links between namespaces, ready to carry.
+/// Links between namespaces, ready to forward.
 pub struct Emulation {
     setup: Setup,
     options: Options,
     testbed: Testbed,
-    /// Until they begin to work.
+    /// Lanes until forwarding starts.
     lanes: Option<Vec<Lane>>,
     proxies: Vec<ProxyNode>,
 }
 
 /// A proxy between two stretches.
 struct ProxyNode {
-    /// Its node.
+    /// Node name.
     name: String,
     proxy: Proxy,
     /// The stretches toward the vehicle and toward the ground.
@@ -109,10 +109,10 @@ struct ProxyNode {
 }
 
 impl Emulation {
-    /// Makes the namespaces and interfaces that `setup` needs, with what `around` puts around its paths.
+    /// Creates the namespaces and interfaces of `setup`, with the elements that `around` adds to its paths.
     ///
     /// # Errors
-    /// A right or a kernel feature is missing.
+    /// A permission or a kernel feature is missing.
     pub fn build(setup: Setup, around: &Around, options: Options) -> Result<Self, EmulationError> {
         let plan = plan(&setup, around);
         let plan = match options.nested {
@@ -126,20 +126,20 @@ impl Emulation {
         Ok(Self { setup, options, testbed, lanes: Some(lanes), proxies })
     }
 
-    /// What is being run.
+    /// Returns the setup being run.
     pub const fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// Names of the nodes: vehicle, ground (or server), then all others.
+    /// Returns the names of the nodes: vehicle, ground (or server), then all others.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.testbed.nodes.iter().map(|node| node.name.as_str())
     }
 
-    /// The network namespace of a node, which its name or, for the second node, `ground` finds.
+    /// Returns the network namespace of a node, by its name or, for the second node, by `ground`.
     ///
     /// # Errors
-    /// There is no such node.
+    /// The node does not exist.
     pub fn node(&self, name: &str) -> Result<&Namespace, EmulationError> {
         let named = self.testbed.node(name);
         let named = named.or_else(|| (name == "ground").then(|| self.testbed.ground()));
@@ -149,16 +149,16 @@ impl Emulation {
         })
     }
 
-    /// What a program at a node finds in its environment.
+    /// Returns the environment of programs at a node.
     pub fn environment(&self, node: &str) -> Vec<(String, String)> {
         let depth = ("SKYBRAID_DEPTH".to_string(), (self.options.nested + 1).to_string());
         self.testbed.environment(node).into_iter().chain([depth]).collect()
     }
 
-    /// Starts a program at a node, with `environment` added to the node's.
+    /// Starts a program at a node, with `environment` added to that of the node.
     ///
     /// # Errors
-    /// There is no such node or program.
+    /// The node or the program does not exist.
     pub fn start(
         &self,
         node: &str,
@@ -174,11 +174,11 @@ impl Emulation {
         Ok(start(namespace, argv, &all, output)?)
     }
 
-    /// Runs the flows of the scenario for its duration. `watch` receives the time every 100 ms and answers
-    /// whether to go on.
+    /// Runs the flows of the scenario for its duration. `watch` receives the time every 100 ms and returns
+    /// whether to continue.
     ///
     /// # Errors
-    /// See [`EmulationError`]. A connection that fails ends its flow alone.
+    /// See [`EmulationError`]. A failed connection ends only its flow.
     pub fn fly(
         &mut self,
         watch: &mut dyn FnMut(Instant) -> bool,
@@ -209,7 +209,7 @@ impl Emulation {
         Ok(Emulated { outcome, carried, stopped, forwarded, proxies, notes })
     }
 
-    /// Lets the links work for as long as `watch`, which receives the time every 20 ms, says so.
+    /// Runs the links as long as `watch`, which receives the time every 20 ms, returns true.
     ///
     /// # Errors
     /// See [`EmulationError`].
@@ -231,7 +231,7 @@ impl Emulation {
         Ok(Emulated { outcome, carried: Vec::new(), stopped, forwarded, proxies, notes })
     }
 
-    /// Starts the forwarder, and the control socket if one is wanted.
+    /// Starts the forwarder, and the control socket if requested.
     fn begin(&mut self, clock: Clock) -> Result<Work, EmulationError> {
         let lanes = self.lanes.take().ok_or(EmulationError::Over)?;
         let options = forward::Options {
@@ -264,8 +264,8 @@ impl Emulation {
         self.proxies.iter().map(|it| (it.name.clone(), it.proxy.statistics())).collect()
     }
 
-    /// Flows of the kernel's MPTCP over a path with a proxy, connections that failed, and what captures
-    /// lack.
+    /// Returns notes on flows of the kernel's MPTCP over a path with a proxy, failed connections, and frames
+    /// missing from captures.
     fn notes(&self, carried: &[Carried], uncaptured: u64) -> Vec<String> {
         let multipath = self.setup.flows.iter().zip(carried).filter(|(flow, carried)| {
             flow.transport.protocol == Protocol::Mptcp && carried.connection.is_some()
@@ -287,16 +287,15 @@ impl Emulation {
         notes
     }
 
-    /// What the control socket tells besides how the links stand: where the nodes' networks are, seen from
-    /// this process.
+    /// Returns the additional facts of the control socket's status: locations of the nodes' network
+    /// namespaces, as seen from this process.
     fn facts(&self) -> Map<String, Value> {
         let nodes = self.testbed.nodes.iter();
         let places = nodes.map(|node| (node.name.clone(), node.namespace.path().into()));
         Map::from_iter([("namespaces".to_string(), Value::Object(places.collect()))])
     }
 
-    /// Adds what the forwarder recorded of the scenario's paths up to the run's end; other lanes are left
-    /// out.
+    /// Adds the forwarder's records of the scenario's paths up to the run's end; other lanes are left out.
     fn add_links(&self, outcome: &mut Outcome, forwarded: &mut Forwarded, end: Instant) {
         let links = 2 * self.setup.links.len();
         let ours = |link: u16| usize::from(link) < links;
@@ -315,11 +314,11 @@ impl Emulation {
     }
 }
 
-/// What works while an emulation runs.
+/// Components that run during an emulation.
 struct Work {
     forwarder: Forwarder,
     server: Option<Server>,
-    /// Somebody said so through the control socket.
+    /// Stop requested through the control socket.
     stopped: Arc<AtomicBool>,
 }
 
@@ -335,7 +334,7 @@ impl Work {
     }
 }
 
-/// Which nodes there are and how they are joined.
+/// Returns the nodes and their connections.
 fn plan(setup: &Setup, around: &Around) -> Plan {
     let mtu = |path: &LinkSetup| path.uplink.mtu.max(path.downlink.mtu).get() as u32;
     let paths: Vec<(&str, u32)> =
@@ -356,19 +355,19 @@ fn plan(setup: &Setup, around: &Around) -> Plan {
     plan
 }
 
-/// The kernel's MPTCP takes so many addresses, and so many subflows beyond the first.
+/// Maximum addresses, and maximum additional subflows, of the kernel's MPTCP.
 const MAX_ENDPOINTS: usize = 8;
 
-/// Lets the kernel's MPTCP open a subflow from each further address of the vehicle.
+/// Makes the kernel's MPTCP open a subflow from each further address of the vehicle.
 fn let_mptcp_use_every_path(testbed: &Testbed, options: &Options) -> io::Result<()> {
     let others = testbed.paths.len().saturating_sub(1);
     let limits = Limits { subflows: others.min(MAX_ENDPOINTS) as u32, add_addr_accepted: 0 };
     let mut ground = match PathManager::open(&testbed.ground().namespace) {
-        // A kernel without MPTCP carries everything else; a flow that asks for it gets an error.
+        // Without MPTCP in the kernel, all other flows work; a flow that requests MPTCP fails.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
-    // The ground of a testbed within another has limits already.
+    // The ground of a nested testbed already has limits.
     let before = if options.nested > 0 { ground.limits()?.subflows } else { 0 };
     ground.set_limits(Limits { subflows: limits.subflows.max(before), ..limits })?;
     let mut vehicle = PathManager::open(&testbed.vehicle().namespace)?;
@@ -402,7 +401,7 @@ fn proxies(setup: &Setup, around: &Around, testbed: &Testbed) -> io::Result<Vec<
     Ok(started)
 }
 
-/// Parts of an emulated stretch, from the vehicle's side.
+/// Delays and link of an emulated stretch, from the vehicle's side.
 #[derive(Default)]
 struct Stretch<'a> {
     before: Duration,
@@ -410,8 +409,8 @@ struct Stretch<'a> {
     after: Duration,
 }
 
-/// Parts of the stretch called `name`: a path, with the delays around it unless proxies are
-/// between, or what is between a proxy or the gateway and its host.
+/// Returns the stretch called `name`: a path, with the delays around it unless proxies are between, or the
+/// stretch between a proxy or the gateway and its host.
 fn stretch<'a>(name: &str, setup: &'a Setup, around: &Around) -> Stretch<'a> {
     let find = |name: &str| {
         let mut paths = setup.links.iter().zip(&around.paths);
@@ -432,7 +431,7 @@ fn stretch<'a>(name: &str, setup: &'a Setup, around: &Around) -> Stretch<'a> {
     Stretch { before, ..Stretch::default() }
 }
 
-/// The links of every emulated stretch.
+/// Returns the lanes of all emulated stretches.
 fn lanes(setup: &Setup, around: &Around, testbed: &Testbed) -> Vec<Lane> {
     let lane = |segment: &Segment| {
         let Stretch { before, link, after } = stretch(&segment.name, setup, around);

@@ -1,4 +1,4 @@
-//! Entry for the fuzz target `parsers`: every parser here that reads bytes from outside.
+//! Entry point of the fuzz target `parsers`: every parser of this crate that reads external bytes.
 
 use crate::control::request::Request;
 use crate::forward::frame::shaped;

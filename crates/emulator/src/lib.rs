@@ -1,6 +1,6 @@
 //! Scenarios in real time: real links between network namespaces, sockets, packet captures.
 //!
-//! `unsafe` is allowed where a system call has no safe wrapper; each use says why it is sound.
+//! `unsafe` is permitted where a system call has no safe wrapper; each use states why it is sound.
 
 pub mod capture;
 pub mod command;

@@ -1,14 +1,14 @@
-//! The command, run again where nothing that it makes can be left behind.
+//! Re-execution of the command in a sandbox, which leaves nothing behind.
 //!
-//! Process P0 is the command as the user has started it. It forks C, which goes into a new mount, PID
-//! and (without rights of its own) user and network namespace, and forks P1, the first process of the
-//! PID namespace, which executes the command again. C and P1 get SIGKILL when their parent ends, and
-//! with P1 the kernel ends every process of its PID namespace; network namespaces are held by file
-//! descriptors alone and go with the last of them. So the death of any of the three ends everything.
+//! Process P0 is the command as started by the user. It forks C, which enters a new mount, PID and (if
+//! unprivileged) user and network namespace, and forks P1, the first process of the PID namespace, which
+//! executes the command again. C and P1 receive SIGKILL when their parent ends, and with P1 the kernel ends
+//! every process of its PID namespace; network namespaces are held only by file descriptors and are removed
+//! with the last of them. So the death of any of the three ends everything.
 //!
-//! The first process of a PID namespace has no default signal dispositions: **the command must handle
-//! SIGTERM and SIGHUP (and SIGINT, unless it wants to be deaf to Ctrl-C)**, or they do nothing. It also
-//! inherits orphans; their remains stay until it ends.
+//! The first process of a PID namespace has no default signal dispositions: **the command must handle SIGTERM
+//! and SIGHUP (and SIGINT, unless it wants to ignore Ctrl-C)**, or they have no effect. It also inherits
+//! orphans, which remain as zombies until it ends.
 #![allow(unsafe_code, reason = "what happens between fork and exec has no safe form")]
 
 mod capabilities;
@@ -31,31 +31,32 @@ use crate::command::SANDBOX_VARIABLE;
 
 pub use capabilities::{Capabilities, capabilities};
 
-/// Whether this process is the first of a sandbox. Its children are not, even though they are in it.
+/// Returns true if this process is the first of a sandbox. Its children are in the sandbox, but not the
+/// first.
 pub fn is_inside() -> bool {
     std::process::id() == 1 && env::var_os(SANDBOX_VARIABLE).is_some()
 }
 
-/// Runs `argv` in a new sandbox with `additions` to this process's environment, waits for it and gives
-/// its exit status (128 plus the signal's number if a signal has ended it). Meanwhile this process
-/// ignores SIGINT and SIGQUIT, which the terminal sends to both, and passes SIGTERM and SIGHUP on.
+/// Runs `argv` in a new sandbox with `additions` to this process's environment, waits for it and returns its
+/// exit status (128 plus the signal number if ended by a signal). Meanwhile this process ignores SIGINT and
+/// SIGQUIT, which the terminal sends to both, and forwards SIGTERM and SIGHUP.
 ///
-/// Call it from the main thread: the sandbox ends when the calling thread does.
+/// Must be called from the main thread: the sandbox ends with the calling thread.
 ///
 /// # Errors
-/// There is no such program, or the kernel refuses a step; the error says which, why, and what fixes
-/// it.
+/// The program does not exist, or the kernel refuses a step; the error contains the step, the reason and a
+/// remedy.
 pub fn reenter(argv: &[OsString], additions: &[(OsString, OsString)]) -> io::Result<i32> {
     let plan = Plan::new(argv, additions)?;
     let (reports, report) = pipe2(OFlag::O_CLOEXEC)?;
-    // Nobody writes into this pipe: while P0 lives and holds it, it is silent.
+    // Nobody writes to this pipe: it stays open as long as P0 lives.
     let (alive, life) = pipe2(OFlag::O_CLOEXEC)?;
     let mask = block_signals();
-    // SAFETY: the child only makes system calls, with memory made before (see `child`).
+    // SAFETY: the child only makes system calls, with memory allocated before (see `child`).
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop((reports, life));
-        // SAFETY: this is the child of a fork; `plan` was made before it.
+        // SAFETY: this is the child of a fork; `plan` was created before it.
         unsafe { self::child(&plan, &report, &alive, &mask) }
     }
     if child < 0 {
@@ -80,7 +81,7 @@ pub fn reenter(argv: &[OsString], additions: &[(OsString, OsString)]) -> io::Res
     }
 }
 
-/// What can go wrong on the way in.
+/// Steps of entering the sandbox that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Step {
@@ -126,7 +127,7 @@ impl Step {
     }
 }
 
-/// What lets an ordinary user make namespaces on this machine, as far as its settings tell.
+/// Returns the setting that permits an ordinary user to create namespaces, as far as known.
 fn remedy() -> String {
     let setting = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
     let found = [
@@ -147,7 +148,7 @@ fn remedy() -> String {
     }
 }
 
-/// Whether this process may make namespaces and set up networks without a user namespace.
+/// Returns true if this process may create namespaces and set up networks without a user namespace.
 fn privileged() -> bool {
     const CAP_NET_ADMIN: u64 = 12;
     const CAP_SYS_ADMIN: u64 = 21;
@@ -157,7 +158,7 @@ fn privileged() -> bool {
     [CAP_NET_ADMIN, CAP_SYS_ADMIN].into_iter().all(|right| rights >> right & 1 == 1)
 }
 
-/// The files and lines that make this user the root of its new user namespace.
+/// Files and lines that make this user root of its new user namespace.
 struct IdMaps {
     setgroups: CString,
     uid: (CString, String),
@@ -173,14 +174,14 @@ impl IdMaps {
         }
     }
 
-    /// Writes them for the calling process.
+    /// Writes the ID maps of the calling process.
     ///
     /// # Safety
-    /// None beyond that of system calls; it makes nothing but these, so it may run after `fork`.
+    /// None beyond that of system calls; it makes only system calls, so it may run after `fork`.
     unsafe fn write(&self) -> Result<(), i32> {
-        // SAFETY: the paths end with zero and the texts outlive the calls.
+        // SAFETY: the paths are NUL-terminated and the texts outlive the calls.
         unsafe {
-            // Kernels before 3.19 have no such file and no such condition.
+            // Kernels before 3.19 have neither this file nor the requirement.
             let _ = write_file(&self.setgroups, b"deny");
             write_file(&self.uid.0, self.uid.1.as_bytes())?;
             write_file(&self.gid.0, self.gid.1.as_bytes())
@@ -188,10 +189,10 @@ impl IdMaps {
     }
 }
 
-/// Everything that is needed after `fork`, when memory must not be asked for any more.
+/// Data needed after `fork`, when memory must not be allocated.
 struct Plan {
     program: CString,
-    /// Keep the strings that the pointers show.
+    /// Keeps alive the strings that the pointers refer to.
     _strings: Vec<CString>,
     argv: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
@@ -227,13 +228,13 @@ impl Plan {
         let (argv, environment) = (pointers(&arguments), pointers(&lines));
         let program = text(program.into_os_string().into_vec())?;
         let maps = (!privileged()).then(IdMaps::new);
-        // Their bytes stay where the pointers show.
+        // Moving the strings keeps the pointers valid.
         let _strings = arguments.into_iter().chain(lines).collect();
         Ok(Self { program, _strings, argv, environment, maps })
     }
 }
 
-/// The program's file, looked for along `PATH` as a shell does.
+/// Returns the program's file, searched along `PATH` as by a shell.
 fn find(name: &Path) -> Option<PathBuf> {
     if name.components().count() > 1 || name.is_absolute() {
         return name.is_file().then(|| name.to_owned());
@@ -242,14 +243,14 @@ fn find(name: &Path) -> Option<PathBuf> {
     env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The life of C, and of P1 up to `execve`.
+/// Code of C, and of P1 up to `execve`.
 ///
 /// # Safety
-/// Only for the child of a fork. It makes nothing but system calls, as other threads of the parent may
-/// have held locks at the fork.
+/// Only for the child of a fork. Makes only system calls, as other threads of the parent may have held locks
+/// at the fork.
 unsafe fn child(plan: &Plan, report: &OwnedFd, alive: &OwnedFd, mask: &libc::sigset_t) -> ! {
-    // SAFETY: descriptors are open, pointers point into `plan`, `mask` or this stack, and strings end
-    // with zero.
+    // SAFETY: descriptors are open, pointers point into `plan`, `mask` or this stack, and strings are
+    // NUL-terminated.
     unsafe {
         let mut spaces = libc::CLONE_NEWNS | libc::CLONE_NEWPID;
         if let Some(maps) = &plan.maps {
@@ -260,9 +261,9 @@ unsafe fn child(plan: &Plan, report: &OwnedFd, alive: &OwnedFd, mask: &libc::sig
             spaces |= libc::CLONE_NEWNET;
         }
         attempt(libc::unshare(spaces), Step::Unshare, report);
-        // Changes of rights would clear this, so it comes after them.
+        // Called after changes of credentials, which would clear the setting.
         die_with_parent(alive, report);
-        // The same for P1: C holds this pipe's other end as long as it lives.
+        // Equivalent pipe for P1: C holds its other end as long as it lives.
         let mut pipe = [0; 2];
         attempt(libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC), Step::Parent, report);
         let first = libc::fork();
@@ -291,7 +292,7 @@ unsafe fn become_first(plan: &Plan, report: &OwnedFd, alive: &OwnedFd, mask: &li
         let mounted =
             libc::mount(c"none".as_ptr(), c"/".as_ptr(), ptr::null(), private, ptr::null());
         attempt(mounted, Step::Mount, report);
-        // A container may refuse a fresh /proc; the old one serves, with its own process numbers.
+        // A container may refuse a fresh /proc; the old one suffices, with its own process IDs.
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         let (source, target) = (c"proc".as_ptr(), c"/proc".as_ptr());
         libc::mount(source, target, source, flags, ptr::null());
@@ -302,8 +303,8 @@ unsafe fn become_first(plan: &Plan, report: &OwnedFd, alive: &OwnedFd, mask: &li
     }
 }
 
-/// Has the kernel end this process with its parent, and ends it if that is gone already: then nobody
-/// holds the other end of `alive` any more.
+/// Makes the kernel end this process with its parent, and exits if the parent is gone already: then nobody
+/// holds the other end of `alive`.
 ///
 /// # Safety
 /// As [`child`].
@@ -319,7 +320,7 @@ unsafe fn die_with_parent(alive: &OwnedFd, report: &OwnedFd) {
     }
 }
 
-/// Ends the process if a system call has failed, and tells P0.
+/// Reports to P0 and exits if a system call has failed.
 ///
 /// # Safety
 /// As [`child`].
@@ -330,7 +331,7 @@ unsafe fn attempt(result: i32, step: Step, report: &OwnedFd) {
     }
 }
 
-/// Tells P0 what has failed, and ends the process.
+/// Reports the failed step to P0 and exits.
 ///
 /// # Safety
 /// As [`child`].
@@ -345,16 +346,16 @@ unsafe fn fail(step: Step, errno: i32, report: &OwnedFd) -> ! {
 }
 
 fn errno() -> i32 {
-    // SAFETY: the address is this thread's, and valid.
+    // SAFETY: the address is valid and belongs to this thread.
     unsafe { *libc::__errno_location() }
 }
 
-/// Writes `bytes` into the file at once.
+/// Writes `bytes` to the file at once.
 ///
 /// # Safety
 /// None beyond that of system calls.
 unsafe fn write_file(path: &CStr, bytes: &[u8]) -> Result<(), i32> {
-    // SAFETY: the path ends with zero; the bytes outlive the call.
+    // SAFETY: the path is NUL-terminated; the bytes outlive the call.
     unsafe {
         let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if fd < 0 {
@@ -367,7 +368,7 @@ unsafe fn write_file(path: &CStr, bytes: &[u8]) -> Result<(), i32> {
     }
 }
 
-/// Waits for a child and gives its exit status as a shell does. Makes system calls only.
+/// Waits for a child and returns its exit status as a shell does. Makes system calls only.
 fn wait(child: libc::pid_t) -> i32 {
     let mut status = 0;
     loop {
@@ -384,15 +385,15 @@ fn wait(child: libc::pid_t) -> i32 {
     }
 }
 
-/// The process that gets this one's SIGTERM and SIGHUP.
+/// Process to which this one's SIGTERM and SIGHUP are forwarded.
 static RECEIVER: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn pass_on(signal: i32) {
     let errno_before = errno();
     let receiver = RECEIVER.load(Ordering::Relaxed);
     if receiver > 0 {
-        // SAFETY: a system call without pointers, allowed in signal handlers; and the address of
-        // `errno` is this thread's.
+        // SAFETY: a system call without pointers, permitted in signal handlers; and the address of `errno`
+        // belongs to this thread.
         unsafe {
             libc::kill(receiver, signal);
             *libc::__errno_location() = errno_before;
@@ -400,17 +401,17 @@ extern "C" fn pass_on(signal: i32) {
     }
 }
 
-/// Signals whose treatment changes while the sandbox runs.
+/// Signals whose disposition changes while the sandbox runs.
 const SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// Ignores what the terminal sends to all and passes on the rest; keeps the former treatment in
+/// Ignores signals that the terminal sends to all and forwards the others; saves the former dispositions in
 /// `former`. Makes system calls only.
 fn pass_signals_on(receiver: i32, mut former: Option<&mut [libc::sigaction; 4]>) {
     RECEIVER.store(receiver, Ordering::Relaxed);
     for (number, signal) in SIGNALS.into_iter().enumerate() {
         let terminal = signal == libc::SIGINT || signal == libc::SIGQUIT;
-        // SAFETY: all bytes zero is a valid `sigaction`; the handler makes nothing but a system call;
-        // the places for the former treatment outlive the call.
+        // SAFETY: all zeros are a valid `sigaction`; the handler makes only a system call; the memory for the
+        // former dispositions outlives the call.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let handler: extern "C" fn(i32) = pass_on;
@@ -423,14 +424,14 @@ fn pass_signals_on(receiver: i32, mut former: Option<&mut [libc::sigaction; 4]>)
     }
 }
 
-/// The treatment of signals while the sandbox runs; the former one comes back at the end.
+/// Signal dispositions while the sandbox runs; the former ones are restored on drop.
 struct Passing {
     former: [libc::sigaction; 4],
 }
 
 impl Passing {
     fn to(child: i32) -> Self {
-        // SAFETY: all bytes zero is a valid `sigaction`.
+        // SAFETY: all zeros are a valid `sigaction`.
         let mut former: [libc::sigaction; 4] = unsafe { std::mem::zeroed() };
         pass_signals_on(child, Some(&mut former));
         Self { former }
@@ -447,7 +448,7 @@ impl Drop for Passing {
     }
 }
 
-/// Holds all signals of the calling thread back; gives what was held back before.
+/// Blocks all signals of the calling thread; returns the former mask.
 fn block_signals() -> libc::sigset_t {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: the calls fill both sets.

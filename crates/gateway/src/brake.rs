@@ -1,44 +1,43 @@
-//! How many control messages a second may leave.
+//! Rate limit for control messages.
 //!
-//! Control leaves on every path at once and under no congestion control. So that a source that writes
-//! thousands a second does not fill the queues of the networks, or the buffers of a peer that is slower,
-//! with messages that those of others then wait behind, the rate is cut while probes show such a queue. It
-//! is never cut below [`MIN_RATE`], which is more than pilots and autopilots need, and not limited at all
-//! while nothing waits.
+//! Control is sent on every path at once, without congestion control. A source that writes thousands of
+//! messages a second would fill the queues of the networks, or the buffers of a slower peer, and delay the
+//! messages of other sources. The rate is therefore cut while probes show such a queue. The rate is never cut
+//! below [`MIN_RATE`], more than pilots and autopilots need, and unlimited while there is no queue.
 
 use skybraid_units::{Duration, Instant};
 
-/// Messages a second that may leave whatever waits elsewhere.
+/// Minimum rate in messages per second, whatever the queues.
 pub const MIN_RATE: f64 = 500.0;
-/// Messages that may leave at once after a pause.
+/// Maximum burst after a pause, in messages.
 const BURST: f64 = 16.0;
-/// A wait at the networks or at the peer from which on the rate is cut.
+/// Maximum queueing delay, in the network or at the peer, before a cut.
 const WAIT: Duration = Duration::from_millis(2);
-/// The rate is cut to this share of what left, once in so long and a round trip.
+/// Share of the measured rate kept by a cut, once per `CUT_EVERY` plus RTT.
 const CUT: f64 = 0.7;
 const CUT_EVERY: Duration = Duration::from_millis(50);
-/// A wait must become shorter by so much of the time, or the rate is cut again.
+/// Minimum decrease of the delay per elapsed time, or the rate is cut again.
 const DRAIN: f64 = 0.1;
-/// Growth of the rate while nothing waits: this factor each time that so long has passed.
+/// Growth factor of the rate per `GROW_EVERY` while there is no queue.
 const GROWTH: f64 = 1.007;
 const GROW_EVERY: Duration = Duration::from_millis(100);
-/// The limit is lifted when so long less than half of it was used.
+/// Time of less than half use after which the limit is lifted.
 const IDLE: Duration = Duration::from_secs(2);
 /// Window over which the sending rate is measured.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// The limit of a sender.
+/// Rate limiter of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Brake {
-    /// Messages a second; `None` for no limit.
+    /// Messages per second; `None` for no limit.
     rate: Option<f64>,
     tokens: f64,
     refilled: Instant,
-    /// Messages since the window began, and a second in the one before.
+    /// Messages sent in this window, and rate of the previous one.
     left: u32,
     window: Instant,
     measured: f64,
-    /// The wait when the rate was cut, or left since it drained, the last time, and when that was.
+    /// Delay at the last decision whether to cut, and time of that decision.
     waited: Duration,
     checked: Instant,
     /// Times of the last change of the rate, and of the last use of more than half of it.
@@ -47,7 +46,7 @@ pub struct Brake {
 }
 
 impl Brake {
-    /// A message may leave now, and does.
+    /// Admits a message to be sent now.
     pub fn take(&mut self, now: Instant) -> bool {
         self.measure(now);
         if let Some(rate) = self.rate {
@@ -63,7 +62,7 @@ impl Brake {
         true
     }
 
-    /// The message that [`take`](Self::take) let through does not leave after all.
+    /// Refunds a message admitted by [`take`](Self::take) but not sent.
     pub fn give_back(&mut self) {
         self.tokens += 1.0;
         self.left = self.left.saturating_sub(1);
@@ -73,7 +72,7 @@ impl Brake {
     pub fn next(&self) -> Instant {
         match self.rate {
             Some(rate) if self.tokens < 1.0 => {
-                // The next microsecond, so that rounding does not wake it in vain.
+                // Adds 1 µs so that rounding causes no early wakeup.
                 let wait = (1.0 - self.tokens) / rate * 1e9 + 1_000.0;
                 self.refilled + Duration::from_nanos(wait as i64)
             }
@@ -81,14 +80,14 @@ impl Brake {
         }
     }
 
-    /// A probe reports how long what leaves now waits on its way and at the peer, beyond what it must take,
-    /// and the round-trip time after which a change shows.
+    /// Handles a probe's report: queueing delay of outgoing messages, in the network and at the peer, and the
+    /// round-trip time after which a change takes effect.
     pub fn heed(&mut self, now: Instant, wait: Duration, rtt: Duration) {
         self.measure(now);
         if wait > WAIT {
             let since = now.since(self.checked);
             if since >= CUT_EVERY + rtt {
-                // While it drains as it should the last cut was enough.
+                // If the queue drains fast enough, the last cut sufficed.
                 let drained = (self.waited - wait).as_secs_f64();
                 if self.rate.is_none() || drained < DRAIN * since.as_secs_f64() {
                     let rate = self.rate.map_or(self.measured, |rate| rate.min(self.measured));
@@ -109,7 +108,7 @@ impl Brake {
         }
     }
 
-    /// Messages a second that may leave; `None` while nothing limits them.
+    /// Returns the limit in messages per second; `None` if unlimited.
     pub const fn rate(&self) -> Option<f64> {
         self.rate
     }
@@ -127,8 +126,8 @@ impl Brake {
 mod tests {
     use super::*;
 
-    /// Sends as much as it may for so many milliseconds over a way that carries so many messages a second,
-    /// probed each 50 ms; gives how many left and the longest wait in the last second, in milliseconds.
+    /// Sends as allowed for `ms` over a path of `capacity` messages per second, probed every 50 ms. Returns
+    /// the number of sent messages and the max delay in the last second, in milliseconds.
     fn flood(brake: &mut Brake, from_ms: i64, ms: i64, demand: f64, capacity: f64) -> (u32, f64) {
         let (mut left, mut queue, mut worst, mut wants) = (0, 0.0_f64, 0.0_f64, 0.0_f64);
         for step in 0..ms * 10 {

@@ -8,21 +8,21 @@ use core::ops::{Index, IndexMut};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Commands, set-points, heartbeats, hand-shakes: on every path, and never behind anything else.
+    /// Commands, setpoints, heartbeats, handshakes: sent on every path, ahead of all other classes.
     Control,
     /// State that the aircraft reports.
     Telemetry,
-    /// Live pictures.
+    /// Live video.
     Video,
     /// Logs, files, everything else.
     Bulk,
 }
 
 impl Class {
-    /// All classes, the most urgent first.
+    /// All classes, most urgent first.
     pub const ALL: [Self; 4] = [Self::Control, Self::Telemetry, Self::Video, Self::Bulk];
 
-    /// The name used in files and tables.
+    /// Returns the name used in files and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Control => "control",
@@ -41,7 +41,7 @@ impl Class {
         }
     }
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns the index in [`ALL`](Self::ALL).
     pub const fn index(self) -> usize {
         self as usize
     }

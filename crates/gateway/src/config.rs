@@ -26,14 +26,14 @@ pub const TUN: &str = "tun";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// It opens the session, and may sit behind address translation.
+    /// Opens the session; may be behind address translation.
     Aircraft,
-    /// It answers at fixed addresses.
+    /// Responds at fixed addresses.
     Ground,
 }
 
 impl Side {
-    /// The name used in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Aircraft => "aircraft",
@@ -49,12 +49,12 @@ pub enum Network {
     /// UDP: a socket for each path.
     #[default]
     Udp,
-    /// For networks that block UDP: control over a TCP connection for each path, everything else over
-    /// one MPTCP connection of the kernel.
+    /// For networks that block UDP: control over one TCP connection per path, everything else over one kernel
+    /// MPTCP connection.
     Tcp,
 }
 
-/// A gateway.
+/// Configuration of a gateway.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
@@ -63,17 +63,17 @@ pub struct GatewayConfig {
     pub name: String,
     /// Side of this end.
     pub side: Side,
-    /// File of its private key, relative to the configuration's.
+    /// Private key file, relative to the configuration file.
     pub key: String,
-    /// The public key of the other end, or those of the ends that are trusted as such.
+    /// Public key of the peer, or of each trusted peer.
     pub peer: Peers,
-    /// File of a key that both ends share besides, relative to the configuration's.
+    /// Pre-shared key file, relative to the configuration file.
     #[serde(default)]
     pub psk: Option<String>,
     /// Protocol that carries the datagrams. Default UDP.
     #[serde(default)]
     pub network: Network,
-    /// The paths by name: one name is the same network at both ends.
+    /// Paths by name; a name denotes the same network at both ends.
     pub path: BTreeMap<String, PathConfig>,
     /// MAVLink ends.
     #[serde(default)]
@@ -81,22 +81,22 @@ pub struct GatewayConfig {
     /// UDP ports by name, the same at both ends.
     #[serde(default)]
     pub udp: BTreeMap<String, PortConfig>,
-    /// A network interface for everything else.
+    /// Network interface for all other traffic.
     #[serde(default)]
     pub tun: Option<TunConfig>,
     /// Transport of each class.
     #[serde(default)]
     pub class: ClassesConfig,
-    /// The classes of MAVLink messages, where they differ from the usual ones.
+    /// Classes of MAVLink messages that differ from the default.
     #[serde(default)]
     pub messages: MessagesConfig,
-    /// The classes of IP packets; the first rule that fits decides.
+    /// Classes of IP packets; the first matching rule applies.
     #[serde(default)]
     pub rule: Vec<RuleConfig>,
     /// Limits of silence.
     #[serde(default)]
     pub health: HealthConfig,
-    /// Changes of keys.
+    /// Rekeying.
     #[serde(default)]
     pub session: SessionConfig,
     /// Check of signed MAVLink frames.
@@ -110,7 +110,7 @@ pub struct GatewayConfig {
     pub log: Option<LogConfig>,
 }
 
-/// Public keys of the ends that are trusted as the other one: one text, or a list of them.
+/// Public keys of the trusted peers: one string, or a list of strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers(pub Vec<PublicKey>);
 
@@ -142,7 +142,7 @@ fn usual_name() -> String {
 }
 
 impl GatewayConfig {
-    /// The names of the channels in the order of their numbers: MAVLink, TUN, and the UDP ports.
+    /// Returns the channel names in the order of their numbers: MAVLink, TUN, and the UDP ports.
     pub fn channels(&self) -> Vec<String> {
         let mavlink = (!self.mavlink.is_empty()).then(|| MAVLINK.to_string());
         let tun = self.tun.as_ref().map(|_| TUN.to_string());
@@ -154,23 +154,23 @@ impl GatewayConfig {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PathConfig {
-    /// The network interface that its packets leave by.
+    /// Outgoing network interface.
     pub interface: Option<String>,
-    /// The local address, for several paths on one interface.
+    /// Local address, if several paths share one interface.
     pub address: Option<String>,
     /// Address of the ground station: `host:port`. Of the aircraft.
     pub remote: Option<String>,
     /// Address on which the ground station listens: `address:port`. Several paths may share one.
     pub listen: Option<String>,
-    /// Cost per byte in the user's own measure, for schedulers that heed it. Default 1.
+    /// Cost per byte in a unit of choice, for schedulers that use costs. Default 1.
     pub cost: u32,
     /// Priority of RFC 9897: 0 never, 1 standby, 2 secondary, 3 to 15 primary. Default 3.
     pub priority: u8,
-    /// Used for anything but control only when no other path lives.
+    /// Carries only control unless no other path is alive.
     pub backup: bool,
-    /// Bytes, both ways together, after which it is used only when no other path lives.
+    /// Byte limit, both directions together; beyond it, used only if no other path is alive.
     pub data_cap: Option<Bytes>,
-    /// The largest IP packet that is tried; what goes through is found by probes. Default 1500 B.
+    /// Largest IP packet to probe; probes find the size that gets through. Default 1500 B.
     pub mtu: Bytes,
 }
 
@@ -190,23 +190,23 @@ impl Default for PathConfig {
     }
 }
 
-/// A place that MAVLink comes from and goes to; exactly one of its kinds is set.
+/// Local MAVLink endpoint; exactly one kind must be set.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MavlinkConfig {
     /// A serial device.
     pub serial: Option<String>,
-    /// Its speed in bauds. Default 57600.
+    /// Baud rate. Default 57600.
     pub baud: Option<u32>,
-    /// An address on which datagrams are awaited; answers go to all that have sent some.
+    /// Address to receive datagrams on; replies go to every sender so far.
     pub udp_listen: Option<String>,
-    /// An address to which datagrams are sent.
+    /// Address to send datagrams to.
     pub udp_connect: Option<String>,
-    /// An address on which TCP connections are accepted, any number of them.
+    /// Address on which any number of TCP connections is accepted.
     pub tcp_listen: Option<String>,
-    /// An address to connect to over TCP, again and again until it answers.
+    /// TCP address to connect to, retried until it accepts.
     pub tcp_connect: Option<String>,
-    /// It gets RADIO_STATUS messages about the paths. Default off: nothing is made up.
+    /// Emits RADIO_STATUS messages about the paths. Default off: no synthetic messages.
     pub radio_status: bool,
 }
 
@@ -214,14 +214,14 @@ pub struct MavlinkConfig {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortConfig {
-    /// Address on which datagrams to carry are received: `address:port`.
+    /// Address that receives local datagrams: `address:port`.
     pub listen: Option<String>,
     /// Destination of datagrams from the other end; by default the last sender.
     pub send_to: Option<String>,
     /// Class of the datagrams. Default video.
     #[serde(default = "video")]
     pub class: Class,
-    /// How its pictures are coded, where it carries RTP: which datagrams are of key frames. Default H.264.
+    /// Video codec of RTP datagrams, to recognize those of key frames. Default H.264.
     #[serde(default)]
     pub codec: Codec,
 }
@@ -234,16 +234,16 @@ const fn video() -> Class {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunConfig {
-    /// The interface's name. Default `skybraid0`.
+    /// Interface name. Default `skybraid0`.
     #[serde(default = "usual_tun")]
     pub name: String,
-    /// Its address with the prefix: `10.77.0.1/24`.
+    /// Address with prefix length: `10.77.0.1/24`.
     pub address: String,
-    /// Its MTU. Default 1280 B.
+    /// MTU. Default 1280 B.
     #[serde(default = "usual_tun_mtu")]
     pub mtu: Bytes,
-    /// Networks behind the other end, besides its own address: packets may come from them and go to them.
-    /// Default none.
+    /// Networks behind the peer that packets may come from and go to, besides the peer's own address. Default
+    /// none.
     #[serde(default)]
     pub allowed: Vec<String>,
 }
@@ -276,25 +276,25 @@ pub struct ClassesConfig {
 pub struct ClassConfig {
     /// `udp` or `mp_dccp`.
     pub protocol: Option<Protocol>,
-    /// On which paths a message leaves.
+    /// Path scheduler.
     pub scheduler: Option<SchedulerConfig>,
     /// Congestion control of each path (MP-DCCP).
     pub congestion: Option<CongestionConfig>,
-    /// Whether order is restored.
+    /// Reordering at the receiver.
     pub reordering: Option<ReorderingConfig>,
-    /// Age at which a message is of no use any more; it is dropped and counted.
+    /// Maximum age of a message; older messages are dropped and counted.
     pub deadline: Option<Duration>,
-    /// Messages of each source that may wait at the sender.
+    /// Maximum queued messages per source at the sender.
     pub queue: Option<u32>,
-    /// Which messages leave on every path, where no `scheduler` is given: none, those of key frames of
-    /// RTP ports, all.
+    /// Messages sent on every path if no `scheduler` is given: none, those of key frames on RTP ports, or
+    /// all.
     pub duplicate: Option<Duplicate>,
-    /// Repair packets; none unless said. In TCP mode nothing but control is ever lost.
+    /// Repair packets; default none. In TCP mode only control can be lost.
     pub repair: Option<RepairConfig>,
 }
 
 impl ClassesConfig {
-    /// The configuration of a class.
+    /// Returns the configuration of a class.
     pub const fn of(&self, class: Class) -> &ClassConfig {
         match class {
             Class::Control => &self.control,
@@ -304,13 +304,13 @@ impl ClassesConfig {
         }
     }
 
-    /// The transport of a class, what is usual included.
+    /// Returns the transport of a class, defaults applied.
     pub fn transport(&self, class: Class) -> TransportConfig {
         let given = self.of(class);
         let (protocol, scheduler, congestion) = match class {
             Class::Control => (Protocol::Udp, "redundant", "ccid5"),
             Class::Telemetry | Class::Video => (Protocol::MpDccp, "low_rtt", "ccid5"),
-            // The path that control lives by stays free, and the queues of the others short.
+            // Keeps the path that control relies on free, and the queues of other paths short.
             Class::Bulk => (Protocol::MpDccp, "spare_fastest", "bbr3"),
         };
         let mut config = TransportConfig {
@@ -321,7 +321,7 @@ impl ClassesConfig {
         let congestion = CongestionConfig::by_name(congestion);
         let scheduler = match given.duplicate.unwrap_or_default() {
             Duplicate::None => SchedulerConfig::by_name(scheduler),
-            // Key frames are control to it.
+            // This scheduler treats key frames as control.
             Duplicate::Keys => {
                 let config = mutran::Config { wait: true, ..mutran::Config::default() };
                 Some(SchedulerConfig::Mutran(config))
@@ -338,7 +338,7 @@ impl ClassesConfig {
             config.reordering = reordering.clone();
         }
         config.tx_queue = given.queue.or(Some(match class {
-            // What a burst of many thousands a second writes while the machine is busy elsewhere.
+            // Holds a burst of many thousands per second while the machine is busy.
             Class::Control => 8_000,
             Class::Telemetry => 100,
             Class::Video | Class::Bulk => 400,
@@ -346,7 +346,7 @@ impl ClassesConfig {
         config
     }
 
-    /// The age at which a message of a class is of no use any more.
+    /// Returns the maximum age of a message of a class.
     pub fn deadline(&self, class: Class) -> Option<Duration> {
         self.of(class).deadline.or(match class {
             Class::Control | Class::Telemetry => Some(Duration::from_secs(1)),
@@ -356,7 +356,7 @@ impl ClassesConfig {
     }
 }
 
-/// MAVLink messages, by name (of `common.xml`) or number, of other classes than usual.
+/// Class overrides for MAVLink messages, by name (of `common.xml`) or number.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MessagesConfig {
@@ -366,13 +366,13 @@ pub struct MessagesConfig {
     pub telemetry: Vec<MessageName>,
     /// MAVLink messages that are bulk.
     pub bulk: Vec<MessageName>,
-    /// Messages of which only the newest counts: one that arrives after its successor is dropped.
+    /// Messages of which only the newest counts: a message that arrives after its successor is dropped.
     pub latest: Vec<MessageName>,
-    /// Messages each of which counts, even after a newer one has arrived.
+    /// Messages that all count, even if a newer one has arrived.
     pub every: Vec<MessageName>,
 }
 
-/// A MAVLink message as a file names it.
+/// MAVLink message as named in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageName {
     /// By number.
@@ -409,9 +409,9 @@ impl<'de> serde::Deserialize<'de> for MessageName {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// The DSCP that they bear, 0 to 63.
+    /// DSCP to match, 0 to 63.
     pub dscp: Option<u8>,
-    /// The UDP or TCP port that they come from or go to.
+    /// UDP or TCP port to match, source or destination.
     pub port: Option<u16>,
     /// Their class.
     pub class: Class,
@@ -421,10 +421,10 @@ pub struct RuleConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HealthConfig {
-    /// How often each end shows a sign of life on each path. Default 50 ms. A path that is silent for
-    /// three times as long is suspected.
+    /// Interval of probes on each path, from each end. Default 50 ms. A path is suspected after three
+    /// intervals of silence.
     pub probe: Duration,
-    /// A path that is silent for so long is given up. Default 200 ms.
+    /// Silence after which a path is given up. Default 200 ms.
     pub give_up: Duration,
     /// Probation of a path that came back, before data use it. Default 1 s.
     pub probation: Duration,
@@ -440,19 +440,19 @@ impl Default for HealthConfig {
     }
 }
 
-/// Changes of keys.
+/// Rekeying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionConfig {
-    /// Keys are changed so often. Default 2 min.
+    /// Rekeying interval. Default 2 min.
     pub rekey: Duration,
-    /// Age at which nothing is sent or accepted under keys any more, where they could not be changed.
-    /// Default five times `rekey`.
+    /// Maximum age of keys that could not be changed; nothing is sent or accepted beyond it. Default five
+    /// times `rekey`.
     pub lifetime: Option<Duration>,
 }
 
 impl SessionConfig {
-    /// The age at which keys are of no use any more.
+    /// Returns the maximum age of keys.
     pub fn lifetime(&self) -> Duration {
         self.lifetime.unwrap_or(self.rekey * 5)
     }
@@ -468,7 +468,7 @@ impl Default for SessionConfig {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SigningConfig {
-    /// File of the signing key, relative to the configuration's.
+    /// Signing key file, relative to the configuration file.
     pub key: String,
 }
 
@@ -479,8 +479,8 @@ pub struct StatusConfig {
     /// Address of the page, the metrics and `skybraid-node status`; empty for none. Default
     /// `127.0.0.1:9418`.
     pub listen: String,
-    /// Names under which the page answers, besides loopback names, the machine's name and the addresses that it
-    /// listens on. Default none.
+    /// Host names that the page accepts, besides loopback names, the machine's name and the listen addresses.
+    /// Default none.
     pub hosts: Vec<String>,
 }
 
@@ -494,7 +494,7 @@ impl Default for StatusConfig {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogConfig {
-    /// The file, relative to the configuration's. A new one is begun at each start: `NAME-TIME.jsonl`.
+    /// Log file, relative to the configuration file. Each start begins a new file: `NAME-TIME.jsonl`.
     pub file: String,
     /// Interval at which the state is written. Default 1 s.
     #[serde(default = "each_second")]
@@ -505,7 +505,7 @@ pub struct LogConfig {
     /// Age at which a new file is begun. Default 24 h.
     #[serde(default = "usual_log_age")]
     pub max_age: Duration,
-    /// Size of all files of the log together; the oldest are removed. Default 2 GB.
+    /// Maximum total size of the log files; the oldest are removed. Default 2 GB.
     #[serde(default = "usual_log_keep")]
     pub keep: Bytes,
 }

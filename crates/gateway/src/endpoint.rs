@@ -13,7 +13,7 @@ use crate::fec::Packet;
 use crate::link::Connection;
 use crate::session::OVERHEAD;
 
-/// Messages whose bytes are kept at each end: more than wait in any queue.
+/// Messages whose bytes are kept at each end, more than any queue holds.
 const KEPT: usize = 4096;
 
 /// One end of the connection of a class.
@@ -33,21 +33,21 @@ pub struct ClassEndpoint {
     messages: u64,
 }
 
-/// Messages that a transport gave up unsent.
+/// Messages that a transport dropped unsent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// For want of room.
+    /// Queue full.
     pub full: u64,
-    /// Older than their class allows.
+    /// Past the class's deadline.
     pub late: u64,
 }
 
 /// A delivered message; its bytes are in [`ClassEndpoint::bytes`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
-    /// Its number in its class.
+    /// Number within the class.
     pub id: u32,
-    /// The path of its first copy.
+    /// Path of the first copy.
     pub path: PathId,
 }
 
@@ -72,8 +72,8 @@ impl ClassEndpoint {
         }
     }
 
-    /// Writes a message made of `parts` whose age counts from `arrived`. One that is `vital` is control to
-    /// the scheduler: where the class has messages duplicated, every path gets a copy.
+    /// Writes a message made of `parts`; its age counts from `arrived`. The scheduler treats a `vital`
+    /// message as control: if the class duplicates messages, every path gets a copy.
     pub fn write(&mut self, now: Instant, arrived: Instant, parts: [&[u8]; 2], vital: bool) {
         let id = self.next;
         self.next = id.wrapping_add(1);
@@ -103,7 +103,7 @@ impl ClassEndpoint {
         self.life.map(|life| life - self.min_delay)
     }
 
-    /// Writes a packet of a class that has repair packets. Copies of these would be of little use.
+    /// Writes a packet of a class with FEC. Duplicate repair packets would be of little use.
     pub fn write_packet(
         &mut self,
         now: Instant,
@@ -135,8 +135,8 @@ impl ClassEndpoint {
             let datagram = matches!(transmit.segment.body, Body::Datagram(_));
             let bytes = match part_of(&transmit.segment) {
                 Some(part) => match self.leaving.get_mut(part.message) {
-                    // It waited for a path. One under congestion control leaves, and is dropped by the
-                    // receiver: its number is taken, and a gap would count as a loss.
+                    // Expired in the queue. Congestion-controlled messages are sent even so, for the receiver
+                    // to drop: a gap in the numbers would count as a loss.
                     Some(slot)
                         if datagram && max_age.is_some_and(|max_age| slot.at + max_age < now) =>
                     {
@@ -145,7 +145,7 @@ impl ClassEndpoint {
                         continue;
                     }
                     Some(slot) => slot.bytes.as_slice(),
-                    // Overtaken by thousands of others: lost at the sender.
+                    // Overwritten by thousands of others: lost at the sender.
                     None => continue,
                 },
                 None => &[],
@@ -202,8 +202,8 @@ impl ClassEndpoint {
         core::mem::take(&mut self.refused)
     }
 
-    /// The newest messages, for which there was no room, give their numbers back: bytes are kept by
-    /// number, and a flood of refused ones must not take the places of those that wait.
+    /// Counts refused messages and reuses the numbers of the newest: bytes are stored by number, and a flood
+    /// of refused messages must not overwrite those in the queue.
     fn note_refused(&mut self, now: Instant) {
         let max_age = self.max_age();
         let Self { endpoint, refused, next, leaving, .. } = self;
@@ -235,7 +235,7 @@ impl ClassEndpoint {
     }
 }
 
-/// The part of a message that a segment carries, if it does.
+/// Returns the message part in a segment, if any.
 fn part_of(segment: &Segment) -> Option<&Datagram> {
     let part = match &segment.body {
         Body::Datagram(part) => part,
@@ -255,7 +255,7 @@ struct Ring {
 struct Slot {
     id: u32,
     held: bool,
-    /// It was too old when it was to leave, and has been counted.
+    /// Expired before it was sent, and already counted.
     late: bool,
     at: Instant,
     bytes: Vec<u8>,
@@ -265,7 +265,7 @@ impl Ring {
     fn slot(&mut self, id: u32) -> Option<&mut Slot> {
         let place = id as usize % KEPT;
         if self.slots.len() <= place {
-            // Grows as far as numbers do, so that a quiet class stays small.
+            // Grows with the numbers, so that a quiet class stays small.
             self.slots.resize_with((place + 1).next_power_of_two().min(KEPT), Slot::default);
         }
         self.slots.get_mut(place).promised("a slot of the ring")
@@ -281,7 +281,7 @@ impl Ring {
         parts.iter().for_each(|part| slot.bytes.extend_from_slice(part));
     }
 
-    /// Keeps the first copy. A copy that comes when its place is another's is too old to matter.
+    /// Keeps the first copy. If a newer message has taken the slot, a copy is too old to matter.
     fn put_once(&mut self, id: u32, at: Instant, bytes: &[u8]) {
         let newer = |slot: &Slot| slot.held && id.wrapping_sub(slot.id).cast_signed() <= 0;
         if !self.slot(id).is_some_and(|slot| newer(slot)) {
@@ -297,7 +297,7 @@ impl Ring {
         self.slots.get(id as usize % KEPT).filter(|slot| slot.held && slot.id == id)
     }
 
-    /// Its number stays, so that a later copy does not take the place of a newer message.
+    /// Frees the bytes and keeps the number, so that a late copy replaces no newer message.
     fn free(&mut self, id: u32) {
         if let Some(slot) = self.slots.get_mut(id as usize % KEPT)
             && slot.id == id

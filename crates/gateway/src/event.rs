@@ -1,10 +1,10 @@
-//! What happens to a gateway that people want to know of.
+//! Events that a gateway reports.
 
 use alloc::string::String;
 
 use skybraid_units::Instant;
 
-/// Something that happened.
+/// Event of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Event {
     /// Time by the gateway's clock.
@@ -19,16 +19,16 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
-    /// A session with the peer stands: at the start, after a change of keys, after a restart.
+    /// Session established: at the start, after a key change or after a restart.
     Session {
         /// The peer has restarted (or is heard for the first time).
         restarted: bool,
     },
-    /// Nothing has been heard from the peer on any path for so long that it is taken for gone.
+    /// Peer presumed gone after a long silence on all paths.
     PeerLost,
-    /// A path's state has changed.
+    /// State change of a path.
     Path {
-        /// Its name.
+        /// Name.
         path: String,
         /// State before.
         from: PathState,
@@ -37,29 +37,28 @@ pub enum What {
         /// Direction that it is about.
         direction: Direction,
     },
-    /// The peer is heard on a path from another address.
+    /// New address of the peer on a path.
     Address {
-        /// The path's name.
+        /// Path name.
         path: String,
         /// The new address.
         address: String,
     },
-    /// A path's largest packet has changed.
+    /// Change of a path's MTU.
     Mtu {
-        /// The path's name.
+        /// Path name.
         path: String,
-        /// Bytes of the largest IP packet.
+        /// Largest IP packet in bytes.
         bytes: u32,
     },
-    /// A path has used up its data.
+    /// Data cap of a path reached.
     DataCap {
-        /// The path's name.
+        /// Path name.
         path: String,
     },
-    /// Something is wrong that needs fixing: the files of both ends do not match, a device is
-    /// missing, the disk is full.
+    /// Problem that needs fixing, for example mismatched files of both ends, a missing device or a full disk.
     Alarm {
-        /// In plain words.
+        /// Text in plain words.
         text: String,
     },
 }
@@ -72,7 +71,7 @@ pub enum Direction {
     Outgoing,
     /// From the peer.
     Incoming,
-    /// Both, since the interface is gone or came back.
+    /// Both: the interface is gone or came back.
     Both,
 }
 
@@ -80,12 +79,12 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
-    /// Nothing has been heard on it yet.
+    /// Nothing received yet.
     #[default]
     Unheard,
-    /// It came back and has to prove itself: control uses it, data only where nothing else lives.
+    /// Back but on probation: carries control, and data only if no other path is alive.
     Probation,
-    /// It carries everything.
+    /// Carries all classes.
     Up,
     /// Silent for three probe intervals.
     Suspected,

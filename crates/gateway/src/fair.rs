@@ -1,9 +1,9 @@
-//! Fair shares of a class among its sources.
+//! Fair queueing of a class among its sources.
 //!
-//! Messages wait in a queue for each component of each client. Clients are served in turn by bytes (deficit
-//! round robin, RFC 8290 §4.2 has the same idea), and the components of a client message by message, so that
-//! who sends a thousand times as much as others waits for itself alone. A full queue refuses what its own
-//! source writes; when all queues together are full, the client that holds most loses its newest.
+//! Each component of each client has a queue. Clients are served in turn by bytes (deficit round robin, as in
+//! RFC 8290 §4.2), and the components of a client message by message, so that a source that sends a thousand
+//! times as much as others delays only itself. A full queue refuses new messages of its source; if all queues
+//! together are full, the client with the most messages loses its newest.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -14,21 +14,21 @@ use skybraid_units::invariant::Promised;
 /// the last.
 const MAX_CLIENTS: usize = 64;
 const MAX_COMPONENTS: usize = 32;
-/// Bytes that a client may send before it is the next one's turn.
+/// Bytes that a client may send per turn.
 const QUANTUM: i64 = 300;
-/// Bytes that a message costs next to its own: headers, seals, system calls.
+/// Extra cost per message in bytes: headers, seals, system calls.
 const OVERHEAD: i64 = 100;
-/// All queues together hold so many times as much as one.
+/// Capacity of all queues together, in queues.
 const QUEUES: usize = 8;
 
-/// Messages of type `T` that wait, by client `C` and component `S`.
+/// Queue of messages of type `T`, by client `C` and component `S`.
 #[derive(Debug)]
 pub struct FairQueue<C, S, T> {
-    /// Clients with something that waits, the next one to be served first.
+    /// Clients with queued messages, next to be served first.
     clients: VecDeque<Client<C, S, T>>,
     len: usize,
     max_queue: usize,
-    /// Empty queues of the client and the component that were served last, to be used again.
+    /// Empty queues of the client and component served last, for reuse.
     spare_components: VecDeque<Component<S, T>>,
     spare_items: VecDeque<Item<T>>,
 }
@@ -38,7 +38,7 @@ struct Client<C, S, T> {
     name: C,
     deficit: i64,
     len: usize,
-    /// Components with something that waits, the next one to be served first.
+    /// Components with queued messages, next to be served first.
     components: VecDeque<Component<S, T>>,
 }
 
@@ -46,9 +46,9 @@ struct Client<C, S, T> {
 struct Component<S, T> {
     name: S,
     items: VecDeque<Item<T>>,
-    /// Number of the first of them.
+    /// Number of the first item.
     first: u64,
-    /// The kinds among them, each with its item's number.
+    /// Kinds of the items, each with the item's number.
     kinds: Vec<(u32, u64)>,
 }
 
@@ -59,17 +59,17 @@ struct Item<T> {
     kind: Option<u32>,
 }
 
-/// A message that did not stay in the queue.
+/// Message dropped by a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Displaced<C, S, T> {
-    /// There was no room.
+    /// Queue full.
     Refused(C, S, T),
-    /// A newer one of the same kind has taken its place.
+    /// Replaced by a newer message of the same kind.
     Superseded(T),
 }
 
 impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
-    /// An empty queue in which each source may have `max_queue` messages, at least one.
+    /// Creates an empty queue for up to `max_queue` messages per source, at least one.
     pub const fn new(max_queue: usize) -> Self {
         let max_queue = if max_queue == 0 { 1 } else { max_queue };
         Self {
@@ -81,17 +81,17 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         }
     }
 
-    /// Number of messages that wait.
+    /// Returns the number of queued messages.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Nothing waits.
+    /// Returns whether nothing is queued.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds a message of so many bytes. One of a `kind` takes the place of the one of that kind that waits.
+    /// Adds a message of `bytes` bytes. A message with a `kind` replaces a queued one of the same kind.
     pub fn push(
         &mut self,
         client: C,
@@ -124,7 +124,7 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         if self.len > QUEUES * max_queue { self.drop_newest() } else { None }
     }
 
-    /// The place of a client's queue, which is added if there is none.
+    /// Returns the index of a client's queue, which is added if missing.
     fn place(&mut self, name: C) -> usize {
         let known = self.clients.iter().position(|client| client.name == name);
         known.unwrap_or_else(|| {
@@ -136,7 +136,7 @@ impl<C: Copy + PartialEq, S: Copy + PartialEq, T> FairQueue<C, S, T> {
         })
     }
 
-    /// Takes the newest message of the longest queue of the client that holds most.
+    /// Drops the newest message in the longest queue of the client with the most.
     fn drop_newest(&mut self) -> Option<Displaced<C, S, T>> {
         let (at, client) = self.clients.iter_mut().enumerate().max_by_key(|(_, it)| it.len)?;
         let longest = client.components.iter_mut().enumerate();
@@ -203,7 +203,7 @@ impl<C, S: Copy + PartialEq, T> Client<C, S, T> {
 }
 
 impl<S, T> Component<S, T> {
-    /// The item of a kind, of which there is one at most.
+    /// Returns the item of a kind, at most one.
     fn of_kind(&mut self, kind: u32) -> Option<&mut Item<T>> {
         let (_, number) = self.kinds.iter().find(|(known, _)| *known == kind)?;
         self.items.get_mut((number - self.first) as usize).promised("the item of a kind")

@@ -1,8 +1,9 @@
 //! Repair packets, from which lost packets of a class are recovered without retransmission.
 //!
-//! What a class writes is gathered in groups. Each piece leaves at once, with the group and its position in front;
-//! when the group is full, or its first piece has waited for the rest long enough, repair packets follow. The
-//! other end knows such pieces by a channel number that no channel has, so that one side alone may use them.
+//! Packets of a class form groups. Each piece is sent at once, preceded by the group and the position in the
+//! group. Repair packets follow when the group is full or the first piece has waited long enough. The peer
+//! recognizes such pieces by a channel number that no channel has, so that one side alone may use repair
+//! packets.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -21,29 +22,28 @@ use skybraid_transport::PathId;
 use skybraid_units::invariant::Promised;
 use skybraid_units::{Duration, Instant, Probability};
 
-/// In place of a channel's number.
+/// Marker instead of a channel number.
 pub const MARK: u8 = 0x7f;
-/// Bytes in front of a piece.
+/// Header of a piece, in bytes.
 pub const HEAD: usize = 6;
-/// Bytes that a repair packet has in addition to the longest piece of its group: the piece's length.
+/// Bytes of a repair packet beyond the longest piece of the group: the piece length.
 pub const LENGTH: usize = 2;
-/// Groups whose pieces the receiver keeps.
+/// Groups kept by the receiver.
 const KEPT: usize = 64;
-/// Default number of repair packets for each piece.
+/// Default number of repair packets per piece.
 const USUAL_SHARE: f64 = 0.2;
 
-/// Repair packets of a class.
+/// Repair packet settings of a class.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RepairConfig {
-    /// Their number relative to that of the pieces, at least one for each group; 20 % unless this or `fails`
-    /// is said.
+    /// Repair packets per piece, at least one per group; 20 % unless this or `fails` is given.
     #[serde(default)]
     pub share: Option<Probability>,
-    /// So many that this share of the groups cannot be recovered, by the loss that the peer measures.
+    /// Share of groups that may remain unrecoverable, at the loss that the peer measures.
     #[serde(default)]
     pub fails: Option<Probability>,
-    /// Pieces of a group at most, 1 to 100. Default 10.
+    /// Maximum pieces per group, 1 to 100. Default 10.
     #[serde(default = "group")]
     pub group: u8,
     /// Maximum time that the first packet of a group waits for others. Default 10 ms.
@@ -77,7 +77,7 @@ impl RepairConfig {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// The key that is out of its range, and what is expected.
+    /// The key that is out of range, and the expected range.
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         if !(1..=100).contains(&self.group) {
             return Err(("group", "1 to 100"));
@@ -97,14 +97,14 @@ impl RepairConfig {
         Ok(())
     }
 
-    /// Repair packets of a group of so many pieces.
+    /// Returns the repair count for `sources` pieces.
     fn repairs(&self, sources: usize, loss: MeasuredLoss) -> usize {
         if let Some(fails) = self.fails {
             return loss.repairs(sources, fails);
         }
         let exact = sources as f64 * self.share().ratio();
         let whole = exact as usize;
-        // The share of a whole group is not rounded up by what floating point leaves.
+        // Floating-point error must not round a whole number up.
         (whole + usize::from(exact - whole as f64 > 1e-9)).max(1)
     }
 }
@@ -125,7 +125,7 @@ pub struct FecEncoder {
     group: u16,
     pieces: Vec<Vec<u8>>,
     since: Instant,
-    /// Of the last group: its pieces and repair packets. Most are like the one before.
+    /// Encoder by numbers of pieces and repair packets, reused while groups are alike.
     encoder: Option<((usize, usize), Encoder)>,
     loss: MeasuredLoss,
     /// Packets that left since the losses of paths were last recorded, by path.
@@ -133,7 +133,7 @@ pub struct FecEncoder {
 }
 
 impl FecEncoder {
-    /// Before the first group.
+    /// Creates an idle encoder.
     pub const fn new(config: RepairConfig) -> Self {
         Self {
             config,
@@ -230,9 +230,9 @@ pub struct FecDecoder {
 #[derive(Debug)]
 struct Group {
     number: u16,
-    /// By position.
+    /// Pieces by position.
     pieces: Vec<Option<Vec<u8>>>,
-    /// Repair packets that came, and how many pieces and repair packets there are.
+    /// Received repair packets, and total numbers of pieces and repair packets.
     repairs: Vec<(u8, Vec<u8>)>,
     counts: Option<(u8, u8)>,
     /// Nothing more can be recovered.
@@ -270,7 +270,7 @@ impl FecDecoder {
         recovered.iter().for_each(|piece| take(piece));
     }
 
-    /// A group by its number; `None` for one that is long forgotten.
+    /// Returns a group by number; `None` if it has been forgotten.
     fn group(&mut self, number: u16) -> Option<&mut Group> {
         if let Some(place) = self.groups.iter().position(|group| group.number == number) {
             return self.groups.get_mut(place).promised("the group that was found");
@@ -296,7 +296,7 @@ impl FecDecoder {
 }
 
 impl Group {
-    /// Notes a piece; false where it was known.
+    /// Records a piece; false if already known.
     fn piece(&mut self, position: u8, bytes: &[u8]) -> bool {
         let place = usize::from(position);
         if self.pieces.len() <= place {
@@ -440,7 +440,7 @@ mod tests {
     fn copies_and_latecomers_are_given_once() {
         let pieces: Vec<Vec<u8>> = (0..4_u8).map(|it| vec![it; 9]).collect();
         let packets = sent(&mut FecEncoder::new(config(4, 0.25)), &pieces);
-        // Piece 1 comes after it was recovered; all come twice.
+        // Piece 1 arrives after its recovery; all arrive twice.
         let order = [0, 2, 3, 4, 1, 0, 1, 2, 3, 4];
         let found =
             received(&mut FecDecoder::default(), order.iter().map(|it| packets[*it].clone()));

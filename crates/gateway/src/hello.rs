@@ -1,8 +1,7 @@
-//! What each end tells the other when a session begins: the names of its paths and channels, so that files that do
-//! not match are found out and numbers on the wire are the aircraft's, and the address of its TUN interface.
+//! Hello that each end sends at the start of a session: the names of its paths and channels, to detect
+//! mismatched files and to agree on the aircraft's numbers on the wire, and the address of its TUN interface.
 //!
-//! Names are text where they fit into a handshake, else digests of theirs: enough to find which are the
-//! same.
+//! Names are sent as text if they fit in a handshake, else as digests, which suffice to match names.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,34 +12,34 @@ use sha2::{Digest, Sha256};
 use crate::session::LARGEST_HELLO;
 
 const FIRST_LINE: &str = "skybraid gateway 2";
-/// What the form with digests begins with; the line of the TUN address follows, then the numbers of paths and of
-/// channels, a byte each.
+/// First line of the digest form, followed by the line of the TUN address, then the numbers of paths and of
+/// channels, one byte each.
 const DIGESTS: &[u8] = b"skybraid gateway 2 digests\n";
-/// Bytes of a digest: the first ones of SHA-256. Two of a hundred names have the same in one of 2 × 10⁸ files.
+/// Bytes of a digest, truncated SHA-256. Two of a hundred names collide in one of 2 × 10⁸ files.
 const DIGEST: usize = 5;
-/// Most paths and channels of a gateway; any names of so many fit.
+/// Maximum paths and channels of a gateway, whose names always fit.
 const MAX_NAMES: usize = 62 + 127;
-/// Bytes of the longest line of a TUN address.
+/// Maximum bytes of a TUN address line.
 const MAX_TUN_LINE: usize = 40;
 const _: () = assert!(DIGESTS.len() + MAX_TUN_LINE + 2 + MAX_NAMES * DIGEST <= LARGEST_HELLO);
 
 /// Content of a hello: the paths and channels of an end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Its paths in the order of their numbers.
+    /// Paths in the order of their numbers.
     pub paths: Vec<Name>,
-    /// Its channels in the order of their numbers.
+    /// Channels in the order of their numbers.
     pub channels: Vec<Name>,
-    /// Address of its TUN interface, if it has one.
+    /// Address of the TUN interface, if any.
     pub tun: Option<IpAddr>,
 }
 
-/// The name of a path or channel, as far as it is known.
+/// Name of a path or channel, or a digest of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
     /// The whole.
     Text(String),
-    /// A digest of it.
+    /// Digest of the name.
     Digest([u8; DIGEST]),
 }
 
@@ -72,7 +71,7 @@ fn digest_of(name: &str) -> [u8; DIGEST] {
 }
 
 impl Hello {
-    /// As bytes for the handshake: four lines of text, or digests where that is too long.
+    /// Encodes for the handshake: four lines of text, or digests if the text is too long.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_text().unwrap_or_else(|| {
             let counts = [self.paths.len() as u8, self.channels.len() as u8];
@@ -97,7 +96,7 @@ impl Hello {
         (text.len() <= LARGEST_HELLO).then_some(text)
     }
 
-    /// Reads them; `None` where they are of another version.
+    /// Parses a hello; `None` if it has another version.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if let Some(rest) = bytes.strip_prefix(DIGESTS) {
             return Self::read_digests(rest);
@@ -135,7 +134,7 @@ impl Hello {
     }
 }
 
-/// The address of a line, which may be empty.
+/// Parses the address in a line, which may be empty.
 fn read_tun(line: &str) -> Result<Option<IpAddr>, AddrParseError> {
     if line.is_empty() { Ok(None) } else { line.parse().map(Some) }
 }

@@ -1,5 +1,5 @@
-//! Addresses inside IP packets of the TUN interface: what the other end may send and be sent, as `AllowedIPs`
-//! of WireGuard.
+//! Addresses inside IP packets of the TUN interface that the peer may send from and receive at, as
+//! `AllowedIPs` of WireGuard.
 //!
 //! A packet from the peer must come from the peer's TUN address or from a network of `[tun] allowed`; a packet
 //! to the peer must go to one of these. Anything else is dropped and counted.
@@ -48,7 +48,7 @@ impl fmt::Debug for Prefix {
     }
 }
 
-/// Text that is no network.
+/// Invalid network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a network, for example `192.168.1.0/24`, `fd01::/64` or `10.0.0.7/32`")]
 pub struct NoPrefix;
@@ -66,20 +66,20 @@ impl FromStr for Prefix {
     }
 }
 
-/// Addresses that packets of the TUN interface may bear.
+/// Addresses allowed in packets of the TUN interface.
 #[derive(Clone, Debug, Default)]
 pub struct InnerAddresses {
     own: Option<IpAddr>,
-    /// The network of the own address, in which the peer's must be.
+    /// Network of the local address; must contain the peer's address.
     network: Option<Prefix>,
     allowed: Vec<Prefix>,
     peer: Option<IpAddr>,
-    /// Packets that were dropped on their way to the peer, and from it.
+    /// Dropped packets to the peer, and from the peer.
     pub refused: [u64; 2],
 }
 
 impl InnerAddresses {
-    /// What a file allows, before the peer's address is known. A text that is no network allows nothing.
+    /// Reads the allowed networks, before the peer's address is known. Invalid text allows nothing.
     pub fn new(config: Option<&TunConfig>) -> Self {
         let Some(config) = config else { return Self::default() };
         let network: Option<Prefix> = config.address.parse().ok();
@@ -92,20 +92,20 @@ impl InnerAddresses {
         }
     }
 
-    /// The own TUN address, which is sent to the peer.
+    /// Returns the local TUN address, sent to the peer.
     pub const fn own(&self) -> Option<IpAddr> {
         self.own
     }
 
-    /// The peer's TUN address, if it is known and allowed.
+    /// Returns the peer's TUN address, if known and allowed.
     pub const fn peer(&self) -> Option<IpAddr> {
         self.peer
     }
 
-    /// Records the TUN address that the peer tells. It must be in the network of the own one.
+    /// Records the TUN address reported by the peer, which must be in the local network.
     ///
     /// # Errors
-    /// It is elsewhere, or the own one; packets of the peer pass only as far as the file allows.
+    /// The address is outside the network, or the local one; packets pass only as the file allows.
     pub fn set_peer(&mut self, address: Option<IpAddr>) -> Result<(), String> {
         self.peer = None;
         let (Some(address), Some(network)) = (address, self.network) else { return Ok(()) };
@@ -123,14 +123,14 @@ impl InnerAddresses {
         Ok(())
     }
 
-    /// Whether an IP packet may leave for the peer; counts it if not.
+    /// Whether an IP packet may be sent to the peer; counts refused packets.
     pub fn admits_outgoing(&mut self, packet: &[u8]) -> bool {
         let admitted = addresses(packet).is_some_and(|(_, to)| self.is_of_peer(to));
         self.refused[0] += u64::from(!admitted);
         admitted
     }
 
-    /// Whether an IP packet from the peer may be delivered; counts it if not.
+    /// Whether an IP packet from the peer may be delivered; counts refused packets.
     pub fn admits_incoming(&mut self, packet: &[u8]) -> bool {
         let admitted = addresses(packet)
             .is_some_and(|(from, _)| self.is_of_peer(from) && Some(from) != self.own);

@@ -14,11 +14,11 @@ use crate::SigningKey;
 #[error("expected a key: 44 characters of Base64")]
 pub struct NoKey;
 
-/// A public key. Its text is what the other side's file names as `peer`.
+/// Public key, given as text under `peer` in the peer's file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A private key. It is never printed, and wiped when it is dropped.
+/// Private key, never printed and wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey(pub [u8; 32]);
 
@@ -30,8 +30,7 @@ impl Drop for PrivateKey {
 
 impl ZeroizeOnDrop for PrivateKey {}
 
-/// A key that both ends share, on top of their own (Noise IKpsk2). It is never printed, and wiped when it
-/// is dropped.
+/// Key that both ends share in addition to their own (Noise IKpsk2), never printed and wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresharedKey(pub [u8; 32]);
 
@@ -61,9 +60,9 @@ impl FromStr for PresharedKey {
 pub struct Secrets {
     /// The private key of this end.
     pub private: PrivateKey,
-    /// The key that both ends share, where the configuration has one.
+    /// Pre-shared key, if configured.
     pub psk: Option<PresharedKey>,
-    /// The key of signed MAVLink frames, where the configuration has one.
+    /// Signing key of MAVLink frames, if configured.
     pub signing: Option<SigningKey>,
 }
 
@@ -92,12 +91,12 @@ impl fmt::Display for PublicKey {
 }
 
 impl PrivateKey {
-    /// The public key that belongs to it (RFC 7748 §5: X25519 of the base point).
+    /// Returns the public key (RFC 7748 §5: X25519 of the base point).
     pub fn public(&self) -> PublicKey {
         PublicKey(MontgomeryPoint::mul_base_clamped(self.0).to_bytes())
     }
 
-    /// The text of a key file.
+    /// Returns the text of a key file.
     pub fn to_text(&self) -> Zeroizing<String> {
         Zeroizing::new(to_base64(&self.0))
     }
@@ -159,7 +158,7 @@ pub(crate) fn from_base64(text: &str) -> Result<[u8; 32], NoKey> {
             filled += 1;
         }
     }
-    // What is left of the last letter must be zero, so that a key has one text.
+    // Unused bits of the last character must be zero, so that a key has one text.
     if bits & ((1 << held) - 1) == 0 { Ok(bytes) } else { Err(NoKey) }
 }
 

@@ -1,10 +1,10 @@
 //! The gateway of an aircraft or a ground station, as a state machine without a clock or a socket.
 //!
-//! A [`Gateway`] takes what local applications write (MAVLink frames, datagrams, IP packets), says of
-//! each message which class it is of, and carries it to its peer over several networks at once: control
-//! on every path, first copy wins; everything else over the transports of [`skybraid_transport`]. All
-//! that leaves is sealed by a Noise session. Its driver passes in datagrams, bytes and the time:
-//! `skybraid-node gateway` with sockets, tests with links in virtual time.
+//! A [`Gateway`] classifies the messages of local applications (MAVLink frames, datagrams, IP packets) and
+//! carries them to its peer over several networks at once: control on every path, first copy wins; everything
+//! else over the transports of [`skybraid_transport`]. All outgoing data is sealed by a Noise session. A
+//! driver supplies datagrams, bytes and the time: `skybraid-node gateway` with sockets, tests with links in
+//! virtual time.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -44,11 +44,11 @@ pub use sources::{Client, Origin};
 
 /// Source of secrets: keys of a handshake, cookies, numbers of sessions.
 pub trait Random: Send {
-    /// Fills `bytes` with what nobody can guess.
+    /// Fills `bytes` with unguessable data.
     fn fill(&mut self, bytes: &mut [u8]);
 }
 
-/// A way by which local applications reach the gateway: MAVLink, a UDP port, the TUN interface. Numbers
-/// are those of the names in [`GatewayConfig::channels`].
+/// Channel of local applications: MAVLink, a UDP port or the TUN interface. The number is the index in
+/// [`GatewayConfig::channels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u8);

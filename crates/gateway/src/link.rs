@@ -20,7 +20,7 @@ use crate::{ChannelId, Class};
 /// Maximum messages that wait in a transport. Those after them wait in the fair queue.
 const MAX_IN_TRANSPORT: usize = 16;
 
-/// A message that waits for its turn.
+/// Queued message.
 #[derive(Debug)]
 pub struct Written {
     /// Channel by which it came.
@@ -29,7 +29,7 @@ pub struct Written {
     pub arrived: Instant,
     /// Whether it is of a key frame.
     pub vital: bool,
-    /// Its bytes.
+    /// Payload.
     pub bytes: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! A message inside a class: which channel it is of, when it was written, and which part of it.
+//! Message header within a class: channel, time of writing, and fragment.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -11,9 +11,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 const PART: u8 = 0x80;
-/// Bytes in front of a whole message.
+/// Header bytes of a whole message.
 pub const HEAD: usize = 5;
-/// Bytes in front of a part.
+/// Header bytes of a fragment.
 const PART_HEAD: usize = HEAD + 4;
 /// Maximum incomplete messages; the oldest is dropped for a new one.
 const INCOMPLETE: usize = 64;
@@ -25,8 +25,8 @@ pub struct Fragmenter {
 }
 
 impl Fragmenter {
-    /// Passes on the parts of a message of `channel` written at `stamp`, each with what goes in front of
-    /// it; none is longer than `max` bytes with that. False if the message is too large for that.
+    /// Passes the fragments of a message of `channel` written at `stamp`, each with its header, to `take`;
+    /// none exceeds `max` bytes with its header. Returns false if the message is too large.
     pub fn cut(
         &mut self,
         channel: u8,
@@ -55,7 +55,7 @@ impl Fragmenter {
 #[derive(Debug, Default)]
 pub struct Reassembler {
     incomplete: BTreeMap<u16, Incomplete>,
-    /// Counts messages that began, so that the oldest is known.
+    /// Count of messages begun, to find the oldest.
     begun: u64,
 }
 
@@ -67,8 +67,8 @@ struct Incomplete {
 }
 
 impl Reassembler {
-    /// Takes a message or a part of one. Once a message is whole, its channel and the sender's time; its
-    /// bytes are in `out`.
+    /// Takes a message or fragment. Once a message is complete, writes it to `out` and returns its channel
+    /// and sender timestamp.
     pub fn join(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<(u8, u32)> {
         let (&[first, a, b, c, d], rest) = bytes.split_first_chunk::<HEAD>()?;
         let stamp = u32::from_be_bytes([a, b, c, d]);

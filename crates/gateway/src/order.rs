@@ -1,10 +1,10 @@
-//! Order of delivery: nothing after its successor, and signed frames in their order.
+//! Delivery order: no message after its successor, and signed frames in sequence.
 //!
-//! A receiver of signed frames refuses one whose timestamp is not above the last of its sender, component
-//! and link (MAVLink, message signing). So a signed control frame that arrives before an earlier one is
-//! held until that has come too, or can come no more; one that is behind all the same is dropped here
-//! where its timestamp is known to be the sender's. A timestamp that nobody has verified orders nothing:
-//! anybody at a local end could make one up and shut the genuine sender out.
+//! A receiver of signed frames refuses a frame whose timestamp is not above the last one of the same sender,
+//! component and link (MAVLink, message signing). A signed control frame that arrives early is therefore held
+//! until earlier frames arrive or are given up. A frame that is late even so is dropped here if its timestamp
+//! is verified. Unverified timestamps order nothing: any program at a local endpoint could forge one and shut
+//! out the genuine sender.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,24 +14,23 @@ use skybraid_units::{Duration, Instant};
 
 use crate::signing::Stamp;
 
-/// Senders and kinds of messages that are remembered at least; of more, those that have been silent for
-/// longest are forgotten.
+/// Minimum senders and message kinds remembered; beyond, those silent for longest are forgotten.
 const KEPT: usize = 4096;
-/// Numbers of messages behind a gap that are remembered; an older gap is forgotten.
+/// Maximum out-of-order messages tracked past a gap; older gaps are dropped.
 const REMEMBERED: usize = 1024;
 
-/// Decides for each frame that has arrived.
+/// Delivery decision for received frames.
 #[derive(Debug, Default)]
 pub struct Order {
-    /// The newest message of a kind: by class, sender, component and message.
+    /// Newest message of each kind: by class, sender, component and message.
     newest: Recent<(u8, u8, u8, u32), u32>,
     /// The newest verified timestamp by sender, component and link.
     signed: Recent<(u8, u8, u8), u64>,
 }
 
 impl Order {
-    /// Whether a frame, message `id` of its class, may be delivered. `stamp`: its verified place in its
-    /// sender's order. `latest`: only the newest of its kind counts.
+    /// Whether the frame with message number `id` may be delivered. `stamp`: verified position in the
+    /// sender's order. `latest`: only the newest of the kind counts.
     pub fn admits(
         &mut self,
         class: u8,
@@ -60,7 +59,7 @@ impl Order {
     }
 }
 
-/// A map that holds the [`KEPT`] keys put last, and at most twice as many.
+/// Map of the last [`KEPT`] inserted keys, and at most twice as many.
 #[derive(Debug)]
 struct Recent<K, V> {
     young: BTreeMap<K, V>,
@@ -86,12 +85,12 @@ impl<K: Ord, V: Copy> Recent<K, V> {
     }
 }
 
-/// Holds signed frames of a class until those before them have come.
+/// Holds signed frames of a class until earlier messages arrive.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Every message below this has come or is given up.
+    /// Messages below this have arrived or been given up.
     done: u32,
-    /// Messages from `done` on that have come, ascending: with what is held of them.
+    /// Messages that arrived from `done` on, ascending, with their held frames.
     ahead: Vec<(u32, Option<Held>)>,
     started: bool,
 }
@@ -105,14 +104,14 @@ struct Held {
 /// Turn of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is delivered at once.
+    /// Delivered at once.
     Now,
-    /// It waits.
+    /// Held.
     Later,
 }
 
 impl Waiting {
-    /// Message `id` has come; if it is signed and one before it is missing, it waits for `patience`.
+    /// Handles message `id`; if it is signed and an earlier one is missing, it waits for `patience`.
     pub fn come(
         &mut self,
         now: Instant,
@@ -147,7 +146,7 @@ impl Waiting {
         loop {
             let (id, held) = self.ahead.first()?;
             let due = held.as_ref().is_some_and(|held| held.until <= now);
-            // What was not held needs nobody's patience, but those behind it do.
+            // A message that was not held needs no wait, but held ones after it do.
             let expired = || {
                 let waits = self.ahead.iter().find_map(|(_, held)| held.as_ref());
                 waits.is_none_or(|held| held.until <= now)
@@ -198,7 +197,7 @@ mod tests {
         assert!(order.admits(0, 10, &sticks, None, true));
         assert!(!order.admits(0, 9, &sticks, None, true));
         assert!(order.admits(0, 8, &command, None, false));
-        // Another ground station's sticks are none of its business.
+        // Stick messages of another ground station are independent.
         assert!(order.admits(0, 9, &header(254, 69, false), None, true));
         assert!(order.admits(0, 11, &sticks, None, true));
     }

@@ -1,4 +1,4 @@
-//! What a message is for: by MAVLink message, port or DSCP.
+//! Classification by MAVLink message, port or DSCP.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,43 +9,43 @@ use skybraid_units::Instant;
 use crate::Class;
 use crate::config::{MessageName, MessagesConfig, RuleConfig};
 
-/// Parameters: a value answers a question or is part of a list of a thousand.
+/// Parameters: a value is a reply or part of a list of a thousand.
 const PARAMETERS: [u32; 6] = [20, 21, 22, 320, 321, 322];
-/// Parameters that count as a hand-shake each second; what exceeds it is a transfer.
+/// Parameters per second that count as handshakes; further ones are a transfer.
 const HAND_SHAKES: u32 = 20;
-/// Logs, files, pictures in pieces: LOG_*, FILE_TRANSFER_PROTOCOL, SERIAL_CONTROL,
+/// Logs, files, fragmented images: LOG_*, FILE_TRANSFER_PROTOCOL, SERIAL_CONTROL,
 /// DATA_TRANSMISSION_HANDSHAKE, ENCAPSULATED_DATA, LOGGING_*.
 const TRANSFERS: [u32; 13] = [110, 117, 118, 119, 120, 121, 122, 126, 130, 131, 266, 267, 268];
-/// Control of which only the newest counts: heartbeats, sticks, set-points.
+/// Control of which only the newest counts: heartbeats, sticks, setpoints.
 const LATEST_CONTROL: [u32; 7] = [0, 69, 70, 82, 84, 86, 139];
 /// SET_ACTUATOR_CONTROL_TARGET, of which there is one for each group.
 const ACTUATOR_GROUPS: u32 = 139;
-/// Telemetry in which every message counts, being sent once.
+/// Telemetry that is sent once, so that every message counts.
 const EVERY_TELEMETRY: [u32; 8] = [4, 46, 111, 148, 242, 244, 253, 254];
 
 /// Class of each message, and whether only the newest of its kind counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ruling {
-    /// Its class.
+    /// Message class.
     pub class: Class,
-    /// One that arrives behind its successor (of the same sender and message) is of no use.
+    /// Useless after its successor (of the same sender and message).
     pub latest: bool,
 }
 
-/// The classes of messages.
+/// Classification of messages.
 #[derive(Clone, Debug)]
 pub struct Policy {
     classes: BTreeMap<u32, Class>,
     latest: BTreeMap<u32, bool>,
     rules: Vec<RuleConfig>,
-    /// Parameters in the second that began then.
+    /// Current second, and parameters counted in it.
     second: Instant,
     parameters: u32,
 }
 
 impl Policy {
-    /// The usual classes as the file changes them. Names that are not known are left out; who reads the
-    /// file has refused them.
+    /// Applies the file to the default classes. Unknown names are skipped; the reader of the file refuses
+    /// them.
     pub fn new(messages: &MessagesConfig, rules: &[RuleConfig]) -> Self {
         let mut classes = BTreeMap::new();
         let lists = [
@@ -63,7 +63,7 @@ impl Policy {
         Self { classes, latest, rules: rules.to_vec(), second: Instant::ZERO, parameters: 0 }
     }
 
-    /// What a MAVLink frame is for. Counts parameters, so that it is asked once for each frame.
+    /// Classifies a MAVLink frame. Must be called once per frame, since it counts parameters.
     pub fn of_frame(&mut self, now: Instant, header: &Header) -> Ruling {
         let message = header.message;
         let class = match self.classes.get(&message) {
@@ -76,7 +76,7 @@ impl Policy {
         Ruling { class, latest: self.is_latest(message) }
     }
 
-    /// Only the newest message of that number counts.
+    /// Whether only the newest message of that number counts.
     pub fn is_latest(&self, message: u32) -> bool {
         self.latest.get(&message).copied().unwrap_or_else(|| {
             let usual = known(message);
@@ -88,8 +88,8 @@ impl Policy {
         })
     }
 
-    /// One that waits to be sent is of no use when the next one of its sender is written: sticks, set-points,
-    /// heartbeats, and what the file says. Not those that exist once for each group of actuators.
+    /// Whether a queued message is superseded by the next one of its sender: sticks, setpoints, heartbeats,
+    /// and messages named in the file, but not those that exist once per actuator group.
     pub fn is_superseded_in_queue(&self, message: u32) -> bool {
         let usual = LATEST_CONTROL.contains(&message) && message != ACTUATOR_GROUPS;
         self.latest.get(&message).copied().unwrap_or(usual)
@@ -114,7 +114,7 @@ impl Policy {
     }
 }
 
-/// The number of a message that a file names; `None` where its name is not known.
+/// Returns the number of a message named in a file; `None` if the name is unknown.
 pub fn number(name: &MessageName) -> Option<u32> {
     match name {
         MessageName::Number(number) => Some(*number),
@@ -124,8 +124,8 @@ pub fn number(name: &MessageName) -> Option<u32> {
     }
 }
 
-/// The DSCP of an IP packet and, of TCP and UDP, its ports. Of a fragment only the first has ports;
-/// extension headers of IPv6 are not followed.
+/// Returns the DSCP of an IP packet and the ports of TCP and UDP. Only the first fragment has ports; IPv6
+/// extension headers are not followed.
 fn read_ip(packet: &[u8]) -> (Option<u8>, Option<[u16; 2]>) {
     let (dscp, protocol, transport) = match packet {
         [first, tos, _, _, _, _, flags, low, _, protocol, ..] if first >> 4 == 4 => {

@@ -23,8 +23,7 @@ const SIGNATURE: usize = 6;
 #[error("expected 32 bytes: 64 hexadecimal digits or 44 characters of Base64")]
 pub struct NoSigningKey;
 
-/// The secret key of signed frames, which the autopilot and its ground stations share. It is never
-/// printed, and wiped when it is dropped.
+/// Secret signing key that the autopilot and its ground stations share, never printed and wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey(pub [u8; 32]);
 
@@ -63,17 +62,17 @@ impl FromStr for SigningKey {
 /// Result of checking a frame's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// The frame has none.
+    /// No signature.
     Absent,
-    /// There is no key to check it by: its timestamp may be anybody's.
+    /// No key to verify the signature: the timestamp may be forged.
     Unverified,
-    /// It was made with the key.
+    /// Made with the key.
     Verified(Stamp),
-    /// It was not made with the key, or the frame was changed since.
+    /// Not made with the key, or the frame was changed.
     Wrong,
 }
 
-/// The place of a signed frame in the order of its sender's frames.
+/// Position of a signed frame in the order of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The number of the sender's link.
@@ -97,7 +96,7 @@ fn verified(key: &SigningKey, frame: &[u8]) -> Option<Stamp> {
     let (covered, signature) = frame.split_last_chunk::<SIGNATURE>()?;
     let (_, trailer) = covered.split_last_chunk::<{ TRAILER - SIGNATURE }>()?;
     let whole = Sha256::new().chain_update(key.0).chain_update(covered).finalize();
-    // In a time that does not depend on where the difference is.
+    // Constant-time comparison.
     let differing = whole.iter().zip(signature).fold(0, |bits, (a, b)| bits | (a ^ b));
     let [link, a, b, c, d, e, f] = *trailer;
     let timestamp = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
@@ -142,7 +141,7 @@ mod tests {
     fn a_changed_frame_or_another_key_is_found_out() {
         let whole = frame();
         assert_eq!(check(&SigningKey([7; 32]), &whole), Signature::Wrong);
-        // Bytes of the header that decide where the signature is are of no use to a forger either.
+        // Header bytes that determine the signature's position do not help a forger either.
         for bit in 8 * 4..8 * whole.len() {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

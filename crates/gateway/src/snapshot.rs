@@ -1,5 +1,5 @@
-//! The state of a gateway at a moment, as its page, metrics and log show it. Times are in milliseconds,
-//! rates in bits a second, shares from 0 to 1; counts are since the start.
+//! Snapshot of a gateway's state, as shown by its page, metrics and log. Times are in milliseconds, rates in
+//! bits per second, shares from 0 to 1; counts are since the start.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,96 +8,96 @@ use crate::Side;
 use crate::event::PathState;
 use crate::health::MtuState;
 
-/// A gateway at a moment.
+/// Snapshot of a gateway.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Snapshot {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Side of this end.
     pub side: Side,
-    /// Since the start.
+    /// Time since the start.
     pub uptime_ms: f64,
-    /// A session with the peer stands.
+    /// Whether a session is established.
     pub session: bool,
     /// The public key of the peer that holds the session.
     pub peer: Option<String>,
-    /// Time until the session ends unless its keys are changed; absent where none stands.
+    /// Time until the session ends unless rekeyed; absent without a session.
     pub session_left_ms: Option<f64>,
-    /// The session's keys should have been changed for a while.
+    /// Whether a key change is overdue.
     pub session_overdue: bool,
-    /// The last session has ended since its keys could not be changed.
+    /// Whether the last session expired for lack of a key change.
     pub session_expired: bool,
-    /// Sessions since the start, changes of keys included.
+    /// Sessions since the start, including key changes.
     pub sessions: u64,
     /// Number of restarts of the peer.
     pub peer_restarts: u64,
-    /// Since when nothing has been heard from the peer; absent before the first time.
+    /// Time since the peer was last heard; absent before the first time.
     pub silent_ms: Option<f64>,
     /// The paths in the order of their names.
     pub paths: Vec<PathSnapshot>,
-    /// The classes, the most urgent first.
+    /// The classes, most urgent first.
     pub classes: Vec<ClassSnapshot>,
     /// The channels in the order of their numbers.
     pub channels: Vec<ChannelSnapshot>,
-    /// Control messages a second that may leave, while a flood is held back for the networks or the peer.
+    /// Control rate limit in messages per second, while a flood is held back for the networks or the peer.
     pub control_limit: Option<f64>,
-    /// Sources of messages, those of which most was refused or late first; 16 at most.
+    /// Message sources, those with most refused or late messages first; at most 16.
     pub sources: Vec<SourceSnapshot>,
     /// Refused input from outside.
     pub refused: RefusedSnapshot,
-    /// The TUN interface, where there is one.
+    /// TUN interface, if there is one.
     pub tun: Option<TunSnapshot>,
     /// Broken invariants of this program since its start; anything but 0 is a bug.
     pub bugs: u64,
 }
 
-/// A path.
+/// Snapshot of a path.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct PathSnapshot {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// State towards the peer, as the peer reports it.
     pub outgoing: PathState,
     /// State from the peer.
     pub incoming: PathState,
-    /// The peer's address, where it is known.
+    /// Address of the peer, if known.
     pub remote: Option<String>,
     /// Smoothed round-trip time.
     pub rtt_ms: Option<f64>,
     /// Lowest round-trip time of the last minute.
     pub min_rtt_ms: Option<f64>,
-    /// One-way delay from the peer, as far as the clocks can be compared: within half of the lowest
-    /// round-trip time of all paths.
+    /// One-way delay from the peer once the clocks are compared, within half of the lowest round-trip time of
+    /// all paths.
     pub incoming_delay_ms: Option<f64>,
     /// One-way delay to the peer, as the peer sees it.
     pub outgoing_delay_ms: Option<f64>,
-    /// Jitter of what arrives (RFC 3550 §6.4.1).
+    /// Incoming jitter (RFC 3550 §6.4.1).
     pub jitter_ms: f64,
-    /// Share of the peer's datagrams lost on the way here in the last second or so.
+    /// Share of incoming datagrams lost in about the last second.
     pub incoming_loss: f64,
-    /// Share of our datagrams lost on the way to the peer, as the peer reports it.
+    /// Share of outgoing datagrams lost, as the peer reports it.
     pub outgoing_loss: f64,
-    /// Rate of what leaves.
+    /// Sending rate.
     pub outgoing_bps: f64,
-    /// Rate of what arrives.
+    /// Receiving rate.
     pub incoming_bps: f64,
-    /// Bytes of IP packets that left.
+    /// Bytes of sent IP packets.
     pub outgoing_bytes: u64,
-    /// Bytes of IP packets that arrived.
+    /// Bytes of received IP packets.
     pub incoming_bytes: u64,
-    /// Datagrams that left.
+    /// Sent datagrams.
     pub outgoing_datagrams: u64,
-    /// Datagrams that arrived.
+    /// Received datagrams.
     pub incoming_datagrams: u64,
-    /// Control messages that arrived here first.
+    /// Control messages first delivered by this path.
     pub control_won: u64,
-    /// Largest IP packet that goes through towards the peer.
+    /// Largest IP packet that gets through to the peer.
     pub mtu: u32,
     /// State of path MTU discovery towards the peer.
     pub mtu_state: MtuState,
-    /// Largest IP packet that the peer sends; absent before it has said so.
+    /// Largest IP packet that the peer sends; absent until reported.
     pub incoming_mtu: Option<u32>,
-    /// Packets of 1,280 bytes do not get through from the peer, as it says.
+    /// The peer reports that its packets of 1,280 bytes do not get through.
     pub peer_mtu_error: bool,
     /// Number of times that packets of a size that had got through no longer did.
     pub black_holes: u64,
@@ -107,62 +107,61 @@ pub struct PathSnapshot {
     pub given_up: u64,
 }
 
-/// A class.
+/// Snapshot of a class.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ClassSnapshot {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Messages that local applications wrote.
+    /// Messages written by local applications.
     pub written: u64,
-    /// Their bytes.
+    /// Total message bytes.
     pub written_bytes: u64,
     /// Messages refused at the sender: no room in the queue, or no session.
     pub refused: u64,
     /// Messages delivered to local applications.
     pub delivered: u64,
-    /// Their bytes.
+    /// Total message bytes.
     pub delivered_bytes: u64,
-    /// Messages older than the deadline, dropped wherever they had waited: before they left or after they
-    /// arrived.
+    /// Messages dropped past the deadline, before sending or after arrival.
     pub late: u64,
-    /// Messages dropped for a newer one of their kind: before they left, or since they arrived behind it.
+    /// Messages dropped for a newer one of their kind, before sending or on arrival after it.
     pub superseded: u64,
-    /// Second copies.
+    /// Duplicates.
     pub duplicates: u64,
     /// Datagrams that were lost and recovered from repair packets.
     pub repaired: u64,
-    /// Age at delivery, as far as clocks can be compared: median of the last messages.
+    /// Median age at delivery of the last messages, once the clocks are compared.
     pub delay_p50_ms: Option<f64>,
-    /// … and the 99th percentile.
+    /// 99th percentile of the age at delivery.
     pub delay_p99_ms: Option<f64>,
-    /// Longest time between two deliveries in the last second or so.
+    /// Longest delivery gap in about the last second.
     pub longest_gap_ms: Option<f64>,
-    /// Messages delivered by each path, in the order of the paths; in TCP mode by the MPTCP connection
-    /// behind them.
+    /// Messages delivered by each path, in the order of the paths, followed by the MPTCP connection in TCP
+    /// mode.
     pub by_path: Vec<u64>,
 }
 
-/// A channel.
+/// Snapshot of a channel.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ChannelSnapshot {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Messages from local applications.
     pub written: u64,
-    /// Messages delivered to them.
+    /// Messages to local applications.
     pub delivered: u64,
     /// The peer has a channel of this name.
     pub shared: bool,
 }
 
-/// A source of messages: a component of a client of a local end.
+/// Source of messages: a component of a client at a local endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SourceSnapshot {
     /// The channel's name.
     pub channel: String,
-    /// Number of the local end: MAVLink ends in the order of the file.
+    /// Number of the local endpoint; MAVLink endpoints in file order.
     pub end: u8,
-    /// Address of the program, or of the sender inside of an IP packet; absent of a device.
+    /// Address of the program, or of the sender in an IP packet; absent for a device.
     pub address: Option<String>,
     /// MAVLink system, 0 for other channels.
     pub system: u8,
@@ -172,37 +171,37 @@ pub struct SourceSnapshot {
     pub written: u64,
     /// Messages refused: no room in the source's queue, or no session.
     pub refused: u64,
-    /// Messages older than their deadline before they could leave.
+    /// Messages past their deadline before they were sent.
     pub late: u64,
-    /// Messages whose place a newer one of their kind took before they could leave.
+    /// Messages superseded by a newer one of their kind before sending.
     pub superseded: u64,
 }
 
 /// The TUN interface.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct TunSnapshot {
-    /// Address of the peer's, once it has said so.
+    /// Address of the peer, once reported.
     pub peer: Option<String>,
-    /// Packets that were not sent: their destination is not the peer's and not allowed.
+    /// Packets not sent: the destination is neither the peer's nor allowed.
     pub refused_outgoing: u64,
-    /// Packets of the peer that were dropped: their source is not the peer's and not allowed.
+    /// Packets of the peer dropped: the source is neither the peer's nor allowed.
     pub refused_incoming: u64,
 }
 
 /// Refused input from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RefusedSnapshot {
-    /// Not of the format, or of no session.
+    /// Wrong format, or unknown session.
     pub foreign: u64,
-    /// Not authentic: forged, or broken on the way.
+    /// Not authentic: forged or corrupted in transit.
     pub forged: u64,
     /// Seen before.
     pub replayed: u64,
-    /// Handshakes that were not of the peer.
+    /// Handshakes not from the peer.
     pub strangers: u64,
-    /// Handshakes answered by a cookie alone, since there were too many.
+    /// Handshakes over the rate limit, answered only by a cookie.
     pub cookies: u64,
-    /// Authentic, and still not understood.
+    /// Authentic but not parseable.
     pub unreadable: u64,
     /// MAVLink frames of local applications or of the peer whose signature is wrong.
     pub signatures: u64,

@@ -1,4 +1,4 @@
-//! Who writes, and what became of it: counters of each source of messages.
+//! Counters of each message source: messages written and their fate.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -11,7 +11,7 @@ use skybraid_units::invariant::Promised;
 use crate::ChannelId;
 use crate::snapshot::SourceSnapshot;
 
-/// Maximum number of sources that are counted; a new one takes the place of the one that lost least.
+/// Maximum number of counted sources; a new source replaces the one that lost least.
 const MAX_SOURCES: usize = 64;
 /// Maximum number of sources in a snapshot.
 const MAX_SHOWN: usize = 16;
@@ -25,12 +25,12 @@ pub struct Origin {
     pub arrived: Instant,
 }
 
-/// A program or device at a local end.
+/// Program or device at a local endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Client {
-    /// Number of the local end.
+    /// Number of the local endpoint.
     pub end: u8,
-    /// Its address, or that of the sender inside of an IP packet; none of a device.
+    /// Address of the program, or of the sender in an IP packet; none for a device.
     pub address: Option<SocketAddr>,
 }
 
@@ -40,13 +40,13 @@ pub type Component = (u8, u8);
 /// Fate of a message at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was written.
+    /// Written.
     Written,
-    /// There was no room, or no session.
+    /// No room, or no session.
     Refused,
-    /// It was older than its class allows.
+    /// Past the class's deadline.
     Late,
-    /// A newer one of its kind took its place before it could leave.
+    /// Replaced by a newer message of its kind before sending.
     Superseded,
 }
 
@@ -57,7 +57,7 @@ struct Source {
     component: Component,
     /// Written, refused, late, superseded.
     counts: [u64; 4],
-    /// Number of the call that counted it last.
+    /// Number of the last call for this source.
     seen: u64,
 }
 
@@ -65,7 +65,7 @@ struct Source {
 #[derive(Debug, Default)]
 pub struct Sources {
     sources: Vec<Source>,
-    /// The one counted last, which is most often the next.
+    /// Index counted last, most often also the next.
     last: usize,
     calls: u64,
 }
@@ -106,7 +106,7 @@ impl Sources {
         at
     }
 
-    /// The sources, those of which most was refused or late first, then those that wrote most.
+    /// Returns the sources with most refused or late messages first, then by most written.
     pub fn snapshot<'a>(&self, name: impl Fn(ChannelId) -> Option<&'a str>) -> Vec<SourceSnapshot> {
         let mut sources: Vec<&Source> = self.sources.iter().collect();
         sources.sort_by_key(|it| core::cmp::Reverse((it.counts[1] + it.counts[2], it.counts[0])));

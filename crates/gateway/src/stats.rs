@@ -1,4 +1,4 @@
-//! What is counted of a class.
+//! Counters of a class.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct ClassStats {
     shown: ClassSnapshot,
-    /// Milliseconds of the newest messages, in a ring.
+    /// Newest message delays in ms, in a ring.
     delays: Vec<f32>,
     next: usize,
     delivered_at: Option<Instant>,
@@ -29,9 +29,9 @@ pub struct ClassStats {
 /// Reason for which a message was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// Older than its class allows.
+    /// Past the class's deadline.
     Late,
-    /// Its successor had been delivered.
+    /// Superseded by a newer message.
     Superseded,
 }
 

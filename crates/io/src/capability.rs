@@ -3,14 +3,14 @@
 /// A requirement of a program, and whether the machine meets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
     /// Whether the machine has it.
     pub present: bool,
     /// Whether the program cannot run without it.
     pub needed: bool,
-    /// What was found, in a few words.
+    /// Short description of the finding.
     pub found: String,
-    /// What fixes its absence, in a line.
+    /// One-line fix if absent.
     pub remedy: Option<String>,
 }

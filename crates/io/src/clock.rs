@@ -1,49 +1,50 @@
-//! The one clock of a run: the kernel's monotonic clock, counted from the run's start.
+//! Common clock of a run: the kernel's monotonic clock, counted from the run's start.
 
 use nix::time::{ClockId, clock_gettime};
 use skybraid_units::{Duration, Instant};
 
-/// Readings of two clocks that are so close together count as one; as many are tried at most.
+/// Maximum distance of two clock readings that count as simultaneous, and maximum attempts.
 const CLOSE_NS: i64 = 5_000;
 const REPEATS: usize = 8;
 
-/// Nanoseconds of one of the kernel's clocks; zero if it cannot be read, which Linux never refuses.
+/// Reads a kernel clock in nanoseconds; returns zero if it cannot be read, which does not happen on Linux.
 fn read(clock: ClockId) -> i64 {
     clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// The kernel's monotonic clock with the run's start as its zero. Threads and processes of one machine
-/// that share a `Clock` share the time.
+/// The kernel's monotonic clock with the run's start as zero. Threads and processes of one machine that share
+/// a `Clock` share its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     start_ns: i64,
 }
 
 impl Clock {
-    /// A clock whose zero is now.
+    /// Creates a clock that starts now.
     pub fn starting_now() -> Self {
         Self::starting_in(Duration::ZERO)
     }
 
-    /// A clock whose zero comes in a while, so that threads can get ready for it.
+    /// Creates a clock that starts after `wait`, so that threads can get ready.
     pub fn starting_in(wait: Duration) -> Self {
         Self { start_ns: read(ClockId::CLOCK_MONOTONIC) + wait.as_nanos() }
     }
 
-    /// The time of the run; negative before its start.
+    /// Returns the time of the run; negative before its start.
     pub fn now(self) -> Instant {
         Instant::from_nanos(read(ClockId::CLOCK_MONOTONIC) - self.start_ns)
     }
 
-    /// `at` as nanoseconds of `CLOCK_MONOTONIC`, for timers of the kernel.
+    /// Converts `at` to nanoseconds of `CLOCK_MONOTONIC`, for kernel timers.
     pub fn as_monotonic_ns(self, at: Instant) -> i64 {
         at.as_nanos().saturating_add(self.start_ns)
     }
 
-    /// What to add to nanoseconds of `CLOCK_REALTIME`, in which the kernel stamps packets, to get the
-    /// time of the run. It changes when the wall clock is set; ask again for every batch of packets.
+    /// Returns the offset from nanoseconds of `CLOCK_REALTIME`, used for kernel packet timestamps, to the
+    /// time of the run. It changes when the wall clock is set; read it again for every batch of packets.
     pub fn from_realtime_ns(self) -> i64 {
-        // A reading between two of the other clock: when the process was interrupted amid, it is repeated.
+        // Reads one clock between two readings of the other; repeats if the process was interrupted in
+        // between.
         let mut best = (i64::MAX, 0);
         for _ in 0..REPEATS {
             let before = read(ClockId::CLOCK_MONOTONIC);

@@ -1,7 +1,7 @@
 //! Input and output that the emulator and the gateway's daemon share: datagrams in batches, the clock of
 //! a run, network namespaces and the kernel's netlink interfaces.
 //!
-//! `unsafe` is allowed where a system call has no safe wrapper; each use says why it is sound.
+//! `unsafe` is permitted where a system call has no safe wrapper; each use states why it is sound.
 
 pub mod batch;
 mod capability;

@@ -1,18 +1,18 @@
-//! Accepting connections, with a pause where the process has no descriptor left: a connection that cannot be
-//! accepted keeps its listener ready, and a loop would do nothing else.
+//! Accepting of connections, with a pause if the process has no free descriptor: a connection that cannot be
+//! accepted keeps its listener readable, which would busy-loop.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use skybraid_units::Duration;
 
-/// Connections that are accepted in one wake-up.
+/// Maximum connections accepted per wakeup.
 const MAX_ACCEPTED: usize = 32;
-/// Pause after a connection that could not be accepted.
+/// Pause after a failed accept.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// Passes on the connections that wait at a listener that does not block. Returns false where the system has no
-/// descriptor or memory for another one, so that the listener must pause.
+/// Accepts pending connections of a non-blocking listener. Returns false if the system has no descriptor or
+/// memory for another connection, so that the listener must pause.
 pub(super) fn accept_all(
     listener: &TcpListener,
     take: &mut dyn FnMut(TcpStream, SocketAddr),
@@ -22,7 +22,7 @@ pub(super) fn accept_all(
             Ok((stream, from)) => take(stream, from),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock => return true,
-                // One that has gone meanwhile (accept(2)).
+                // Connection closed before it was accepted (accept(2)).
                 ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
                 _ => return false,
             },

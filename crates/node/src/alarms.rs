@@ -1,4 +1,4 @@
-//! What somebody has to fix, said once.
+//! Conditions to be fixed, each reported once.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::SyncSender;
@@ -7,7 +7,7 @@ use skybraid_gateway::Event;
 use skybraid_gateway::event::What;
 use skybraid_units::Instant;
 
-/// Passes alarms on. One is said again only after it has been cleared.
+/// Forwards alarms. An alarm is repeated only after it has been cleared.
 pub struct Alarms {
     events: SyncSender<Event>,
     raised: BTreeSet<String>,
@@ -15,22 +15,22 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Alarms that go to `events`; what does not fit is lost.
+    /// Creates alarms sent to `events`; excess alarms are dropped.
     pub fn new(events: SyncSender<Event>) -> Self {
         Self { events, raised: BTreeSet::new(), now: Instant::ZERO }
     }
 
-    /// The time of what follows.
+    /// Sets the time of subsequent alarms.
     pub fn at(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Passes another's event on.
+    /// Forwards an event from elsewhere.
     pub fn pass(&self, event: Event) {
         self.events.try_send(event).ok();
     }
 
-    /// Says `text` of the thing `key`, unless something has been said of it already.
+    /// Raises the alarm `key` with `text`, unless it is already raised.
     pub fn raise(&mut self, key: &str, text: String) {
         if !self.raised.contains(key) {
             self.raised.insert(key.to_owned());
@@ -38,7 +38,7 @@ impl Alarms {
         }
     }
 
-    /// All is well with the thing `key`.
+    /// Clears the alarm `key`.
     pub fn clear(&mut self, key: &str) {
         self.raised.remove(key);
     }

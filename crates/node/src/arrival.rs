@@ -1,8 +1,9 @@
-//! When what is read reached this machine.
+//! Arrival times of received data.
 //!
 //! The kernel stamps datagrams by the wall clock; both clocks are read for each batch. Streams and devices
-//! have no stamps: what is readable now and was not when the loop began to wait the last time but one has
-//! come since then. That bound is used when the loop was held up; otherwise what is read has just come.
+//! have no timestamps: data that is readable now and was not when the loop started its last wait but one has
+//! arrived since then. That bound is used if the loop was stalled; otherwise received data counts as having
+//! just arrived.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -12,45 +13,44 @@ use skybraid_units::{Duration, Instant};
 use super::tools::Tools;
 use skybraid_io::batch::BATCH;
 
-/// The loop looks at streams and devices at least so often, so that a longer time between two looks is a
-/// stall.
+/// Maximum interval between polls of streams and devices; a longer interval is a stall.
 pub const TICK: Duration = Duration::from_millis(25);
-/// Time between two looks up to which there was no stall.
+/// Maximum interval between two polls that is not a stall.
 const PROMPT: Duration = Duration::from_millis(100);
-/// The wall clock was set when it moved against the other one by more than this, and by more than this share
-/// of the time since.
+/// Threshold for a step of the wall clock: an offset against the monotonic clock of more than this plus
+/// `STEP_PPM` of the time since.
 const STEP: Duration = Duration::from_millis(1);
 const STEP_PPM: i64 = 1_000;
 
-/// What is known of a socket's buffer: when it was empty last, and the wall clock's offset then.
+/// Last state of a drained socket buffer: when it was last empty, and the wall clock's offset then.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
     at: Instant,
     offset_ns: i64,
-    /// It was left empty, and not because of a bound.
+    /// The buffer was drained, rather than the read limit reached.
     empty: bool,
 }
 
-/// A datagram with its time of arrival.
+/// A datagram with its arrival time.
 pub struct Taken<'a> {
-    /// Its bytes.
+    /// Payload.
     pub bytes: &'a mut [u8],
     /// Its sender.
     pub source: Option<std::net::SocketAddr>,
     /// Time at which it reached this machine, or the earliest possible one.
     pub arrived: Instant,
-    /// The latest time at which it can have: the same where the kernel's stamp counts.
+    /// Upper bound of the arrival time; equal to `arrived` if the kernel's timestamp is valid.
     pub arrived_by: Instant,
 }
 
 impl Tools {
-    /// The state of a socket that has just been opened.
+    /// Returns the state of a newly opened socket.
     pub fn drained(&self) -> Drained {
         let clock = self.poller.clock();
         Drained { at: clock.now(), offset_ns: clock.from_realtime_ns(), empty: true }
     }
 
-    /// Takes a batch of what waits in a socket. True if there may be more.
+    /// Receives a batch of datagrams from a socket. Returns true if there may be more.
     pub fn take(
         &mut self,
         socket: &impl AsFd,
@@ -62,7 +62,7 @@ impl Tools {
         let taken = match self.inbox.take(socket) {
             Ok(taken) => taken,
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-            // It is about something that was sent; datagrams may lie behind it.
+            // The error concerns a sent datagram; received ones may follow.
             Err(_) => return true,
         };
         let (now, offset_ns) = (clock.now(), clock.from_realtime_ns());
@@ -71,7 +71,8 @@ impl Tools {
         let stepped = drained.was_stepped(now, offset_ns);
         for datagram in self.inbox.datagrams(taken) {
             let stamp = datagram.stamp.filter(|_| !stepped);
-            // The wall clock was set since: it may have come at any time since the socket was empty.
+            // If the wall clock was set since, the datagram may have arrived at any time since the socket was
+            // empty.
             let stamped = stamp.map(|stamp| Instant::from_nanos(stamp + offset_ns));
             let stamped = stamped.map(|at| at.max(drained.at).min(now));
             each(Taken {
@@ -88,8 +89,8 @@ impl Tools {
         !drained.empty
     }
 
-    /// When what a stream or a device has to read now came at the earliest, where the loop was held up;
-    /// otherwise now.
+    /// Returns the earliest arrival time of the data of a stream or device if the loop was stalled; otherwise
+    /// `now`.
     pub fn arrival(&self, now: Instant) -> Instant {
         let floor = self.poller.floor();
         if now.since(floor) > PROMPT { floor } else { now }
@@ -123,12 +124,12 @@ mod tests {
         tools.poller.wait(now, now, &mut Vec::new()).unwrap();
     }
 
-    /// Sends a datagram, lets the process do nothing for a while, and gives the age with which it is taken.
+    /// Sends a datagram, idles for a while, and returns the age with which it is received.
     fn age(change: impl Fn(&mut Drained)) -> Duration {
         let mut tools = tools();
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         stamp_arrivals(&far).unwrap();
-        // The kernel begins to stamp a moment after the first socket has asked for it.
+        // The kernel starts timestamping shortly after the first socket has requested it.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let mut drained = tools.drained();
         (0..2).for_each(|_| wait(&mut tools));

@@ -1,4 +1,4 @@
-//! What this machine lets a gateway do, found out by trying it where that leaves no trace.
+//! Capabilities of this machine for a gateway, determined by trying where that has no side effects.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -7,12 +7,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use skybraid_io::Capability;
 
-/// The place of CAP_NET_ADMIN in the set of capabilities (capability.h).
+/// Bit of CAP_NET_ADMIN in the capability set (capability.h).
 const NET_ADMIN: u32 = 12;
-/// A kernel that gives a socket less loses what comes in bursts.
+/// Minimum socket buffer; with less, bursts are lost.
 const ENOUGH_BUFFER: u64 = 1 << 20;
 
-/// One after the other, what is needed first.
+/// Capabilities, most basic first.
 pub fn capabilities() -> Vec<Capability> {
     let add = |name, needed, result: Result<String, String>, remedy: &str| {
         let present = result.is_ok();
@@ -70,7 +70,7 @@ fn tun() -> Result<String, String> {
         .map_err(|error| format!("missing: {error}"))
 }
 
-/// Whether this process may make interfaces.
+/// Checks whether this process may create interfaces.
 fn net_admin() -> Result<String, String> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -88,7 +88,7 @@ fn buffers() -> Result<String, String> {
         text.trim().parse::<u64>().ok()
     };
     let (Some(receive), Some(send)) = (limit("rmem_max"), limit("wmem_max")) else {
-        // A container may hide them.
+        // A container may hide the limits.
         return Ok("their limits cannot be seen".to_string());
     };
     let found = format!("up to {receive} B to receive, {send} B to send");

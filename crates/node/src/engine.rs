@@ -1,4 +1,4 @@
-//! The loop: one thread between the networks and the local applications.
+//! Event loop: one thread between the networks and the local applications.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -22,12 +22,12 @@ use skybraid_io::clock::Clock;
 
 /// Interval at which the state is published.
 const PUBLISH: Duration = Duration::from_millis(200);
-/// Datagrams that leave before sources are looked at again.
+/// Maximum datagrams sent before sources are polled again.
 const MAX_IN_A_ROW: usize = 256;
-/// Batches that are taken from a source before others are looked at.
+/// Maximum batches read from a source before other sources are served.
 const MAX_BATCHES: usize = 16;
 
-/// The daemon of one gateway.
+/// Daemon of one gateway.
 pub struct Engine {
     clock: Clock,
     gateway: Gateway,
@@ -39,15 +39,15 @@ pub struct Engine {
     notify: Notify,
     shared: Arc<Shared>,
     publish: Instant,
-    /// More is to leave than did so in one go.
+    /// More is queued than one round may send.
     more: bool,
-    /// Room for a datagram that leaves, and for what goes to a local application.
+    /// Buffer for an outgoing datagram, and for data to a local application.
     out: Vec<u8>,
     whole: Vec<u8>,
 }
 
 impl Engine {
-    /// Opens all there is.
+    /// Opens sockets and timers.
     pub fn new(
         config: &GatewayConfig,
         secrets: Secrets,
@@ -89,7 +89,7 @@ impl Engine {
         })
     }
 
-    /// Carries traffic until the end.
+    /// Forwards traffic until shutdown.
     pub fn run(&mut self) -> Result<(), GatewayError> {
         let mut ready = Vec::new();
         self.notify.ready(self.clock.now());
@@ -102,8 +102,8 @@ impl Engine {
             waited.map_err(|error| GatewayError::System { what: "cannot wait", error })?;
             let mut room = MAX_IN_A_ROW;
             for ready in &ready {
-                // When as much has left as may in one go, what comes is still read: it waits where shares are
-                // fair, and not in a socket behind what somebody else writes.
+                // If the send limit of a round is reached, incoming data is still read: it waits in queues
+                // with fair shares instead of in a socket after another sender's data.
                 for _ in 0..MAX_BATCHES {
                     let now = self.clock.now();
                     self.tools.alarms.at(now);
@@ -131,7 +131,7 @@ impl Engine {
         if self.local.has_streams() { due.min(self.clock.now() + TICK) } else { due }
     }
 
-    /// Does what is due, and sends what could not leave before. Returns when something is due next.
+    /// Handles expired timers and sends pending data. Returns the time of the next timer.
     fn keep_time(&mut self) -> Instant {
         let (now, due) = (self.clock.now(), self.due());
         if now < due && !self.more {
@@ -161,7 +161,7 @@ impl Engine {
             && self.signals.read_signal().is_ok_and(|signal| signal.is_some())
     }
 
-    /// Takes a batch of what a source has. True if there may be more.
+    /// Reads a batch from a ready source. Returns true if there may be more.
     fn serve(&mut self, now: Instant, ready: Ready) -> bool {
         let Self { gateway, paths, local, tools, interfaces, .. } = self;
         match ready.source {
@@ -191,7 +191,7 @@ impl Engine {
         false
     }
 
-    /// Flushes outgoing datagrams, so many at most, and delivers received messages. Returns how many left.
+    /// Flushes at most `max` outgoing datagrams and delivers received messages. Returns the number sent.
     fn pump(&mut self, now: Instant, max: usize) -> usize {
         let Self { gateway, paths, local, tools, out, whole, .. } = self;
         let mut sent = 0;
@@ -234,7 +234,7 @@ fn signals() -> std::io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, flags)?)
 }
 
-/// The kernel's random numbers.
+/// Random number generator of the kernel.
 struct Kernel;
 
 impl Kernel {
@@ -263,7 +263,7 @@ impl Kernel {
 
 impl Random for Kernel {
     fn fill(&mut self, bytes: &mut [u8]) {
-        // It worked at the start, and Linux does not take it back. A guessable key would be worse.
+        // It worked at startup, and Linux does not revoke it. A guessable key would be worse.
         if self.draw(bytes).is_err() {
             std::process::abort();
         }

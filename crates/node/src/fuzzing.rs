@@ -1,4 +1,4 @@
-//! Entry for the fuzz target `parsers`: every parser here that reads bytes from outside.
+//! Entry point of the fuzz target `parsers`: every parser of this crate that reads external bytes.
 
 use crate::http::{Answer, answer_to};
 use crate::interfaces::Table;
@@ -8,7 +8,7 @@ use crate::network::frame::Unframer;
 /// Number of parsers.
 pub const PARSERS: u8 = 6;
 
-/// Reads `bytes` with one of the parsers; a stream comes in two pieces, cut at `cut`.
+/// Runs one of the parsers on `bytes`; a stream is passed in two pieces, split at `cut`.
 pub fn parse(parser: u8, cut: u8, bytes: &[u8]) {
     let (first, second) = bytes.split_at(usize::from(cut).min(bytes.len()));
     match parser % PARSERS {

@@ -1,25 +1,25 @@
-//! Names under which the page answers. A page elsewhere whose name is made to resolve to this machine (DNS
-//! rebinding) asks under its own name, and is refused.
+//! Host names under which the page is served. A foreign page whose name is made to resolve to this machine
+//! (DNS rebinding) sends its own name, and is refused.
 
 use std::net::IpAddr;
 
 /// File of the machine's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Names under which the page answers.
+/// Host names under which the page is served.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// `localhost`, this machine's name and those of the file.
+    /// Returns `localhost`, this machine's name and those of the file.
     pub fn new(named: &[String]) -> Self {
         let own = std::fs::read_to_string(HOSTNAME).unwrap_or_default();
         let names = named.iter().map(String::as_str).chain(["localhost", own.trim()]);
         Self(names.filter(|name| !name.is_empty()).map(bare).collect())
     }
 
-    /// Whether a request is for this page: `host` is its Host field (RFC 9110 §7.2), `local` the address that it came
-    /// to.
+    /// Returns true if a request is for this page: `host` is its Host field (RFC 9110 §7.2), `local` its
+    /// destination address.
     pub fn allow(&self, host: &str, local: IpAddr) -> bool {
         let host = host.trim();
         let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

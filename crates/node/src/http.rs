@@ -1,5 +1,5 @@
-//! The little of HTTP that a page on the aircraft needs (RFC 9112): GET, one answer for each connection,
-//! one thread, and limits on all that a client may use up.
+//! Minimal HTTP server for the status page (RFC 9112): GET, one response per connection, one thread, and
+//! limits on all resources that a client may use.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
@@ -12,16 +12,16 @@ use super::accept::{PAUSE, accept_all};
 use super::host::Hosts;
 use skybraid_io::clock::Clock;
 
-/// More clients at once push out the one that has waited longest.
+/// Maximum clients; another one replaces the oldest.
 const MAX_CLIENTS: usize = 32;
-/// … and more of one address its own.
+/// Maximum clients per address; another one replaces the oldest.
 const MAX_CLIENTS_OF_ONE: usize = 12;
-/// The longest request, its headers included.
+/// Maximum request length, including headers.
 const LONGEST_REQUEST: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
-/// A client that neither sends nor takes anything for so long is dropped …
+/// Timeout of an idle client that neither sends nor receives.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// … and every one after so long.
+/// Maximum duration of a connection.
 const LONGEST_STAY: Duration = Duration::from_secs(30);
 /// Interval at which the server checks for the end.
 const LOOK_EVERY_MS: u16 = 100;
@@ -29,11 +29,11 @@ const LOOK_EVERY_MS: u16 = 100;
 /// Answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// The media type of the body.
+    /// Media type of the body.
     pub kind: &'static str,
-    /// The body.
+    /// Response body.
     pub body: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ impl Answer {
         Self { status, kind: "text/plain; charset=utf-8", body: body.into() }
     }
 
-    /// As it goes over the wire. Nothing of it may be kept, framed or completed from elsewhere.
+    /// Serializes the response. Headers forbid caching, framing and loading from elsewhere.
     fn to_bytes(&self) -> Vec<u8> {
         let allow = if self.status == 405 { "Allow: GET\r\n" } else { "" };
         let mut bytes = format!(
@@ -79,7 +79,7 @@ const fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Returns the answer to what has been read so far; `None` while more must come.
+/// Returns the response to the data read so far; `None` if the request is incomplete.
 pub(crate) fn answer_to(
     read: &[u8],
     is_allowed: &dyn Fn(&str) -> bool,
@@ -89,7 +89,7 @@ pub(crate) fn answer_to(
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(read) {
         Ok(httparse::Status::Complete(_)) => {
-            // A browser always says which host it means; what says nothing is no browser.
+            // A browser always sends the Host field; a client without it is no browser.
             let is_host = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("host");
             let mut named = request.headers.iter().filter(is_host);
             if !named.all(|it| std::str::from_utf8(it.value).is_ok_and(is_allowed)) {
@@ -107,10 +107,10 @@ pub(crate) fn answer_to(
     }
 }
 
-/// A client and how far it has come.
+/// State of a client connection.
 struct Client {
     stream: TcpStream,
-    /// Its address, and the one that it came to.
+    /// Addresses of the client and of the local end.
     from: IpAddr,
     local: IpAddr,
     read: Vec<u8>,
@@ -121,7 +121,7 @@ struct Client {
 }
 
 impl Client {
-    /// Does what can be done without waiting; whether the client stays.
+    /// Makes progress without blocking; returns true if the connection stays open.
     fn go_on(
         &mut self,
         now: Instant,
@@ -136,7 +136,8 @@ impl Client {
                     *sent += self.stream.write(rest)?;
                     self.moved = now;
                     if *sent >= bytes.len() {
-                        // What the client still says is read and dropped, lest a reset overtake the answer.
+                        // Further client data is read and discarded, to avoid a reset that overtakes the
+                        // response.
                         self.stream.shutdown(Shutdown::Write)?;
                     }
                     continue;
@@ -163,10 +164,10 @@ impl Client {
     }
 }
 
-/// Serves until `ended` says so, under the names of `hosts` alone. `answer` makes the answer to a path.
+/// Serves only the names of `hosts`, until `ended` returns true. `answer` returns the response for a path.
 ///
 /// # Errors
-/// The system refuses to wait for the sockets.
+/// Polling the sockets fails.
 pub(super) fn serve(
     listener: &TcpListener,
     hosts: &Hosts,
@@ -231,7 +232,7 @@ pub(super) fn serve(
 /// Error: a daemon's state cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody answers there.
+    /// No daemon responds.
     #[error("no gateway answers at {address}: {error}")]
     Silent {
         /// Address.
@@ -239,7 +240,7 @@ pub enum AskError {
         /// Error of the system.
         error: io::Error,
     },
-    /// Something else answers.
+    /// Another server responds.
     #[error("what answers at {address} is no gateway: {found}")]
     Foreign {
         /// Address.
@@ -249,12 +250,12 @@ pub enum AskError {
     },
 }
 
-/// Asks the server at `address` (`host:port`) for a path, and gives the body of its answer.
+/// Requests a path from the server at `address` (`host:port`) and returns the body of the response.
 ///
 /// # Errors
-/// Nobody answers within some seconds, or something else does.
+/// No response within some seconds, or another server responds.
 pub fn ask(address: &str, path: &str) -> Result<Vec<u8>, AskError> {
-    /// More than any state.
+    /// Larger than any state.
     const LONGEST: u64 = 16 << 20;
     let silent = |error: io::Error| AskError::Silent { address: address.to_string(), error };
     let patience = std::time::Duration::from_secs(3);

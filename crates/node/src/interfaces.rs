@@ -1,4 +1,4 @@
-//! The machine's network interfaces and their addresses, as the kernel reports them, and every change of them.
+//! Network interfaces and addresses of the machine, as reported by the kernel, and their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,22 +14,22 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// Groups of linux/rtnetlink.h.
+/// Multicast groups of linux/rtnetlink.h.
 const LINKS_AND_ADDRESSES: u32 =
     (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32;
-/// Bytes for a batch of messages; the kernel sends no more at once.
+/// Buffer size for a batch of messages; the kernel sends at most this much at once.
 const ROOM: usize = 1 << 16;
-/// Bytes of news that may wait.
+/// Socket buffer for notifications, in bytes.
 const BUFFER: libc::c_int = 1 << 20;
 
-/// An interface.
+/// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// It is switched on and has a carrier.
+    /// The interface is up and has a carrier.
     pub up: bool,
-    /// Its addresses.
+    /// Addresses of the interface.
     pub addresses: BTreeSet<IpAddr>,
 }
 
@@ -41,7 +41,7 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Asks for all there is, and for every change from now on, in the namespace of the calling thread.
+    /// Requests all interfaces and their future changes, in the namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
         let mut interfaces =
             Self { socket: listen()?, table: Table::default(), room: vec![0; ROOM] };
@@ -49,19 +49,19 @@ impl Interfaces {
         Ok(interfaces)
     }
 
-    /// The interface of that name, with its number.
+    /// Returns the interface of that name, with its index.
     pub fn by_name(&self, name: &str) -> Option<(u32, &Interface)> {
         let found = self.table.0.iter().find(|(_, interface)| interface.name == name);
         found.map(|(index, interface)| (*index, interface))
     }
 
-    /// The interface that has an address, with its number.
+    /// Returns the interface that has an address, with its index.
     pub fn by_address(&self, address: IpAddr) -> Option<(u32, &Interface)> {
         let found = self.table.0.iter().find(|(_, it)| it.addresses.contains(&address));
         found.map(|(index, interface)| (*index, interface))
     }
 
-    /// Takes the news; true if there were some.
+    /// Reads notifications; returns true if there were any.
     pub fn read(&mut self) -> bool {
         let mut news = false;
         loop {
@@ -69,13 +69,13 @@ impl Interfaces {
                 Ok(true) => news = true,
                 Ok(false) => return news,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Some have been lost.
+                // Notifications have been lost.
                 Err(_) => return self.ask_again().is_ok() || news,
             }
         }
     }
 
-    /// Begins with an empty table.
+    /// Reloads the table from scratch.
     fn ask_again(&mut self) -> io::Result<()> {
         let mut answers = Socket::new(NETLINK_ROUTE)?;
         answers.bind_auto()?;
@@ -101,7 +101,7 @@ impl Interfaces {
         Ok(())
     }
 
-    /// Takes one batch of news; false if there was none.
+    /// Reads one batch of notifications; returns false if there was none.
     fn take(&mut self) -> io::Result<bool> {
         let mut room = std::mem::take(&mut self.room);
         let taken = self.socket.recv(&mut room.as_mut_slice(), libc::MSG_DONTWAIT);
@@ -118,12 +118,12 @@ impl Interfaces {
     }
 }
 
-/// Interfaces by number, as netlink messages report them.
+/// Interfaces by index, as reported in netlink messages.
 #[derive(Debug, Default)]
 pub(crate) struct Table(BTreeMap<u32, Interface>);
 
 impl Table {
-    /// Reads a batch of messages; true if it ends an answer.
+    /// Parses a batch of messages; returns true if it ends a dump.
     pub(crate) fn learn(&mut self, datagram: &[u8]) -> bool {
         let mut rest = datagram;
         while let Ok(header) = NetlinkBuffer::new_checked(rest) {
@@ -182,7 +182,7 @@ fn listen() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Of the two ends of a point-to-point link, this one.
+/// Returns the local address of a point-to-point link.
 fn local_address(message: &AddressMessage) -> Option<IpAddr> {
     let mut found = None;
     for attribute in &message.attributes {
@@ -241,7 +241,7 @@ mod tests {
         seen(&mut interfaces, &|it| {
             it.by_name("lte").is_some_and(|(now, lte)| now == again && lte.up)
         });
-        // What has been lost is asked for again.
+        // Lost state is requested again.
         interfaces.table.0.clear();
         here.run(|| interfaces.ask_again()).unwrap().unwrap();
         assert_eq!(interfaces.by_name("lte").map(|(now, _)| now), Some(again));

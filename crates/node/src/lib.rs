@@ -1,11 +1,11 @@
 //! The daemon of an aircraft or a ground station: a gateway on a real machine, with sockets, devices,
 //! timers and signals.
 //!
-//! [`run`] puts a [`skybraid_gateway::Gateway`] between the networks and the local applications and
-//! stays until it is asked to end. All of it is one thread, which never waits for anything but the next
-//! datagram, byte or due time; names are resolved on threads of their own.
+//! [`run`] connects a [`skybraid_gateway::Gateway`] with the networks and the local applications until
+//! shutdown. It is a single thread, which waits only for the next datagram, byte or timer; names are resolved
+//! on threads of their own.
 //!
-//! `unsafe` is allowed where a system call has no safe wrapper; each use says why it is sound.
+//! `unsafe` is permitted where a system call has no safe wrapper; each use states why it is sound.
 
 mod accept;
 mod alarms;
@@ -47,7 +47,7 @@ pub use watch::Watchers;
 /// Error: a gateway cannot start or run on.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// Something of the file cannot be had on this machine: a port is taken, rights are missing.
+    /// A configured resource is not available on this machine: a port is in use, or permissions are missing.
     #[error("{what}: {error}")]
     Setup {
         /// Attempted operation, with the file's key.
@@ -55,7 +55,7 @@ pub enum GatewayError {
         /// Error of the system.
         error: io::Error,
     },
-    /// The system refused what no gateway can do without.
+    /// The system refused an essential operation.
     #[error("{what}: {error}")]
     System {
         /// Attempted operation.
@@ -90,12 +90,12 @@ impl Shared {
         self.lockdown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records the lockdown, for those who watch.
+    /// Records the lockdown for the watchers.
     pub fn set_lockdown(&self, lockdown: Lockdown) {
         *self.lockdown.lock().unwrap_or_else(PoisonError::into_inner) = Some(lockdown);
     }
 
-    /// Ends the gateway within 200 ms, as SIGTERM does.
+    /// Stops the gateway within 200 ms, as SIGTERM does.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
@@ -114,50 +114,50 @@ impl Shared {
 /// Counters of sockets and devices since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Edges {
-    /// Towards the networks, in the order of the paths' names.
+    /// Network side, in the order of the paths' names.
     pub paths: Vec<PathEdge>,
-    /// Towards local applications.
+    /// Local applications.
     pub local: Vec<LocalEdge>,
 }
 
-/// A path's socket.
+/// Socket counters of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PathEdge {
-    /// The path's name.
+    /// Path name.
     pub name: String,
-    /// It has a socket (or, in TCP mode, a connection).
+    /// The path has a socket (or, in TCP mode, a connection).
     pub open: bool,
-    /// Datagrams that could not leave.
+    /// Datagrams that could not be sent.
     pub unsent: u64,
-    /// Of those, how many were too large for the interface.
+    /// Datagrams among `unsent` that exceeded the interface's MTU.
     pub too_large: u64,
     /// Last error of the system.
     pub error: Option<String>,
 }
 
-/// A MAVLink end, a UDP port or the TUN interface.
+/// A MAVLink endpoint, a UDP port or the TUN interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LocalEdge {
-    /// Its kind and address.
+    /// Kind and address.
     pub name: String,
     /// Number of clients: remembered senders, connections, an open device.
     pub clients: u64,
-    /// Bytes that were no MAVLink frame, and datagrams that ended amid one.
+    /// Bytes outside of MAVLink frames, and datagrams with a truncated frame.
     pub foreign_bytes: u64,
-    /// Frames and datagrams that it was too slow to take.
+    /// Frames and datagrams dropped because the receiver was too slow.
     pub dropped: u64,
-    /// Frames that became too old while they waited for it.
+    /// Frames that expired while queued.
     pub late: u64,
 }
 
-/// Carries traffic until SIGTERM, SIGINT or [`Shared::end`].
+/// Forwards traffic until SIGTERM, SIGINT or [`Shared::end`].
 ///
-/// The calling thread takes both signals; threads that are started before must hold them back
-/// ([`hold_signals`]). Events that do not fit into `events` are lost.
+/// The calling thread receives both signals; threads started before must block them ([`hold_signals`]).
+/// Events that do not fit into `events` are lost.
 ///
 /// # Errors
-/// A local port is taken, rights for the TUN interface are missing, or the system refuses timers and the
-/// like. Networks that are not there, and devices, are waited for.
+/// A local port is in use, permissions for the TUN interface are missing, or the system refuses timers and
+/// the like. Missing networks and devices are retried.
 pub fn run(
     config: &GatewayConfig,
     secrets: impl Into<Secrets>,
@@ -171,11 +171,11 @@ pub fn run(
     result
 }
 
-/// Holds SIGTERM and SIGINT back from the calling thread and those that it starts, so that
-/// [`run`] gets them. To be called first of all.
+/// Blocks SIGTERM and SIGINT in the calling thread and its future children, so that [`run`] receives them.
+/// Must be called first.
 ///
 /// # Errors
-/// The system refuses, which Linux never does.
+/// The system refuses, which does not happen on Linux.
 pub fn hold_signals() -> io::Result<()> {
     use nix::sys::signal::{SigSet, Signal};
     let mut set = SigSet::empty();

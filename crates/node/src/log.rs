@@ -1,5 +1,5 @@
-//! The event log: a line of JSON for each event and, now and then, for the whole state. It has a thread
-//! of its own, so that a slow or full disk holds up nothing else.
+//! Event log: a line of JSON for each event and, periodically, for the whole state. It has its own thread, so
+//! that a slow or full disk blocks nothing else.
 
 use std::fs::{File, OpenOptions, create_dir_all};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use skybraid_units::{Duration, Instant};
 use super::watch::{Books, Told, unix_s};
 use skybraid_io::clock::Clock;
 
-/// The kind of file, and the kind's version.
+/// File format and its version.
 const FORMAT: &str = "skybraid-gateway-log";
 const VERSION: u32 = 1;
 /// Maximum bytes that wait to be written.
@@ -31,10 +31,10 @@ struct Limits {
     keep: u64,
 }
 
-/// Lines on their way to a file. No file ever holds half a line in its middle.
+/// Lines to be written to a file. No file contains a partial line in its middle.
 struct Lines {
     name: PathBuf,
-    /// First line of each file, to which its time and its number among those of a run are added.
+    /// First line of each file, extended by its time and its number in a run.
     header: serde_json::Value,
     limits: Limits,
     file: Option<File>,
@@ -45,7 +45,7 @@ struct Lines {
     whole: u64,
     waiting: Vec<u8>,
     waiting_lines: u64,
-    /// Something could not be taken back: the next line begins with a line end.
+    /// A partial line could not be truncated: the next line starts with a newline.
     torn: bool,
 }
 
@@ -65,7 +65,7 @@ impl Lines {
         }
     }
 
-    /// Takes a line; whether there was room.
+    /// Appends a line; returns false if the buffer is full.
     fn add(&mut self, line: &str) -> bool {
         let fits = self.waiting.len() + line.len() < MAX_WAITING;
         if fits {
@@ -76,7 +76,7 @@ impl Lines {
         fits
     }
 
-    /// Writes what waits; what cannot be written is dropped. How many lines those were, with the reason.
+    /// Writes buffered lines; those that cannot be written are dropped. Returns their number with the error.
     fn flush(&mut self, now: Instant, unix: f64) -> Result<(), (u64, io::Error)> {
         let lines = std::mem::take(&mut self.waiting_lines);
         let bytes = std::mem::take(&mut self.waiting);
@@ -89,7 +89,7 @@ impl Lines {
     fn write(&mut self, bytes: &[u8], now: Instant, unix: f64) -> io::Result<()> {
         let is_full = self.whole + bytes.len() as u64 > self.limits.max_size;
         if is_full || now.since(self.begun) >= self.limits.max_age {
-            // The lines of a file are whole: the last one has been written.
+            // The file has only complete lines: the last one has been written.
             self.file = None;
         }
         if self.file.is_none() {
@@ -129,7 +129,7 @@ trait Sync {
 }
 
 impl Sync for File {
-    /// The log is most wanted when the power was cut. Pipes and the like cannot be synchronised.
+    /// The log matters most after a power failure. Pipes and the like cannot be synchronised.
     fn sync_data_if_it_can(&self) -> io::Result<()> {
         match self.sync_data() {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
@@ -138,7 +138,7 @@ impl Sync for File {
     }
 }
 
-/// Removes the oldest files of a log until all but the newest have at most `keep` bytes together.
+/// Removes the oldest files of a log until all but the newest total at most `keep` bytes.
 fn remove_oldest(name: &Path, keep: u64) {
     let (stem, ending) = stem_and_ending(name);
     let (before, after) = (format!("{stem}-"), format!(".{ending}"));
@@ -157,7 +157,7 @@ fn remove_oldest(name: &Path, keep: u64) {
         })
         .collect();
     files.sort();
-    // The newest is the one that has just been begun.
+    // The newest file has just been created.
     files.pop();
     let mut size: u64 = files.iter().map(|(_, _, size)| size).sum();
     for (_, file, of_file) in files {
@@ -170,14 +170,14 @@ fn remove_oldest(name: &Path, keep: u64) {
     }
 }
 
-/// Whether a text is a time of [`utc`], perhaps with a number.
+/// Returns true if a text is a time as from [`utc`], with an optional number.
 fn is_time(text: &str) -> bool {
     let (time, number) = text.split_once('-').unwrap_or((text, "2"));
     let shape = time.bytes().map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
     shape.eq(*b"00000000T000000Z") && number.parse::<u16>().is_ok()
 }
 
-/// Name of a log's files without their times, and their ending.
+/// Returns the name of a log's files without their times, and their extension.
 fn stem_and_ending(name: &Path) -> (String, String) {
     let part =
         |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
@@ -185,7 +185,7 @@ fn stem_and_ending(name: &Path) -> (String, String) {
     (part(name.file_stem()), if ending.is_empty() { "jsonl".to_string() } else { ending })
 }
 
-/// Opens a file that was not there before: `flight.jsonl` becomes `flight-20261122T140500Z.jsonl`.
+/// Creates a new file: `flight.jsonl` becomes `flight-20261122T140500Z.jsonl`.
 fn begin(name: &Path, unix: f64) -> io::Result<File> {
     let (stem, ending) = stem_and_ending(name);
     let folder = name.parent().unwrap_or(Path::new(""));
@@ -204,7 +204,7 @@ fn begin(name: &Path, unix: f64) -> io::Result<File> {
     Err(taken)
 }
 
-/// A time as ISO 8601 writes it without hyphens and colons, in UTC.
+/// Formats a time in UTC as in ISO 8601, without hyphens and colons.
 fn utc(unix: f64) -> String {
     let seconds = unix as i64;
     let (mut days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -222,7 +222,7 @@ fn utc(unix: f64) -> String {
     format!("{year:04}{month:02}{:02}T{hour:02}{minute:02}{second:02}Z", days + 1)
 }
 
-/// Writes the log until there are no more events, and then the state at the end and what is left.
+/// Writes the log until the channel of events is closed, then the final state and the remaining lines.
 pub(super) fn keep(books: &Books, name: PathBuf, config: &LogConfig, events: &Receiver<Told>) {
     let about = books.about();
     let header = json!({
@@ -328,7 +328,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// The files of a folder by name, with their lines.
+    /// Returns the files of a folder by name, with their lines.
     fn parts(folder: &Path) -> Vec<(String, Vec<String>)> {
         let mut parts: Vec<(String, Vec<String>)> = fs::read_dir(folder)
             .unwrap()
@@ -420,7 +420,7 @@ mod tests {
         lines.add("two");
         let (lost, error) = lines.flush(Instant::ZERO, 0.0).unwrap_err();
         assert_eq!((lost, error.kind()), (2, io::ErrorKind::StorageFull));
-        // It goes on as soon as there is room; a line that was torn stays apart from the next one.
+        // Logging resumes as soon as there is space; a partial line stays separate from the next one.
         let folder = folder("full");
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("roomy.jsonl");

@@ -23,17 +23,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Carry traffic as the file says, until SIGTERM or Ctrl-C.
+    /// Run the gateway until SIGTERM or Ctrl-C.
     Gateway {
-        /// The gateway's file.
+        /// Configuration file of the gateway.
         file: PathBuf,
-        /// Keep all rights, files and system calls, in place of locking the process down.
+        /// Keep all privileges, files and system calls instead of locking the process down.
         #[arg(long)]
         keep_privileges: bool,
     },
     /// Check a gateway's file and describe the gateway. Exit code 2: the file is invalid.
     Check {
-        /// The gateway's file.
+        /// Configuration file of the gateway.
         file: PathBuf,
     },
     /// Create a private key, and print the public key and the line for the other end's file.
@@ -48,9 +48,9 @@ enum Command {
         #[arg(default_value = "skybraid.psk")]
         file: PathBuf,
     },
-    /// Print the public key that belongs to a private key.
+    /// Print the public key of a private key.
     Pubkey {
-        /// The file of the private key.
+        /// Private key file.
         file: PathBuf,
     },
     /// Show the state of a running gateway. Exit code 1: no session or no path; 2: no gateway answers.

@@ -1,4 +1,4 @@
-//! A gateway's state as Prometheus reads it (text format 0.0.4): base units, counts since the start.
+//! Gateway state in Prometheus format (text format 0.0.4): base units, counts since the start.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use skybraid_gateway::snapshot::Snapshot;
 use super::Edges;
 use super::watch::LogState;
 
-/// The media type.
+/// Media type.
 pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const STATES: [(PathState, &str); 5] = [
@@ -20,11 +20,11 @@ const STATES: [(PathState, &str); 5] = [
     (PathState::Down, "down"),
 ];
 
-/// The families one after the other, each with its help and type before the first sample.
+/// Metric families, each with its help and type before the first sample.
 #[derive(Default)]
 struct Text(String);
 
-/// A label's name and value.
+/// Label name and value.
 type Label<'a> = (&'a str, &'a str);
 
 impl Text {
@@ -66,7 +66,7 @@ fn count(number: u64) -> Option<f64> {
     Some(number as f64)
 }
 
-/// The text; of the daemon alone until there is a state.
+/// Returns the metrics; only those of the daemon until there is a state.
 pub(super) fn text(
     version: &str,
     state: Option<&Snapshot>,
@@ -234,7 +234,7 @@ fn classes(text: &mut Text, state: &Snapshot) {
         class => seconds(class.longest_gap_ms));
     let names = || state.paths.iter().map(|path| path.name.as_str());
     let by_path = each().flat_map(|(labels, class)| {
-        // In TCP mode the MPTCP connection comes behind the paths.
+        // In TCP mode, the MPTCP connection follows the paths.
         names().chain(["mptcp"]).zip(&class.by_path).map(move |(path, number)| {
             (labels.iter().copied().chain([("path", path)]).collect(), count(*number))
         })
@@ -311,7 +311,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        // What is not known is left out, rather than zero.
+        // Unknown values are left out instead of zero.
         assert!(!text.contains("skybraid_path_data_left_bytes"));
         assert!(!text.contains("delay_p50_seconds{class=\"bulk\"}"));
     }

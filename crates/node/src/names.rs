@@ -1,5 +1,5 @@
-//! Names of hosts, each resolved on a thread of its own: that may take seconds, and neither the loop nor
-//! another name waits for it. A numeric address needs no resolver and is answered at once.
+//! Host name resolution, each on its own thread: it may take seconds, and neither the loop nor another name
+//! waits for it. A numeric address needs no resolver and is returned at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,35 +11,35 @@ use std::thread;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Names that are resolved at the same time; more than a file can have.
+/// Maximum concurrent resolutions; more than a configuration can have.
 const MAX_RESOLVING: usize = 256;
-/// Stack of a resolver's thread, in bytes.
+/// Stack size of a resolver thread in bytes.
 const STACK: usize = 256 << 10;
 
 /// Owner of the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The peer's on path number …
+    /// Peer on the path with this number.
     Path(u8),
-    /// The program's at MAVLink end number …
+    /// Program at the MAVLink endpoint with this number.
     Mavlink(u8),
-    /// The program's at UDP port number …
+    /// Program at the UDP port with this number.
     Port(u8),
 }
 
-/// An answer.
+/// Result of a name resolution.
 #[derive(Debug)]
 pub struct Answer {
     /// Owner of the name.
     pub whose: Whose,
-    /// The addresses, the best first.
+    /// Addresses in order of preference.
     pub addresses: io::Result<Vec<SocketAddr>>,
 }
 
-/// A name and what came of it.
+/// A name and its resolution result.
 type Resolved = (String, io::Result<Vec<SocketAddr>>);
 
-/// Resolves names.
+/// Host name resolver.
 pub struct Names {
     resolve: fn(&str) -> io::Result<Vec<SocketAddr>>,
     results: (Sender<Resolved>, Receiver<Resolved>),
@@ -50,7 +50,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// A resolver of the system's names.
+    /// Creates a resolver that uses the system's.
     pub fn start() -> io::Result<Self> {
         Self::with(|name| name.to_socket_addrs().map(Iterator::collect))
     }
@@ -66,7 +66,7 @@ impl Names {
         })
     }
 
-    /// Asks for `host:port`, unless that has been asked and not answered yet.
+    /// Requests resolution of `host:port`, unless already pending.
     pub fn ask(&mut self, whose: Whose, name: &str) {
         let is_asking = self.resolving.values().flatten().any(|asking| *asking == whose)
             || self.answers.iter().any(|answer| answer.whose == whose);
@@ -100,7 +100,7 @@ impl Names {
             .map(drop)
     }
 
-    /// Takes the next answer.
+    /// Returns the next result.
     pub fn answer(&mut self) -> Option<Answer> {
         self.bell.read().ok();
         while let Ok((name, addresses)) = self.results.1.try_recv() {
@@ -129,7 +129,7 @@ mod tests {
     use skybraid_units as units;
     use std::time::Duration;
 
-    /// The next `count` answers.
+    /// Returns the next `count` results.
     fn answers(names: &mut Names, count: usize) -> Vec<Answer> {
         let mut answers = Vec::new();
         while answers.len() < count {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_dead_name_server_delays_no_other_name_and_no_numeric_address() {
-        // The name server of the names in `.dead` answers after a minute.
+        // The name server for names in `.dead` responds after a minute.
         let mut names = Names::with(|name| {
             if name.contains(".dead:") {
                 thread::sleep(Duration::from_secs(60));
@@ -174,7 +174,7 @@ mod tests {
             assert!(matches!(answer.whose, Whose::Port(_)));
             assert_eq!(answer.addresses.unwrap()[0].port(), 5600);
         }
-        // An answered name may be asked for again, one that is being resolved is not.
+        // A resolved name may be requested again, a pending one is not.
         names.ask(Whose::Port(0), "[::1]:5600");
         names.ask(Whose::Path(0), "[::1]:5600");
         assert_eq!(names.answer().unwrap().whose, Whose::Port(0));

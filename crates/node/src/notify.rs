@@ -1,4 +1,4 @@
-//! Telling systemd that the gateway is ready and alive (sd_notify(3)).
+//! Notifications to systemd: ready and alive (sd_notify(3)).
 
 use std::env;
 use std::os::linux::net::SocketAddrExt;
@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use skybraid_units::{Duration, Instant};
 
-/// The service manager, if there is one.
+/// Connection to the service manager, if there is one.
 pub struct Notify {
     socket: Option<UnixDatagram>,
     every: Duration,
@@ -14,7 +14,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// From the variables `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
+    /// Reads the variables `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
     pub fn from_environment() -> Self {
         let path = env::var("NOTIFY_SOCKET").ok();
         let watchdog = env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse::<i64>().ok());
@@ -32,13 +32,13 @@ impl Notify {
             socket.connect_addr(&address.ok()?).ok()?;
             Some(socket)
         });
-        // Twice within the time after which it takes us for dead.
+        // Twice within the watchdog timeout.
         let every = watchdog_us.filter(|_| socket.is_some());
         let every = every.map_or(Duration::MAX, |us| Duration::from_micros(us / 2));
         Self { socket, every, due: Instant::FAR_FUTURE }
     }
 
-    /// It carries traffic from now on.
+    /// Reports that the gateway is ready.
     pub fn ready(&mut self, now: Instant) {
         self.say("READY=1");
         if self.every < Duration::MAX {
@@ -46,7 +46,7 @@ impl Notify {
         }
     }
 
-    /// It ends.
+    /// Reports shutdown.
     pub fn stopping(&self) {
         self.say("STOPPING=1");
     }
@@ -56,7 +56,7 @@ impl Notify {
         self.due
     }
 
-    /// Says that it is alive, if that is due.
+    /// Sends a keep-alive if due.
     pub fn alive(&mut self, now: Instant) {
         if now >= self.due {
             self.say("WATCHDOG=1");

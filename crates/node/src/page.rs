@@ -1,10 +1,10 @@
-//! The page that shows a gateway while it runs, and the data that it draws.
+//! Status page of a running gateway, and its data.
 
 use super::http::Answer;
 use super::metrics;
 use super::watch::Books;
 
-/// All of it: style, script, no other file.
+/// Complete page: style and script, no other file.
 const PAGE: &str = include_str!("page.html");
 const JSON: &str = "application/json";
 

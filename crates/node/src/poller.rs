@@ -1,4 +1,4 @@
-//! Waiting for the next descriptor that is ready, or the next due time.
+//! Polling of descriptors and timers.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,13 +11,13 @@ use skybraid_units::Instant;
 
 use skybraid_io::clock::Clock;
 
-/// Maximum sources reported by one wake-up.
+/// Maximum sources reported per wakeup.
 const MAX_READY: usize = 256;
 
 /// Owner of a descriptor. Ready ones are served in this order: control first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// The timer.
+    /// Timer.
     Timer,
     /// SIGTERM, SIGINT.
     Signal,
@@ -27,15 +27,15 @@ pub enum Source {
     Listener(u8),
     /// A stream of the network side, by number.
     Stream(u32),
-    /// A MAVLink end: its socket, device or listener.
+    /// A MAVLink endpoint: its socket, device or listener.
     Mavlink(u8),
-    /// A connection of a MAVLink end.
+    /// A connection of a MAVLink endpoint.
     Client(u8, u32),
     /// A UDP port.
     Port(u8),
     /// The TUN interface.
     Tun,
-    /// News about interfaces.
+    /// Interface notifications.
     Interfaces,
     /// A name has been resolved.
     Names,
@@ -77,14 +77,14 @@ impl Source {
     }
 }
 
-/// A source that is ready.
+/// A ready source.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     /// Owner of the descriptor.
     pub source: Source,
-    /// There is room to write.
+    /// The descriptor is writable.
     pub writable: bool,
-    /// There is something to read, or an end or error to be found by reading.
+    /// The descriptor is readable, or reading reports an end or error.
     pub readable: bool,
 }
 
@@ -96,12 +96,12 @@ pub struct Poller {
     /// Time at which the timer fires.
     armed: Instant,
     events: [EpollEvent; MAX_READY],
-    /// When the last wait but one began, and when the last one did.
+    /// Start times of the last wait but one, and of the last.
     began: [Instant; 2],
 }
 
 impl Poller {
-    /// A poller that watches its timer alone.
+    /// Creates a poller that watches only its timer.
     pub fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
@@ -113,52 +113,52 @@ impl Poller {
         Ok(poller)
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub const fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// When the last wait but one began: a descriptor that is ready now and was not at its end has had
-    /// nothing to read then.
+    /// Returns the start of the last wait but one: a descriptor that is ready now and has been drained since
+    /// had no data at that time.
     pub const fn floor(&self) -> Instant {
         self.began[0]
     }
 
-    /// Watches a descriptor for something to read. It is forgotten when it is closed.
+    /// Watches a descriptor for readability, until it is closed.
     pub fn watch(&self, fd: &impl AsFd, source: Source) -> io::Result<()> {
         Ok(self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, source.token()))?)
     }
 
-    /// Watches a descriptor that is watched already for something to read and, perhaps, for room.
+    /// Watches an already watched descriptor for readability and, optionally, writability.
     pub fn watch_room(&self, fd: &impl AsFd, source: Source, room: bool) -> io::Result<()> {
         let write = if room { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
         let mut event = EpollEvent::new(EpollFlags::EPOLLIN | write, source.token());
         Ok(self.epoll.modify(fd, &mut event)?)
     }
 
-    /// Watches a descriptor that is watched already no longer, until [`resume`](Self::resume).
+    /// Stops watching a descriptor until [`resume`](Self::resume).
     pub fn pause(&self, fd: &impl AsFd, source: Source) -> io::Result<()> {
         let mut event = EpollEvent::new(EpollFlags::empty(), source.token());
         Ok(self.epoll.modify(fd, &mut event)?)
     }
 
-    /// Watches a paused descriptor for something to read again.
+    /// Watches a paused descriptor for readability again.
     pub fn resume(&self, fd: &impl AsFd, source: Source) -> io::Result<()> {
         self.watch_room(fd, source, false)
     }
 
-    /// Waits until something is ready or `due` has come, and gives what is ready in the order of
-    /// [`Source`]s. `now` was read just before.
+    /// Waits until a source is ready or `due` is reached, and returns ready sources in the order of
+    /// [`Source`]. `now` was read just before.
     pub fn wait(&mut self, now: Instant, due: Instant, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
         self.began = [self.began[1], now];
         let timeout = if due <= now { EpollTimeout::ZERO } else { EpollTimeout::NONE };
-        // A timer that goes off too early costs a look; setting it again each time costs more.
+        // A timer that expires too early costs one wakeup; setting it each time costs more.
         if due > now && due < self.armed {
             let at = TimeSpec::from(std::time::Duration::from_nanos(
                 self.clock.as_monotonic_ns(due).max(1) as u64,
@@ -174,7 +174,7 @@ impl Poller {
         for event in self.events.iter().take(count) {
             let source = Source::of(event.data());
             if source == Source::Timer {
-                // It is not ready any more after this.
+                // Clears the readiness of the timer.
                 self.timer.wait().ok();
                 self.armed = Instant::FAR_FUTURE;
                 continue;

@@ -1,4 +1,4 @@
-//! A state for tests: a ground station with two paths, a dish and LTE.
+//! Sample state for tests: a ground station with two paths, a dish and LTE.
 
 use skybraid_gateway::event::PathState;
 use skybraid_gateway::health::MtuState;
@@ -37,7 +37,7 @@ fn path(name: &str, rtt_ms: f64) -> PathSnapshot {
     }
 }
 
-/// The state.
+/// Returns the sample state.
 pub(super) fn snapshot() -> Snapshot {
     let class = |class: Class| ClassSnapshot {
         name: class.name(),

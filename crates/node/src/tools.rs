@@ -1,4 +1,4 @@
-//! What both sides of a gateway work with.
+//! Resources shared by both sides of a gateway.
 
 use std::io;
 
@@ -8,22 +8,22 @@ use super::names::Names;
 use super::poller::{Poller, Source};
 use skybraid_io::batch::{Inbox, SLOT};
 
-/// One of each, shared by all that the loop drives.
+/// Shared resources of the event loop.
 pub struct Tools {
     /// Descriptors and the timer.
     pub poller: Poller,
-    /// The resolver.
+    /// Name resolver.
     pub names: Names,
     /// Problems that somebody has to fix.
     pub alarms: Alarms,
-    /// Room for datagrams.
+    /// Receive buffers for datagrams.
     pub inbox: Inbox,
-    /// Room for bytes of streams, and for the largest packet of a TUN interface with what is in front of it.
+    /// Buffer for stream data, and for the largest packet of a TUN interface with its header.
     pub scratch: Vec<u8>,
 }
 
 impl Tools {
-    /// All of them.
+    /// Creates all resources.
     pub fn new(poller: Poller, alarms: Alarms) -> io::Result<Self> {
         let names = Names::start()?;
         poller.watch(&names, Source::Names)?;

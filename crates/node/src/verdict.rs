@@ -1,4 +1,4 @@
-//! How a gateway stands, in plain words.
+//! Status of a gateway in plain words.
 
 use skybraid_gateway::Side;
 use skybraid_gateway::event::PathState;
@@ -12,11 +12,11 @@ use super::Edges;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Everything lives.
+    /// Everything works.
     Good,
-    /// It works, and something is missing.
+    /// Works with restrictions.
     Limited,
-    /// Nothing gets through.
+    /// No traffic gets through.
     Bad,
 }
 
@@ -25,16 +25,16 @@ pub enum Level {
 pub struct Verdict {
     /// Level of the state.
     pub level: Level,
-    /// A sentence.
+    /// Status as a sentence.
     pub text: String,
 }
 
-/// Whether packets get through in a direction.
+/// Returns true if packets get through in a direction.
 fn lives(state: PathState) -> bool {
     matches!(state, PathState::Up | PathState::Probation | PathState::Suspected)
 }
 
-/// Whether a path carries both ways.
+/// Returns true if a path works in both directions.
 pub(super) fn path_lives(path: &PathSnapshot) -> bool {
     lives(path.incoming) && lives(path.outgoing)
 }
@@ -46,7 +46,7 @@ fn peer(side: Side) -> &'static str {
     }
 }
 
-/// A span of milliseconds with as many digits as it deserves.
+/// Formats milliseconds with a suitable number of digits.
 fn span(ms: f64) -> String {
     match ms {
         _ if ms < 10.0 => format!("{ms:.1} ms"),
@@ -56,7 +56,7 @@ fn span(ms: f64) -> String {
     }
 }
 
-/// Judges a state; without one, the gateway has only just been started.
+/// Returns the verdict on a state; without one, the gateway has just started.
 pub(super) fn judge(state: Option<&Snapshot>, alarms: &[String]) -> Verdict {
     let say = |level: Level, text: String| Verdict { level, text };
     let Some(state) = state else { return say(Level::Bad, "Starting.".to_string()) };

@@ -1,5 +1,5 @@
-//! What watches a running gateway: the page, the metrics and the event log, each on a thread of its own.
-//! None of them is ever waited for by what carries messages.
+//! Watchers of a running gateway: page, metrics and event log, each on its own thread. Message forwarding
+//! never waits for a watcher.
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
@@ -20,9 +20,9 @@ use super::verdict::{self, Verdict};
 use super::{Edges, Lockdown, Shared, log, metrics, page};
 use skybraid_io::clock::Clock;
 
-/// Events that are kept for the page.
+/// Maximum events kept for the page.
 const MAX_EVENTS: usize = 200;
-/// Events that may wait for a thread.
+/// Maximum events queued for a thread.
 const MAX_WAITING: usize = 1024;
 /// Samples that the page draws: two minutes, twice a second.
 const MAX_MOMENTS: usize = 240;
@@ -33,7 +33,7 @@ const RETRY_EVERY: Duration = Duration::from_secs(2);
 /// Maximum time that threads may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The wall clock in seconds since 1970; for people, never for durations.
+/// Returns the wall clock in seconds since 1970; for display, never for durations.
 pub(super) fn unix_s() -> f64 {
     clock_gettime(ClockId::CLOCK_REALTIME)
         .map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 * 1e-9)
@@ -48,10 +48,10 @@ pub(super) struct About {
     pub paths: Vec<String>,
 }
 
-/// An event with its times, as the log and the page have it.
+/// A timestamped event in the log and on the page.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(super) struct Told {
-    /// By the gateway's clock.
+    /// Time by the gateway's clock.
     t_ms: f64,
     unix: f64,
     event: Event,
@@ -60,15 +60,15 @@ pub(super) struct Told {
 /// State of the log.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(super) struct LogState {
-    /// As the gateway's file names it.
+    /// Configured file name.
     pub file: String,
     /// Error of the last writing, if it failed.
     pub fails: Option<String>,
-    /// Lines that it lacks.
+    /// Number of lost lines.
     pub lost: u64,
 }
 
-/// A moment of the history that the page draws.
+/// A sample of the history shown on the page.
 #[derive(Clone, Debug, serde::Serialize)]
 struct Moment {
     t_ms: f64,
@@ -77,7 +77,7 @@ struct Moment {
     control_ms: Option<f64>,
 }
 
-/// The whole of `/status.json`: the state, and what must be said of it.
+/// Content of `/status.json`: the state with verdict and alarms.
 #[derive(serde::Serialize)]
 pub(super) struct Status {
     #[serde(flatten)]
@@ -96,7 +96,7 @@ pub(super) struct Status {
 #[serde(untagged)]
 enum State {
     Known(Box<Snapshot>),
-    /// It has only just been started.
+    /// The gateway has just started.
     Starting {
         session: bool,
         paths: [(); 0],
@@ -159,14 +159,14 @@ impl Books {
         told
     }
 
-    /// Raises an alarm of the watchers' own.
+    /// Raises an alarm of the watchers.
     fn alarm(&self, text: String) -> Told {
         let uptime_ms = self.state().map_or(0.0, |state| state.uptime_ms);
         let at = Instant::from_secs_f64(uptime_ms * 1e-3);
         self.tell(Event { at, what: What::Alarm { text } })
     }
 
-    /// Lines could not be written.
+    /// Records lost log lines.
     pub fn log_lost(&self, lines: u64, why: &str) {
         let begins = {
             let mut log = locked(&self.log);
@@ -179,7 +179,7 @@ impl Books {
         }
     }
 
-    /// Lines could be written. What must be said of it, if that is news.
+    /// Records that the log is writable. Returns an event to report if it was not before.
     pub fn log_works(&self) -> Option<Told> {
         let lost = {
             let mut log = locked(&self.log);
@@ -245,18 +245,18 @@ impl Books {
     }
 }
 
-/// The threads that watch a gateway.
+/// Threads that watch a gateway.
 pub struct Watchers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Watchers {
-    /// Starts them; the log is kept at `log` (a time is put into its name). The events that are sent
-    /// there show on the page and go into the log.
+    /// Starts the threads; the log is written to `log` (with a time added to its name). Events sent to the
+    /// returned channel appear on the page and in the log.
     ///
     /// # Errors
-    /// There are no more threads.
+    /// A thread cannot be started.
     pub fn start(
         config: &GatewayConfig,
         log: Option<PathBuf>,
@@ -287,8 +287,8 @@ impl Watchers {
         Ok((sender, Self { shared, threads }))
     }
 
-    /// Ends them, once the gateway has ended and its end of the channel is gone. One that does not come
-    /// back from the disk is left behind.
+    /// Ends the threads, once the gateway has ended and its end of the channel is closed. A thread blocked on
+    /// the disk is left running.
     pub fn finish(self) {
         self.shared.end();
         let clock = Clock::starting_now();
@@ -300,7 +300,7 @@ impl Watchers {
     }
 }
 
-/// Brings events to the page and to the log.
+/// Distributes events to the page and the log.
 fn distribute(books: &Books, events: &Receiver<Event>, to_log: Option<&SyncSender<Told>>) {
     let clock = Clock::starting_now();
     let mut remember_at = Instant::ZERO;
@@ -322,7 +322,7 @@ fn distribute(books: &Books, events: &Receiver<Event>, to_log: Option<&SyncSende
     }
 }
 
-/// Serves the page, as soon as its port is free.
+/// Serves the page as soon as its port is free.
 fn serve(books: &Books, listen: &str, hosts: &Hosts) {
     let ended = || books.shared.ended();
     let clock = Clock::starting_now();
@@ -359,7 +359,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    /// A port that nobody has.
+    /// Returns an unused port.
     fn free_port() -> u16 {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
     }
@@ -491,7 +491,7 @@ mod tests {
         serving.join().unwrap();
     }
 
-    /// The lines of the one log in a folder.
+    /// Returns the lines of the only log in a folder.
     fn logged(folder: &std::path::Path) -> Vec<serde_json::Value> {
         let files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
         assert_eq!(files.len(), 1);

@@ -169,6 +169,31 @@ impl Rain {
     }
 }
 
+impl Rain {
+    /// Returns the attenuation in dB from each instant on, beginning at the start of the run, rounded to 0.001 dB; zero
+    /// where it does not rain.
+    pub fn attenuations(&self, service: &Service, terminal: &Track) -> Vec<(Instant, f64)> {
+        let from = Instant::ZERO + self.from.unwrap_or(Duration::ZERO);
+        let to = self.length.map_or(Instant::FAR_FUTURE, |length| from + length);
+        let mut steps: Vec<(Instant, f64)> = alloc::vec![(Instant::ZERO, 0.0)];
+        let mut set = |at: Instant, value: f64| match steps.last_mut() {
+            Some((last, held)) if *last == at => *held = value,
+            Some((_, held)) if *held == value => {}
+            _ => steps.push((at, value)),
+        };
+        for (sample, held) in service.held() {
+            let (begin, end) = (sample.at.max(from), (sample.at + held).min(to));
+            if begin < end {
+                let altitude = terminal.at(sample.at - Instant::ZERO).altitude();
+                let attenuation = self.attenuation(altitude, sample.elevation);
+                set(begin, libm::round(attenuation * 1e3) / 1e3);
+                set(end, 0.0);
+            }
+        }
+        steps
+    }
+}
+
 /// Loss by elevation: linear between the points, constant before the first and after the last.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ElevationLoss(pub Vec<(Angle, Probability)>);
@@ -278,6 +303,22 @@ mod tests {
         let low = rain(25.0);
         assert!(low.attenuation(0.0, 4.9) > low.attenuation(0.0, 5.1));
         assert!(low.attenuation(0.0, 0.0).is_finite());
+    }
+
+    #[test]
+    fn attenuation_over_time_follows_the_elevation() {
+        let ground = Track::fixed(Position::new(47.0, 7.0, 0.0).unwrap());
+        let shower = Rain {
+            from: Some(Duration::from_secs(10)),
+            length: Some(Duration::from_millis(2500)),
+            ..rain(25.0)
+        };
+        let steps = shower.attenuations(&falling(), &ground);
+        let times: Vec<i64> = steps.iter().map(|(at, _)| at.as_nanos() / 1_000_000).collect();
+        assert_eq!(times, [0, 10_000, 11_000, 12_000, 12_500]);
+        assert_eq!((steps[0].1, steps[4].1), (0.0, 0.0));
+        // 78° above the horizon after 12 s.
+        assert!((steps[3].1 - shower.attenuation(0.0, 78.0)).abs() < 1e-3, "{steps:?}");
     }
 
     fn falling() -> Service {

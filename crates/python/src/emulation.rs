@@ -117,7 +117,7 @@ impl Emulation {
         self.finish(py, flown.map_err(error)?, watch)
     }
 
-    /// Runs the links until one of the programs has ended or the time is over.
+    /// Runs the links until a program ends or the time has elapsed.
     #[pyo3(signature = (programs, limit_s = None, progress = None))]
     fn carry(
         &mut self,

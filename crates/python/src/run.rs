@@ -17,7 +17,7 @@ use crate::statistics::FlowStats;
 /// Names of the codes of tables.
 #[derive(Default)]
 pub struct Names {
-    /// Flows of the scenario, then the answers to them.
+    /// Flows of the scenario, then their replies.
     pub flows: Vec<String>,
     /// Group of each flow in the scenario.
     pub groups: Vec<String>,
@@ -27,17 +27,17 @@ pub struct Names {
     pub links: Vec<String>,
     /// Distinct names of paths.
     pub paths: Vec<String>,
-    /// For each path of the setup the index of its name in `paths`.
+    /// Index in `paths` of the name of each path of the setup.
     path_names: Vec<usize>,
     /// Hosts, then each side of each proxy.
     pub sides: Vec<String>,
-    /// For each flow the indices in `sides` of its proxies' sides, proxy by proxy.
+    /// Indices in `sides` of each flow's proxy sides, proxy by proxy.
     proxy_sides: Vec<Vec<usize>>,
     /// Shortest required deadline of each flow, if any.
     pub deadlines: Vec<Option<Duration>>,
     /// End of the run.
     pub end: Instant,
-    /// For each flow the paths of the setup that it uses.
+    /// Paths of the setup that each flow uses.
     flow_paths: Vec<Vec<usize>>,
 }
 
@@ -161,7 +161,7 @@ impl Run {
         Self { emulation: Some(facts), ..self }
     }
 
-    /// Takes the next piece of a table, of about `rows` rows at most, out of the run.
+    /// Takes the next piece of a table, at most about `rows` rows, out of the run.
     fn take<'py>(
         &mut self,
         py: Python<'py>,
@@ -338,7 +338,7 @@ pub fn rows_of(flows: &[FlowRecord]) -> usize {
     flows.iter().flat_map(FlowRecord::blocks).map(<[_]>::len).sum()
 }
 
-/// Number of broken invariants in this process, and the source line of the first.
+/// Returns the number of broken invariants in this process, and the source line of the first.
 #[pyo3::pyfunction]
 pub fn bugs() -> (u64, Option<String>) {
     let first = skybraid_units::invariant::first_bug();

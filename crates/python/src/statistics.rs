@@ -177,13 +177,13 @@ impl FlowStats {
         self.summary.held.messages
     }
 
-    /// Total waiting time of these messages, in s.
+    /// Total waiting time of held messages, in s.
     #[getter]
     fn held_total_s(&self) -> f64 {
         self.summary.held.total.as_secs_f64()
     }
 
-    /// Maximum waiting time of such a message, in s.
+    /// Maximum waiting time of a held message, in s.
     #[getter]
     fn held_longest_s(&self) -> f64 {
         self.summary.held.longest.as_secs_f64()
@@ -256,8 +256,8 @@ impl FlowStats {
         Ok(tallies(py, &deadline.timeline))
     }
 
-    /// Returns why messages missed the deadline, the most frequent cause first: cause, path, link effect,
-    /// count. The counts add up to all misses. Without a deadline: why messages were never delivered.
+    /// Returns the causes of missed deadlines, most frequent first: cause, path, link effect, count. The
+    /// counts add up to all misses. Without a deadline: causes of messages never delivered.
     #[pyo3(signature = (deadline_ms = None))]
     fn misses(&self, deadline_ms: Option<f64>) -> PyResult<Vec<Miss>> {
         let misses = &self.summary.misses;
@@ -282,7 +282,7 @@ impl FlowStats {
         all
     }
 
-    /// Returns why video frames were not shown undamaged within the time, as [`misses`](Self::misses).
+    /// Returns the causes of video frames not shown undamaged within the time, as [`misses`](Self::misses).
     fn frame_misses(&self, within_ms: f64) -> PyResult<Vec<Miss>> {
         let (_, counts) = self.frame_deadline(within_ms)?;
         Ok(counts.map(|counts| self.causes(counts)).unwrap_or_default())

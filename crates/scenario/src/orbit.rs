@@ -4,6 +4,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use skybraid_link::access::Attenuation;
 use skybraid_link::{DelaySource, LinkConfig, LossSource, Series};
 use skybraid_orbit::{InvalidKey, OrbitConfig, Service};
 use skybraid_track::Track;
@@ -28,6 +29,8 @@ pub struct Orbit {
     pub service: Service,
     /// Start and length of outages by rain.
     pub rain: Vec<(Instant, Duration)>,
+    /// Attenuation by rain in dB from each instant on; empty without rain.
+    pub attenuation: Vec<(Instant, f64)>,
     /// Loss by elevation from each instant on; empty if none is configured.
     pub loss: Vec<(Instant, f64)>,
 }
@@ -45,14 +48,16 @@ impl Orbit {
     ) -> Result<Self, InvalidKey> {
         let service = config.serve(&terminal, &other, length)?;
         let rain = config.rain.map_or(Vec::new(), |rain| rain.outages(&service, &terminal));
+        let attenuation =
+            config.rain.map_or(Vec::new(), |rain| rain.attenuations(&service, &terminal));
         let loss = config.elevation_loss.as_ref();
         let loss = loss.map_or(Vec::new(), |loss| loss.steps(&service));
-        Ok(Self { config, terminal, other, service, rain, loss })
+        Ok(Self { config, terminal, other, service, rain, attenuation, loss })
     }
 
     /// Applies the service to one direction of a link: the delay over time replaces that of the link, with its
-    /// handovers and reconfiguration; outages are added where no satellite serves or rain interrupts the link,
-    /// halts at handovers, and loss by elevation on top of the link's own.
+    /// handovers and reconfiguration; outages are added where no satellite serves or rain interrupts the link (or
+    /// rain attenuates the Es/N0 of an access layer), halts at handovers, and loss by elevation on top of the link's own.
     pub fn apply(&self, link: &mut LinkConfig) {
         let steps = self.service.delay_steps().into_iter();
         let steps: Vec<(Instant, f64)> =
@@ -64,7 +69,15 @@ impl Orbit {
         if let Some(delay) = series(&steps) {
             link.delay = DelaySource::Series(Arc::new(delay).into());
         }
-        link.down.extend(self.service.gaps.iter().chain(&self.rain).copied());
+        link.down.extend(self.service.gaps.iter().copied());
+        // An access layer with an Es/N0 adapts its coding to the rain; other links have a margin.
+        let es_n0 = link.access.as_mut().and_then(|access| access.es_n0.as_mut());
+        match (es_n0, series(&self.attenuation)) {
+            (Some(es_n0), Some(rain)) => {
+                es_n0.attenuation = Attenuation::Series(Arc::new(rain).into())
+            }
+            _ => link.down.extend(self.rain.iter().copied()),
+        }
         let breaks = self.service.handovers.iter().filter(|handover| handover.gap.is_positive());
         link.halts.extend(breaks.map(|handover| (handover.at, handover.gap)));
         if let Some(loss) = series(&self.loss) {

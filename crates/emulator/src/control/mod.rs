@@ -1,4 +1,4 @@
-//! Live control over a Unix socket: requests and answers are JSON objects, one a line.
+//! Live control over a Unix socket: requests and responses are JSON objects, one per line.
 //!
 //! | request | what it does |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `{"do":"reset","path":"lte"}` | back to the scenario |
 //! | `{"do":"stop"}` | ends the run |
 //!
-//! An answer is `{"ok":true,…}`, or `{"ok":false,"error":"…"}` that says what was found and what was
-//! expected. A wrong request does not end the connection. Whoever does not read is dropped.
+//! A response is `{"ok":true,…}`, or `{"ok":false,"error":"…"}` with the value found and the value expected.
+//! An invalid request does not close the connection. A client that does not read is dropped.
 
 pub(crate) mod request;
 mod server;

@@ -1,4 +1,4 @@
-//! What a line asks for, and the words of an answer.
+//! Parsing of requests and formatting of responses.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -11,36 +11,36 @@ use crate::forward::{Command, DirectionStatus, Snapshot};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// Report the state of each path.
+    /// Report the state of each path once.
     Status {},
-    /// Report it again and again.
+    /// Report the state of each path periodically.
     Watch {},
     /// Take a path down.
     Cut {
-        /// The path's name.
+        /// Path name.
         path: String,
     },
     /// End a cut.
     Restore {
-        /// The path's name.
+        /// Path name.
         path: String,
     },
-    /// Another rate, delay or loss.
+    /// Change the rate, delay or loss.
     Set {
-        /// The path's name.
+        /// Path name.
         path: String,
-        /// Only this direction.
+        /// Direction; both if absent.
         direction: Option<Direction>,
-        /// Rate, above zero.
+        /// Rate; must be above zero.
         rate: Option<Rate>,
         /// One-way delay.
         delay: Option<Duration>,
-        /// Probability of loss.
+        /// Loss probability.
         loss: Option<Probability>,
     },
-    /// Back to what the scenario says.
+    /// Restore the scenario's values.
     Reset {
-        /// The path's name.
+        /// Path name.
         path: String,
     },
     /// End the run.
@@ -48,10 +48,10 @@ pub enum Request {
 }
 
 impl Request {
-    /// Reads a line.
+    /// Parses a request line.
     ///
     /// # Errors
-    /// Says what was found and what was expected.
+    /// Reports the value found and the value expected.
     pub fn read(line: &[u8]) -> Result<Self, String> {
         let value: Value = serde_json::from_slice(line).map_err(|error| {
             format!("found a line that is not JSON ({error}), expected for example {EXAMPLE}")
@@ -74,7 +74,7 @@ impl Request {
         }
     }
 
-    /// The path and what must be done to it, if that is what is asked for.
+    /// Returns the path and the command for it, if the request is one.
     pub fn command(&self) -> Option<(&str, Command)> {
         match self {
             Self::Status {} | Self::Watch {} | Self::Stop {} => None,
@@ -91,7 +91,7 @@ impl Request {
 
 const EXAMPLE: &str = r#"`{"do":"status"}`"#;
 
-/// How the paths stand, in the words of an answer. Units are in the names; times are of the run.
+/// Formats the state of the paths as a response. Keys include the units; times are of the run.
 pub fn status(snapshot: &Snapshot) -> Value {
     let paths: Vec<Value> = snapshot
         .paths

@@ -1,4 +1,4 @@
-//! The socket and its clients.
+//! Control socket and its clients.
 
 use std::fs::{Permissions, remove_file, set_permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,23 +17,23 @@ use serde_json::{Map, Value, json};
 use super::request::{Request, status};
 use crate::forward::Controls;
 
-/// How often a thread looks whether the server has ended.
+/// Interval at which a thread checks for the server's shutdown.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// From one status to the next of a client that watches.
+/// Status interval of a watching client.
 const WATCH_EVERY: u32 = 5;
-/// A client that reads nothing for so long is dropped.
+/// Timeout after which a client that does not read is dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Longer lines are nobody's request.
+/// Maximum length of a request line.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// A server of live control. Dropping it ends it and removes the socket.
+/// Live control server. Dropping it stops it and removes the socket.
 pub struct Server {
     path: PathBuf,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What every client may touch.
+/// State shared by all clients.
 struct Access {
     controls: Controls,
     facts: Map<String, Value>,
@@ -42,7 +42,7 @@ struct Access {
 }
 
 impl Access {
-    /// How the paths stand, with the facts.
+    /// Returns the state of the paths, with the facts.
     fn status(&self) -> Value {
         let mut status = status(&self.controls.snapshot());
         if let Some(fields) = status.as_object_mut() {
@@ -53,11 +53,11 @@ impl Access {
 }
 
 impl Server {
-    /// Listens at `path`, for the user alone. `facts` are part of every status. `stop` is called when a
-    /// client asks for the run's end. A socket that is there already is replaced if nobody answers at it.
+    /// Listens at `path`, accessible to this user only. `facts` are part of every status. `stop` is called
+    /// when a client requests the end of the run. A stale socket is replaced.
     ///
     /// # Errors
-    /// Another run answers at the path, something that is no socket is there, or it cannot be made.
+    /// Another run is listening at the path, the path is not a socket, or the socket cannot be created.
     pub fn start(
         path: &Path,
         controls: Controls,
@@ -91,7 +91,7 @@ impl Drop for Server {
     }
 }
 
-/// Removes a socket at which nobody answers.
+/// Removes a stale socket.
 fn make_room(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
     let taken = |what: &str| {
@@ -118,12 +118,12 @@ fn accept(listener: &UnixListener, access: &Arc<Access>) {
         match listener.accept() {
             Ok((stream, _)) => {
                 let access = Arc::clone(access);
-                // A client that cannot be served, now that there are too many, is dropped.
+                // If there are too many clients to serve this one, it is dropped.
                 let client = std::thread::Builder::new().name("control client".into());
                 clients.extend(client.spawn(move || drop(serve(stream, &access))));
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // Too many open files, perhaps.
+            // Possibly too many open files.
             Err(_) => std::thread::sleep(LOOK_EVERY),
         }
     }
@@ -132,13 +132,13 @@ fn accept(listener: &UnixListener, access: &Arc<Access>) {
     }
 }
 
-/// Answers a client until it leaves.
+/// Serves a client until it disconnects.
 fn serve(mut stream: UnixStream, access: &Access) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK_EVERY))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut lines = Lines::default();
-    // Counted down to the next status of a client that watches.
+    // Countdown to the next status of a watching client.
     let mut watch: Option<u32> = None;
     while !access.ended.load(Ordering::Acquire) {
         let Some(length) = lines.read(&mut stream)? else { return Ok(()) };
@@ -193,17 +193,17 @@ fn say(stream: &mut UnixStream, answer: &Value) -> io::Result<()> {
     stream.write_all(format!("{answer}\n").as_bytes())
 }
 
-/// Cuts what a client sends into lines.
+/// Splits received data into lines.
 #[derive(Default)]
 struct Lines {
     buffer: Vec<u8>,
-    /// Within a line that is too long.
+    /// Inside a line that is too long.
     skipping: bool,
     too_long: bool,
 }
 
 impl Lines {
-    /// Reads what there is: how many bytes, 0 after a while without any, `None` at the end.
+    /// Reads available bytes and returns their number: 0 on timeout, `None` at the end of the stream.
     fn read(&mut self, stream: &mut UnixStream) -> io::Result<Option<usize>> {
         let mut chunk = [0; 4096];
         match stream.read(&mut chunk) {
@@ -237,7 +237,7 @@ impl Lines {
         }
     }
 
-    /// The next whole line, or what is wrong with it.
+    /// Returns the next complete line, or the error in it.
     fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
         if std::mem::take(&mut self.too_long) {
             return Some(Err(format!(

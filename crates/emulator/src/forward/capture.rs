@@ -1,7 +1,7 @@
 //! Captures of the real frames at each end of a lane, one pcapng file per end.
 //!
-//! The forwarder copies frames into chunks of memory and hands full ones to a thread that writes. If
-//! the disk cannot follow, chunks are left out and their frames counted.
+//! The forwarder copies frames into chunks of memory and passes full chunks to a writer thread. If the disk
+//! is too slow, chunks are left out and their frames counted.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,18 +18,18 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, PcapError};
 use skybraid_units::{Duration, Instant};
 
-/// Size of a chunk.
+/// Chunk size.
 const CHUNK: usize = 256 << 10;
-/// Chunks that may wait for the disk: 32 MiB.
+/// Maximum chunks queued for the disk: 32 MiB.
 const MAX_WAITING: usize = 128;
-/// What is before each frame in a chunk: time, length, port.
+/// Length of the header of each frame in a chunk: time, length, port.
 const HEADER: usize = 16;
-/// The forwarder notes frames up to so much out of order, since it reads late what came early.
+/// Maximum reordering of recorded frames, since the forwarder may read early frames late.
 const OUT_OF_ORDER: Duration = Duration::from_millis(20);
-/// How often the writer looks for chunks. It is not woken, which would cost the forwarder time.
+/// Polling interval of the writer. Waking it would cost the forwarder time.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);
 
-/// The forwarder's side.
+/// Forwarder's side of the captures.
 pub(super) struct Capture {
     full: SyncSender<Vec<u8>>,
     empty: Receiver<Vec<u8>>,
@@ -55,7 +55,7 @@ impl Capture {
         Ok(Self { full, empty, chunk, frames_in_chunk: 0, missing: 0, writer })
     }
 
-    /// Notes a frame that came or left at the end with this number.
+    /// Records a frame received or sent at the end with this number.
     pub fn note(&mut self, end: usize, at: Instant, frame: &[u8]) {
         if self.chunk.len() + HEADER + frame.len() > CHUNK {
             self.flush();
@@ -67,7 +67,7 @@ impl Capture {
         self.frames_in_chunk += 1;
     }
 
-    /// Passes on what was noted.
+    /// Passes recorded frames to the writer.
     pub fn flush(&mut self) {
         if self.chunk.is_empty() {
             return;
@@ -84,7 +84,7 @@ impl Capture {
         self.frames_in_chunk = 0;
     }
 
-    /// Writes what is left. Answers how many frames are missing, and what went wrong.
+    /// Writes the remaining frames. Returns the number of missing frames, and an error if any.
     pub fn finish(mut self) -> (u64, Option<io::Error>) {
         self.flush();
         drop(self.full);
@@ -93,11 +93,11 @@ impl Capture {
     }
 }
 
-/// One file.
+/// Capture file of one end.
 struct Ending {
     path: PathBuf,
     writer: PcapNgWriter<BufWriter<File>>,
-    /// Frames that earlier ones may still come before.
+    /// Frames that may still be preceded by others.
     recent: Vec<(Instant, Vec<u8>)>,
 }
 
@@ -114,7 +114,7 @@ impl Ending {
             snaplen: 0,
             options: vec![
                 InterfaceDescriptionOption::IfName(name.to_owned().into()),
-                // Nanoseconds.
+                // Nanosecond resolution.
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
@@ -140,7 +140,7 @@ impl Ending {
         Ok(())
     }
 
-    /// Writes all that is left.
+    /// Writes all remaining frames.
     fn finish(mut self) -> io::Result<()> {
         self.write_until(Instant::FAR_FUTURE)?;
         self.writer.into_inner().flush().map_err(|error| cannot_write(&self.path, &error))
@@ -158,7 +158,7 @@ fn from_pcap(error: PcapError) -> io::Error {
     }
 }
 
-/// Writes chunks until none will come any more.
+/// Writes chunks until the channel is closed.
 fn write(
     mut files: Vec<Ending>,
     chunks: &Receiver<Vec<u8>>,
@@ -189,7 +189,7 @@ fn write(
     files.into_iter().try_for_each(Ending::finish)
 }
 
-/// The first record of a chunk: the end's number, time, frame, and what is behind it.
+/// Returns the first record of a chunk (number of the end, time, frame) and the remaining bytes.
 fn record(chunk: &[u8]) -> Option<(usize, Instant, &[u8], &[u8])> {
     let (at, rest) = chunk.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
@@ -221,7 +221,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let mut capture = Capture::create(&folder, &["lte".into(), "geo".into()]).unwrap();
         for number in 0..3000_i64 {
-            // Pairs come in the wrong order.
+            // Swap each pair.
             let at = Instant::from_millis(number ^ 1);
             capture.note(3, at, &[number as u8; 600]);
         }

@@ -1,4 +1,4 @@
-//! Counting: what becomes of each packet, and the samples of the links.
+//! Counters of packet outcomes, and samples of the links.
 
 use skybraid_host::record::{LinkRow, LinkTotal, PacketKind, PacketRow, Record};
 use skybraid_link::{Cause, Conditions};
@@ -10,23 +10,23 @@ use super::frame::ETHERNET;
 use super::report::Account;
 use super::stage::Waiting;
 
-/// Rows that are added at once, so that a long table never moves while packets wait.
+/// Rows allocated at once, so that a long table never moves while packets wait.
 const BLOCK: usize = 1 << 14;
-/// Samples in the second that [`Way::recent_rate`] speaks of.
+/// Samples in the last second, for [`Way::recent_rate`].
 const RECENT: usize = 10;
 
-/// What is counted of a direction of a lane.
+/// Counters of one direction of a lane.
 #[derive(Default)]
 struct Way {
     account: Account,
     bytes: u64,
-    /// As of the last sample.
+    /// Counters at the last sample.
     sampled: (Account, u64),
-    /// Bytes delivered within each of the last samples.
+    /// Bytes delivered in each of the last samples.
     recent: [u64; RECENT],
 }
 
-/// What the links carried and lost.
+/// Packets carried and lost by the links.
 pub(super) struct LinkCounters {
     record: Record,
     ways: Vec<Way>,
@@ -36,7 +36,7 @@ pub(super) struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Empty counters of so many directions.
+    /// Creates empty counters for `ways` directions.
     pub fn new(record: Record, ways: usize) -> Self {
         Self {
             record,
@@ -47,12 +47,12 @@ impl LinkCounters {
         }
     }
 
-    /// The account of a direction, to be added to.
+    /// Returns the account of a direction for updating.
     pub fn account(&mut self, way: usize) -> Option<&mut Account> {
         self.ways.get_mut(way).promised("a direction of a link").map(|way| &mut way.account)
     }
 
-    /// A packet left at the other end.
+    /// Counts a packet delivered at the other end.
     #[inline]
     pub fn delivered(&mut self, way: usize, packet: &Waiting) {
         if let Some(way) = self.ways.get_mut(way).promised("a direction of a link") {
@@ -64,7 +64,7 @@ impl LinkCounters {
         }
     }
 
-    /// A link lost a packet at `at`.
+    /// Counts a packet lost by a link at `at`.
     pub fn lost(&mut self, way: usize, packet: &Waiting, at: Instant, cause: Cause) {
         let count = |lost: &mut [u64; Cause::ALL.len()]| {
             if let Some(count) = lost.get_mut(cause as usize) {
@@ -105,7 +105,7 @@ impl LinkCounters {
         }
     }
 
-    /// Samples a direction: its state, and what has happened since the last sample.
+    /// Samples a direction: its state, and the changes since the last sample.
     pub fn sample(&mut self, way: usize, at: Instant, state: Conditions, queue: Bytes) {
         let Some(counts) = self.ways.get_mut(way).promised("a direction of a link") else { return };
         let (account, bytes) = (counts.account, counts.bytes);
@@ -133,7 +133,7 @@ impl LinkCounters {
         }
     }
 
-    /// The rate at which IP packets arrived within the last second of samples.
+    /// Returns the rate at which IP packets arrived in the last second of samples.
     pub fn recent_rate(&self, way: usize) -> Rate {
         let bytes = self
             .ways
@@ -143,7 +143,7 @@ impl LinkCounters {
         Rate::from_bps(bytes * 8)
     }
 
-    /// The account of a direction.
+    /// Returns the account of a direction.
     pub fn account_of(&self, way: usize) -> Account {
         self.ways
             .get(way)
@@ -152,12 +152,12 @@ impl LinkCounters {
             .unwrap_or_default()
     }
 
-    /// Packets that the emulator itself lost.
+    /// Returns the number of packets lost by the emulator itself.
     pub fn lost_by_emulator(&self) -> u64 {
         self.ways.iter().map(|way| way.account.lost_by_emulator()).sum()
     }
 
-    /// Closes the counters.
+    /// Moves the counters into the report.
     pub fn close(self, report: &mut super::Forwarded) {
         let total = |way: &Way| LinkTotal {
             delivered: way.account.delivered,

@@ -1,4 +1,4 @@
-//! The forwarder's loop: read, admit, release, sleep.
+//! Forwarding loop: read, admit, release, sleep.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,40 +20,41 @@ use super::stage::{Stage, Waiting};
 use super::{Classifier, Forwarded, Lane, Options, Watcher, thread};
 use skybraid_io::clock::Clock;
 
-/// A frame may be handed to the kernel so much before it is due, at most, to make up for the time that
-/// the kernel takes.
+/// Maximum lead with which a frame is passed to the kernel before it is due, to compensate for the kernel's
+/// processing time.
 const MAX_EARLY: Duration = Duration::from_micros(20);
-/// Frames wait in the kernel so long at most.
+/// Maximum time frames stay unread in the kernel.
 const MAX_UNREAD: Duration = Duration::from_millis(1);
-/// A link that could deliver sooner wakes the forwarder with each frame.
+/// Minimum time for frames to stay unread; below, each frame wakes the forwarder.
 const MIN_UNREAD: Duration = Duration::from_micros(100);
-/// So long after the last frame, each frame wakes the forwarder again.
+/// Idle time after which each frame wakes the forwarder again.
 const QUIET_AFTER: Duration = Duration::from_millis(2);
-/// How often a frame is offered to an interface that has no room, and the wait between.
+/// Maximum attempts to send a frame on an interface whose queue is full, and the wait in between.
 const ATTEMPTS: u32 = 20;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_micros(50);
 
-/// A direction of a lane. It reads at the port of the same number and writes at the other end's.
+/// One direction of a lane. It reads from the port of the same number and writes to the port of the other
+/// end.
 struct Way {
     stages: std::ops::Range<usize>,
-    /// No packet passes faster.
+    /// Minimum delay of a packet.
     min_delay: Duration,
-    /// Frames to be sent now; those that were not shaped are marked.
+    /// Frames to be sent now; unshaped frames are marked.
     leaving: Vec<(Waiting, bool)>,
     down_since: Option<Instant>,
     watchers: Vec<Watcher>,
 }
 
-/// A frame that was read and has not entered its link.
+/// A received frame that has not entered its link.
 struct Incoming {
     at: Instant,
-    /// Frames that came at the same time keep the order in which they were read.
+    /// Sequence number, which keeps simultaneous frames in the order in which they were read.
     number: u32,
     way: usize,
     frame: Received,
 }
 
-/// The links of an emulation in real time.
+/// Real-time links of an emulation.
 pub(super) struct Engine {
     clock: Clock,
     end: Instant,
@@ -71,17 +72,17 @@ pub(super) struct Engine {
     counters: LinkCounters,
     capture: Option<Capture>,
     lateness: Lateness,
-    /// How long the kernel takes to pass on one frame.
+    /// Time the kernel takes to send one frame.
     handing_over: Duration,
     next_sample: Instant,
     last_read: Instant,
     last_frame: Instant,
-    /// Until then, what comes may stay unread.
+    /// Time until which received frames may stay unread.
     read_from: Instant,
 }
 
 impl Engine {
-    /// Two ports and two directions per lane.
+    /// Creates an engine with two ports and two directions per lane.
     pub fn new(
         ports: Vec<Port>,
         lanes: Vec<Lane>,
@@ -154,7 +155,7 @@ impl Engine {
         engine
     }
 
-    /// Forwards until told to stop.
+    /// Forwards frames until stopped.
     pub fn run(mut self) -> Forwarded {
         let mut precedence = thread::Precedence::new();
         while !self.desk.is_stopped() {
@@ -175,7 +176,7 @@ impl Engine {
         self.close()
     }
 
-    /// Reads every port and admits what was read in the order in which it came. True if more waits.
+    /// Reads every port and admits the frames in order of arrival. Returns true if more are waiting.
     fn receive(&mut self) -> bool {
         let before = self.clock.now();
         let mut more = false;
@@ -224,7 +225,7 @@ impl Engine {
         more
     }
 
-    /// A frame enters the first link of its direction, or passes by it.
+    /// Passes a frame to the first link of its direction, or around it if it is not shaped.
     fn enter(&mut self, it: &Incoming) {
         let Some(way) = self.ways.get_mut(it.way).promised("a direction of a link") else { return };
         let Received { slot, length, cut_off, .. } = it.frame;
@@ -253,7 +254,7 @@ impl Engine {
         }
     }
 
-    /// Hands a packet to a link.
+    /// Passes a packet to a link.
     #[inline]
     fn admit(&mut self, index: usize, at: Instant, mut packet: Waiting) {
         let Some(stage) = self.stages.get_mut(index).promised("a link of a direction") else {
@@ -278,8 +279,8 @@ impl Engine {
         }
     }
 
-    /// Sends what is due and passes on what is at the end of a link that has another behind it. Frames
-    /// that are due soon after go along, which spares system calls where frames are dense.
+    /// Sends due frames, and moves frames from the end of a link to the next link. Frames due shortly after
+    /// are included, which saves system calls under load.
     fn release(&mut self) {
         let now = self.clock.now();
         let (due, along) = (now + self.early(), now + MAX_EARLY);
@@ -307,12 +308,12 @@ impl Engine {
         }
     }
 
-    /// How long before it is due a frame is handed to the kernel.
+    /// Returns how long before its due time a frame is passed to the kernel.
     fn early(&self) -> Duration {
         self.handing_over.min(MAX_EARLY)
     }
 
-    /// Sends what leaves in a direction.
+    /// Sends the outgoing frames of a direction.
     fn send(&mut self, index: usize) {
         let Some(way) = self.ways.get_mut(index).promised("a direction of a link") else { return };
         let Some(port) = self.ports.get(index ^ 1).promised("a port of a link") else { return };
@@ -325,7 +326,7 @@ impl Engine {
                 Ok(sent) => sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    // The other end has no room for the moment: its kernel must get to work.
+                    // The queue at the other end is full; let its kernel run.
                     let full = matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN));
                     let connected = port.is_connected();
                     attempts += 1;
@@ -349,7 +350,7 @@ impl Engine {
             };
             if rest.len() == 1 {
                 let took = self.clock.now() - now;
-                // A mean over some sixteen frames, in which an interruption counts little.
+                // Mean over about sixteen frames, in which an interruption has little weight.
                 let took = took.min(self.handing_over * 2 + Duration::from_micros(1));
                 self.handing_over = (self.handing_over * 15 + took) / 16;
             }
@@ -370,7 +371,7 @@ impl Engine {
         way.leaving.clear();
     }
 
-    /// Sleeps until a frame is due, comes in, or must be read because it may be due soon.
+    /// Sleeps until a frame is due, arrives, or must be read because it may be due soon.
     fn wait(&mut self) {
         let now = self.clock.now();
         let due = self.stages.iter().map(Stage::due).min().unwrap_or(Instant::FAR_FUTURE);
@@ -387,15 +388,14 @@ impl Engine {
         if unread > Duration::ZERO {
             roughly = roughly.min(self.last_read + unread);
         }
-        // Whoever is awake in the second half reads at once, which saves waking up for it.
+        // A thread that is awake in the second half of the interval reads at once, which saves a wakeup.
         self.read_from = self.last_read + unread / 2;
         if exact > now {
             self.pacer.wait(now, exact, roughly);
         }
     }
 
-    /// How long a frame that comes in this direction may stay unread, so that it can still leave in
-    /// time.
+    /// Returns how long a frame arriving in this direction may stay unread and still leave on time.
     fn may_wait(&self, way: &Way, now: Instant) -> Duration {
         let mut wait = way.min_delay / 2;
         let only = self.stages.get(way.stages.start).filter(|_| way.stages.len() == 1);
@@ -403,7 +403,7 @@ impl Engine {
             && stage.link.keeps_order()
             && let Some(last) = stage.waiting.back()
         {
-            // It cannot overtake those before it.
+            // The frame cannot overtake earlier frames.
             wait = wait.max(last.due - now);
         }
         wait.min(MAX_UNREAD)
@@ -421,7 +421,7 @@ impl Engine {
         }
     }
 
-    /// Samples every direction and publishes how things stand.
+    /// Samples every direction and publishes the state.
     fn sample(&mut self, now: Instant) {
         let at = self.next_sample;
         self.next_sample += SAMPLE_INTERVAL;
@@ -446,7 +446,7 @@ impl Engine {
         self.publish(now, false);
     }
 
-    /// The state of a direction: links in series are as slow as the slowest and delay by the sum.
+    /// Returns the state of a direction: links in series have the lowest rate and the sum of the delays.
     fn state(&mut self, way: usize, now: Instant) -> (Conditions, Bytes) {
         let range = self
             .ways
@@ -520,10 +520,10 @@ impl Engine {
         });
     }
 
-    /// Does what was ordered.
+    /// Executes pending orders.
     fn take_orders(&mut self) {
         while let Some(order) = self.desk.order() {
-            // Before the next look, so that the bell rings again for an order that comes after it.
+            // Before the next check, so that an order arriving after it triggers a new wakeup.
             self.desk.hush();
             self.receive();
             let now = self.clock.now();
@@ -532,7 +532,7 @@ impl Engine {
             }
             self.learn_min_delays();
             self.publish(now, true);
-            // Whoever ordered may have given up waiting.
+            // The caller may have given up waiting.
             order.done.try_send(()).ok();
         }
     }

@@ -1,11 +1,11 @@
-//! What the forwarder reads in a frame.
+//! Frame parsing for the forwarder.
 
 /// Length of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
 
-/// The frame's IP packet; `None` for what a link does not shape: frames that carry no IP, and what
-/// IPv6 says to the neighbours of a cable: neighbour discovery (ICMPv6 types 133 to 137, RFC 4861 §4)
-/// and multicast listeners (130 to 132 and 143 behind a hop-by-hop header, RFC 3810 §5).
+/// Returns the IP packet of the frame; `None` for frames that links do not shape: frames without IP, and the
+/// link-local signalling of IPv6: neighbour discovery (ICMPv6 types 133 to 137, RFC 4861 §4) and multicast
+/// listeners (130 to 132 and 143 after a hop-by-hop header, RFC 3810 §5).
 pub(crate) fn shaped(frame: &[u8]) -> Option<&[u8]> {
     let packet = frame.get(ETHERNET..)?;
     match frame.get(12..ETHERNET)? {

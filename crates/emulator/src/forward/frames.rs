@@ -1,18 +1,18 @@
-//! Where frames lie while they wait: slots of one size, used again without allocation.
+//! Storage of waiting frames: slots of one size, reused without allocation.
 
-/// Slots that are added at once when none is free.
+/// Slots allocated at once when none is free.
 const BLOCK: usize = 1024;
 
-/// The slots. Each is found by its number.
+/// Slots, addressed by number.
 pub(super) struct Frames {
     blocks: Vec<Box<[u8]>>,
-    /// The one freed last comes first, so that memory stays in the cache.
+    /// Free slots, last freed first, so that the memory stays in the cache.
     free: Vec<u32>,
     size: usize,
 }
 
 impl Frames {
-    /// Slots for frames of at most `largest` bytes.
+    /// Creates slots for frames of at most `largest` bytes.
     pub fn new(largest: usize) -> Self {
         let mut frames =
             Self { blocks: Vec::new(), free: Vec::new(), size: largest.next_multiple_of(64) };
@@ -24,14 +24,14 @@ impl Frames {
 
     fn grow(&mut self) {
         let first = self.blocks.len() * BLOCK;
-        // Written once, so that the pages are there before the first frame.
+        // Written once, so that the pages are allocated before the first frame.
         let block = vec![1; self.size * BLOCK].into_boxed_slice();
         self.blocks.push(block);
         self.free.reserve(self.blocks.len() * BLOCK);
         self.free.extend((first..first + BLOCK).rev().map(|slot| slot as u32));
     }
 
-    /// A free slot.
+    /// Returns a free slot.
     pub fn take(&mut self) -> u32 {
         if self.free.is_empty() {
             self.grow();
@@ -39,19 +39,19 @@ impl Frames {
         self.free.pop().unwrap_or_default()
     }
 
-    /// The slot is free again.
+    /// Frees a slot.
     pub fn give_back(&mut self, slot: u32) {
         self.free.push(slot);
     }
 
-    /// The first `length` bytes of a slot; fewer if it holds fewer.
+    /// Returns the first `length` bytes of a slot, or fewer if it holds fewer.
     pub fn bytes(&self, slot: u32, length: u32) -> &[u8] {
         let (block, start) = self.place(slot);
         let end = start + (length as usize).min(self.size);
         self.blocks.get(block).and_then(|block| block.get(start..end)).unwrap_or_default()
     }
 
-    /// A whole slot.
+    /// Returns a whole slot.
     pub fn slot(&mut self, slot: u32) -> &mut [u8] {
         let (block, start) = self.place(slot);
         let size = self.size;

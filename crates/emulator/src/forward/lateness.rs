@@ -1,14 +1,14 @@
-//! How punctually packets leave.
+//! Lateness of sent packets.
 
 use skybraid_units::Duration;
 
-/// Buckets per power of two: a value is read at most an eighth too high.
+/// Buckets per power of two: a value reads at most an eighth too high.
 const PER_OCTAVE: u32 = 8;
 /// Up to 2^40 ns, 18 minutes.
 const BUCKETS: usize = 40 * PER_OCTAVE as usize;
 
-/// When a packet was handed to the kernel, less when it was due: a histogram over all packets of a
-/// run. Values are read from buckets and are at most 12.5 % too high.
+/// Histogram of the lateness of all packets of a run: time passed to the kernel minus due time. Values are
+/// read from buckets and are at most 12.5 % too high.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lateness {
     counts: Box<[u64]>,
@@ -37,14 +37,14 @@ fn bucket(nanos: u64) -> usize {
         .min(BUCKETS - 1)
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn upper(bucket: usize) -> Duration {
     let (octave, step) = (bucket as u32 / PER_OCTAVE, bucket as u64 % u64::from(PER_OCTAVE));
     Duration::from_nanos((((u64::from(PER_OCTAVE) + step + 1) << octave) - 1) as i64)
 }
 
 impl Lateness {
-    /// Counts a packet; a negative value is one that left before it was due.
+    /// Counts a packet; a negative value means that it was sent before it was due.
     #[inline]
     pub fn add(&mut self, late: Duration) {
         self.total += 1;
@@ -59,12 +59,12 @@ impl Lateness {
         self.max = self.max.max(late);
     }
 
-    /// Packets counted.
+    /// Returns the number of packets counted.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The lateness that `share` (0 to 1) of the packets do not exceed; zero without packets.
+    /// Returns the quantile `share` (0 to 1) of the lateness; zero without packets.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share * self.total as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -75,18 +75,18 @@ impl Lateness {
         found.map_or(Duration::ZERO, |index| upper(index).min(self.max))
     }
 
-    /// The largest.
+    /// Returns the maximum lateness.
     pub const fn max(&self) -> Duration {
         self.max
     }
 
-    /// The share of packets, 0 to 1, that left before they were due: the kernel was given a little
-    /// time for handing them over.
+    /// Returns the share of packets, 0 to 1, sent before they were due, as the kernel was given time to
+    /// process them.
     pub fn early_share(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.early as f64 / self.total as f64 }
     }
 
-    /// How much too early a packet left at most.
+    /// Returns the maximum time by which a packet left early.
     pub const fn earliest(&self) -> Duration {
         self.earliest
     }

@@ -1,4 +1,4 @@
-//! Looking at a run and taking a hand in it while it goes on.
+//! Status and control of a running emulation.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,43 +10,43 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use skybraid_link::{Cause, Direction};
 use skybraid_units::{Bytes, Duration, Instant, Probability, Rate};
 
-/// How long a command may take until it holds.
+/// Timeout until a command takes effect.
 const PATIENCE: StdDuration = StdDuration::from_secs(1);
 
-/// What must be done to a path.
+/// Command for a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command {
-    /// Take it down: what is in its queues is lost.
+    /// Take the path down: queued packets are lost.
     Cut,
-    /// End a cut. Scripted outages hold as before.
+    /// End a cut. Scripted outages still apply.
     Restore,
-    /// Another rate, delay or loss for the packets that are admitted from now on; what is `None` stays.
+    /// Change the rate, delay or loss for packets admitted from now on; `None` leaves a value unchanged.
     Set {
-        /// Only this direction; both without.
+        /// Direction; both if `None`.
         direction: Option<Direction>,
         /// Rate of each link.
         rate: Option<Rate>,
         /// One-way delay of each link.
         delay: Option<Duration>,
-        /// Probability of loss on each link.
+        /// Loss probability of each link.
         loss: Option<Probability>,
     },
-    /// As the scenario says, a cut included.
+    /// Restore the scenario's values and end a cut.
     Reset,
 }
 
-/// A direction of a path at an instant.
+/// State of one direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DirectionStatus {
     /// Rate.
     pub rate: Rate,
     /// Propagation delay.
     pub delay: Duration,
-    /// Probability that a packet is lost on the way.
+    /// Loss probability.
     pub loss: Probability,
-    /// False during an outage and while the path is cut.
+    /// Link is up: false during an outage and while the path is cut.
     pub up: bool,
-    /// Since when the path is cut or down, to 100 ms; `None` while it is up.
+    /// Start of the cut or outage, to 100 ms; `None` while the path is up.
     pub down_since: Option<Instant>,
     /// Bytes in the queue.
     pub queue: Bytes,
@@ -58,31 +58,31 @@ pub struct DirectionStatus {
     pub lost: [u64; Cause::ALL.len()],
 }
 
-/// A path at an instant.
+/// State of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathStatus {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// From vehicle to ground.
+    /// Vehicle to ground.
     pub uplink: DirectionStatus,
-    /// From ground to vehicle.
+    /// Ground to vehicle.
     pub downlink: DirectionStatus,
 }
 
-/// The forwarder at an instant.
+/// State of the forwarder.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Snapshot {
-    /// When.
+    /// Time of the snapshot.
     pub at: Instant,
-    /// The paths, in the order of the lanes.
+    /// Paths in the order of the lanes.
     pub paths: Vec<PathStatus>,
-    /// Packets that the emulator itself has lost.
+    /// Packets lost by the emulator itself.
     pub lost_by_emulator: u64,
-    /// The lateness that 99 % of the packets so far do not exceed.
+    /// 99th percentile of the lateness of the packets so far.
     pub lateness_p99: Duration,
 }
 
-/// A command on its way, with the path that it is for.
+/// A pending command and its path.
 pub(super) struct Order {
     pub path: usize,
     pub command: Command,
@@ -97,14 +97,14 @@ struct Shared {
     bell: EventFd,
 }
 
-/// A handle on a running forwarder. Clones are handles on the same.
+/// A handle to a running forwarder. Clones share the forwarder.
 #[derive(Clone)]
 pub struct Controls {
     shared: Arc<Shared>,
     orders: Sender<Order>,
 }
 
-/// The forwarder's side of [`Controls`].
+/// Forwarder's side of [`Controls`].
 pub(super) struct Desk {
     shared: Arc<Shared>,
     orders: Receiver<Order>,
@@ -126,20 +126,20 @@ pub(super) fn desk(names: Vec<String>) -> io::Result<(Controls, Desk)> {
 }
 
 impl Controls {
-    /// Names of the paths, in the order of the lanes.
+    /// Returns the names of the paths, in the order of the lanes.
     pub fn paths(&self) -> &[String] {
         &self.shared.names
     }
 
-    /// How things stand; at most 100 ms old.
+    /// Returns the current state; at most 100 ms old.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Does something to the path with this name. It holds when the call returns.
+    /// Applies a command to the path with this name. The command is in effect when the call returns.
     ///
     /// # Errors
-    /// No path has the name, or the forwarder has ended.
+    /// No path has this name, or the forwarder has ended.
     pub fn apply(&self, path: &str, command: Command) -> io::Result<()> {
         let Some(path) = self.shared.names.iter().position(|name| name == path) else {
             let known = self.shared.names.join("`, `");
@@ -153,25 +153,25 @@ impl Controls {
         answer.recv_timeout(PATIENCE).map_err(|_| ended())
     }
 
-    /// How many packets are on the links.
+    /// Returns the number of packets on the links.
     pub fn on_the_way(&self) -> usize {
         self.shared.on_the_way.load(Ordering::Acquire)
     }
 
-    /// Ends the forwarder's work.
+    /// Stops the forwarder.
     pub(super) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.ring();
     }
 
     fn ring(&self) {
-        // A bell that rings already is as good.
+        // A pending wakeup is sufficient.
         self.shared.bell.write(1).ok();
     }
 }
 
 impl Desk {
-    /// What wakes the forwarder.
+    /// Returns the eventfd that wakes the forwarder.
     pub fn bell(&self) -> &EventFd {
         &self.shared.bell
     }
@@ -180,22 +180,22 @@ impl Desk {
         self.shared.stop.load(Ordering::Acquire)
     }
 
-    /// Says how many packets are on the links.
+    /// Publishes the number of packets on the links.
     pub fn tell_on_the_way(&self, packets: usize) {
         self.shared.on_the_way.store(packets, Ordering::Release);
     }
 
-    /// The next order.
+    /// Returns the next order.
     pub fn order(&self) -> Option<Order> {
         self.orders.try_recv().ok()
     }
 
-    /// The bell is silent until it rings again.
+    /// Clears the eventfd.
     pub fn hush(&self) {
         self.shared.bell.read().ok();
     }
 
-    /// Lets `write` bring the snapshot up to date, unless somebody reads it at the moment and it is not
+    /// Updates the snapshot through `write`, unless another thread is reading it and the update is not
     /// `urgent`.
     pub fn publish(&self, urgent: bool, write: impl FnOnce(&mut Snapshot, &[String])) {
         let snapshot = &self.shared.snapshot;

@@ -1,9 +1,9 @@
-//! The links in real time: frames between network interfaces, delayed and lost as [`Link`] says.
+//! Real-time links: frames between network interfaces, delayed and lost as [`Link`] determines.
 //!
-//! Each path is a [`Lane`] between two interfaces of the emulator's namespace. A frame enters its
-//! link at the time at which the kernel got it, not when the emulator came to read it, and leaves
-//! when the link says that its last bit is at the other end. What the machine adds to that is
-//! measured and told in [`Forwarded::lateness`].
+//! Each path is a [`Lane`] between two interfaces of the emulator's namespace. A frame enters its link at the
+//! time at which the kernel received it, not when the emulator read it, and leaves when the link reports its
+//! last bit at the other end. The delay added by the machine is measured and reported in
+//! [`Forwarded::lateness`].
 
 mod capture;
 mod counters;
@@ -34,63 +34,62 @@ use port::Port;
 pub use report::{Account, DOUBTFUL_LOSS, DOUBTFUL_P99, DOUBTFUL_P999, Forwarded};
 use skybraid_io::clock::Clock;
 
-/// The flow of a packet in the table of packets when nobody knows it.
+/// Flow of unknown packets in the packet table.
 pub const UNKNOWN_FLOW: u16 = u16::MAX;
 
-/// Tells the flow and the kind of an IP packet, given from its IP header on; `None` for one of none
-/// of the flows.
+/// Returns the flow and the kind of an IP packet, passed from its IP header on; `None` if it belongs to no
+/// flow.
 pub type Classifier = Box<dyn FnMut(&[u8]) -> Option<(u16, PacketKind)> + Send>;
 
-/// Is shown an IP packet, from its IP header on.
+/// Receives an IP packet, from its IP header on.
 pub type See = Box<dyn Fn(&[u8]) + Send>;
 
-/// Somebody who sees the IP packets of a direction of a lane as they come in. It keeps the forwarder
-/// from its work for as long as it looks.
+/// Observer of the incoming IP packets of one direction of a lane. It blocks the forwarder while it runs.
 pub struct Watcher {
-    /// The lane's name.
+    /// Lane name.
     pub lane: String,
-    /// The direction of the packets.
+    /// Direction of the packets.
     pub direction: Direction,
-    /// Is shown each packet before it can leave.
+    /// Called for each packet before it can leave.
     pub see: See,
 }
 
 /// A path: links between two interfaces.
 #[derive(Debug)]
 pub struct Lane {
-    /// Its name, by which [`Controls::apply`] finds it.
+    /// Lane name, used by [`Controls::apply`].
     pub name: String,
-    /// Index of the interface toward the vehicle and of the one toward the ground.
+    /// Indices of the interfaces toward the vehicle and toward the ground.
     pub ends: [u32; 2],
-    /// From vehicle to ground: links in series, at least one.
+    /// Vehicle to ground: links in series, at least one.
     pub up: Vec<Link>,
-    /// From ground to vehicle: links in series, at least one. As many as in `up` where the directions
-    /// share radios; the last then belongs to the first of `up`.
+    /// Ground to vehicle: links in series, at least one. If the directions share radios, as many as in `up`;
+    /// the last is then paired with the first of `up`.
     pub down: Vec<Link>,
 }
 
-/// How a forwarder works.
+/// Options of a forwarder.
 pub struct Options {
-    /// The run's clock. Packets that come before its zero wait for it at the entrance.
+    /// Clock of the run. Packets that arrive before its zero wait at the entrance of the link.
     pub clock: Clock,
-    /// When samples end.
+    /// End of sampling.
     pub end: Instant,
-    /// Keep the processors awake and spend up to a whole one, so that packets leave on time.
+    /// Keep the processors awake and use up to a whole one, so that packets leave on time.
     pub precise: bool,
-    /// Which tables are kept; those of links and packets are the forwarder's.
+    /// Tables to record; the forwarder keeps those of links and packets.
     pub record: Record,
-    /// What tells flows apart, if they are wanted.
+    /// Flow classifier, if flows are recorded.
     pub classifier: Option<Classifier>,
-    /// The folder for captures, `NAME-vehicle.pcapng` and `NAME-ground.pcapng` for each lane.
+    /// Folder for captures, `NAME-vehicle.pcapng` and `NAME-ground.pcapng` for each lane.
     pub captures: Option<PathBuf>,
-    /// Who looks at the packets that come in.
+    /// Observers of incoming packets.
     pub watchers: Vec<Watcher>,
-    /// What delay and loss draw from that are set while the forwarder runs.
+    /// Random seed of delay and loss set while the forwarder runs.
     pub seed: Seed,
 }
 
 impl Options {
-    /// No tables, no flows, no end; not precise.
+    /// Returns options without tables, flows or an end; not precise.
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
@@ -105,18 +104,17 @@ impl Options {
     }
 }
 
-/// A forwarder at work in a thread of its own. Dropping it ends the work.
+/// A forwarder running in its own thread. Dropping it stops the thread.
 pub struct Forwarder {
     controls: Controls,
     thread: Option<JoinHandle<Forwarded>>,
 }
 
 impl Forwarder {
-    /// Opens the interfaces of `lanes` in the network namespace of the calling thread and begins to
-    /// forward.
+    /// Opens the interfaces of `lanes` in the network namespace of the calling thread and starts forwarding.
     ///
     /// # Errors
-    /// A lane has no link, an interface is missing or the right to open it (`CAP_NET_RAW`), or a capture
+    /// A lane has no link, an interface or the capability to open it (`CAP_NET_RAW`) is missing, or a capture
     /// cannot be written.
     pub fn start(lanes: Vec<Lane>, options: Options) -> io::Result<Self> {
         let mut ports = Vec::new();
@@ -149,15 +147,15 @@ impl Forwarder {
         Ok(Self { controls, thread: Some(thread) })
     }
 
-    /// A handle for looking on and for taking a hand.
+    /// Returns a handle for status and control.
     pub fn controls(&self) -> Controls {
         self.controls.clone()
     }
 
-    /// Ends the work.
+    /// Stops the thread and returns its results.
     ///
     /// # Errors
-    /// The forwarder's thread has panicked.
+    /// The thread of the forwarder has panicked.
     pub fn stop(mut self) -> io::Result<Forwarded> {
         self.controls.stop();
         let ended = self.thread.take().map(JoinHandle::join);

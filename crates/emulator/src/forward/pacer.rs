@@ -1,8 +1,8 @@
-//! Sleeping until something must be done, and being there in time.
+//! Precise sleeping until the next event.
 //!
-//! A sleeping thread wakes late: on an idle machine by some 50 µs, mostly the way out of the
-//! processor's sleep. The pacer learns by how much, sets its alarm that much earlier, and spins what
-//! is then left. Spinning has a budget, so that many packets do not cost a whole core.
+//! A sleeping thread wakes late: on an idle machine by some 50 µs, mostly the exit from the processor's sleep
+//! state. The pacer estimates this latency, sets its timer that much earlier, and spins for the remaining
+//! time. Spinning has a budget, so that many packets do not use a whole core.
 
 #![allow(unsafe_code, reason = "ppoll takes a pointer to an array")]
 
@@ -14,29 +14,29 @@ use skybraid_units::{Duration, Instant};
 
 use skybraid_io::clock::Clock;
 
-/// The alarm is never set earlier than this.
+/// Maximum lead of the timer.
 const MAX_LEAD: Duration = Duration::from_micros(250);
-/// What a precise pacer at least spins before each packet.
+/// Minimum spinning time of a precise pacer before each packet.
 const PRECISE_LEAD: Duration = Duration::from_micros(120);
-/// Share of the time that may be spent spinning: one part in so many.
+/// Inverse share of the time that may be spent spinning.
 const BUDGET_PARTS: i64 = 64;
-/// Most time to spin that is saved up.
+/// Maximum accumulated spinning time.
 const MAX_SAVED: Duration = Duration::from_millis(4);
 
-/// Timer and spinning that wake the engine in time.
+/// Timer and spinning that wake the engine on time.
 pub(super) struct Pacer {
     clock: Clock,
     precise: bool,
-    /// How much earlier the alarm is set.
+    /// Current lead of the timer.
     lead: Duration,
-    /// Time left to spin; negative when more was spent than saved.
+    /// Remaining spinning budget; negative if overspent.
     saved: Duration,
     saved_at: Instant,
     polled: Vec<libc::pollfd>,
 }
 
 impl Pacer {
-    /// A pacer that watches these descriptors.
+    /// Creates a pacer that polls these descriptors.
     pub fn new(clock: Clock, precise: bool, watched: impl Iterator<Item = RawFd>) -> Self {
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         Self {
@@ -49,16 +49,15 @@ impl Pacer {
         }
     }
 
-    /// Whether the watched descriptor wakes the sleeper when there is something to read. Order as in
-    /// [`new`](Self::new).
+    /// Sets whether the watched descriptor wakes the sleeper when readable. Indices as in [`new`](Self::new).
     pub fn wake_by(&mut self, index: usize, wakes: bool) {
         if let Some(entry) = self.polled.get_mut(index) {
             entry.events = if wakes { libc::POLLIN } else { 0 };
         }
     }
 
-    /// Returns at `exact`, or at about `roughly` if that is earlier, or when one of the descriptors that
-    /// wake has something to read. `now` was read just before.
+    /// Waits until `exact`, or about `roughly` if that is earlier, or until one of the enabled descriptors is
+    /// readable. `now` was read just before.
     pub fn wait(&mut self, now: Instant, exact: Instant, roughly: Instant) {
         self.save(now);
         let mut now = now;
@@ -89,15 +88,15 @@ impl Pacer {
         }
     }
 
-    /// Adds to what may be spent spinning.
+    /// Adds to the spinning budget.
     fn save(&mut self, now: Instant) {
         let earned = Duration::from_nanos((now - self.saved_at).as_nanos() / BUDGET_PARTS);
         self.saved = (self.saved + earned).min(MAX_SAVED);
         self.saved_at = now;
     }
 
-    /// The alarm went off so much late. The lead follows a quantile of that: a high one while there is
-    /// time to spin, a low one when there is not.
+    /// Adapts the lead to the latency of the timer. The lead follows a quantile of the latency: a high one
+    /// while spinning budget is left, otherwise a low one.
     fn learn(&mut self, late: Duration) {
         let step = (self.lead.as_nanos() / 32).max(500);
         let quantile = if self.precise || self.saved > MAX_SAVED / 2 { 95 } else { 25 };
@@ -106,7 +105,7 @@ impl Pacer {
         self.lead = (self.lead + Duration::from_nanos(change)).max(least).min(MAX_LEAD);
     }
 
-    /// Sleeps; true if a descriptor woke it.
+    /// Sleeps; returns true if woken by a descriptor.
     fn sleep(&mut self, span: Duration) -> bool {
         let nanos = span.as_nanos().max(0);
         let timeout =

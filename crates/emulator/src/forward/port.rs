@@ -1,4 +1,4 @@
-//! The end of a cable: a packet socket on an interface, read and written in batches.
+//! Packet socket on an interface, read and written in batches.
 
 #![allow(unsafe_code, reason = "recvmmsg and sendmmsg work on arrays of pointers")]
 
@@ -13,24 +13,23 @@ use skybraid_units::Instant;
 use super::frames::Frames;
 use crate::testbed::has_carrier;
 
-/// Most frames that one system call moves.
+/// Maximum frames per system call.
 pub(super) const BATCH: usize = 64;
-/// Memory of the kernel for frames that wait to be read: at 100 000 small packets per second a third
-/// of a second.
+/// Socket buffer for received frames: a third of a second at 100 000 small packets per second.
 const BUFFER: libc::c_int = 32 << 20;
 
-/// A packet socket that sees every frame that comes in through its interface.
+/// A packet socket that receives every frame arriving on its interface.
 pub(super) struct Port {
     socket: OwnedFd,
     name: String,
-    /// The largest packet of the interface in bytes.
+    /// MTU of the interface in bytes.
     pub mtu: usize,
-    /// No frame that is still to be read came before this.
+    /// Lower bound of the arrival time of unread frames.
     pub read_until: Instant,
 }
 
 impl Port {
-    /// Opens the interface with this index, in the namespace of the calling thread.
+    /// Opens the interface with this index in the namespace of the calling thread.
     pub fn open(interface: u32) -> io::Result<Self> {
         let (name, mtu) = describe(interface)?;
         let told = |what: &str, error: io::Error| {
@@ -46,7 +45,7 @@ impl Port {
             let error = io::Error::last_os_error();
             return Err(told("cannot open (it takes CAP_NET_RAW)", error));
         }
-        // SAFETY: `fd` was just opened and belongs to nobody else.
+        // SAFETY: `fd` was just opened and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let set = |level, name, value: libc::c_int| set_option(fd, level, name, value);
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
@@ -56,7 +55,7 @@ impl Port {
         for (forced, plain) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            // Without the right to force it, the system's limit holds, which is not an error.
+            // Without the capability to exceed the system's limit, the limit applies, which is not an error.
             if set(libc::SOL_SOCKET, forced, BUFFER).is_err() {
                 set(libc::SOL_SOCKET, plain, BUFFER).ok();
             }
@@ -74,17 +73,18 @@ impl Port {
         Ok(Self { socket, name, mtu, read_until: Instant::from_nanos(i64::MIN) })
     }
 
-    /// The socket, for polling.
+    /// Returns the descriptor for polling.
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Whether the interface and the one at the other end of its cable are there and switched on.
+    /// Returns true if the interface and its peer exist and are up.
     pub fn is_connected(&self) -> bool {
         has_carrier(&self.socket, &self.name)
     }
 
-    /// Frames that the kernel dropped since the last call because they were not read in time.
+    /// Returns the number of frames dropped by the kernel since the last call because they were not read in
+    /// time.
     pub fn take_drops(&self) -> u64 {
         let mut told = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -114,7 +114,7 @@ fn set_option(
     if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Name and MTU of an interface.
+/// Returns name and MTU of an interface.
 fn describe(interface: u32) -> io::Result<(String, usize)> {
     let unknown = |error: io::Error| {
         io::Error::new(error.kind(), format!("no interface with index {interface}: {error}"))
@@ -125,14 +125,14 @@ fn describe(interface: u32) -> io::Result<(String, usize)> {
     if unsafe { libc::if_indextoname(interface, request.ifr_name.as_mut_ptr()) }.is_null() {
         return Err(unknown(io::Error::last_os_error()));
     }
-    // SAFETY: the call has written a name that ends in zero.
+    // SAFETY: the call has written a NUL-terminated name.
     let name = unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) }.to_string_lossy().into_owned();
     // SAFETY: no pointers are involved.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(unknown(io::Error::last_os_error()));
     }
-    // SAFETY: `fd` was just opened and belongs to nobody else.
+    // SAFETY: `fd` was just opened and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the request holds the interface's name and outlives the call.
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) } < 0 {
@@ -143,43 +143,43 @@ fn describe(interface: u32) -> io::Result<(String, usize)> {
     Ok((name, mtu.max(0) as usize))
 }
 
-/// Room for the one control message that is asked for: a time stamp.
+/// Buffer for the one control message that is requested: a timestamp.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 64]);
 
-/// A frame that was read.
+/// A received frame.
 #[derive(Clone, Copy)]
 pub(super) struct Received {
-    /// Where it lies.
+    /// Slot of the frame.
     pub slot: u32,
-    /// Its length; that of the slot if it was longer.
+    /// Length of the frame, truncated to the slot.
     pub length: u32,
-    /// It was longer than the slot.
+    /// The frame was longer than the slot.
     pub cut_off: bool,
-    /// When the kernel got it, in ns of `CLOCK_REALTIME`; 0 if the kernel does not say.
+    /// Receive time in ns of `CLOCK_REALTIME`; 0 if not reported.
     pub stamp_ns: i64,
 }
 
 impl Received {
-    /// When it came: as the stamp says, by a clock that is `offset_ns` ahead of `CLOCK_REALTIME`, but not
-    /// before `earliest` and not after `now`. A stamp from outside comes from a wall clock that was set
-    /// meanwhile.
+    /// Returns the arrival time: the timestamp, converted by `offset_ns` (lead over `CLOCK_REALTIME`), but
+    /// not before `earliest` and not after `now`. A timestamp is outside these bounds if the wall clock was
+    /// set meanwhile.
     pub fn came(&self, offset_ns: i64, earliest: Instant, now: Instant) -> Instant {
         let stamped = Instant::from_nanos(self.stamp_ns.saturating_add(offset_ns));
         stamped.min(now).max(earliest)
     }
 }
 
-/// The arrays that one call moves frames with. They point into one another and into [`Frames`], and
-/// are heap memory that stays where it is.
+/// Arrays for batched system calls. They point to one another and into [`Frames`], and are allocated on the
+/// heap so that they do not move.
 struct Arrays {
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
     controls: Box<[Control]>,
 }
 
-// SAFETY: the pointers lead into memory that the struct owns, or are set again before each call.
+// SAFETY: the pointers point to memory that the struct owns, or are set again before each call.
 unsafe impl Send for Arrays {}
 
 impl Arrays {
@@ -211,7 +211,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// With slots of `frames` in hand.
+    /// Creates a receiver with slots of `frames`.
     pub fn new(frames: &mut Frames) -> Self {
         let mut receiver = Self { arrays: Arrays::new(true), slots: [0; BATCH] };
         for index in 0..BATCH {
@@ -220,7 +220,7 @@ impl Receiver {
         receiver
     }
 
-    /// Puts a free slot in the place of one that is given away.
+    /// Replaces a used slot with a free one.
     fn renew(&mut self, index: usize, frames: &mut Frames) {
         let slot = frames.take();
         if let (Some(place), Some(vector)) =
@@ -233,20 +233,20 @@ impl Receiver {
         }
     }
 
-    /// Reads what waits at `port`, [`BATCH`] frames at most, and hands each to `take`.
+    /// Receives up to [`BATCH`] waiting frames from `port` and passes each to `take`.
     pub fn receive(
         &mut self,
         port: &Port,
         frames: &mut Frames,
         mut take: impl FnMut(Received),
     ) -> usize {
-        // SAFETY: every header points to a vector and a control buffer of its own, and every vector to
-        // a whole slot that nobody else uses until it is given away below.
+        // SAFETY: every header points to its own vector and control buffer, and every vector to a whole slot
+        // that nobody else uses until it is passed on below.
         let count = unsafe {
             let headers = self.arrays.headers.as_mut_ptr();
             libc::recvmmsg(port.fd(), headers, BATCH as u32, 0, null_mut())
         };
-        // Nothing to read, or the interface is down, which what is sent will tell.
+        // Nothing to read, or the interface is down, which sending will report.
         let count = usize::try_from(count).unwrap_or_default();
         for index in 0..count {
             let (Some(header), Some(slot)) =
@@ -267,14 +267,14 @@ impl Receiver {
     }
 }
 
-/// The time stamp in ns; 0 without one.
+/// Returns the timestamp in ns; 0 if missing.
 fn stamp(header: &libc::msghdr) -> i64 {
-    // SAFETY: the header's control buffer and its length are those that the kernel left.
+    // SAFETY: the header's control buffer and its length are as the kernel left them.
     let message = unsafe { libc::CMSG_FIRSTHDR(header) };
     if message.is_null() {
         return 0;
     }
-    // SAFETY: `message` is within the control buffer, with its header whole.
+    // SAFETY: `message` is inside the control buffer, with a complete header.
     let found = unsafe { *message };
     if (found.cmsg_level, found.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
         return 0;
@@ -291,13 +291,12 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// An empty one.
+    /// Creates an empty sender.
     pub fn new() -> Self {
         Self { arrays: Arrays::new(false) }
     }
 
-    /// Sends frames (slot, length), [`BATCH`] at most, in order. Answers how many were sent, at least
-    /// one.
+    /// Sends up to [`BATCH`] frames (slot, length) in order. Returns the number sent, at least one.
     ///
     /// # Errors
     /// The first frame could not be sent.
@@ -314,8 +313,8 @@ impl Sender {
             vector.iov_len = bytes.len().min(length as usize);
             count += 1;
         }
-        // SAFETY: the first `count` headers point to vectors that were just set to slots, which stay as
-        // they are during the call.
+        // SAFETY: the first `count` headers point to vectors that were just set to slots, which are not
+        // modified during the call.
         let sent = unsafe {
             libc::sendmmsg(
                 port.fd(),
@@ -340,7 +339,7 @@ mod tests {
         let came_ns = Instant::from_millis(1002).as_nanos();
         let stamp_ns = wall_ns + came_ns;
         let frame = Received { slot: 0, length: 60, cut_off: false, stamp_ns };
-        // By how much the wall clock was put forward between the stamp and the reading.
+        // Step of the wall clock between the timestamp and the reading.
         for (step_ns, expected) in [(0, 1002), (hour_ns, 1000), (-hour_ns, 1003)] {
             let offset_ns = -wall_ns - step_ns;
             assert_eq!(frame.came(offset_ns, earliest, now), Instant::from_millis(expected));

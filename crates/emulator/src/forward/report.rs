@@ -1,4 +1,4 @@
-//! What a forwarder leaves behind.
+//! Results of a forwarder.
 
 use skybraid_host::record::{LinkRow, LinkTotal, PacketRow};
 use skybraid_link::Cause;
@@ -6,47 +6,46 @@ use skybraid_units::Duration;
 
 use super::lateness::Lateness;
 
-/// The lateness that a hundredth of the packets may exceed before a result is doubtful: about what a
-/// radio link's own scheduling adds.
+/// Lateness of a hundredth of the packets above which a result is doubtful: about the scheduling delay of a
+/// radio link.
 pub const DOUBTFUL_P99: Duration = Duration::from_millis(1);
-/// The lateness that a thousandth of the packets may exceed before a result is doubtful.
+/// Lateness of a thousandth of the packets above which a result is doubtful.
 pub const DOUBTFUL_P999: Duration = Duration::from_millis(5);
-/// The share of packets that the emulator may lose before a result is doubtful: a tenth of the
-/// smallest loss that scenarios give a link.
+/// Share of packets lost by the emulator above which a result is doubtful: a tenth of the smallest loss of
+/// links in scenarios.
 pub const DOUBTFUL_LOSS: f64 = 1e-5;
 
-/// Where the packets of one direction of a lane have gone. `received` is the sum of `delivered`,
-/// `lost`, `unshaped`, `on_the_way`, `unsendable` and `oversized`.
+/// Accounting of the packets of one direction of a lane. `received` is the sum of `delivered`, `lost`,
+/// `unshaped`, `on_the_way`, `unsendable` and `oversized`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Frames read from the interface.
     pub received: u64,
-    /// Packets that left at the other end.
+    /// Packets sent at the other end.
     pub delivered: u64,
-    /// Packets that the links lost, in the order of [`Cause::ALL`]. An outage too is an interface at the
-    /// other end that was switched off or is gone.
+    /// Packets lost by the links, in the order of [`Cause::ALL`]. If the interface at the other end is down
+    /// or gone, this counts as an outage.
     pub lost: [u64; Cause::ALL.len()],
-    /// Frames that are not shaped: other protocols than IP, and neighbour discovery.
+    /// Frames that are not shaped: protocols other than IP, and neighbour discovery.
     pub unshaped: u64,
     /// Packets on the links when the run ended.
     pub on_the_way: u64,
-    /// Lost by the emulator: the interface did not take them.
+    /// Lost by the emulator: not accepted by the interface.
     pub unsendable: u64,
-    /// Lost by the emulator: larger than the MTU, which is so when segmentation offload is on at the
-    /// sender.
+    /// Lost by the emulator: larger than the MTU, as with segmentation offload enabled at the sender.
     pub oversized: u64,
-    /// Lost by the emulator, and not received: dropped by the kernel because they were not read in
+    /// Lost by the emulator, not included in `received`: dropped by the kernel because they were not read in
     /// time.
     pub unread: u64,
 }
 
 impl Account {
-    /// Packets that the emulator itself lost.
+    /// Returns the number of packets lost by the emulator itself.
     pub const fn lost_by_emulator(&self) -> u64 {
         self.unsendable + self.oversized + self.unread
     }
 
-    /// Whether each frame that was received has its place.
+    /// Returns true if every received frame is accounted for.
     pub fn adds_up(&self) -> bool {
         let lost: u64 = self.lost.iter().sum();
         let placed = self.delivered + lost + self.unshaped + self.on_the_way;
@@ -54,37 +53,37 @@ impl Account {
     }
 }
 
-/// What a forwarder leaves behind.
+/// Results of a forwarder.
 #[derive(Debug, Default)]
 pub struct Forwarded {
-    /// Samples of the links every 100 ms, if they were asked for.
+    /// Samples of the links every 100 ms, if requested.
     pub links: Vec<LinkRow>,
-    /// What each direction carried and lost: lane number times 2, plus 1 for ground to vehicle.
+    /// Totals carried and lost per direction: lane number times 2, plus 1 for ground to vehicle.
     pub link_totals: Vec<LinkTotal>,
-    /// Where the packets of each direction have gone, in the same order.
+    /// Accounts of each direction, in the order of `link_totals`.
     pub accounts: Vec<Account>,
-    /// Packets, if they were asked for.
+    /// Packets, if requested.
     pub packets: Vec<PacketRow>,
-    /// Packets with data of known flows that were lost, by flow and in the order of [`Cause::ALL`].
+    /// Lost data packets of known flows, by flow and in the order of [`Cause::ALL`].
     pub lost_by_flow: Vec<[u64; Cause::ALL.len()]>,
-    /// How punctually packets left.
+    /// Lateness of sent packets.
     pub lateness: Lateness,
-    /// Processor time that the forwarder's thread took.
+    /// Processor time used by the forwarder's thread.
     pub cpu: Duration,
-    /// Frames that are missing in the captures because the disk was too slow.
+    /// Frames missing in the captures because the disk was too slow.
     pub uncaptured: u64,
-    /// Why the captures end early, if they do.
+    /// Error that ended the captures early, if any.
     pub capture_error: Option<std::io::Error>,
 }
 
 impl Forwarded {
-    /// Packets that the emulator itself lost.
+    /// Returns the number of packets lost by the emulator itself.
     pub fn lost_by_emulator(&self) -> u64 {
         self.accounts.iter().map(Account::lost_by_emulator).sum()
     }
 
-    /// Why the machine was too slow for the result to be trusted, in a sentence; `None` if it was not.
-    /// The thresholds are [`DOUBTFUL_P99`], [`DOUBTFUL_P999`] and [`DOUBTFUL_LOSS`].
+    /// Returns a sentence stating why the machine was too slow for a trustworthy result; `None` if it was
+    /// not. The thresholds are [`DOUBTFUL_P99`], [`DOUBTFUL_P999`] and [`DOUBTFUL_LOSS`].
     pub fn doubtful(&self) -> Option<String> {
         let lost = self.lost_by_emulator();
         let entered: u64 =
@@ -116,7 +115,7 @@ impl Forwarded {
     }
 }
 
-/// A lateness in ms or s, with three figures.
+/// Formats a lateness in ms or s with three significant digits.
 fn three_figures(span: Duration) -> String {
     let (value, unit) = match span.as_millis_f64() {
         ms if ms < 999.5 => (ms, "ms"),

@@ -1,4 +1,4 @@
-//! A link with the frames that are on it.
+//! A link with the frames in flight on it.
 
 use std::collections::VecDeque;
 
@@ -9,36 +9,36 @@ use skybraid_units::Instant;
 /// A frame on a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
-    /// When its last bit is at the other end.
+    /// Time at which the last bit arrives at the other end.
     pub due: Instant,
-    /// When its last bit leaves the queue.
+    /// Time at which the last bit leaves the queue.
     pub departs: Instant,
-    /// When it came to the emulator.
+    /// Arrival time at the emulator.
     pub entered: Instant,
-    /// Where it lies.
+    /// Slot of the frame.
     pub slot: u32,
-    /// Length of the frame.
+    /// Frame length.
     pub length: u32,
-    /// Whose packet it is, if that is known.
+    /// Flow and kind of the packet, if known.
     pub flow: Option<(u16, PacketKind)>,
 }
 
 /// One of the links of a direction.
 pub(super) struct Stage {
-    /// What decides the packets' fates.
+    /// Link model, which decides delay and loss.
     pub link: Link,
-    /// In order of `due`.
+    /// Frames in flight, ordered by `due`.
     pub waiting: VecDeque<Waiting>,
-    /// The direction that it belongs to.
+    /// Index of the direction.
     pub way: usize,
-    /// The link behind it.
+    /// Next link in series.
     pub next: Option<usize>,
-    /// The same link of the other direction, if the two share a radio.
+    /// Same link of the other direction, if both share a radio.
     pub sibling: Option<usize>,
 }
 
 impl Stage {
-    /// Puts a frame in its place. Only a link that reorders has any that are due later.
+    /// Inserts a frame in order of due time. Only a link that reorders has later ones.
     pub fn push(&mut self, frame: Waiting) {
         if self.waiting.back().is_none_or(|last| last.due <= frame.due) {
             self.waiting.push_back(frame);
@@ -48,7 +48,7 @@ impl Stage {
         }
     }
 
-    /// The next frame, if it is due by `horizon`.
+    /// Removes and returns the next frame, if due by `horizon`.
     #[inline]
     pub fn pop(&mut self, horizon: Instant) -> Option<Waiting> {
         if self.waiting.front()?.due > horizon {
@@ -57,7 +57,7 @@ impl Stage {
         self.waiting.pop_front()
     }
 
-    /// When the next frame is due.
+    /// Returns the due time of the next frame.
     #[inline]
     pub fn due(&self) -> Instant {
         self.waiting.front().map_or(Instant::FAR_FUTURE, |frame| frame.due)

@@ -1,4 +1,4 @@
-//! What makes a thread punctual. All of it is asked for and none of it needed.
+//! Real-time settings of a thread. All are requested, none is required.
 
 #![allow(unsafe_code, reason = "scheduling and memory locking are plain system calls")]
 
@@ -7,15 +7,15 @@ use std::io::Write;
 
 use skybraid_units::Duration;
 
-/// The share of a processor that a deadline task is promised: so much of each period.
+/// Runtime reserved for a deadline task in each period.
 const PROMISED: Duration = Duration::from_micros(800);
 const PERIOD: Duration = Duration::from_micros(1000);
-/// `SCHED_DEADLINE`, and the flag by which it may use what others leave, of linux/sched.h.
+/// `SCHED_DEADLINE`, and the flag to reclaim unused bandwidth of other tasks, of linux/sched.h.
 const SCHED_DEADLINE: u32 = 6;
 const RECLAIM: u64 = 2;
-/// Priority among real-time threads; any comes before all ordinary ones.
+/// Real-time priority; any precedes all ordinary threads.
 const PRIORITY: libc::c_int = 10;
-/// That of the hosts, who come after the links.
+/// Real-time priority of the hosts, below the links.
 const PRIORITY_OF_HOSTS: libc::c_int = 5;
 
 /// `struct sched_attr` of linux/sched/types.h, first version.
@@ -31,7 +31,7 @@ struct Attributes {
     period: u64,
 }
 
-/// Makes the calling thread's timers exact and its memory stay.
+/// Makes the calling thread's timers exact and locks its memory.
 pub(super) fn prepare() {
     // SAFETY: no pointers are involved.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
@@ -39,22 +39,22 @@ pub(super) fn prepare() {
     unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
 }
 
-/// How the calling thread comes before others: as a real-time thread while it has little to do, since
-/// that is the cheapest; as a deadline task when it keeps a processor busy, since a busy real-time
-/// thread has to stand aside for 50 ms of each second, so that ordinary threads do not starve.
+/// Scheduling policy of the calling thread: real-time while its load is low, since that is the cheapest;
+/// deadline task if it keeps a processor busy, since a busy real-time thread is throttled for 50 ms of each
+/// second, so that ordinary threads do not starve.
 pub(super) struct Precedence {
     busy: bool,
     cpu: Duration,
 }
 
 impl Precedence {
-    /// That of a thread with little to do.
+    /// Creates the policy of a thread with low load.
     pub fn new() -> Self {
         become_real_time();
         Self { busy: false, cpu: cpu_time() }
     }
 
-    /// Looks at what the thread did in the time since the last look.
+    /// Updates the policy from the thread's load since the last review.
     pub fn review(&mut self, since: Duration) {
         let cpu = cpu_time();
         let used = cpu - std::mem::replace(&mut self.cpu, cpu);
@@ -71,8 +71,8 @@ fn become_real_time() -> bool {
 }
 
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
-    // SAFETY: all bytes zero are valid parameters, of which some systems have more than the priority; they
-    // outlive the call.
+    // SAFETY: all zeros are valid parameters, of which some systems have more than the priority; they outlive
+    // the call.
     unsafe {
         let mut parameters: libc::sched_param = std::mem::zeroed();
         parameters.sched_priority = priority;
@@ -80,12 +80,12 @@ fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
     }
 }
 
-/// Lets the calling thread, which works for the hosts, come before ordinary ones as long as this lives,
-/// so that applications write and read in time on a busy machine.
+/// Raises the priority of the calling thread, which works for the hosts, above ordinary threads until
+/// dropped, so that applications read and write on time on a busy machine.
 pub(crate) struct Prompt;
 
 impl Prompt {
-    /// From now on.
+    /// Raises the priority.
     pub fn new() -> Self {
         // SAFETY: no pointers are involved.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
@@ -97,7 +97,7 @@ impl Prompt {
 impl Drop for Prompt {
     fn drop(&mut self) {
         schedule(libc::SCHED_OTHER, 0);
-        // SAFETY: no pointers are involved. Zero is the thread's usual slack.
+        // SAFETY: no pointers are involved. Zero restores the thread's default slack.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 0) };
     }
 }
@@ -113,25 +113,25 @@ fn become_deadline_task() -> bool {
         deadline: PERIOD.as_nanos() as u64,
         period: PERIOD.as_nanos() as u64,
     };
-    // SAFETY: the attributes have the size that they tell and outlive the call.
+    // SAFETY: the attributes have the size that they state and outlive the call.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
-/// Keeps the processors from sleeping, out of which they are slow to come, as long as the file is open
-/// (the kernel's `Documentation/power/pm_qos_interface.rst`); `None` if that is not permitted.
+/// Keeps the processors out of deep sleep states, which they leave slowly, as long as the file is open (the
+/// kernel's `Documentation/power/pm_qos_interface.rst`); returns `None` if not permitted.
 pub(super) fn keep_awake() -> Option<File> {
     let mut file = File::options().write(true).open("/dev/cpu_dma_latency").ok()?;
-    // The greatest latency that is borne, in µs.
+    // Maximum tolerated latency in µs.
     file.write_all(&0_i32.to_ne_bytes()).ok()?;
     Some(file)
 }
 
-/// Lets other threads of this processor work for a moment, kernel threads above all.
+/// Yields the processor to other threads for a moment, mainly kernel threads.
 pub(super) fn rest(span: Duration) {
     std::thread::sleep(std::time::Duration::from_nanos(span.as_nanos().max(0) as u64));
 }
 
-/// Processor time of the calling thread.
+/// Returns the processor time of the calling thread.
 pub(super) fn cpu_time() -> Duration {
     let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
     let time =

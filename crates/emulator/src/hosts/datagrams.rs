@@ -1,4 +1,4 @@
-//! Segments over UDP sockets: one socket for each path on each side, in the format of `docs/wire.md`.
+//! Segments over UDP sockets: one socket per path on each side, in the format of `docs/wire.md`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,30 +11,30 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use skybraid_io::batch::{BATCH, Inbox, SLOT, set_int, widen};
 
-/// System calls in a row for one socket, so that a flood on one path does not starve the rest.
+/// Maximum consecutive system calls for one socket, so that a flood on one path does not starve the others.
 const MAX_BATCHES: usize = 16;
 
-/// What became of a segment that was to be sent.
+/// Result of sending a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It has left.
+    /// The segment was sent.
     Left,
-    /// The socket's or the interface's queue is full: it is lost at the sender.
+    /// The queue of the socket or the interface is full: the segment is lost at the sender.
     Full,
-    /// There is no way to the peer for now, or the peer has no socket yet: it is lost at the sender.
+    /// The peer is unreachable for now, or has no socket yet: the segment is lost at the sender.
     Unreachable,
 }
 
-/// What [`PathSockets::receive`] found.
+/// Result of [`PathSockets::receive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Segments passed on.
+    /// Number of segments delivered.
     pub segments: u64,
-    /// Datagrams that were none of the format.
+    /// Number of malformed datagrams.
     pub unreadable: u64,
 }
 
-/// The UDP socket of one path on one side.
+/// UDP socket of one path on one side.
 #[derive(Debug)]
 pub struct PathSocket {
     socket: Socket,
@@ -43,12 +43,12 @@ pub struct PathSocket {
 }
 
 impl PathSocket {
-    /// Binds `local` and connects to `remote`, in the network namespace of the calling thread. The
-    /// socket never blocks, its buffers are large, and its packets may be fragmented on their way.
+    /// Binds `local` and connects to `remote`, in the network namespace of the calling thread. The socket is
+    /// non-blocking, its buffers are large, and its packets may be fragmented.
     ///
     /// # Errors
     ///
-    /// What the kernel answers, with both addresses and what could not be done.
+    /// An error of the kernel, with both addresses and the failed operation.
     pub fn open(local: SocketAddr, remote: SocketAddr) -> io::Result<Self> {
         let context = |what: &str, error: io::Error| in_words(local, remote, what, &error);
         let socket = Socket::new(
@@ -66,12 +66,12 @@ impl PathSocket {
         Ok(Self { socket, local: bound.as_socket().unwrap_or(local), remote })
     }
 
-    /// The address that it is bound to, with the port that the kernel chose if none was given.
+    /// Returns the bound address, with the port chosen by the kernel if none was given.
     pub const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The address that it is connected to.
+    /// Returns the connected address.
     pub const fn remote(&self) -> SocketAddr {
         self.remote
     }
@@ -95,7 +95,7 @@ impl AsFd for PathSocket {
     }
 }
 
-/// The sockets of one side, the n-th for path n.
+/// Sockets of one side, indexed by path.
 pub struct PathSockets {
     sockets: Vec<PathSocket>,
     outbox: Vec<u8>,
@@ -103,22 +103,22 @@ pub struct PathSockets {
 }
 
 impl PathSockets {
-    /// The sockets of the paths in their order.
+    /// Creates the set from the sockets of the paths, in order.
     pub fn new(sockets: Vec<PathSocket>) -> Self {
         Self { sockets, outbox: Vec::with_capacity(SLOT), inbox: Inbox::default() }
     }
 
-    /// The sockets, to wait for: one is ready while datagrams lie in it.
+    /// Returns the sockets for polling: one is readable while datagrams are queued in it.
     pub fn sockets(&self) -> &[PathSocket] {
         &self.sockets
     }
 
-    /// Sends a segment of a connection on `path`, with filler for payload.
+    /// Sends a segment of a connection on `path`, with filler as payload.
     ///
     /// # Errors
     ///
-    /// For a path without a socket, a segment that no datagram can be, and what the kernel answers
-    /// other than a full queue or an unreachable peer.
+    /// The path has no socket, the segment does not fit into a datagram, or the kernel reports an error other
+    /// than a full queue or an unreachable peer.
     pub fn send(&mut self, path: PathId, connection: u16, segment: &Segment) -> io::Result<Sent> {
         let Some(socket) = self.sockets.get(path.index()) else {
             let count = self.sockets.len();
@@ -133,13 +133,13 @@ impl PathSockets {
         socket.send(&self.outbox)
     }
 
-    /// Takes the datagrams that have arrived, by path, and passes on what is in them: path,
-    /// connection, segment and payload (filler, perhaps shorter than the segment says). `now` is the
-    /// time against which times are read. Of a path with very many some are left for the next call.
+    /// Receives datagrams, path by path, and passes on their contents: path, connection, segment and payload
+    /// (filler, possibly shorter than the segment states). `now` is the reference for times. On a path with
+    /// very many datagrams, some are left for the next call.
     ///
     /// # Errors
     ///
-    /// What the kernel answers, other than that nothing is there or that the peer was unreachable.
+    /// An error of the kernel, other than an empty queue or an unreachable peer.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -152,7 +152,7 @@ impl PathSockets {
                 let taken = match self.inbox.take(&socket.socket) {
                     Ok(taken) => taken,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // A message of the network about what was sent; datagrams may lie behind it.
+                    // An ICMP error about a sent datagram; received datagrams may follow.
                     Err(error) if is_passing(&error) => continue,
                     Err(error) => {
                         return Err(in_words(
@@ -182,8 +182,8 @@ impl PathSockets {
     }
 }
 
-/// The network, not the socket, is at fault, and may recover: an interface, its address or a route is
-/// gone (the kernel calls a source address that is gone invalid), or somebody on the way said no.
+/// Returns true for transient errors of the network rather than the socket: an interface, its address or a
+/// route is gone (the kernel reports a removed source address as invalid), or a router refused.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -209,7 +209,7 @@ fn in_words(local: SocketAddr, remote: SocketAddr, what: &str, error: &io::Error
     io::Error::new(error.kind(), text)
 }
 
-/// Leaves the DF bit unset: a datagram that is larger than a link's MTU is fragmented, not refused.
+/// Clears the DF bit: a datagram larger than a link's MTU is fragmented, not refused.
 fn allow_fragments(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     let (level, name) = match local {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
@@ -243,7 +243,7 @@ mod tests {
         if v6 { (Ipv6Addr::LOCALHOST, 0).into() } else { (Ipv4Addr::LOCALHOST, 0).into() }
     }
 
-    /// The two ends of a path over loopback.
+    /// Returns both ends of a path over loopback.
     fn pair(v6: bool) -> (PathSocket, PathSocket) {
         // A port is free while nobody is bound to it: one end reserves the other's.
         let reserved = UdpSocket::bind(any_port(v6)).unwrap();
@@ -337,7 +337,7 @@ mod tests {
     fn a_peer_that_is_not_there_yet_is_no_error() {
         let ([mut vehicle, ground], number) = (sides(1, false), 3);
         drop(ground);
-        // Loopback answers the first with "port unreachable", which the next call returns.
+        // Loopback responds to the first datagram with "port unreachable", which the next call returns.
         let sent = [0; 4].map(|_| vehicle.send(PathId(0), 1, &segment(number, 100)).unwrap());
         assert_eq!(sent[0], Sent::Left);
         assert!(sent.contains(&Sent::Unreachable), "{sent:?}");

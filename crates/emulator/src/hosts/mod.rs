@@ -1,5 +1,5 @@
-//! The hosts of a run in real time: one thread holds the sockets of both, so that one record with one
-//! clock says when each message was written and when it arrived.
+//! Real-time hosts: one thread holds the sockets of both, so that one record with one clock contains when
+//! each message was written and when it arrived.
 
 pub mod datagrams;
 pub mod kernel;
@@ -27,40 +27,39 @@ use sockets::Sockets;
 
 pub use ports::{MAX_FLOWS, flow_of};
 
-/// Packets that are on their way when a run ends are waited for so long; they are neither delivered
-/// nor lost.
+/// Grace period for packets in flight at the end of a run, which are neither delivered nor lost.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Why flows cannot be carried.
+/// Error that prevents flows from being carried.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The scenario asks for what the kernel or this machine cannot do.
+    /// The scenario requires a feature that the kernel or this machine lacks.
     #[error("flow.{flow}.transport.stack: {problem}")]
     Stack {
         /// The flow.
         flow: String,
-        /// What was found and what was expected.
+        /// Value found and value expected.
         problem: String,
     },
-    /// There are more flows than ports.
+    /// The number of flows exceeds the number of ports.
     #[error("found {0} flows, expected at most {MAX_FLOWS} in the emulator")]
     TooMany(usize),
-    /// A socket cannot be made or has failed.
+    /// A socket cannot be created or has failed.
     #[error("{0}")]
     Socket(#[from] io::Error),
-    /// A connection of the kernel cannot be made.
+    /// A kernel connection cannot be opened.
     #[error("{0}")]
     Kernel(#[from] kernel::KernelError),
 }
 
-/// Where the hosts are.
+/// Location of the hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Where the vehicle's sockets are made.
+    /// Namespace of the vehicle's sockets.
     pub vehicle: &'a Namespace,
-    /// … and the ground's.
+    /// Namespace of the ground's sockets.
     pub ground: &'a Namespace,
-    /// For each path of the scenario the vehicle's address and the ground's.
+    /// Addresses of the vehicle and the ground on each path of the scenario.
     pub paths: &'a [(IpAddr, IpAddr)],
 }
 
@@ -70,7 +69,7 @@ impl Place<'_> {
         known.ok_or_else(|| io::Error::other(format!("path {path} has no addresses")))
     }
 
-    /// Opens a flow of the kernel.
+    /// Opens a kernel flow.
     fn open(
         &self,
         flow: &FlowSetup,
@@ -96,37 +95,37 @@ impl Place<'_> {
     }
 }
 
-/// What the hosts leave behind.
+/// Results of the hosts.
 #[derive(Debug)]
 pub struct Flown {
-    /// The record of the hosts; the links' is the forwarder's.
+    /// Record of the hosts, without the links (recorded by the forwarder).
     pub outcome: Outcome,
-    /// How each flow was carried, in the order of the scenario.
+    /// Transport of each flow, in the order of the scenario.
     pub carried: Vec<Carried>,
-    /// When the run was told to stop, if it was.
+    /// Time at which the run was stopped on request, if any.
     pub stopped: Option<Instant>,
 }
 
-/// How a flow was carried.
+/// Transport of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
-    /// In words: `kernel tcp cubic`, `skybraid mp_dccp`.
+    /// Description: `kernel tcp cubic`, `skybraid mp_dccp`.
     pub stack: String,
-    /// How a connection of the kernel ended or went, if the kernel carried the flow.
+    /// Results of the connection, if the kernel carried the flow.
     pub connection: Option<kernel::Finished>,
 }
 
-/// The flows of a run over real sockets.
+/// Flows of a run over real sockets.
 pub struct Load<'a> {
     setup: &'a Setup,
     clock: Clock,
     hosts: Hosts<'a>,
     sockets: Sockets,
-    /// With their positions in the scenario.
+    /// Kernel flows with their indices in the scenario.
     kernel: Vec<(usize, KernelFlow)>,
 }
 
-/// Whether the kernel carries the flow.
+/// Returns true if the kernel carries the flow.
 fn is_kernels(setup: &Setup, index: usize, flow: &FlowSetup) -> Result<bool, HostError> {
     let carrier = flow
         .rides_with
@@ -176,11 +175,11 @@ impl<'a> Load<'a> {
         Ok(Self { setup, clock, hosts, sockets, kernel })
     }
 
-    /// Carries the flows from the clock's zero to the end of the run. `watch` receives the time every
-    /// 100 ms and answers whether to go on; `pending` says how many packets are on their way.
+    /// Runs the flows from the clock's zero to the end of the run. `watch` receives the time every 100 ms and
+    /// returns whether to continue; `pending` returns the number of packets in flight.
     ///
     /// # Errors
-    /// A socket has failed. A connection that fails ends its flow alone.
+    /// A socket has failed. A failed connection ends only its flow.
     pub fn run(
         mut self,
         watch: &mut dyn FnMut(Instant) -> bool,
@@ -242,7 +241,7 @@ impl<'a> Load<'a> {
         Ok(self.finish(on_the_way, stopped))
     }
 
-    /// Timers of endpoints and connections that have expired.
+    /// Fires expired timers of endpoints and connections.
     fn wake(&mut self, now: Instant) {
         loop {
             let (due, side) = self.sockets.next_due();
@@ -250,7 +249,7 @@ impl<'a> Load<'a> {
                 break;
             }
             self.sockets.clear(side);
-            // Timers are often pushed back; that is learnt only when the old time comes.
+            // Timers are often postponed; this is detected only at the old time.
             let due = self.hosts.next_wakeup(side);
             if due > now {
                 self.sockets.wake_at(side, due);
@@ -274,7 +273,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Waits until `due` or until something arrives, which it reads.
+    /// Waits until `due` or until data arrives, and reads it.
     fn await_and_read(&mut self, due: Instant) -> Result<(), HostError> {
         let (sides, flows) = self.ready(due)?;
         let now = self.clock.now();
@@ -293,7 +292,8 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Waits until `due` or until a socket is ready. Answers whose are: sides, and flows of the kernel.
+    /// Waits until `due` or until a socket is ready. Returns the owners of ready sockets: sides, and kernel
+    /// flows.
     fn ready(&self, due: Instant) -> io::Result<(Vec<usize>, Vec<usize>)> {
         let mut owners = Vec::new();
         let mut polled = Vec::new();
@@ -325,7 +325,7 @@ impl<'a> Load<'a> {
         Ok((sides, flows))
     }
 
-    /// After the end: what still arrives was on its way. Answers it with its records.
+    /// Receives segments still in flight after the end, and returns them with their record.
     fn drain(&mut self, pending: &dyn Fn() -> usize) -> Result<Vec<(usize, Segment)>, HostError> {
         let mut arrived = Vec::new();
         let last = self.clock.now() + GRACE;
@@ -378,13 +378,13 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Whose socket it is.
+/// Owner of a socket.
 enum Owner {
     Side(usize),
     Flow(usize),
 }
 
-/// Lets a flow of the kernel do what it can. Its error ends it and is reported at the end.
+/// Steps a kernel flow. An error ends the flow and is reported at the end.
 fn step(flow: &mut KernelFlow, now: Instant, outcome: &mut Outcome) {
     let _ = flow.step(now, outcome);
 }

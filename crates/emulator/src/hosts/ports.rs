@@ -1,28 +1,28 @@
-//! Which ports a flow uses, and which flow a packet belongs to.
+//! Mapping between flows and ports.
 
 use skybraid_host::record::PacketKind;
 
-/// Connections of one flow over its paths have the ports behind this one, at the ground.
+/// Base of the ground's ports for the connections of a flow over its paths.
 const GROUND: u16 = 5_000;
-/// … and behind this one at the vehicle.
+/// Base of the vehicle's ports.
 const VEHICLE: u16 = 40_000;
-/// A flow has so many of each: one for every path that it may use.
+/// Ports per flow at each end: one for every path that it may use.
 const PER_FLOW: u16 = 64;
-/// There is room for so many flows.
+/// Maximum number of flows.
 pub const MAX_FLOWS: usize = 340;
 
-/// The port of path number `path` of flow number `flow` at the ground.
+/// Returns the ground's port of flow number `flow` on path number `path`.
 pub const fn ground(flow: usize, path: usize) -> u16 {
     GROUND + PER_FLOW * flow as u16 + path as u16
 }
 
-/// … and at the vehicle.
+/// Returns the vehicle's port of a flow on a path.
 pub const fn vehicle(flow: usize, path: usize) -> u16 {
     VEHICLE + PER_FLOW * flow as u16 + path as u16
 }
 
-/// The flow of an IP packet and what it carries; `None` for one that is none of ours. The ground's port
-/// tells: the kernel chooses the vehicle's for the subflows that it adds.
+/// Returns the flow and kind of an IP packet; `None` if it belongs to no flow. The flow is derived from the
+/// ground's port: the kernel chooses the vehicle's for the subflows that it adds.
 pub fn flow_of(packet: &[u8]) -> Option<(u16, PacketKind)> {
     let (protocol, transport) = transport_of(packet)?;
     let port = |at: usize| Some(u16::from_be_bytes([*transport.get(at)?, *transport.get(at + 1)?]));
@@ -47,7 +47,7 @@ pub fn flow_of(packet: &[u8]) -> Option<(u16, PacketKind)> {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// The protocol and the bytes behind the IP header, for the first fragment of TCP and UDP.
+/// Returns the protocol and the bytes after the IP header, for the first fragment of TCP and UDP.
 fn transport_of(packet: &[u8]) -> Option<(u8, &[u8])> {
     match packet.first()? >> 4 {
         4 => {

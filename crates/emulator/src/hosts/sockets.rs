@@ -1,4 +1,4 @@
-//! Carries the segments of Skybraid's own transports over UDP sockets.
+//! UDP sockets for the segments of Skybraid's own transports.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use skybraid_units::invariant::Promised;
 use super::datagrams::{PathSocket, PathSockets, Sent};
 use super::{Place, ports};
 
-/// The sockets and timers of all sides.
+/// Sockets and timers of all sides.
 pub struct Sockets {
     sides: Vec<Side>,
 }
 
 struct Side {
     sockets: PathSockets,
-    /// Its number in the datagrams.
+    /// Connection number in the datagrams.
     connection: u16,
     due: Instant,
 }
@@ -29,7 +29,7 @@ impl Sockets {
     /// Opens a socket for every path of every connection, at both ends.
     ///
     /// # Errors
-    /// A socket cannot be made or bound.
+    /// A socket cannot be created or bound.
     pub fn open(setup: &Setup, hosts: &Hosts<'_>, place: &Place<'_>) -> io::Result<Self> {
         let side = |index: usize| {
             let flow = hosts.flow_of(index).unwrap_or(0);
@@ -52,7 +52,7 @@ impl Sockets {
         Ok(Self { sides: (0..hosts.sides()).map(side).collect::<io::Result<_>>()? })
     }
 
-    /// Every socket, with the number of its side.
+    /// Returns every socket with the number of its side.
     pub fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let numbered = self.sides.iter().enumerate();
         numbered.flat_map(|(number, side)| {
@@ -60,21 +60,21 @@ impl Sockets {
         })
     }
 
-    /// When the earliest timer of a side expires, and whose it is.
+    /// Returns the expiry and the side of the earliest timer.
     pub fn next_due(&self) -> (Instant, usize) {
         let numbered = self.sides.iter().enumerate();
         let due = numbered.map(|(number, side)| (side.due, number));
         due.min().unwrap_or((Instant::FAR_FUTURE, 0))
     }
 
-    /// Side number `side` is not to be woken before [`wake_at`](Carrier::wake_at) says so again.
+    /// Clears the timer of side number `side` until the next [`wake_at`](Carrier::wake_at).
     pub fn clear(&mut self, side: usize) {
         if let Some(side) = self.sides.get_mut(side).promised("a side of this run") {
             side.due = Instant::FAR_FUTURE;
         }
     }
 
-    /// Reads all that has arrived at side number `side`.
+    /// Receives all pending datagrams of side number `side`.
     ///
     /// # Errors
     /// A socket has failed.
@@ -100,8 +100,8 @@ impl Sockets {
 }
 
 impl Carrier for Sockets {
-    /// A segment is lost where its socket's buffer is full, as in a full queue of the host, or where there
-    /// is no way to the peer.
+    /// A segment is lost if its socket's buffer is full, as in a full queue of the host, or if the peer is
+    /// unreachable.
     fn carry(&mut self, _now: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
         let side = self.sides.get_mut(outgoing.side).promised("a side of this run")?;
         let transmit = outgoing.transmit;

@@ -1,4 +1,4 @@
-//! A connection that was split in two.
+//! A split connection.
 
 #![allow(unsafe_code, reason = "TCP_INFO has no safe wrapper")]
 
@@ -13,42 +13,42 @@ use socket2::Socket;
 
 use super::flow::Flow;
 
-/// A split connection as somebody sees it who looks on.
+/// State of a split connection, for observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Who opened it. The server sees this address too.
+    /// Client address, which the server also sees.
     pub client: SocketAddr,
-    /// To whom. The client believes to speak with it.
+    /// Server address, which the client also sees.
     pub server: SocketAddr,
-    /// Whether the server has answered.
+    /// Whether the connection to the server is established.
     pub established: bool,
-    /// Between client and proxy.
+    /// Client to proxy.
     pub near: Half,
-    /// Between proxy and server.
+    /// Proxy to server.
     pub far: Half,
 }
 
-/// One of the two connections that a connection was split into, as the proxy's kernel sees it.
+/// State of one half of a split connection, as reported by the proxy's kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Half {
-    /// Its congestion control.
+    /// Congestion control.
     pub congestion: String,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Congestion window, in segments.
     pub window: u32,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmissions: u32,
 }
 
-/// How a connection goes on.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It waits for its sockets.
+    /// The connection waits for its sockets.
     Waits,
-    /// There is more to do at once.
+    /// More can be done at once.
     HasMore,
-    /// Both sides have ended it.
+    /// Both sides have closed.
     Over,
 }
 
@@ -64,17 +64,17 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Moves bytes both ways. While the server has not answered, only reads what the client sends.
+    /// Copies bytes in both directions. Until the server has answered, only reads from the client.
     ///
     /// # Errors
-    /// One of the sides has failed, and so must the other.
+    /// One of the sides has failed, so the other must be aborted.
     pub fn advance(&mut self) -> io::Result<Progress> {
         for side in [&self.near, &self.far] {
             if let Some(error) = side.take_error()? {
                 return Err(error);
             }
         }
-        // A socket has no peer before the peer has answered.
+        // A socket has no peer until it is connected.
         self.established = self.established || self.far.peer_addr().is_ok();
         if !self.established {
             while self.to_server.fill(&self.near)? {}
@@ -103,9 +103,9 @@ impl Connection {
     }
 }
 
-/// Lets the socket reset its connection when it is closed.
+/// Makes the socket reset its connection on close.
 pub(super) fn abort(socket: &Socket) {
-    // A socket that is gone already needs no reset.
+    // A socket that is already closed needs no reset.
     socket.set_linger(Some(StdDuration::ZERO)).ok();
 }
 
@@ -115,8 +115,8 @@ fn half(socket: &Socket) -> Half {
     // SAFETY: all zeros are a valid `tcp_info`.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: both pointers are to values that outlive the call; `length` is the size of the first,
-    // which stays zero where the kernel knows less.
+    // SAFETY: both pointers are to values that outlive the call; `length` is the size of the first, which
+    // stays zero beyond what the kernel writes.
     unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -1,13 +1,13 @@
-//! The routes that bring packets on their way through a node to the node's own sockets.
+//! Routes that divert packets crossing a node to the node's own sockets.
 
 use std::io;
 
 use super::{Namespace, Network, Route, Rule};
 use crate::testbed::has_ipv6;
 
-/// The routing table that makes every address one of the node's own.
+/// Routing table in which every address is local to the node.
 const TABLE: u32 = 200;
-/// After the table of the node's real addresses, which has 0, and before all others.
+/// Priority after the table of the node's real addresses (0), and before all others.
 const PRIORITY: u32 = 200;
 const TCP: u8 = 6;
 
@@ -18,7 +18,7 @@ pub(super) struct Detour {
 }
 
 impl Detour {
-    /// For all TCP that comes in by the given interfaces.
+    /// Creates a detour for all TCP received on the given interfaces.
     pub fn of(loopback: u32, interfaces: &[String]) -> Self {
         let kinds = [false, true].into_iter().filter(|ipv6| !ipv6 || has_ipv6());
         let mut detour = Self { routes: Vec::new(), rules: Vec::new() };
@@ -45,7 +45,7 @@ impl Detour {
         detour
     }
 
-    /// Sets it up; what is set up of it goes again on failure.
+    /// Installs the rules and routes; on failure, removes those already installed.
     pub fn set_up(&self, node: &Namespace) -> io::Result<()> {
         let mut netlink = node.netlink()?;
         let done = self.routes.iter().try_for_each(|route| netlink.add_route(route));
@@ -55,7 +55,7 @@ impl Detour {
         })
     }
 
-    /// Takes it down, so that the node is a plain router again.
+    /// Removes the rules and routes, so that the node is a plain router again.
     pub fn take_down(&self, node: &Namespace) -> io::Result<()> {
         let mut netlink = node.netlink()?;
         let rules = self.rules.iter().map(|rule| netlink.delete_rule(rule)).collect::<Vec<_>>();

@@ -1,28 +1,28 @@
-//! The bytes of one direction on their way through the proxy.
+//! Buffered bytes of one direction of the proxy.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 
 use socket2::Socket;
 
-/// What the proxy itself holds of one direction. The kernel's buffers of both sockets come on top;
-/// they are what covers the long way.
+/// Proxy buffer per direction, in addition to the kernel's buffers of both sockets, which cover the
+/// bandwidth-delay product.
 pub(super) const BUFFER: usize = 64 << 10;
-/// So often a direction is read and written before the next one has its turn.
+/// Maximum reads and writes of a direction before the next one is served.
 const ROUNDS: usize = 8;
 
-/// Bytes in one direction of a split connection.
+/// Data in one direction of a split connection.
 pub(super) struct Flow {
     buffer: Box<[u8]>,
-    /// Read and not yet written.
+    /// Bytes read but not yet written.
     held: std::ops::Range<usize>,
     /// The sender has sent its FIN.
     ended: bool,
-    /// The FIN was passed on.
+    /// The FIN was forwarded.
     shut: bool,
     /// Bytes written.
     pub passed: u64,
-    /// The most bytes held.
+    /// Maximum bytes held.
     pub max_held: usize,
 }
 
@@ -32,12 +32,12 @@ impl Flow {
         Self { buffer, held: 0..0, ended: false, shut: false, passed: 0, max_held: 0 }
     }
 
-    /// The FIN was passed on, so that nothing more comes.
+    /// Returns true if the FIN was forwarded, so that no more data follows.
     pub const fn is_over(&self) -> bool {
         self.shut
     }
 
-    /// Reads what there is, as long as there is room. True if there was something.
+    /// Reads available data into the free part of the buffer. Returns true if there was any.
     pub fn fill(&mut self, mut from: &Socket) -> io::Result<bool> {
         if self.held.is_empty() {
             self.held = 0..0;
@@ -53,7 +53,7 @@ impl Flow {
         Ok(count > 0)
     }
 
-    /// Writes what the receiver takes. True if it took something.
+    /// Writes as much as the receiver accepts. Returns true if it accepted any.
     fn drain(&mut self, mut to: &Socket) -> io::Result<bool> {
         let held = self.buffer.get(self.held.clone()).unwrap_or_default();
         if held.is_empty() {
@@ -65,7 +65,7 @@ impl Flow {
         Ok(count > 0)
     }
 
-    /// Passes on what it can, the FIN too. True if there is more to do at once.
+    /// Forwards data and the FIN as far as possible. Returns true if more can be done at once.
     pub fn pass(&mut self, from: &Socket, to: &Socket) -> io::Result<bool> {
         for _ in 0..ROUNDS {
             let read = self.fill(from)?;
@@ -82,7 +82,7 @@ impl Flow {
     }
 }
 
-/// `None` if the socket is not ready.
+/// Returns `None` if the socket is not ready.
 fn unless_it_blocks(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(count) => Ok(Some(count)),

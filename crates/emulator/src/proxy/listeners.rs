@@ -1,9 +1,9 @@
-//! The listening sockets of a proxy, made when the first packet for them comes by.
+//! Listening sockets of a proxy, created on the first packet for each.
 //!
-//! The kernel hands every TCP packet that comes to the proxy's node to its own sockets, but a listener
-//! has one port, so there must be one for each port that anybody connects to. It is bound to all
-//! addresses, takes connections to foreign ones too (`IP_TRANSPARENT`), and tells by its own name
-//! which one was meant.
+//! The kernel delivers every TCP packet that reaches the proxy's node to its own sockets, but a listener has
+//! one port, so one is needed for each destination port. A listener is bound to all addresses, accepts
+//! connections to foreign ones too (`IP_TRANSPARENT`), and an accepted socket has the original destination as
+//! its local address.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A proxy keeps so many listeners; the oldest is given up for the next.
+/// Maximum listeners of a proxy; another one replaces the oldest.
 const MOST: usize = 512;
-/// Connections that wait to be accepted.
+/// Maximum connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// What one listener is for.
+/// Address family and port of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Door {
     pub ipv6: bool,
@@ -34,19 +34,19 @@ pub(super) struct Listeners {
     order: VecDeque<Door>,
 }
 
-/// What sockets of a proxy have in common, and where they lie.
+/// Common properties of a proxy's sockets, and their namespace.
 pub(super) struct Maker {
     pub namespace: OwnedFd,
     pub congestion: String,
 }
 
 impl Listeners {
-    /// The listener at `door`, if there is one.
+    /// Returns the listener at `door`, if there is one.
     pub fn get(&self, door: Door) -> Option<Arc<Socket>> {
         self.open.get(&door).cloned()
     }
 
-    /// Keeps a listener.
+    /// Adds a listener.
     pub fn keep(&mut self, door: Door, listener: Arc<Socket>) {
         if self.order.len() == MOST
             && let Some(oldest) = self.order.pop_front()
@@ -59,10 +59,10 @@ impl Listeners {
 }
 
 impl Maker {
-    /// A socket that may have any address, made in the namespace of the calling thread.
+    /// Creates a socket that may use any address, in the namespace of the calling thread.
     ///
-    /// It shares its port: the address from which one host connects may be one that another host once
-    /// connected to.
+    /// The port is shared: the address from which one host connects may be one to which another host once
+    /// connected.
     pub fn socket(&self, ipv6: bool) -> io::Result<Socket> {
         let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
         let kind = Type::STREAM.nonblocking().cloexec();
@@ -80,7 +80,7 @@ impl Maker {
         Ok(socket)
     }
 
-    /// A listener, made in the proxy's namespace by a thread of any other.
+    /// Creates a listener in the proxy's namespace, from a thread of any other.
     pub fn listener(&self, door: Door) -> io::Result<Socket> {
         let own = File::open("/proc/thread-self/ns/net")?;
         setns(&self.namespace, CloneFlags::CLONE_NEWNET)?;

@@ -1,18 +1,18 @@
 //! A performance-enhancing proxy: it splits the TCP connections that cross a node (RFC 3135 §2.4),
-//! unseen by both ends, as PEPsal does at both ends of a satellite link.
+//! transparently to both ends, as PEPsal does at both ends of a satellite link.
 //!
-//! Routing hands every TCP packet that comes through the node to its own sockets. The proxy answers
-//! the client at once in the server's name and connects to the server in the client's name, from the
-//! client's own address and port; then it copies bytes both ways. So each side has a round-trip time,
-//! a congestion control and retransmissions of its own. What is not TCP is routed as before.
+//! Routing delivers every TCP packet that crosses the node to its own sockets. The proxy answers the client
+//! at once in the server's name and connects to the server in the client's name, from the client's own
+//! address and port; then it copies bytes in both directions. Each side thus has its own round-trip time,
+//! congestion control and retransmissions. Packets other than TCP are routed as before.
 //!
-//! A SYN to a port at which nobody listens would be answered by a reset. So whoever carries packets to
-//! the node must show them to [`Proxy::hook`] first, which makes the listener that is missing; the
-//! forwarder does it by [`Proxy::watchers`].
+//! A SYN to a port without a listener would be answered by a reset. The component that carries packets to the
+//! node must therefore pass them to [`Proxy::hook`] first, which creates missing listeners; the forwarder
+//! does so through [`Proxy::watchers`].
 //!
-//! MPTCP does not pass: the proxy's answer has no `MP_CAPABLE`, and the connection falls back to TCP
-//! (RFC 8684 §3.7); the SYN of an additional subflow gets an answer without `MP_JOIN`, and the client
-//! gives the subflow up. [`multipath_warning`] says it to users.
+//! MPTCP is not supported: the proxy's answer has no `MP_CAPABLE`, and the connection falls back to TCP (RFC
+//! 8684 §3.7); the SYN of an additional subflow is answered without `MP_JOIN`, and the client drops the
+//! subflow. [`multipath_warning`] informs users.
 
 mod connection;
 mod detour;
@@ -41,34 +41,34 @@ use skybraid_io::context;
 use skybraid_io::netlink::{Namespace, Network, Route, Rule};
 use worker::Shared;
 
-/// What a proxy has done so far.
+/// Statistics of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Connections that it has accepted. Each is still open or counted in one of the next four.
+    /// Accepted connections. Each is still open or counted in one of the next four.
     pub opened: u64,
-    /// Connections that it has now.
+    /// Connections currently open.
     pub open: u64,
-    /// Connections that both sides have ended.
+    /// Connections closed by both sides.
     pub finished: u64,
-    /// Connections that were broken off by one side, after both were established.
+    /// Connections aborted by one side, after both were established.
     pub reset: u64,
-    /// Connections whose server could not be reached, or whose client left before it was.
+    /// Connections whose server was unreachable, or whose client left before it was connected.
     pub failed: u64,
-    /// Bytes handed on to servers.
+    /// Bytes forwarded to servers.
     pub to_server: u64,
-    /// Bytes handed on to clients.
+    /// Bytes forwarded to clients.
     pub to_client: u64,
-    /// The most bytes of one direction of a connection that the proxy itself held; those in the
-    /// kernel's socket buffers come on top.
+    /// Maximum bytes of one direction of a connection held by the proxy, in addition to the kernel's socket
+    /// buffers.
     pub max_held: u64,
-    /// SYNs with options of MPTCP, repeated ones included; their connections are plain TCP.
+    /// SYNs with MPTCP options, including retransmissions; their connections are plain TCP.
     pub multipath: u64,
-    /// SYNs for which no listener could be made. They were answered by a reset.
+    /// SYNs for which no listener could be created, answered by a reset.
     pub unheard: u64,
 }
 
-/// A proxy at work in a thread of its own. Dropping it ends the work; the node is a plain router
-/// again, and connections are reset.
+/// A proxy running in its own thread. Dropping it stops the thread; the node is a plain router again, and
+/// connections are reset.
 pub struct Proxy {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -76,7 +76,7 @@ pub struct Proxy {
     node: Arc<Namespace>,
 }
 
-/// Why a flow over MPTCP does not do what its user may expect on a path with a proxy.
+/// Returns a warning about the effect of a proxy on an MPTCP flow over its path.
 pub fn multipath_warning(flow: &str, path: &str) -> String {
     format!(
         "flow `{flow}` uses MPTCP over path `{path}`, whose proxy splits TCP connections: a connection \
@@ -86,23 +86,23 @@ pub fn multipath_warning(flow: &str, path: &str) -> String {
 }
 
 impl Proxy {
-    /// Begins to split the connections that cross `node`, both halves under the kernel's congestion
-    /// control of this name. Every interface that the node is to have must be there.
+    /// Starts to split the connections that cross `node`, with the kernel's congestion control of this name
+    /// on both halves. All interfaces of the node must already exist.
     ///
     /// # Errors
-    /// The kernel does not have the congestion control, or rights are missing (`CAP_NET_ADMIN` in the
-    /// node's user namespace).
+    /// The kernel lacks the congestion control, or the capability is missing (`CAP_NET_ADMIN` in the node's
+    /// user namespace).
     pub fn start(node: &Namespace, congestion: &str) -> io::Result<Self> {
         let namespace = node.fd().try_clone_to_owned()?;
         let maker = Maker { namespace, congestion: congestion.to_owned() };
         let name = node.name();
-        // What is missing is known now and not when somebody connects.
+        // Detects missing features now and not on the first connection.
         let made = node.run(|| maker.socket(false))?;
         made.map_err(|error| {
             context(format_args!("cannot open a proxy's socket in {name} with {congestion}"), error)
         })?;
-        // A client may use a port again while the proxy still remembers its last connection, and what
-        // one connection learned about a path does not burden the next.
+        // A client may reuse a port while the proxy still remembers its last connection, and path metrics of
+        // one connection do not affect the next.
         set_sysctl(node, "ipv4/tcp_tw_reuse", "1")?;
         set_sysctl(node, "ipv4/tcp_no_metrics_save", "1")?;
         let (interfaces, own) = node.run(describe)??;
@@ -128,14 +128,14 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// What must see every IP packet on its way to the node before the node does. It takes about a
-    /// microsecond; for the first connection to a port, as long as it takes to open a socket.
+    /// Returns the hook that must see every IP packet before the node does. It takes about a microsecond, but
+    /// for the first connection to a port as long as opening a socket.
     pub fn hook(&self) -> impl Fn(&[u8]) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |packet| shared.look_at(packet)
     }
 
-    /// The hook for a forwarder: the node lies between the lanes `before`, on the vehicle's side, and
+    /// Returns the hooks for a forwarder: the node is between the lanes `before`, on the vehicle's side, and
     /// `behind`, on the ground's.
     pub fn watchers(&self, before: &str, behind: &str) -> [Watcher; 2] {
         [(before, Direction::Uplink), (behind, Direction::Downlink)].map(|(lane, direction)| {
@@ -143,20 +143,20 @@ impl Proxy {
         })
     }
 
-    /// What it has done so far.
+    /// Returns the statistics so far.
     pub fn statistics(&self) -> Statistics {
         self.shared.statistics()
     }
 
-    /// The connections that it has now.
+    /// Returns the current connections.
     pub fn connections(&self) -> Vec<Split> {
         self.shared.connections()
     }
 
-    /// Ends the work.
+    /// Stops the thread and returns its results.
     ///
     /// # Errors
-    /// The node's routes could not be restored, or the proxy's thread has panicked.
+    /// The node's routes could not be restored, or the thread of the proxy has panicked.
     pub fn stop(mut self) -> io::Result<Statistics> {
         self.end()?;
         Ok(self.statistics())
@@ -177,7 +177,7 @@ impl Drop for Proxy {
     }
 }
 
-/// The interfaces other than the loopback, and all addresses, of the calling thread's namespace.
+/// Returns the interfaces other than the loopback, and all addresses, of the calling thread's namespace.
 fn describe() -> io::Result<(Vec<String>, BTreeSet<IpAddr>)> {
     let mut interfaces = BTreeSet::new();
     let mut addresses = BTreeSet::new();

@@ -1,29 +1,29 @@
-//! What a proxy reads of a packet: whether it opens a TCP connection, and whither.
+//! SYN parsing for a proxy: detects packets that open a TCP connection, and their destination.
 
 use super::listeners::Door;
 
 const TCP: u8 = 6;
-/// The flags of a packet that opens a connection, among SYN, ACK and RST.
+/// Flags of a packet that opens a connection, among SYN, ACK and RST.
 const SYN: u8 = 0x02;
 const SYN_ACK_RST: u8 = 0x16;
-/// Of IPv6, and of TCP without options.
+/// Header lengths of IPv6, and of TCP without options.
 const IPV6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
-/// Kind of MPTCP's options (RFC 8684 §3).
+/// Kind of MPTCP options (RFC 8684 §3).
 const MPTCP: u8 = 30;
 
 /// The first packet of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Syn {
-    /// Where it knocks.
+    /// Destination of the SYN.
     pub door: Door,
-    /// Whether it has an option of MPTCP (`MP_CAPABLE` or `MP_JOIN`).
+    /// Whether the SYN has an MPTCP option (`MP_CAPABLE` or `MP_JOIN`).
     pub multipath: bool,
 }
 
 impl Syn {
-    /// Reads an IP packet. TCP behind extension headers of IPv6 is no TCP to the kernel's routing
-    /// rules, and so not to the proxy.
+    /// Parses an IP packet. TCP after IPv6 extension headers is not TCP to the kernel's routing rules, and so
+    /// not to the proxy.
     pub fn read(packet: &[u8]) -> Option<Self> {
         let first = *packet.first()?;
         let (ipv6, protocol, header) = match first >> 4 {
@@ -31,7 +31,7 @@ impl Syn {
             6 => (true, *packet.get(6)?, IPV6_HEADER),
             _ => return None,
         };
-        // Only the first fragment has TCP's header.
+        // Only the first fragment has a TCP header.
         let fragment = !ipv6 && (packet.get(6)? & 0x1f, *packet.get(7)?) != (0, 0);
         if protocol != TCP || fragment {
             return None;
@@ -47,7 +47,7 @@ impl Syn {
     }
 }
 
-/// Whether TCP's options have one of MPTCP's (RFC 9293 §3.1 for their form).
+/// Returns true if the TCP options contain one of MPTCP (format: RFC 9293 §3.1).
 fn has_mptcp(mut options: &[u8]) -> bool {
     while let Some(&kind) = options.first() {
         let length = match kind {
@@ -89,7 +89,7 @@ mod tests {
     fn a_syn_tells_its_port_behind_either_header() {
         let door = |ipv6| Syn { door: Door { ipv6, port: 5201 }, multipath: false };
         assert_eq!(Syn::read(&v4(&tcp(0x02, &[]))), Some(door(false)));
-        // With ECN (RFC 3168 §6.1.1), SYN bears ECE and CWR too.
+        // With ECN (RFC 3168 §6.1.1), a SYN has ECE and CWR set, too.
         assert_eq!(Syn::read(&v6(TCP, &tcp(0xc2, &[2, 4, 5, 0xa0]))), Some(door(true)));
     }
 
@@ -114,7 +114,7 @@ mod tests {
         let multipath = |options: &[u8]| Syn::read(&v4(&tcp(0x02, options))).unwrap().multipath;
         assert!(!multipath(&usual));
         assert!(multipath(&[usual.as_slice(), &[30, 4, 0x01, 0x81]].concat()));
-        // Options that claim more than there is, or nothing.
+        // Options that are truncated or have a length of zero.
         assert!(!multipath(&[8, 10, 30, 4]));
         assert!(!multipath(&[9, 0, 1, 1]));
         assert!(!multipath(&[0, 30, 4, 1]));

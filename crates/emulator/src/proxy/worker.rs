@@ -1,4 +1,4 @@
-//! The proxy's thread: accepts, connects, and moves bytes when sockets are ready.
+//! Proxy thread: accepts, connects, and copies bytes when sockets are ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use super::flow::Flow;
 use super::listeners::{Door, Listeners, Maker};
 use super::syn::Syn;
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Bell,
@@ -51,7 +51,7 @@ impl Subject {
     }
 }
 
-/// The connections and their count.
+/// Connections and statistics.
 #[derive(Default)]
 struct Table {
     connections: BTreeMap<u64, Connection>,
@@ -59,7 +59,7 @@ struct Table {
     next: u64,
 }
 
-/// What the proxy's thread, its hooks and its owner have in common.
+/// State shared by the proxy's thread, hooks and owner.
 pub(super) struct Shared {
     maker: Maker,
     own: BTreeSet<IpAddr>,
@@ -74,7 +74,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// `own` are the addresses of the proxy's node.
+    /// Creates the state; `own` are the addresses of the proxy's node.
     pub fn new(maker: Maker, own: BTreeSet<IpAddr>) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
@@ -83,15 +83,15 @@ impl Shared {
         Ok(Self { maker, own, epoll, bell, listeners, table })
     }
 
-    /// Looks at a packet that is on its way to the proxy and sees to it that there is a listener for
-    /// the connection that it opens.
+    /// Inspects a packet before it reaches the proxy and creates a missing listener for the connection that
+    /// it opens.
     pub fn look_at(&self, packet: &[u8]) {
         let Some(syn) = Syn::read(packet) else { return };
         if syn.multipath {
             locked(&self.table).statistics.multipath += 1;
         }
         let mut guard = locked(&self.listeners);
-        // There are none once the proxy has stopped.
+        // There are no listeners once the proxy has stopped.
         let Some(listeners) = guard.as_mut() else { return };
         if listeners.get(syn.door).is_none() && self.open(syn.door, listeners).is_err() {
             drop(guard);
@@ -116,14 +116,14 @@ impl Shared {
         locked(&self.table).connections.values().map(Connection::look).collect()
     }
 
-    /// Ends [`run`](Self::run) and keeps hooks from making listeners.
+    /// Ends [`run`](Self::run) and prevents hooks from creating listeners.
     pub fn stop(&self) {
         *locked(&self.listeners) = None;
-        // A bell that rings already is as good.
+        // A pending wakeup is sufficient.
         self.bell.write(1).ok();
     }
 
-    /// Works in the namespace of the calling thread, which is the proxy's, until it is stopped.
+    /// Runs the proxy until stopped; the calling thread must be in the proxy's namespace.
     pub fn run(&self) {
         let mut events = [EpollEvent::empty(); 64];
         let mut ready = BTreeSet::new();
@@ -157,7 +157,7 @@ impl Shared {
         connections.into_values().for_each(Connection::abort);
     }
 
-    /// Accepts all connections that wait at a listener.
+    /// Accepts all pending connections of a listener.
     fn accept(&self, door: Door) {
         let Some(listener) = locked(&self.listeners).as_ref().and_then(|all| all.get(door)) else {
             return;
@@ -169,10 +169,10 @@ impl Shared {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                        // The listener will say again that somebody waits.
+                        // The listener stays readable.
                         return std::thread::sleep(StdDuration::from_millis(10));
                     }
-                    // Whoever waited is gone.
+                    // The client has disconnected.
                     _ => continue,
                 },
             }
@@ -205,7 +205,7 @@ impl Shared {
         let server = near.local_addr()?.as_socket().ok_or_else(unknown)?;
         let client = near.peer_addr()?.as_socket().ok_or_else(unknown)?;
         if self.own.contains(&server.ip()) {
-            // Nothing listens at the node itself.
+            // The node itself has no listeners.
             return Err(io::Error::from(ErrorKind::ConnectionRefused));
         }
         let far = self.maker.socket(server.is_ipv6())?;

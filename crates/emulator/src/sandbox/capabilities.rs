@@ -1,4 +1,4 @@
-//! What this machine lets the emulator do, found out by trying it in a child process.
+//! Capabilities of this machine for the emulator, determined in a child process.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,31 +13,31 @@ use super::{IdMaps, errno, privileged, remedy};
 use skybraid_io::Capability;
 use skybraid_io::netlink::veth_request;
 
-/// All that the emulator can make use of.
+/// Capabilities that the emulator can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// One after the other, what is needed first.
+    /// Capabilities, most basic first.
     pub list: Vec<Capability>,
-    /// The kernel's algorithms of congestion control that are loaded.
+    /// Congestion control algorithms loaded in the kernel.
     pub congestion_controls: Vec<String>,
 }
 
 impl Capabilities {
-    /// Whether everything that is needed is there.
+    /// Returns true if all required capabilities are present.
     pub fn sufficient(&self) -> bool {
         self.list.iter().all(|capability| capability.present || !capability.needed)
     }
 
-    /// The capability of this name.
+    /// Returns the capability of this name.
     pub fn get(&self, name: &str) -> Option<&Capability> {
         self.list.iter().find(|capability| capability.name == name)
     }
 }
 
-/// Tries out what there is. The calling process stays as it is.
+/// Determines the capabilities. The calling process is unaffected.
 ///
 /// # Errors
-/// There are no more processes or pipes.
+/// A process or pipe cannot be created.
 pub fn capabilities() -> io::Result<Capabilities> {
     let root = privileged();
     let maps = IdMaps::new();
@@ -106,13 +106,13 @@ fn setting(key: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The result of a trial without a ground to try it on; no error has this number.
+/// Result of a skipped trial; no errno has this value.
 const NOT_TRIED: i32 = -1;
 
-/// Runs `work`, which may make system calls only, in a child and gives its results.
+/// Runs `work`, limited to system calls, in a child and returns its results.
 fn in_a_child<const N: usize>(work: impl FnOnce() -> [i32; N]) -> io::Result<[i32; N]> {
     let (results, result) = pipe2(OFlag::O_CLOEXEC)?;
-    // SAFETY: the child makes system calls only and ends without returning.
+    // SAFETY: the child makes system calls only and exits without returning.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let values = work();
@@ -142,11 +142,11 @@ fn read(pipe: OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Goes into new namespaces, and tries veth, packet sockets, TUN and MPTCP there. The results are error
-/// numbers, 0 for success.
+/// Enters new namespaces, and tries veth, packet sockets, TUN and MPTCP there. Returns errno values, 0 for
+/// success.
 ///
 /// # Safety
-/// Only for the child of a fork; it makes nothing but system calls.
+/// Only for the child of a fork: makes only system calls.
 unsafe fn probe(maps: Option<&IdMaps>, veth: &[u8]) -> [i32; 5] {
     let mut results = [NOT_TRIED; 5];
     // SAFETY: pointers point to memory that outlives the calls, with the sizes that are passed.
@@ -164,7 +164,7 @@ unsafe fn probe(maps: Option<&IdMaps>, veth: &[u8]) -> [i32; 5] {
     results
 }
 
-/// Makes a user namespace and becomes its root.
+/// Creates a user namespace and becomes its root.
 ///
 /// # Safety
 /// As [`probe`].
@@ -178,7 +178,7 @@ unsafe fn enter_user_namespace(maps: &IdMaps) -> i32 {
     }
 }
 
-/// Makes the sandbox's namespaces.
+/// Creates the namespaces of the sandbox.
 ///
 /// # Safety
 /// As [`probe`].
@@ -201,12 +201,12 @@ unsafe fn socket(family: i32, kind: i32, protocol: i32) -> i32 {
     if unsafe { libc::socket(family, kind, protocol) } < 0 { errno() } else { 0 }
 }
 
-/// What the kernel answers to an rtnetlink request.
+/// Returns the kernel's result of an rtnetlink request.
 ///
 /// # Safety
 /// As [`probe`].
 unsafe fn acknowledged(request: &[u8]) -> i32 {
-    /// A message's header, after which comes the error number.
+    /// Length of a message header; the errno follows.
     const HEADER: usize = 16;
     let mut answer = [0_u8; 4096];
     // SAFETY: as the caller's.
@@ -224,12 +224,12 @@ unsafe fn acknowledged(request: &[u8]) -> i32 {
     if length < 0 { errno() } else { -i32::from_ne_bytes([a, b, c, d]) }
 }
 
-/// Makes a TUN interface.
+/// Creates a TUN interface.
 ///
 /// # Safety
 /// As [`probe`].
 unsafe fn tun() -> i32 {
-    // SAFETY: all bytes zero is a valid `ifreq`; the rest as the caller's.
+    // SAFETY: all zeros are a valid `ifreq`; otherwise as the caller's.
     unsafe {
         let fd = libc::open(c"/dev/net/tun".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         if fd < 0 {

@@ -1,8 +1,8 @@
-//! Addresses of testbeds within others: each has a block of its own, and within it one for those in its
-//! vehicle, so that one route leads to all that is inside a vehicle.
+//! Addresses of nested testbeds: each has its own block, with a sub-block for testbeds in its vehicle, so
+//! that a single route reaches everything inside a vehicle.
 //!
-//! They lie in 100.64.0.0/10 (shared address space, RFC 6598), which holds networks of four addresses,
-//! one for each path. IPv6 has `fd73:6b79:8000::/44`, with the same 20 bits as the network's number.
+//! The blocks are in 100.64.0.0/10 (shared address space, RFC 6598), which holds networks of four addresses,
+//! one for each path. IPv6 uses `fd73:6b79:8000::/44`, with the same 20 bits as network number.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,15 +13,15 @@ use nix::sys::socket::SockaddrIn;
 use super::Addresses;
 use skybraid_io::netlink::Network;
 
-/// Testbeds nest so deep.
+/// Maximum nesting depth of testbeds.
 const DEEPEST: usize = 5;
-/// Bits for the testbeds side by side in a node.
+/// Bits for the testbeds in the same node.
 const SLOT_BITS: u8 = 2;
 const SLOTS: u32 = 1 << SLOT_BITS;
-/// What is left for paths at the deepest.
+/// Maximum paths at the maximum depth.
 pub(super) const MAX_NESTED_PATHS: usize = 16;
 
-/// The addresses `first/prefix`: of a testbed, or of all those in a node.
+/// Address block `first/prefix` of a testbed, or of all testbeds in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     first: u32,
@@ -29,21 +29,21 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The network of a path.
+    /// Prefix length of a path's network.
     pub const PATH_PREFIX: u8 = 30;
-    /// Of testbeds in the vehicle of one that is in no other.
+    /// Block of testbeds in the vehicle of an outermost testbed.
     pub const VEHICLE: Self = Self { first: 0x6440_0000, prefix: 11 };
-    /// Of testbeds in its other nodes.
+    /// Block of testbeds in the other nodes of an outermost testbed.
     const OTHERS: Self = Self { first: 0x6460_0000, prefix: 11 };
 
-    /// A block for a testbed in the node in which the caller is.
+    /// Returns a free block for a testbed in the caller's node.
     pub fn free_here() -> io::Result<Self> {
         let v4 = getifaddrs()?.filter_map(|it| it.address?.as_sockaddr_in().map(SockaddrIn::ip));
         let own: Vec<u32> = v4.map(u32::from).collect();
         Self::free(&own).map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
-    /// The first block that is free in a node with these addresses.
+    /// Returns the first free block in a node with these addresses.
     fn free(own: &[u32]) -> Result<Self, String> {
         let (node, depth) = Self::of_node(own);
         if depth >= DEEPEST {
@@ -56,8 +56,8 @@ impl Block {
         })
     }
 
-    /// The block of the node with these addresses, and how deep it is: that of the vehicle's end of a path
-    /// tells.
+    /// Returns the block and depth of the node with these addresses, derived from the address of the
+    /// vehicle's end of a path.
     fn of_node(own: &[u32]) -> (Self, usize) {
         for root in [Self::VEHICLE, Self::OTHERS] {
             let is_vehicle = |address: &&u32| root.contains(**address) && **address % 4 == 1;
@@ -76,13 +76,14 @@ impl Block {
         (if own.contains(&vehicle) { Self::VEHICLE } else { Self::OTHERS }, 0)
     }
 
-    /// The block of a testbed in the node.
+    /// Returns the block of testbed `number` in the node.
     const fn slot(self, number: u32) -> Self {
         let prefix = self.prefix + SLOT_BITS;
         Self { first: self.first + (number << (32 - prefix)), prefix }
     }
 
-    /// Of a testbed's block, the half that is for those in its vehicle; its paths have the other one.
+    /// Returns the half of a testbed's block that is for testbeds in its vehicle; the other half is for its
+    /// paths.
     pub const fn of_vehicle(self) -> Self {
         let prefix = self.prefix + 1;
         Self { first: self.first + (1 << (32 - prefix)), prefix }
@@ -92,7 +93,7 @@ impl Block {
         address >> (32 - self.prefix) == self.first >> (32 - self.prefix)
     }
 
-    /// One end of a testbed's path: 1 for the vehicle, 2 for the ground; 0 for the network.
+    /// Returns one end of a testbed's path: 1 for the vehicle, 2 for the ground; 0 for the network.
     pub const fn host(self, path: usize, last: u8) -> Addresses {
         let network = self.first + 4 * path as u32;
         let number = (network & 0x003f_ffff) / 4;
@@ -103,12 +104,12 @@ impl Block {
         }
     }
 
-    /// All of it.
+    /// Returns the block as networks.
     pub fn networks(self) -> [Network; 2] {
         self.host(0, 0).networks(self.prefix, self.prefix + 64 - Self::PATH_PREFIX)
     }
 
-    /// The name of the ground's interface of a path: those of its other testbeds have other numbers.
+    /// Returns the name of the ground's interface of a path, with a number unique among its testbeds.
     pub fn interface(self, path: &str, number: usize) -> String {
         let slot = (self.first >> (32 - self.prefix)) % SLOTS;
         let end = (0..=12).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! A network of nodes and wires worked out to every address and route, and its real form.
+//! Complete network of nodes and wires with all addresses and routes, and its instance in the kernel.
 
 use std::io;
 
@@ -6,120 +6,120 @@ use super::sysctl::{has_ipv6, let_forward, prepare_emulator, prepare_node};
 use super::{Path, switch_offloads_off};
 use skybraid_io::netlink::{Namespace, Network, Route, Rule, VethEnd};
 
-/// A network before it is made. The first node is the vehicle, the second is where its flows end.
+/// Plan of a network. The first node is the vehicle, the second terminates the flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Vehicle, ground (or server), then all others.
     pub nodes: Vec<NodePlan>,
-    /// What connects them.
+    /// Wires between the nodes.
     pub wires: Vec<Wire>,
-    /// Routes besides those that addresses bring.
+    /// Routes in addition to those implied by addresses.
     pub routes: Vec<RoutePlan>,
-    /// Rules with the positions of their nodes.
+    /// Rules with the indices of their nodes.
     pub rules: Vec<(usize, Rule)>,
-    /// The ways from vehicle to ground.
+    /// Paths from vehicle to ground.
     pub paths: Vec<Path>,
 }
 
-/// A node before it is made.
+/// Plan of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodePlan {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Whether it passes on packets for others.
+    /// Whether the node forwards packets.
     pub routes: bool,
-    /// It is the network in which the caller is, which is there already.
+    /// The node is the caller's network, which already exists.
     pub here: bool,
 }
 
 /// A wire between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wire {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// Whether it leads through the emulator; if not, it is as fast as the machine.
+    /// Whether the wire is emulated; if not, it is as fast as the machine.
     pub emulated: bool,
-    /// Its end toward the vehicle, then the one toward the ground.
+    /// Ends toward the vehicle and toward the ground.
     pub ends: [End; 2],
 }
 
 /// One end of a wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Position of its node.
+    /// Index of the node.
     pub node: usize,
-    /// The interface's name.
+    /// Interface name.
     pub interface: String,
-    /// The interface's addresses; the first is the one that sockets get by themselves.
+    /// Interface addresses; the first is the default of sockets.
     pub addresses: Vec<Network>,
 }
 
 /// A route of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutePlan {
-    /// Position of the node.
+    /// Index of the node.
     pub node: usize,
-    /// The interface's name.
+    /// Interface name.
     pub interface: String,
-    /// Whither.
+    /// Destination.
     pub to: Network,
-    /// The next node.
+    /// Next hop.
     pub via: Option<std::net::IpAddr>,
-    /// Source address of sockets that have not chosen one.
+    /// Source address of unbound sockets.
     pub source: Option<std::net::IpAddr>,
-    /// The routing table.
+    /// Routing table.
     pub table: u32,
 }
 
 /// A node of a testbed.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Where its sockets and programs live.
+    /// Namespace of the sockets and programs.
     pub namespace: Namespace,
 }
 
 /// An interface of the emulator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its number in the emulator's namespace, for packet sockets.
+    /// Interface index in the emulator's namespace, for packet sockets.
     pub index: u32,
-    /// Its name: `v` or `g` with the segment's position.
+    /// Interface name: `v` or `g` with the segment's index.
     pub name: String,
 }
 
-/// A stretch whose frames the emulator carries.
+/// A stretch whose frames are forwarded by the emulator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// The emulator's interface toward the vehicle, then the one toward the ground.
+    /// Interfaces of the emulator toward the vehicle and toward the ground.
     pub ends: [Port; 2],
 }
 
-/// A network of namespaces. It is gone when this value and all sockets and programs in it are.
+/// A network of namespaces, removed when this value and all sockets and programs in it are gone.
 #[derive(Debug)]
 pub struct Testbed {
     /// Vehicle, ground (or server), then all others.
     pub nodes: Vec<Node>,
-    /// Where the segments' inner ends lie.
+    /// Namespace of the segments' inner ends.
     pub emulator: Namespace,
-    /// The emulated stretches; those of the paths come first, at the paths' positions.
+    /// Emulated stretches; those of the paths come first, at the indices of the paths.
     pub segments: Vec<Segment>,
-    /// The ways from vehicle to ground.
+    /// Paths from vehicle to ground.
     pub paths: Vec<Path>,
 }
 
 impl Layout {
-    /// Makes it.
+    /// Creates the network.
     ///
     /// # Errors
-    /// Rights or kernel features are missing, or names or addresses clash.
+    /// Permissions or kernel features are missing, or names or addresses conflict.
     pub fn build(&self) -> io::Result<Testbed> {
         let nodes = self.nodes.iter().map(|plan| {
             let namespace = if plan.here {
@@ -164,28 +164,28 @@ impl Layout {
     }
 }
 
-/// What belongs to node `node`, which every part of a layout must have.
+/// Unwraps an item of node `node`, which every part of a layout must have.
 fn known<T>(found: Option<T>, node: usize) -> io::Result<T> {
     found.ok_or_else(|| io::Error::other(format!("the layout names node {node}, which it lacks")))
 }
 
 impl Testbed {
-    /// The vehicle.
+    /// Returns the vehicle.
     pub fn vehicle(&self) -> &Node {
         &self.nodes[0]
     }
 
-    /// The node where the vehicle's flows end: the ground, or the server behind the gateway.
+    /// Returns the node where the vehicle's flows end: the ground, or the server behind the gateway.
     pub fn ground(&self) -> &Node {
         &self.nodes[1]
     }
 
-    /// The node of this name.
+    /// Returns the node of this name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// The segment of this name.
+    /// Returns the segment of this name.
     pub fn segment(&self, name: &str) -> Option<&Segment> {
         self.segments.iter().find(|segment| segment.name == name)
     }
@@ -195,7 +195,7 @@ impl Testbed {
         Ok(VethEnd { namespace: &node.namespace, name: &end.interface })
     }
 
-    /// Makes the interfaces of a wire, which stay switched off at the nodes.
+    /// Creates the interfaces of a wire, which stay down at the nodes.
     fn lay(&mut self, wire: &Wire) -> io::Result<()> {
         let [near, far] = &wire.ends;
         let [near, far] = [self.outer(near)?, self.outer(far)?];

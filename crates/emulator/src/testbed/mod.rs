@@ -1,9 +1,9 @@
-//! Network namespaces with vehicle, ground and what lies between them, made from nothing and gone
-//! with the process that holds them.
+//! Network namespaces with vehicle, ground and everything in between, created from scratch and removed with
+//! the process that holds them.
 //!
-//! A [`Plan`] says which paths there are; [`Layout`] is the plan worked out: nodes, wires, addresses,
-//! routes; [`Testbed`] is the real thing. Its segments end in the namespace `emulator`, where a
-//! forwarder carries frames from one end to the other.
+//! A [`Plan`] contains the paths; [`Layout`] is the complete plan: nodes, wires, addresses, routes;
+//! [`Testbed`] is its instance in the kernel. The segments end in the namespace `emulator`, where a forwarder
+//! moves frames from one end to the other.
 
 mod blocks;
 mod layout;

@@ -1,5 +1,5 @@
-//! Switching off what makes a veth carry other than real packets: checksums left to the hardware,
-//! segments put together; asking whether it is connected.
+//! Disabling of veth offloads, with which frames differ from real packets (checksums left to the hardware,
+//! joined segments), and the link state query.
 #![allow(unsafe_code, reason = "the ethtool request is an ioctl with a pointer in it")]
 
 use std::io;
@@ -13,7 +13,7 @@ use skybraid_io::netlink::Namespace;
 /// `SIOCETHTOOL` of linux/sockios.h.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 
-/// Requests of linux/ethtool.h, in an order that leaves none depending on a later one.
+/// Requests of linux/ethtool.h, ordered so that none depends on a later one.
 const OFFLOADS: [(&str, u32); 5] =
     [("gro", 0x2c), ("gso", 0x24), ("tso", 0x1f), ("sg", 0x19), ("tx checksum", 0x17)];
 
@@ -27,11 +27,11 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Switches off transmit checksums, scatter-gather, TSO, GSO and GRO of an interface, so that each
-/// frame is a packet that could be on a real link.
+/// Disables transmit checksums, scatter-gather, TSO, GSO and GRO of an interface, so that each frame is a
+/// packet that could be on a real link.
 ///
 /// # Errors
-/// There is no such interface, its driver does not allow it, or rights are missing.
+/// The interface does not exist, its driver does not permit it, or permissions are missing.
 pub fn switch_offloads_off(namespace: &Namespace, interface: &str) -> io::Result<()> {
     let socket = namespace.run(|| Socket::new(Domain::IPV4, Type::DGRAM, None))??;
     for (name, command) in OFFLOADS {
@@ -43,16 +43,15 @@ pub fn switch_offloads_off(namespace: &Namespace, interface: &str) -> io::Result
     Ok(())
 }
 
-/// Whether an interface in the network namespace of `socket` is there, switched on, and its other end
-/// too.
+/// Returns true if an interface in the network namespace of `socket` exists and both its ends are up.
 pub(crate) fn has_carrier(socket: &impl AsRawFd, interface: &str) -> bool {
     ethtool(socket, interface, GET_LINK).is_ok_and(|link| link != 0)
 }
 
-/// Carries out a request with the value 0 and gives the value that it leaves.
+/// Executes a request with the value 0 and returns the resulting value.
 fn ethtool(socket: &impl AsRawFd, interface: &str, command: u32) -> io::Result<u32> {
     let mut value = EthtoolValue { command, data: 0 };
-    // SAFETY: all bytes zero is a valid `ifreq`.
+    // SAFETY: all zeros are a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays zero.
     let room = request.ifr_name.len() - 1;

@@ -1,4 +1,4 @@
-//! The kernel's network settings of one namespace, as files of `/proc/sys/net`.
+//! Network settings of one namespace, as files of `/proc/sys/net`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,22 +34,22 @@ fn file(key: &str) -> PathBuf {
     Path::new("/proc/sys/net").join(key)
 }
 
-/// Readies a namespace, before it has interfaces, for addresses on several networks: no source is
-/// filtered, each interface speaks for its own addresses, and IPv6 neither waits nor asks for routers.
+/// Prepares a namespace without interfaces for addresses on several networks: no source filtering, each
+/// interface answers only for its own addresses, and IPv6 neither waits nor asks for routers.
 pub(super) fn prepare_node(namespace: &Namespace, routes: bool) -> io::Result<()> {
     let mut settings = Vec::new();
     for scope in ["all", "default"] {
         for (key, value) in [("rp_filter", "0"), ("arp_announce", "2"), ("arp_ignore", "1")] {
             settings.push((format!("ipv4/conf/{scope}/{key}"), value));
         }
-        // A router that redirects would undo the choice of path.
+        // ICMP redirects would override the choice of path.
         settings.push((format!("ipv4/conf/{scope}/send_redirects"), "0"));
         settings.push((format!("ipv4/conf/{scope}/accept_redirects"), "0"));
         if has_ipv6() {
             for key in ["accept_dad", "router_solicitations", "accept_ra", "accept_redirects"] {
                 settings.push((format!("ipv6/conf/{scope}/{key}"), "0"));
             }
-            // As in IPv4, an interface that goes down has its addresses still when it comes up.
+            // As in IPv4, an interface keeps its addresses when it goes down.
             settings.push((format!("ipv6/conf/{scope}/keep_addr_on_down"), "1"));
         }
     }
@@ -57,13 +57,13 @@ pub(super) fn prepare_node(namespace: &Namespace, routes: bool) -> io::Result<()
     if routes { let_forward(namespace) } else { Ok(()) }
 }
 
-/// Lets a node pass on packets for others.
+/// Enables packet forwarding in a node.
 pub(super) fn let_forward(namespace: &Namespace) -> io::Result<()> {
     set_sysctl(namespace, "ipv4/ip_forward", "1")?;
     if has_ipv6() { set_sysctl(namespace, "ipv6/conf/all/forwarding", "1") } else { Ok(()) }
 }
 
-/// Keeps the kernel from sending anything of its own into the links.
+/// Prevents the kernel from sending its own packets into the links.
 pub(super) fn prepare_emulator(namespace: &Namespace) -> io::Result<()> {
     let scopes: &[&str] = if has_ipv6() { &["all", "default"] } else { &[] };
     scopes.iter().try_for_each(|scope| {
@@ -71,7 +71,7 @@ pub(super) fn prepare_emulator(namespace: &Namespace) -> io::Result<()> {
     })
 }
 
-/// Whether the kernel speaks IPv6.
+/// Returns true if the kernel supports IPv6.
 pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").is_dir()
 }

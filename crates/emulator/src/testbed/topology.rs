@@ -1,11 +1,10 @@
-//! Which paths lead from vehicle to ground, over which nodes, with which addresses.
+//! Paths from vehicle to ground, with their nodes and addresses.
 //!
-//! Path N has 10.N.0.1 at the vehicle and 10.N.0.2 at its far end (IPv6: `fd73:6b79:0:N::1`, `::2`).
-//! With proxies on the path these addresses stay; the stretches between the nodes have networks
-//! 10.(100+N).K.0/30 (IPv6: `fd73:6b79:N+1:K::/64`), K counted from the vehicle. A server behind the
-//! gateway has 10.255.0.2 (IPv6: `fd73:6b79:0:ff::2`). What the vehicle sends from a path's address
-//! takes this path, by a rule for each; everyone answers by destination. Testbeds within others have
-//! addresses of their own ([`Block`]).
+//! Path N has 10.N.0.1 at the vehicle and 10.N.0.2 at its far end (IPv6: `fd73:6b79:0:N::1`, `::2`). Proxies
+//! on the path do not change these addresses; the stretches between the nodes have networks 10.(100+N).K.0/30
+//! (IPv6: `fd73:6b79:N+1:K::/64`), K counted from the vehicle. A server behind the gateway has 10.255.0.2
+//! (IPv6: `fd73:6b79:0:ff::2`). Packets that the vehicle sends from a path's address take this path, by a
+//! rule for each; all other nodes route by destination. Nested testbeds have their own addresses ([`Block`]).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,42 +14,42 @@ use super::blocks::{Block, MAX_NESTED_PATHS};
 use super::{End, Layout, NodePlan, RoutePlan, Testbed, Wire};
 use skybraid_io::netlink::{Network, Route, Rule};
 
-/// Addresses leave room for so many paths.
+/// Maximum paths that the address plan supports.
 const MAX_PATHS: usize = 100;
 
-/// Smaller interfaces have no IPv6 (RFC 8200 §5).
+/// Minimum MTU for IPv6 (RFC 8200 §5).
 const SMALLEST_IPV6_MTU: u32 = 1280;
 
-/// The longest interface name, in bytes (`IFNAMSIZ` less its final zero).
+/// Maximum length of an interface name in bytes (`IFNAMSIZ` minus the terminating NUL).
 const LONGEST_NAME: usize = 15;
 
-/// The first of the vehicle's routing tables, one for each path.
+/// First of the vehicle's routing tables, one for each path.
 const FIRST_TABLE: u32 = 100;
 
-/// The first of the vehicle's rules, one for each path.
+/// Priority of the first of the vehicle's rules, one for each path.
 const FIRST_PRIORITY: u32 = 1000;
 
-/// The paths of a testbed and the nodes on them.
+/// Paths of a testbed and their nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     paths: Vec<PathPlan>,
     server: Option<Server>,
-    /// The ground is a node that is there already, and these are the testbed's addresses.
+    /// Address block of a nested testbed, whose ground is an existing node.
     nested: Option<Block>,
 }
 
-/// What a path is between.
+/// Both ends of a path.
 struct Ends {
-    /// The vehicle's and the ground's address on it.
+    /// Addresses of the vehicle and the ground on the path.
     hosts: [Addresses; 2],
-    /// The prefix of their IPv4 network.
+    /// Prefix length of the IPv4 network of `hosts`.
     prefix: u8,
     interfaces: [String; 2],
-    /// Position of the node at its far end.
+    /// Index of the node at the far end.
     far: usize,
-    /// That is a gateway.
+    /// The node at the far end is a gateway.
     behind: bool,
-    /// Addresses of testbeds within the vehicle.
+    /// Addresses of testbeds inside the vehicle.
     inside: Block,
 }
 
@@ -70,37 +69,37 @@ impl PathPlan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Server {
-    /// Whether the stretch to the gateway is a segment of the emulator.
+    /// Whether the stretch to the gateway is emulated as a segment.
     emulated: bool,
     mtu: u32,
 }
 
-/// An address of either kind.
+/// An address of each family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// IPv4.
+    /// IPv4 address.
     pub v4: Ipv4Addr,
-    /// IPv6; usable if the kernel has IPv6 and the path's MTU is at least 1280 bytes.
+    /// IPv6 address; usable if the kernel has IPv6 and the path's MTU is at least 1280 bytes.
     pub v6: Ipv6Addr,
 }
 
-/// A way from vehicle to ground.
+/// A path from vehicle to ground.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Its name in the scenario.
+    /// Path name in the scenario.
     pub name: String,
-    /// Its interface at the vehicle and at its far end.
+    /// Interface name at the vehicle and at the far end.
     pub interface: String,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// The vehicle's address on it.
+    /// Vehicle's address on the path.
     pub vehicle: Addresses,
-    /// Where its flows end: the ground's address on it, or the server's only one.
+    /// Address where the flows of the path end: the ground's on the path, or the server's only one.
     pub ground: Addresses,
 }
 
 impl Plan {
-    /// Vehicle and ground with the given paths (name, MTU in bytes) between them.
+    /// Creates a plan of vehicle and ground with the given paths (name, MTU in bytes) in between.
     pub fn direct(paths: &[(&str, u32)]) -> Self {
         let plan = |&(name, mtu): &(&str, u32)| PathPlan {
             name: name.to_owned(),
@@ -111,8 +110,8 @@ impl Plan {
         Self { paths: paths.iter().map(plan).collect(), server: None, nested: None }
     }
 
-    /// The paths end at a gateway; the flows end at a server behind it, which has one address. The
-    /// wire between them has the largest of the paths' MTUs and no emulation.
+    /// Creates a plan whose paths end at a gateway; the flows end at a server behind it, which has one
+    /// address. The wire between them has the maximum of the paths' MTUs and no emulation.
     pub fn behind_gateway(paths: &[(&str, u32)]) -> Self {
         let mtu = paths.iter().map(|path| path.1).max().unwrap_or(1500);
         Self { server: Some(Server { emulated: false, mtu }), ..Self::direct(paths) }
@@ -125,8 +124,8 @@ impl Plan {
         self
     }
 
-    /// Puts nodes into the path: `NAME-vp` between the segments `NAME.a` and `NAME`, on the vehicle's
-    /// side, and `NAME-gp` between `NAME` and `NAME.b`, on the ground's.
+    /// Adds nodes to the path: `NAME-vp` between the segments `NAME.a` and `NAME`, on the vehicle's side, and
+    /// `NAME-gp` between `NAME` and `NAME.b`, on the ground's.
     #[must_use]
     pub fn with_proxies(mut self, path: &str, vehicle_side: bool, ground_side: bool) -> Self {
         for plan in self.paths.iter_mut().filter(|plan| plan.name == path) {
@@ -136,8 +135,8 @@ impl Plan {
         self
     }
 
-    /// Makes the ground the network in which the caller is, a node of another testbed, so that what the
-    /// vehicle sends goes on from there. Other testbeds may have been nested there before.
+    /// Makes the caller's network, a node of another testbed, the ground, so that the vehicle's packets are
+    /// routed on from there. Other testbeds may already be nested there.
     ///
     /// # Errors
     /// Testbeds are nested too deeply, there are too many in this node, or the plan has too many paths,
@@ -156,10 +155,10 @@ impl Plan {
         Ok(self)
     }
 
-    /// Works out nodes, wires, addresses and routes.
+    /// Computes nodes, wires, addresses and routes.
     ///
     /// # Errors
-    /// There is no path, there are more than 100, or two have one name.
+    /// There is no path, there are more than 100, or two have the same name.
     pub fn layout(&self) -> io::Result<Layout> {
         let names: BTreeSet<_> = self.paths.iter().map(|path| &path.name).collect();
         if self.paths.is_empty() || self.paths.len() > MAX_PATHS || names.len() < self.paths.len() {
@@ -187,7 +186,7 @@ impl Plan {
         }
         let interfaces = interface_names(&self.paths);
         for (number, (plan, interface)) in self.paths.iter().zip(interfaces).enumerate() {
-            // The ground may have an interface of this name already.
+            // The ground may already have an interface of this name.
             let at_far = match self.nested {
                 None => interface.clone(),
                 Some(block) => block.interface(&interface, number),
@@ -208,7 +207,7 @@ impl Plan {
         Ok(work.finish())
     }
 
-    /// Makes it.
+    /// Creates the network.
     ///
     /// # Errors
     /// As [`Plan::layout`] and [`Layout::build`].
@@ -218,8 +217,8 @@ impl Plan {
 }
 
 impl Testbed {
-    /// What programs at `node` find in their environment: the node's name, the addresses of vehicle
-    /// and ground on the first path and on each path.
+    /// Returns the environment of programs at `node`: the node's name, and the addresses of vehicle and
+    /// ground on the first path and on each path.
     pub fn environment(&self, node: &str) -> Vec<(String, String)> {
         let mut variables = vec![("SKYBRAID_NODE".to_owned(), node.to_owned())];
         let mut add = |suffix: &str, path: &Path| {
@@ -239,14 +238,14 @@ impl Testbed {
     }
 }
 
-/// The end-to-end address of one end of path `number`.
+/// Returns the end-to-end address of one end of path `number`.
 fn host(number: usize, last: u8) -> Addresses {
     let v4 = Ipv4Addr::new(10, number as u8, 0, last);
     let v6 = Ipv6Addr::new(0xfd73, 0x6b79, 0, number as u16, 0, 0, 0, u16::from(last));
     Addresses { v4, v6 }
 }
 
-/// The address of one end of stretch `leg` of path `number`.
+/// Returns the address of one end of stretch `leg` of path `number`.
 fn inner(number: usize, leg: usize, last: u8) -> Addresses {
     let v4 = Ipv4Addr::new(10, 100 + number as u8, leg as u8, last);
     let third = number as u16 + 1;
@@ -254,11 +253,11 @@ fn inner(number: usize, leg: usize, last: u8) -> Addresses {
     Addresses { v4, v6 }
 }
 
-/// The server's number among the paths' networks.
+/// Network number of the server among those of the paths.
 const SERVER_NETWORK: usize = 255;
 
 impl Addresses {
-    /// Both as networks with prefixes of so many bits.
+    /// Returns both addresses as networks with these prefix lengths.
     pub(super) fn networks(self, v4: u8, v6: u8) -> [Network; 2] {
         let v4 = Network { address: self.v4.into(), prefix: v4 };
         [v4, Network { address: self.v6.into(), prefix: v6 }]
@@ -269,15 +268,15 @@ impl Addresses {
     }
 }
 
-/// A layout in the making.
+/// A layout under construction.
 #[derive(Default)]
 struct Work {
     layout: Layout,
-    /// Wires that come after those of the paths' main segments.
+    /// Wires to be placed after those of the paths' main segments.
     later: Vec<Wire>,
 }
 
-/// Where a route leads, in both kinds of address.
+/// Next hop of a route, in both address families.
 struct Hop<'a> {
     node: usize,
     interface: &'a str,
@@ -332,7 +331,7 @@ impl Work {
         let Ends { hosts, prefix, interfaces, far, behind, inside } = ends;
         let ([vehicle, ground], [interface, far_interface]) = (hosts, interfaces);
         let ipv6 = plan.mtu >= SMALLEST_IPV6_MTU;
-        // The nodes from the vehicle to the far end, and the wires between them.
+        // Nodes from the vehicle to the far end, and the wires between them.
         let mut stations = vec![0];
         let mut legs = Vec::new();
         if plan.vehicle_proxy {
@@ -446,12 +445,12 @@ impl Work {
     }
 }
 
-/// The networks that an interface can have.
+/// Returns the networks that an interface can have.
 fn usable(networks: [Network; 2], ipv6: bool) -> Vec<Network> {
     networks.into_iter().take(if ipv6 { 2 } else { 1 }).collect()
 }
 
-/// Names for the paths' interfaces: the paths' own, cut to what the kernel allows, all different.
+/// Returns unique names of the paths' interfaces: the path names, truncated to the kernel's limit.
 fn interface_names(paths: &[PathPlan]) -> Vec<String> {
     let reserved = ["lo", "all", "default", "server", "gateway", ".", ".."];
     let mut taken: BTreeSet<String> = reserved.map(str::to_owned).into();
@@ -472,7 +471,7 @@ fn interface_names(paths: &[PathPlan]) -> Vec<String> {
         let free = |name: &String| {
             !name.is_empty() && suffixes.iter().all(|end| !taken.contains(&format!("{name}{end}")))
         };
-        // Numbers never end.
+        // The candidates are unlimited.
         let name = candidates.into_iter().find(free).unwrap_or_default();
         taken.extend(suffixes.iter().map(|suffix| format!("{name}{suffix}")));
         names.push(name);

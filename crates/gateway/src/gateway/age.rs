@@ -1,9 +1,9 @@
 //! Maximum age of delivered messages.
 //!
-//! Control is judged by the upper bound of its age: a one-way delay is at most the round trip, so what may
-//! be older than its deadline is taken to be. Other classes are judged by the estimate, which is wrong by
-//! no more than half of the lowest round trip. Before clocks could be compared nothing is known of an age:
-//! control waits for the comparison, which takes a round trip, and is judged then with that time added.
+//! Control is judged by the upper bound of its age, since a one-way delay is at most the round trip: a
+//! message that may be past its deadline counts as late. Other classes are judged by the estimated age, with
+//! an error of at most half the lowest round trip. Before the clocks are compared, ages are unknown: control
+//! waits one round trip for the comparison, and that wait counts as age.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -18,14 +18,14 @@ use crate::event::What;
 use crate::health::Path;
 use crate::stats::Dropped;
 
-/// Maximum number of control messages that wait for the clocks to be compared; the oldest go first.
+/// Maximum control messages that wait for the clock comparison; the oldest are dropped first.
 const MAX_HELD: usize = 256;
 
 /// Control messages whose age cannot be known yet.
 #[derive(Debug, Default)]
 pub(super) struct Unjudged {
     held: VecDeque<(Incoming, Vec<u8>)>,
-    /// The alarm about a round trip longer than the deadline of control stands.
+    /// Whether the alarm that the round trip exceeds the control deadline is active.
     told: bool,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct Unjudged {
 pub(super) enum Verdict {
     /// Within the deadline of its class.
     InTime,
-    /// It is, or may be, older than that.
+    /// Past the deadline, or possibly so.
     Late,
-    /// Clocks have not been compared.
+    /// Clocks not compared yet.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ impl Gateway {
         }
     }
 
-    /// The age that counts: for control what it may be at most, for other classes the estimate.
+    /// Returns the age to judge by: the upper bound for control, the estimate for other classes.
     fn age(&self, now: Instant, class: Class, transit: Duration) -> Option<Duration> {
         match class {
             Class::Control => self.clock.max_incoming_delay(now, transit),
@@ -67,7 +67,7 @@ impl Gateway {
         heard.filter_map(delay).min().unwrap_or_default().max(Duration::ZERO)
     }
 
-    /// The time at which a message becomes too old to be delivered.
+    /// Returns when a message becomes too old for delivery.
     pub(super) fn expires(&self, now: Instant, class: Class, transit: Duration) -> Instant {
         match (self.config.class.deadline(class), self.age(now, class, transit)) {
             (Some(life), Some(age)) => now + (life - age),
@@ -84,7 +84,7 @@ impl Gateway {
         self.unjudged.held.push_back((*incoming, bytes.to_vec()));
     }
 
-    /// Judges what has been held, if clocks are compared by now.
+    /// Judges held messages if the clocks have been compared.
     pub(super) fn judge_held(&mut self, now: Instant) {
         if !self.clock.is_compared() {
             return;
@@ -97,7 +97,7 @@ impl Gateway {
         }
     }
 
-    /// Reports when no control can be shown to be in time, since the lowest round trip exceeds its deadline.
+    /// Reports a lowest round trip above the control deadline, by which no control can be proved in time.
     pub(super) fn watch_round_trip(&mut self, now: Instant) {
         let life = self.config.class.deadline(Class::Control);
         let (Some(life), Some(lowest)) = (life, self.clock.round_trip(now)) else { return };

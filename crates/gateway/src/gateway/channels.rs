@@ -10,7 +10,7 @@ use skybraid_units::invariant::Promised;
 use crate::config::{GatewayConfig, MAVLINK, TUN};
 use crate::{ChannelId, Class};
 
-/// A way by which local applications reach the gateway.
+/// Connection of local applications to the gateway.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub name: String,

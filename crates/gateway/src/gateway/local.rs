@@ -16,16 +16,16 @@ use crate::signing::Signature;
 use crate::stats::Dropped;
 use crate::{ChannelId, Class};
 
-/// Longest wait of a signed frame for those before it.
+/// Maximum wait of a signed frame for earlier frames.
 const MAX_PATIENCE: Duration = Duration::from_millis(500);
-/// Shortest one, for jitter.
+/// Minimum wait, for jitter.
 const MIN_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A whole message that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incoming {
     pub class: Class,
-    /// Its number in its class.
+    /// Number within the class.
     id: u32,
     /// Path of its first copy; after the last one for the MPTCP connection.
     path: PathId,
@@ -67,8 +67,7 @@ impl Gateway {
         Some(self.poll_local_until(out)?.0)
     }
 
-    /// As [`poll_local`](Self::poll_local), with the time from which on the message is too old to be
-    /// delivered.
+    /// As [`poll_local`](Self::poll_local), with the time at which the message becomes too old for delivery.
     pub fn poll_local_until(&mut self, out: &mut Vec<u8>) -> Option<(ChannelId, Instant)> {
         let (channel, expires, bytes) = self.local.pop_front()?;
         let used = core::mem::replace(out, bytes);
@@ -76,7 +75,7 @@ impl Gateway {
         Some((channel, expires))
     }
 
-    /// Counts messages that local ends dropped since they became too old before they could be delivered.
+    /// Counts messages that local endpoints dropped because they expired before delivery.
     pub fn count_late(&mut self, messages: u64, class: Class) {
         self.classes[class].stats_mut().late(messages);
     }
@@ -191,7 +190,7 @@ impl Gateway {
         }
     }
 
-    /// Drops a frame whose signature is wrong. The first one is worth an alarm: the keys may differ.
+    /// Drops a frame with a wrong signature. The first raises an alarm, as the keys may differ.
     pub(super) fn refuse_signature(&mut self, now: Instant) {
         self.refused.signatures += 1;
         if self.refused.signatures == 1 {

@@ -1,4 +1,4 @@
-//! One end of the link as a whole.
+//! One end of the link.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -40,14 +40,14 @@ use channels::{Channels, Kind};
 use path_set::Paths;
 use validation::Held;
 
-/// The number of the MPTCP connection that carries everything but control in TCP mode.
+/// Number of the MPTCP connection that carries all but control in TCP mode.
 pub const BUNDLE: PathId = PathId(63);
-/// Events that wait to be fetched; more are dropped, the oldest first.
+/// Maximum number of pending events; the oldest are dropped first.
 const EVENTS: usize = 1_000;
-/// Messages for local applications that wait to be fetched; a driver fetches them after each call.
+/// Maximum messages pending for local applications; a driver fetches them after each call.
 const FETCHED: usize = 65_536;
 
-/// Buffers that are kept to be written over.
+/// Maximum spare buffers kept for reuse.
 const MAX_SPARE: usize = 1_024;
 
 /// One end of the link: local applications on one side, the networks on the other.
@@ -64,13 +64,12 @@ pub struct Gateway {
     classes: ByClass<ClassLink>,
     sources: Sources,
     brake: Brake,
-    /// The two sources that have written control last.
+    /// Last two sources of control.
     writers: [Option<queues::Writer>; 2],
-    /// The longest that a datagram waited for the driver, in this window and in the one before, and when this
-    /// one began.
+    /// Max wait of a datagram for the driver, in this and the previous window, and start of this window.
     lag: ([Duration; 2], Instant),
     policy: Policy,
-    /// Addresses that packets of the TUN interface may bear.
+    /// Addresses allowed in packets of the TUN interface.
     inner: InnerAddresses,
     order: Order,
     signing: Option<SigningKey>,
@@ -79,7 +78,7 @@ pub struct Gateway {
     unjudged: age::Unjudged,
     /// Send time of the newest probe whose reports count, in microseconds modulo 2³².
     newest_report: Option<u32>,
-    /// The MPTCP connection has room (TCP mode).
+    /// The MPTCP connection is writable (TCP mode).
     bundle_writable: bool,
     /// Reaction to silence of the peer.
     silence: Silence,
@@ -87,7 +86,7 @@ pub struct Gateway {
     session_age: SessionAge,
     sessions_so_far: u64,
     peer_restarts: u64,
-    /// A handshake that leaves on every path, and the paths on which it still has to.
+    /// Handshake message for every path, and the remaining paths.
     handshake: (Vec<u8>, PathSet),
     /// Responses to challenges, and proofs, that wait to leave, each with its path.
     responses: VecDeque<(PathId, Message)>,
@@ -247,7 +246,7 @@ impl Gateway {
         let links = self.classes.iter().map(ClassLink::next_wakeup);
         let paths = self.paths.iter().map(|path| {
             let probe = if self.session_up { path.probe_at } else { Instant::FAR_FUTURE };
-            // Challenges that cannot leave are not waited for.
+            // Challenges that cannot be sent need no wakeup.
             let validates = self.session_up && path.present;
             let validation = if validates { &path.validation } else { &Validation::IDLE };
             probe.min(path.watch.next_wakeup(health)).min(validation.next_wakeup())
@@ -287,7 +286,7 @@ fn connect<T>(
 ) -> T {
     let transport = config.class.transport(class);
     let (stream, bundle) = (TransportConfig::default(), [PathInfo::default()]);
-    // Every path carries control, whatever it costs.
+    // Control uses every path, whatever the cost.
     let info = |path: &Path| {
         let info = path.info();
         PathInfo { backup: info.backup && class != Class::Control, ..info }
@@ -307,7 +306,7 @@ fn connect<T>(
     })
 }
 
-/// The header of a frame that fills `bytes` exactly.
+/// Parses the header of a frame that fills `bytes` exactly.
 fn frame_header(bytes: &[u8]) -> Option<Header> {
     Header::parse(bytes).ok().filter(|header| header.frame() == bytes.len())
 }

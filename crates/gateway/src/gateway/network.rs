@@ -1,4 +1,4 @@
-//! The side of the networks: datagrams in and out.
+//! Interface to the networks: datagrams in and out.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -14,14 +14,14 @@ use crate::event::Direction;
 use crate::health::{Probe, probe, validation};
 use crate::session::{Handshake, OVERHEAD, Opened, Refusal, SessionEvent};
 
-/// Senders of handshakes that are remembered until they are answered.
+/// Maximum handshake senders remembered until they get a reply.
 const ASKERS: usize = 64;
-/// Over TCP there is no address to send to.
+/// Placeholder address over TCP.
 const NOWHERE: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Gateway {
-    /// A datagram arrived `from` somebody by the socket of a path. True if it is the peer's and of the
-    /// session that stands.
+    /// Handles a datagram received `from` an address on a path's socket. Returns true if it belongs to the
+    /// peer's session.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -32,8 +32,8 @@ impl Gateway {
         self.receive_at(now, now, from, bytes, socket)
     }
 
-    /// As [`receive`](Self::receive), of a datagram that reached this machine at `arrived` and has waited
-    /// for the caller since: clocks are compared by that time.
+    /// As [`receive`](Self::receive), for a datagram that reached this machine at `arrived` and then waited
+    /// for the caller: clocks are compared at `arrived`.
     pub fn receive_at(
         &mut self,
         now: Instant,
@@ -84,7 +84,7 @@ impl Gateway {
                 if refusal == Refusal::Replayed {
                     self.learn_from_copy(now, from, bytes, &mut plain);
                 }
-                // It may still be answered: by a cookie, or by saying that its session is not known.
+                // The reply may still be a cookie, or a notice that the session is unknown.
                 self.remember_asker(from, socket);
             }
         }
@@ -152,7 +152,7 @@ impl Gateway {
         }
         self.judge_held(now);
         self.heed_waits(now, probe.lag_ms);
-        // A probe by a slower path may report an older state.
+        // A probe on a slower path may report older state.
         let ahead =
             self.newest_report.map(|newest| probe.sent_us.wrapping_sub(newest).cast_signed());
         if ahead.is_some_and(|ahead| ahead < 0) {
@@ -229,7 +229,7 @@ impl Gateway {
         let udp = self.config.network == Network::Udp;
         for id in self.paths.ids() {
             let Some(path) = self.paths.get_mut(id) else { continue };
-            // A padded probe may be lost, so it follows the sign of life and does not take its place.
+            // A padded probe may be lost, so it follows the regular probe instead of replacing it.
             let (due, padded) = (now >= path.probe_at, path.padded.take());
             if !due && padded.is_none() {
                 continue;
@@ -267,7 +267,7 @@ impl Gateway {
             let fed = self.feed(now, class);
             let link = &mut self.classes[class];
             let Some(path) = link.poll_send(now, &mut self.plain) else {
-                // What was too old was taken out instead, and made room.
+                // The transport dropped expired messages, which made room.
                 if fed && link.is_drained() {
                     continue;
                 }
@@ -280,10 +280,10 @@ impl Gateway {
             let Some(known) = self.paths.get(path) else { continue };
             let (to, wire) = (self.reach(known), known.wire);
             if to.is_none() && known.remote.is_none() {
-                // An answer to what the peer says first may wait for the proof of its address.
+                // A reply to the peer's first message may wait until the address is proved.
                 self.held.keep(now, path, known.validation.is_open(), class, &self.plain);
             }
-            // What cannot leave is lost here, as it would be in the network.
+            // A datagram that cannot be sent is lost here, as in the network.
             let (Some(to), Some(wire)) = (to, wire) else { continue };
             if class == Class::Control {
                 self.held.keep(now, path, known.validation.is_open(), class, &self.plain);
@@ -299,7 +299,7 @@ impl Gateway {
         }
     }
 
-    /// The ground's address on a path has been looked up; `None` while it cannot be. Of the aircraft.
+    /// Sets the resolved address of the ground on a path; `None` if unresolved. Aircraft only.
     pub fn set_remote(&mut self, path: PathId, remote: Option<SocketAddr>) {
         if let Some(known) = self.paths.get_mut(path)
             && known.remote != remote
@@ -310,7 +310,7 @@ impl Gateway {
         }
     }
 
-    /// The stream of a path, or [`BUNDLE`], is full or has room again (TCP mode).
+    /// Sets whether the stream of a path, or [`BUNDLE`], is writable (TCP mode).
     pub fn set_writable(&mut self, path: PathId, writable: bool) {
         if path == BUNDLE {
             self.bundle_writable = writable;

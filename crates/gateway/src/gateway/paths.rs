@@ -1,4 +1,4 @@
-//! What becomes of the paths: silence, reports, proof.
+//! Path states: silence, reports, probation.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,13 +14,13 @@ use crate::health::probe::MAX_SENT_REPORTS;
 use crate::health::{MtuChange, MtuState, Path, Probe, Report};
 use crate::{Class, Side};
 
-/// After so long without a sign of the peer on any path it is taken for gone.
+/// Silence on all paths after which the peer is presumed gone.
 const PEER_LOST: Duration = Duration::from_secs(1);
-/// The aircraft asks for a new session after so long, and again each time as long passes.
+/// Interval of silence at which the aircraft requests a new session.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 impl Gateway {
-    /// An interface has gone, or has come back.
+    /// Records that an interface has gone or come back.
     pub fn set_path_up(&mut self, now: Instant, id: PathId, up: bool) {
         let Some(path) = self.paths.get_mut(id) else { return };
         if path.present == up {
@@ -64,7 +64,7 @@ impl Gateway {
         }
     }
 
-    /// Records the peer's report on a path that we send on.
+    /// Records the peer's report on an outgoing path.
     pub(super) fn take_report(&mut self, now: Instant, id: PathId, report: &Report) {
         let Some(path) = self.paths.get_mut(id) else { return };
         path.told = Some(*report);
@@ -124,7 +124,7 @@ impl Gateway {
     pub(super) fn wake_paths(&mut self, now: Instant) {
         let health = self.config.health;
         for id in self.paths.ids() {
-            // Silence may lead through two states at once where nobody called in between.
+            // Silence may cause two transitions at once if no call came in between.
             while let Some(path) = self.paths.get_mut(id)
                 && let Some(before) = path.watch.wake(now, &health)
             {
@@ -141,7 +141,7 @@ impl Gateway {
         self.wake_silence(now);
     }
 
-    /// Nothing is heard on any path: the peer may have restarted.
+    /// Handles silence on all paths: the peer may have restarted.
     fn wake_silence(&mut self, now: Instant) {
         let heard = self.paths.iter().filter_map(|path| path.watch.heard()).max();
         let Some(heard) = heard.filter(|_| self.session_up) else { return };
@@ -157,8 +157,8 @@ impl Gateway {
         }
     }
 
-    /// Says to the transports which paths may carry what: data the paths that the peer hears, or as good
-    /// as there are; control every path that there is, but one whose data are used up only if it must.
+    /// Sets which paths the transports may use: for data the paths that the peer hears, else the best
+    /// available; for control every path, but one past its data cap only if no other is up.
     pub(super) fn refresh_usable(&mut self) {
         let worth = |path: &Path| {
             let known = path.remote.is_some() || self.config.network == Network::Tcp;

@@ -1,4 +1,4 @@
-//! What local applications write: classes, fair shares, and the way into the transports.
+//! Messages from local applications: classes, fair queueing, transfer to the transports.
 
 use alloc::vec::Vec;
 
@@ -17,32 +17,32 @@ use crate::signing::Signature;
 use crate::sources::{Client, Component, Fate, Origin};
 use crate::{ChannelId, Class};
 
-/// Bytes of a transport's headers in a datagram, at most: those of MP-DCCP with acknowledgements.
+/// Maximum transport header size in bytes: MP-DCCP with acknowledgements.
 const INSIDE: u32 = 100;
 
-/// The longest wait of datagrams for the driver is of one to two times this.
+/// Window of the driver lag, whose maximum covers one to two windows.
 const LAG_WINDOW: Duration = Duration::from_millis(50);
 
-/// A wait for the driver that does not count as a queue: slices of the machine's scheduler.
+/// Driver lag that does not count as a queue: time slices of the machine's scheduler.
 const USUAL_LAG: Duration = Duration::from_millis(5);
 
-/// Control of two sources within this time is shared by them.
+/// Time within which two control sources count as concurrent.
 const WRITES: Duration = Duration::from_secs(5);
-/// A longer wait that the only source of control may cause.
+/// Additional delay that a sole control source may cause.
 const ALONE: Duration = Duration::from_millis(100);
 
-/// A source of control, and when it wrote last.
+/// Control source and the time of its last write.
 pub(super) type Writer = (Client, Component, Instant);
 
 impl Gateway {
-    /// A local application wrote a MAVLink frame, a datagram or an IP packet just now.
+    /// Queues a MAVLink frame, datagram or IP packet written now by a local application.
     pub fn write(&mut self, now: Instant, channel: ChannelId, bytes: &[u8]) {
         let client = Client::default();
         self.write_from(now, channel, &Origin { client, arrived: now }, bytes);
     }
 
-    /// A MAVLink frame, a datagram or an IP packet of a local application, whose age counts from the time
-    /// at which it reached this machine. It leaves with the next calls of [`poll_send`](Self::poll_send).
+    /// Queues a MAVLink frame, datagram or IP packet of a local application, to be sent by the next calls of
+    /// [`poll_send`](Self::poll_send). The age counts from the arrival at this machine.
     pub fn write_from(&mut self, now: Instant, channel: ChannelId, origin: &Origin, bytes: &[u8]) {
         let Some(known) = self.channels.get_mut(channel) else { return };
         known.written += 1;
@@ -59,7 +59,7 @@ impl Gateway {
                     return self.refuse_signature(now);
                 }
                 component = (header.system, header.component);
-                // A signed frame must not overtake those before it.
+                // A signed frame must not overtake earlier frames.
                 let latest = self.policy.is_superseded_in_queue(header.message);
                 kind = (latest && !header.signed).then_some(header.message);
                 self.policy.of_frame(now, &header).class
@@ -73,7 +73,7 @@ impl Gateway {
         if life.is_some_and(|life| now.since(origin.arrived) > life) {
             return self.lose(class, channel, origin.client, component, Fate::Late);
         }
-        // Without a session nobody knows what becomes of a message that waits.
+        // Without a session, the fate of a queued message is unknown.
         if known.wire.is_none() || !self.session_up {
             return self.lose(class, channel, origin.client, component, Fate::Refused);
         }
@@ -109,7 +109,7 @@ impl Gateway {
         }
     }
 
-    /// Counts a message that does not leave.
+    /// Counts a message that is not sent.
     fn lose(
         &mut self,
         class: Class,
@@ -128,7 +128,7 @@ impl Gateway {
         }
     }
 
-    /// Keeps a buffer to be written over.
+    /// Keeps a buffer for reuse.
     pub(super) fn recycle(&mut self, bytes: Vec<u8>) {
         if self.spare.len() < MAX_SPARE {
             self.spare.push(bytes);
@@ -174,17 +174,17 @@ impl Gateway {
         if waits && room && self.session_up { self.brake.next() } else { Instant::FAR_FUTURE }
     }
 
-    /// A probe arrived: whatever control waits for on its way, and for how long it waits at the peer.
+    /// Updates the control rate limit by a probe: queueing delay on the way and lag at the peer.
     pub(super) fn heed_waits(&mut self, now: Instant, lag_ms: u8) {
         let alive = || self.paths.iter().filter(|path| path.is_heard());
         let newest = alive().filter_map(|path| path.outgoing_transit.last());
         let lowest = alive().filter_map(|path| path.outgoing_transit.least());
         let (Some(newest), Some(lowest)) = (newest.min(), lowest.min()) else { return };
         let rtt = alive().filter_map(|path| path.rtt).min().unwrap_or_default();
-        // Programs are woken up late even where nothing is wrong.
+        // Programs wake up late even in normal operation.
         let lag = Duration::from_millis(i64::from(lag_ms)) - USUAL_LAG;
         let wait = nearest(newest - lowest).max(lag);
-        // Who writes alone waits for itself alone.
+        // A sole source delays only itself.
         let shared =
             self.writers.iter().flatten().filter(|it| now.since(it.2) < WRITES).count() > 1;
         let wait = if shared { wait } else { wait - ALONE };
@@ -212,8 +212,8 @@ impl Gateway {
         wire.is_some_and(|wire| self.classes[class].send(now, wire, max, written))
     }
 
-    /// Bytes of the largest IP packet of the TUN interface that leaves in one datagram, whatever its class;
-    /// `None` before the path MTU of every path that the peer hears is known.
+    /// Returns the largest IP packet of the TUN interface, in bytes, that fits in one datagram in any class;
+    /// `None` until the path MTU of every path that the peer hears is known.
     pub fn unfragmented(&self) -> Option<u32> {
         let heard = |path: &&Path| path.present && path.outgoing == PathState::Up;
         let mut paths = self.paths.iter().filter(heard).peekable();
@@ -223,7 +223,7 @@ impl Gateway {
         settled.then(|| u32::try_from(max).unwrap_or(u32::MAX))
     }
 
-    /// Bytes of a part of a message that every path takes.
+    /// Returns the max fragment in bytes for every path.
     fn max_message(&self) -> usize {
         let room = |mtu: u32, around: u32| mtu.saturating_sub(around + OVERHEAD as u32 + INSIDE);
         let known = |path: &&Path| path.present && path.remote.is_some();

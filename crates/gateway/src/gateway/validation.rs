@@ -1,4 +1,4 @@
-//! Where the aircraft is: the ground learns its addresses, and validates them before it uses them.
+//! Addresses of the aircraft, which the ground learns and validates before use.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -14,17 +14,17 @@ use crate::event::What;
 use crate::health::validation::Message;
 use crate::{Class, Side};
 
-/// Copies a second that are looked into: somebody's copies may be all that shows the aircraft's address.
+/// Copies examined per second: forwarded copies may be the only trace of the aircraft's address.
 pub(super) const COPIES: i64 = 100;
-/// Challenges that wait for their answer.
+/// Maximum number of pending responses.
 const MAX_RESPONSES: usize = 64;
-/// Datagrams that are held while addresses are validated, and for how long.
+/// Maximum number and age of datagrams held during address validation.
 const MAX_HELD: usize = 256;
 const MAX_HELD_FOR: Duration = Duration::from_secs(1);
 
 impl Gateway {
-    /// A datagram of the peer arrived. Over UDP an address that is not in use has to prove itself; over TCP
-    /// the connection has proven it.
+    /// Learns the source address of a peer's datagram. Over UDP a new address must be validated; over TCP the
+    /// connection proves the address.
     pub(super) fn learn_address(
         &mut self,
         now: Instant,
@@ -50,7 +50,7 @@ impl Gateway {
         }
     }
 
-    /// A copy of a datagram that has been opened came from somewhere else: either may be the forwarder's.
+    /// Handles a copy of an opened datagram from another address: either address may be a forwarder's.
     pub(super) fn learn_from_copy(
         &mut self,
         now: Instant,
@@ -72,7 +72,7 @@ impl Gateway {
         }
     }
 
-    /// A challenge arrived, or the response to one.
+    /// Handles a challenge, a response or a proof.
     pub(super) fn receive_validation(
         &mut self,
         now: Instant,
@@ -102,14 +102,14 @@ impl Gateway {
         }
     }
 
-    /// A message of a validation leaves by a path as soon as it can.
+    /// Queues a validation message for a path.
     pub(super) fn respond(&mut self, id: PathId, message: Message) {
         if self.responses.len() < MAX_RESPONSES {
             self.responses.push_back((id, message));
         }
     }
 
-    /// Uses the addresses that have proven themselves.
+    /// Switches to validated addresses.
     pub(super) fn settle_addresses(&mut self, now: Instant) {
         for id in self.paths.ids() {
             let Some(path) = self.paths.get_mut(id) else { continue };
@@ -133,7 +133,7 @@ impl Gateway {
         self.refresh_usable();
     }
 
-    /// The next response or challenge, or control message that left for an address that was the wrong one.
+    /// Returns the next response or challenge, or the next control message first sent to a wrong address.
     pub(super) fn poll_validation(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Outgoing> {
         while let Some((id, message)) = self.responses.pop_front() {
             let to = self.paths.get(id).and_then(|path| self.reach(path));
@@ -168,7 +168,7 @@ impl Gateway {
         None
     }
 
-    /// Seals what is in `plain`.
+    /// Seals the contents of `plain`.
     fn seal_plain(
         &mut self,
         now: Instant,
@@ -184,17 +184,16 @@ impl Gateway {
     }
 }
 
-/// Control messages that left while it was open where the aircraft is, and what could not leave before
-/// that was known at all: they leave for its new address if it has one. The aircraft takes the first
-/// copy of each.
+/// Control sent during the validation of the aircraft's address, and datagrams held because no address was
+/// known. Both are sent to a new address once validated; the aircraft uses the first copy of each.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// The oldest first.
+    /// Oldest first.
     waiting: VecDeque<Datagram>,
     released: VecDeque<Datagram>,
 }
 
-/// A datagram before it is sealed.
+/// Datagram before sealing.
 #[derive(Debug)]
 struct Datagram {
     path: PathId,
@@ -215,7 +214,7 @@ impl Held {
         self.waiting.push_back(Datagram { path, at, class, plain: plain.to_vec() });
     }
 
-    /// The path has another address: what was held leaves.
+    /// Releases held datagrams: the path has a new address.
     fn release(&mut self, path: PathId) {
         let waiting = core::mem::take(&mut self.waiting);
         let (of_path, others) = waiting.into_iter().partition(|held| held.path == path);
@@ -225,7 +224,7 @@ impl Held {
         self.released.truncate(MAX_HELD);
     }
 
-    /// The path's address was the right one.
+    /// Drops held datagrams: the address was right.
     fn forget(&mut self, path: PathId) {
         self.waiting.retain(|held| held.path != path);
     }

@@ -1,52 +1,52 @@
-//! Comparing the clocks of both ends, as far as one-way measurements allow.
+//! Clock comparison of both ends from one-way measurements.
 //!
-//! A datagram's transit time is its one-way delay plus the difference of the clocks. A delay is never
-//! negative, so every transit time of what arrives is an upper bound of that difference, and every transit
-//! time of what was sent, as an echo reveals it, a lower one. Clocks drift apart slowly: a bound that was
-//! true once stays true when it widens by [`MAX_DRIFT_PPM`], so the best bound of each direction is kept for
-//! good, and a network that holds everything up for minutes does not loosen it. Bounds that contradict each
-//! other mean that a clock was stepped or has run faster than that: the comparison begins again.
+//! A datagram's transit time is the one-way delay plus the clock offset. Delays are never negative, so the
+//! transit time of each received datagram is an upper bound of the offset, and that of each sent datagram, as
+//! echoed, gives a lower bound. Clocks drift apart slowly: a bound stays valid if it widens by
+//! [`MAX_DRIFT_PPM`]. The best bound of each direction is therefore kept, and delays that last for minutes do
+//! not loosen it. Contradictory bounds mean that a clock was stepped or drifted faster: the comparison
+//! restarts.
 
 use skybraid_units::{Duration, Instant};
 
-/// Times on the wire are microseconds modulo 2³²; differences of them are taken modulo this.
+/// Modulus of time differences; times on the wire are microseconds modulo 2³².
 const LAP_NS: i64 = 1_000 << 32;
 /// Maximum rate at which the clocks of both ends drift apart, in parts per million: 100 for each crystal.
 pub const MAX_DRIFT_PPM: i64 = 200;
-/// Contradictions up to this are rounding and the kernel's conversion between clocks.
+/// Maximum contradiction explained by rounding and the kernel's clock conversion.
 const TOLERANCE: Duration = Duration::from_micros(200);
-/// A path's lowest transit time is forgotten after twice this long, since routes change.
+/// Window of the lowest transit time, kept for up to two windows since routes change.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// A time as the wire carries it.
+/// Converts a time to wire format.
 pub fn micros(at: Instant) -> u32 {
     at.as_nanos().div_euclid(1_000) as u32
 }
 
-/// The difference of two times that are known modulo 2³² µs: the one that is nearest to zero.
+/// Returns the difference nearest to zero of two times known modulo 2³² µs.
 pub fn nearest(difference: Duration) -> Duration {
     let within = (difference.as_nanos() + LAP_NS / 2).rem_euclid(LAP_NS) - LAP_NS / 2;
     Duration::from_nanos(within)
 }
 
-/// The time from `earlier` to `later`, both as the wire carries them: the one that is nearest to zero.
+/// Returns the time from `earlier` to `later`, both in wire format; the value nearest to zero.
 pub fn between(earlier: u32, later: u32) -> Duration {
     Duration::from_micros(i64::from(later.wrapping_sub(earlier).cast_signed()))
 }
 
-/// Transit times of what arrives on a path.
+/// Transit times of datagrams on a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transit {
     last: Option<Duration>,
     smoothed: Option<Duration>,
-    /// The least of the current window and of the one before.
+    /// Minimum of the current and of the previous window.
     least: [Option<Duration>; 2],
     since: Instant,
     jitter: Duration,
 }
 
 impl Transit {
-    /// A datagram that had left at `sent_us` arrived.
+    /// Records the transit time of a datagram.
     pub fn sample(&mut self, now: Instant, transit: Duration) {
         if let Some(last) = self.last {
             // RFC 3550 §6.4.1.
@@ -63,28 +63,28 @@ impl Transit {
         self.least[0] = Some(self.least[0].map_or(transit, |least| least.min(transit)));
     }
 
-    /// That of the newest datagram.
+    /// Returns the newest transit time.
     pub const fn last(&self) -> Option<Duration> {
         self.last
     }
 
-    /// Smoothed with 1/8.
+    /// Returns the smoothed transit time (gain 1/8).
     pub const fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
-    /// The least of the last 10 to 20 s.
+    /// Returns the minimum of the last 10 to 20 s.
     pub fn least(&self) -> Option<Duration> {
         self.least.iter().flatten().min().copied()
     }
 
-    /// Jitter of RFC 3550 §6.4.1.
+    /// Returns the jitter of RFC 3550 §6.4.1.
     pub const fn jitter(&self) -> Duration {
         self.jitter
     }
 }
 
-/// The lowest transit time seen in one direction, at the time of its measurement.
+/// Lowest transit time in one direction, with the time of measurement.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     transit: Duration,
@@ -92,31 +92,31 @@ struct Bound {
 }
 
 impl Bound {
-    /// The bound as it stands now: wider by what the clocks may have drifted since.
+    /// Returns the bound at `now`, widened by the max drift since its measurement.
     fn at(self, now: Instant) -> Duration {
         let elapsed = now.since(self.at).as_nanos().max(0);
         self.transit + Duration::from_nanos(elapsed / 1_000_000 * MAX_DRIFT_PPM)
     }
 
-    /// The tighter of a bound and a new measurement.
+    /// Returns the tighter of a bound and a new measurement.
     fn tighten(bound: Option<Self>, now: Instant, transit: Duration) -> Self {
         let kept = bound.filter(|bound| nearest(transit - bound.at(now)).as_nanos() >= 0);
         kept.unwrap_or(Self { transit, at: now })
     }
 }
 
-/// Bounds of the difference of the peer's clock from ours.
+/// Bounds of the offset between our clock and the peer's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeerClock {
-    /// The difference (ours minus the peer's) is at most this.
+    /// Upper bound of the offset (ours minus the peer's).
     incoming: Option<Bound>,
-    /// … and at least the negative of this.
+    /// Negated lower bound of the offset.
     outgoing: Option<Bound>,
 }
 
 impl PeerClock {
-    /// Takes the transit time of a probe that arrived at `now` and, where it has an echo, that of the probe
-    /// that it echoes.
+    /// Records the transit time of a probe that arrived at `now` and, if it has an echo, that of the echoed
+    /// probe.
     pub fn sample(&mut self, now: Instant, incoming: Duration, outgoing: Option<Duration>) {
         self.incoming = Some(Bound::tighten(self.incoming, now, incoming));
         if let Some(outgoing) = outgoing {
@@ -128,36 +128,36 @@ impl PeerClock {
         }
     }
 
-    /// Both directions have been measured.
+    /// Whether both directions have been measured.
     pub const fn is_compared(&self) -> bool {
         self.incoming.is_some() && self.outgoing.is_some()
     }
 
-    /// Width of what is known of the difference of the clocks: the sum of the lowest transit times of both
-    /// directions, widened by drift.
+    /// Returns the uncertainty of the clock offset: the sum of the lowest transit times of both directions,
+    /// widened by drift.
     pub fn round_trip(&self, now: Instant) -> Option<Duration> {
         Some(nearest(self.incoming?.at(now) + self.outgoing?.at(now)))
     }
 
-    /// Estimate of the difference, ours minus the peer's: the middle between the bounds.
+    /// Returns the estimated offset, ours minus the peer's: the middle between the bounds.
     fn offset(&self, now: Instant) -> Option<Duration> {
         let half = Duration::from_nanos(self.round_trip(now)?.as_nanos() / 2);
         Some(nearest(self.incoming?.at(now) - half))
     }
 
-    /// The one-way delay of something whose transit time is known, within half of the lowest round trip;
-    /// `None` before clocks could be compared.
+    /// Returns the one-way delay for a transit time, accurate to half the lowest round trip; `None` before
+    /// the clocks are compared.
     pub fn incoming_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
         Some(nearest(transit - self.offset(now)?))
     }
 
-    /// The one-way delay of something whose transit time the peer has told.
+    /// Returns the one-way delay for a transit time reported by the peer.
     pub fn outgoing_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
         Some(nearest(transit + self.offset(now)?))
     }
 
-    /// Upper bound of the one-way delay of something whose transit time is known: the whole round trip but
-    /// for nothing on the way back. `None` before clocks could be compared.
+    /// Returns the upper bound of the one-way delay for a transit time, which assumes a return delay of zero;
+    /// `None` before the clocks are compared.
     pub fn max_incoming_delay(&self, now: Instant, transit: Duration) -> Option<Duration> {
         Some(nearest(transit + self.outgoing?.at(now)))
     }
@@ -183,7 +183,7 @@ mod tests {
             delays in proptest::collection::vec((1_i64..400, 1_i64..400), 1..5),
         ) {
             let offset = Duration::from_secs(offset_s);
-            // As the wire carries them: modulo 2³² µs.
+            // In wire format: modulo 2³² µs.
             let incoming = |delay: i64| nearest(ms(delay) + offset);
             let outgoing = |delay: i64| nearest(ms(delay) - offset);
             let mut clock = PeerClock::default();
@@ -206,8 +206,8 @@ mod tests {
         }
     }
 
-    /// Samples each 50 ms of two clocks, one of which runs fast by so many parts per million, over delays
-    /// by the second; passes on the time, the true delay, its estimate and its upper bound.
+    /// Samples two clocks every 50 ms, one of them fast by `ppm`, with delays given per second. Passes the
+    /// second, the true delay, the estimate and the upper bound to `each`.
     fn drift(
         ppm: i64,
         seconds: i64,
@@ -232,7 +232,7 @@ mod tests {
         let held = |second| if second < 10 { (30, 30) } else { (1_500, 30) };
         drift(100, 600, held, |second, delay, estimate, most| {
             assert!(most >= delay && most <= delay + ms(31), "{second} s: {most}");
-            // Half the round trip, and half of what the clocks may have drifted since.
+            // Half the round trip plus half the max drift since.
             let wrong = (estimate - delay).as_nanos().abs();
             assert!(wrong <= ms(30).as_nanos() + second * 300_000, "{second} s: {estimate}");
         });

@@ -1,4 +1,4 @@
-//! How the paths stand.
+//! Health of the paths.
 
 pub mod clock;
 pub mod mtu;

@@ -1,8 +1,8 @@
 //! Path MTU discovery of one path, in the direction towards the peer (RFC 8899, DPLPMTUD).
 //!
-//! Each probe has a number on its path, and the peer reports which numbers have arrived. A padded probe
-//! follows a probe without padding at once: it counts as lost because of its size only where that one has
-//! arrived, so that outages and bursts of loss never shrink a path.
+//! Probes are numbered per path, and the peer reports the numbers that arrived. Each padded probe directly
+//! follows a probe without padding. A padded probe counts as lost due to its size only if the unpadded one
+//! arrived, so that outages and loss bursts never shrink a path.
 //!
 //! | state | size in use | becomes | when |
 //! |---|---|---|---|
@@ -14,54 +14,54 @@
 //! | searching, search complete | the largest that has arrived | searching or error | packets of that size are lost: black hole |
 //! | error | the largest below base that has arrived, else the minimum | searching | a packet of the base size has arrived |
 //!
-//! A size in use is confirmed every 600 ms. From the first loss on it is probed faster; it is given up
-//! when so many have been lost in a row, without one arriving between, that chance explains it less than
-//! once in 10⁶ times at the loss that packets without padding show.
+//! The size in use is confirmed every 600 ms, and probed faster from the first loss on. The size is given up
+//! after so many consecutive losses that chance explains them less than once in 10⁶ times, at the loss rate
+//! of unpadded packets.
 
 use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
 
-/// Size of IP packets that a path is taken to carry before it is probed, in bytes: the minimum MTU of IPv6
-/// (RFC 8200 §5; `BASE_PLPMTU` of RFC 8899).
+/// Size of IP packets assumed before a path is probed, in bytes: the minimum MTU of IPv6 (RFC 8200 §5;
+/// `BASE_PLPMTU` of RFC 8899).
 pub const BASE_MTU: u32 = 1280;
 /// Size of IP packets that every path must carry, in bytes: what every host reassembles (RFC 791 §3.1;
 /// `MIN_PLPMTU` of RFC 8899).
 pub const MIN_MTU: u32 = 576;
-/// Sizes of IP packets that are probed, ascending: steps below the base, then what tunnels, mobile networks,
-/// PPPoE and Ethernet leave.
+/// Probed IP packet sizes, ascending: steps below the base, then the MTUs left by tunnels, mobile networks,
+/// PPPoE and Ethernet.
 const SIZES: [u32; 15] =
     [640, 704, 768, 896, 1024, 1152, BASE_MTU, 1360, 1400, 1428, 1452, 1472, 1492, 1500, 9000];
-/// Losses of a larger size after which it is taken for too large (RFC 8899 §5.1.2, `MAX_PROBES`).
+/// Lost probes after which a larger size counts as too large (RFC 8899 §5.1.2, `MAX_PROBES`).
 const MAX_PROBES: u8 = 3;
 /// Time between confirmations of the size in use.
 const CONFIRM: Duration = Duration::from_millis(600);
-/// The same on a path whose data are used up.
+/// Time between confirmations past the data cap.
 const CONFIRM_SPENT: Duration = Duration::from_secs(10);
-/// Time between probes of the size in use after a loss: of the first ones, and of those that smaller sizes
-/// take turns with.
+/// Time between probes of the size in use after a loss: for the first probes, and once smaller sizes are
+/// probed in turn.
 const RETRIES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(100)];
-/// Losses in a row from which on smaller sizes are probed too.
+/// Consecutive losses after which smaller sizes are probed too.
 const FALL_BACK: u8 = 3;
-/// First and longest time after which larger sizes are probed again (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`);
-/// it doubles with each search that finds nothing.
+/// First and maximum time until larger sizes are probed again (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`), doubled
+/// by each search without result.
 const RAISE: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 /// Time between probes of a search.
 const SEARCH: Duration = Duration::from_millis(50);
-/// Sent probes whose fate is remembered.
+/// Maximum sent probes tracked.
 const REMEMBERED: usize = 128;
-/// A probe is lost when so many later ones have been reported (RFC 9002 §6.1.1).
+/// Packet threshold after which a probe counts as lost (RFC 9002 §6.1.1).
 const REORDERED: u16 = 3;
-/// Probability of taking losses by chance for a black hole.
+/// Probability that random losses count as a black hole.
 const CHANCE: f64 = 1e-6;
-/// Losses in a row that make a black hole, at least and at most.
+/// Minimum and maximum consecutive losses that count as a black hole.
 const LOSSES: [u8; 2] = [6, 16];
 
 /// State of path MTU discovery (RFC 8899 §5.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MtuState {
-    /// Nothing is probed: the peer does not hear the path, or it is a TCP connection.
+    /// Not probed: the peer does not hear the path, or the path is a TCP connection.
     #[default]
     Disabled,
     /// The base size is being confirmed.
@@ -74,16 +74,16 @@ pub enum MtuState {
     Error,
 }
 
-/// Change that discovery has found.
+/// Change found by discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MtuChange {
-    /// Larger packets get through, of so many bytes.
+    /// Larger packets of this size in bytes get through.
     Raised(u32),
-    /// Packets that got through no longer do.
+    /// Packets that got through are now lost.
     BlackHole {
-        /// Bytes of the largest packet before.
+        /// Largest packet before, in bytes.
         from: u32,
-        /// … and now.
+        /// Largest packet now, in bytes.
         to: u32,
     },
 }
@@ -92,22 +92,22 @@ pub enum MtuChange {
 #[derive(Clone, Debug)]
 pub struct MtuSearch {
     state: MtuState,
-    /// Largest size that may be probed, and the one that is in use.
+    /// Max size to probe, and size in use.
     max: u32,
     size: u32,
     sent: VecDeque<Sent>,
     next: u16,
-    /// Losses in a row of packets of the size in use.
+    /// Consecutive losses at the size in use.
     losses: u8,
-    /// Share of probes without padding that are lost.
+    /// Loss rate of probes without padding.
     loss: f64,
     candidates: [Candidate; SIZES.len() + 1],
-    /// Tries of each candidate in this search.
+    /// Tries per candidate in this search.
     tries: u8,
     confirm_at: Instant,
     search_at: Instant,
     raise: (Instant, Duration),
-    /// Largest size below the one in use that has arrived since its first loss.
+    /// Largest smaller size that arrived since the first loss of the size in use.
     fallback: Option<u32>,
     /// Black holes since the start.
     pub black_holes: u64,
@@ -124,9 +124,9 @@ struct Candidate {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     number: u16,
-    /// Bytes of the IP packet, of a probe with padding.
+    /// IP packet size of a padded probe, in bytes.
     padded: Option<u32>,
-    /// Number of the probe without padding that was sent before it.
+    /// Number of the preceding probe without padding.
     sibling: u16,
     fate: Fate,
 }
@@ -139,7 +139,7 @@ enum Fate {
 }
 
 impl MtuSearch {
-    /// Discovery on a path whose packets have at most `max` bytes; 576 and more.
+    /// Creates a search on a path for packets of up to `max` bytes, at least 576.
     pub fn new(max: u32) -> Self {
         let mut candidates = [Candidate::default(); SIZES.len() + 1];
         let sizes = SIZES.into_iter().filter(|size| *size < max).chain([max]);
@@ -164,12 +164,12 @@ impl MtuSearch {
         }
     }
 
-    /// State of discovery.
+    /// Returns the state of discovery.
     pub const fn state(&self) -> MtuState {
         self.state
     }
 
-    /// Bytes of the largest IP packet that gets through, as far as is known.
+    /// Returns the largest IP packet that gets through as far as known, in bytes.
     pub const fn size(&self) -> u32 {
         self.size
     }
@@ -187,18 +187,18 @@ impl MtuSearch {
         MIN_MTU.min(self.max)
     }
 
-    /// The route may have changed: discovery begins from the base again.
+    /// Restarts discovery from the base, since the route may have changed.
     pub fn reset(&mut self) {
         let (next, black_holes) = (self.next, self.black_holes);
         *self = Self { next, black_holes, ..Self::new(self.max) };
     }
 
-    /// Number of the probe that is sent next.
+    /// Returns the number of the next probe.
     pub const fn next_number(&self) -> u16 {
         self.next
     }
 
-    /// Assigns the number of a probe that is sent now: of `padded` bytes as an IP packet, or without padding.
+    /// Assigns the number of a sent probe: an IP packet of `padded` bytes, or without padding.
     pub fn on_sent(&mut self, padded: Option<u32>) -> u16 {
         let number = self.next;
         self.next = number.wrapping_add(1);
@@ -211,8 +211,9 @@ impl MtuSearch {
         number
     }
 
-    /// Size of the padded probe that is due, as an IP packet in bytes. Called right after a probe without padding
-    /// was sent, while the peer hears the path; a path whose data are `spent` is confirmed less often.
+    /// Returns the IP packet size of the padded probe that is due, in bytes. Must be called right after a
+    /// probe without padding was sent, while the peer hears the path. If the data are `spent`, the size is
+    /// confirmed less often.
     pub fn poll_probe(&mut self, now: Instant, spent: bool) -> Option<u32> {
         if self.state == MtuState::Disabled {
             self.state = MtuState::Base;
@@ -240,7 +241,7 @@ impl MtuSearch {
         self.poll_candidate(now)
     }
 
-    /// Smaller sizes in turn, the base first, while the one in use seems to be swallowed.
+    /// Probes smaller sizes in turn, base first, while the size in use seems lost.
     fn poll_fallback(&mut self, now: Instant) -> Option<u32> {
         if now < self.search_at {
             return None;
@@ -254,8 +255,8 @@ impl MtuSearch {
         Some(next.size)
     }
 
-    /// The next larger size: the largest first, since most paths carry all that their interface does; from
-    /// the smallest on where not even the base gets through.
+    /// Returns the next larger size: largest first, since most paths carry the MTU of their interface;
+    /// smallest first if even the base does not get through.
     fn poll_candidate(&mut self, now: Instant) -> Option<u32> {
         let (size, tries, max) = (self.size, self.tries, self.max);
         let in_error = self.state == MtuState::Error;
@@ -299,7 +300,7 @@ impl MtuSearch {
         self.candidates.iter_mut().for_each(|it| (it.tried, it.lost) = (0, 0));
     }
 
-    /// The peer reports the probes that have arrived: the newest number, and a bit for it and for each of the 31
+    /// Handles the peer's report of received probes: the newest number, and a bit for it and each of the 31
     /// before it.
     pub fn on_report(&mut self, now: Instant, newest: u16, arrived: u32) -> Option<MtuChange> {
         if arrived & 1 == 0 {
@@ -344,7 +345,7 @@ impl MtuSearch {
         self.sent.iter().any(|sent| sent.number == number && sent.fate == Fate::Arrived)
     }
 
-    /// What went with it was lost too, so its loss says nothing about its size.
+    /// Retries a probe lost along with its sibling, which says nothing about size.
     fn retry(&mut self, padded: u32) {
         if let Some(it) = self.candidates.iter_mut().find(|it| it.size == padded) {
             it.tried = it.tried.saturating_sub(1);
@@ -393,7 +394,7 @@ impl MtuSearch {
         (self.losses >= self.losses_of_black_hole()).then(|| self.fall(now))
     }
 
-    /// Losses in a row that chance explains less than once in 10⁶ times.
+    /// Returns the loss count that chance explains less than once in 10⁶ times.
     fn losses_of_black_hole(&self) -> u8 {
         let loss = (self.loss + 0.1).min(0.6);
         let (mut losses, mut chance) = (0, 1.0);
@@ -404,8 +405,8 @@ impl MtuSearch {
         losses.max(LOSSES[0])
     }
 
-    /// The size in use is swallowed (RFC 8899 §4.3): a smaller one that has arrived since, or the minimum, takes
-    /// its place.
+    /// Handles a black hole (RFC 8899 §4.3): a smaller size that has arrived since, or the minimum, replaces
+    /// the size in use.
     fn fall(&mut self, now: Instant) -> MtuChange {
         let from = self.size;
         self.size = self.fallback.take().unwrap_or(self.min());
@@ -414,7 +415,7 @@ impl MtuSearch {
         self.raise.1 = RAISE[0];
         self.state = if self.size < self.base() { MtuState::Error } else { MtuState::Searching };
         self.begin_search(now, MAX_PROBES);
-        // What has just been lost need not be tried at once.
+        // Sizes that were just lost need no immediate retry.
         let too_large = self.candidates.iter_mut().filter(|it| it.size >= from);
         too_large.for_each(|it| (it.tried, it.lost) = (MAX_PROBES, MAX_PROBES));
         self.confirm_at = now + CONFIRM;
@@ -428,14 +429,14 @@ mod tests {
     use crate::health::ProbesSeen;
     use alloc::vec::Vec;
 
-    /// A path on which probes leave each 50 ms, at 45 ms one-way, and reports come back as often.
+    /// Path with a one-way delay of 45 ms; probes and reports are sent every 50 ms.
     struct Bench {
         search: MtuSearch,
         seen: ProbesSeen,
         limit: u32,
         loss: f64,
         state: u64,
-        /// Probes and reports on their way: when they arrive, and what.
+        /// Probes and reports in flight, with their arrival times.
         forth: VecDeque<(i64, u16)>,
         back: VecDeque<(i64, ProbesSeen)>,
         changes: Vec<(i64, MtuChange)>,

@@ -1,4 +1,4 @@
-//! One path: what has been measured on it, and what is next to be measured.
+//! State of one path: measurements so far, and those due next.
 
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
@@ -15,15 +15,15 @@ use super::watch::Watch;
 use crate::config::PathConfig;
 use crate::event::PathState;
 
-/// Loss and rates are measured over windows of this length.
+/// Window over which loss and rates are measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// A lowest round-trip time is forgotten after one to two times this.
+/// Window of the lowest round-trip time, kept for one to two windows.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(30);
 
 /// One path.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Its number on the wire; `None` before a session, and where the peer has no path of this name.
     pub wire: Option<u8>,
@@ -31,11 +31,11 @@ pub struct Path {
     pub config: PathConfig,
     /// Address of the peer, if it is known.
     pub remote: Option<SocketAddr>,
-    /// Other addresses that it may have. Of the ground.
+    /// Other possible peer addresses. Ground only.
     pub validation: Validation,
-    /// There is an interface to send on.
+    /// Whether an interface is present.
     pub present: bool,
-    /// The stream that carries it has room (TCP mode).
+    /// Whether the path's stream is writable (TCP mode).
     pub writable: bool,
     /// Whether the event of a used-up data cap was recorded.
     pub told_spent: bool,
@@ -45,25 +45,25 @@ pub struct Path {
     pub outgoing: PathState,
     /// Last report of the peer.
     pub told: Option<Report>,
-    /// Transit times of what arrives.
+    /// Incoming transit times.
     pub transit: Transit,
-    /// … and of our probes, as their echoes reveal them, up to the peer's kernel.
+    /// Outgoing transit times of our probes up to the peer's kernel, from echoes.
     pub outgoing_transit: Transit,
-    /// Smoothed round-trip time, and the least of the current window and of the one before.
+    /// Smoothed round-trip time, and minima of the current and the previous window.
     pub rtt: Option<Duration>,
     min_rtt: [Option<Duration>; 2],
     min_since: Instant,
-    /// The peer's newest probe: when it had left, and when it arrived.
+    /// Send and arrival time of the peer's newest probe.
     echo: Option<(u32, Instant)>,
     /// Time of the next probe.
     pub probe_at: Instant,
     /// Path MTU towards the peer.
     pub mtu: MtuSearch,
-    /// Bytes of the IP packet of the padded probe that leaves next.
+    /// IP packet size of the next padded probe, in bytes.
     pub padded: Option<u32>,
-    /// Probes of the peer that have arrived.
+    /// Received probes of the peer.
     pub seen: ProbesSeen,
-    /// Bytes of the largest IP packet that the peer sends, and whether its packets of the base size are lost.
+    /// Largest IP packet that the peer sends, in bytes, and whether the peer's base-size packets are lost.
     pub incoming_mtu: Option<(u32, bool)>,
     /// Totals.
     pub totals: Totals,
@@ -74,21 +74,21 @@ pub struct Path {
 /// Totals of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Bytes of IP packets that left.
+    /// Bytes of sent IP packets.
     pub outgoing_bytes: u64,
-    /// … that arrived.
+    /// Incoming total.
     pub incoming_bytes: u64,
-    /// Datagrams that left.
+    /// Sent datagrams.
     pub outgoing: u64,
-    /// … that arrived.
+    /// Incoming total.
     pub incoming: u64,
-    /// Control messages that arrived here first.
+    /// Control messages first delivered by this path.
     pub control_won: u64,
     /// Number of times it has been given up.
     pub given_up: u64,
 }
 
-/// Numbers of datagrams, by which losses are counted.
+/// Datagram numbers, to count losses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Numbers {
     next: u64,
@@ -102,16 +102,16 @@ struct Numbers {
 pub struct Window {
     since: Instant,
     before: (u64, u64),
-    /// Share of datagrams lost on the way here.
+    /// Share of incoming datagrams lost.
     pub loss: f64,
-    /// Bits a second that left.
+    /// Sent bits per second.
     pub outgoing_bps: f64,
-    /// Bits a second that arrived.
+    /// Received bits per second.
     pub incoming_bps: f64,
 }
 
 impl Path {
-    /// A path of which nothing is known.
+    /// Creates a path without measurements.
     pub fn new(now: Instant, name: &str, config: &PathConfig) -> Self {
         Self {
             name: name.to_string(),
@@ -142,7 +142,7 @@ impl Path {
         }
     }
 
-    /// The peer has restarted: what was measured with it counts no more.
+    /// Discards the measurements with a peer that has restarted.
     pub fn forget_peer(&mut self) {
         self.watch = Watch::default();
         self.outgoing = PathState::Unheard;
@@ -157,13 +157,13 @@ impl Path {
         self.forget_size();
     }
 
-    /// The route may have changed: the path MTU is searched from the base again.
+    /// Restarts the path MTU search from the base after a possible route change.
     pub fn forget_size(&mut self) {
         self.mtu.reset();
         self.padded = None;
     }
 
-    /// State of the path for the transports.
+    /// Returns the path's state for the transports.
     pub fn info(&self) -> PathInfo {
         let Self { config, .. } = self;
         let (mtu, backup) = (config.mtu, config.backup);
@@ -175,7 +175,7 @@ impl Path {
         !matches!(self.watch.state(), PathState::Down | PathState::Unheard)
     }
 
-    /// Bytes of the headers of IP and UDP around a datagram.
+    /// Returns the size of the IP and UDP headers, in bytes.
     pub fn around(&self) -> u32 {
         if self.remote.is_some_and(|remote| remote.is_ipv6()) { 48 } else { 28 }
     }
@@ -208,13 +208,13 @@ impl Path {
         self.watch.hear(now)
     }
 
-    /// Keys have changed, and numbers with them start over.
+    /// Restarts datagram numbers after a key change.
     pub fn restart_numbers(&mut self) {
         self.numbers = Numbers::default();
     }
 
-    /// A probe of the peer arrived at `now` that had left at `sent_us` and echoes ours. Returns its transit
-    /// time, and that of ours.
+    /// Records a probe that arrived at `now`, sent at `sent_us`, with an echo of ours. Returns both transit
+    /// times.
     pub fn probed(
         &mut self,
         now: Instant,
@@ -236,7 +236,7 @@ impl Path {
         if !rtt.is_positive() {
             return;
         }
-        // What is echoed left for the address in use.
+        // The echoed probe was sent to the address in use.
         let since = self.validation.started().map(|started| now.since(started));
         let left_ago = rtt + Duration::from_micros(i64::from(held));
         if since.is_some_and(|since| left_ago < since) {
@@ -251,7 +251,7 @@ impl Path {
         self.min_rtt[0] = Some(self.min_rtt[0].map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// The lowest round-trip time of the last minute.
+    /// Returns the lowest round-trip time of the last minute.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt.iter().flatten().min().copied()
     }
@@ -278,13 +278,13 @@ impl Path {
         }
     }
 
-    /// The share of datagrams that does not get through, as the peer has told it.
+    /// Returns the share of sent datagrams that are lost, as reported by the peer.
     pub fn outgoing_loss(&self) -> f64 {
         self.told.map_or(0.0, |told| f64::from(told.loss) / 65_535.0)
     }
 
-    /// Bytes of the IP packet of the padded probe that is due after one without padding, while the peer hears
-    /// the path.
+    /// Returns the IP packet size of the padded probe due after an unpadded one, in bytes, while the peer
+    /// hears the path.
     pub fn poll_padded(&mut self, now: Instant) -> Option<u32> {
         if matches!(self.outgoing, PathState::Down | PathState::Unheard) {
             return None;
@@ -293,7 +293,7 @@ impl Path {
         self.mtu.poll_probe(now, spent)
     }
 
-    /// Loss and rates of the last window.
+    /// Returns loss and rates of the last window.
     pub const fn window(&self) -> &Window {
         &self.window
     }

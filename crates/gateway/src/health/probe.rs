@@ -1,4 +1,4 @@
-//! Signs of life: what each end tells the other of the paths, many times a second on each.
+//! Probes: reports on all paths that each end sends many times a second on each path.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -13,10 +13,10 @@
 //! | 16 each | reports |
 //! | any | zeros, where the probe tries how large a packet may be |
 //!
-//! A report says how a path stands from the peer's point of view: its number, the state of what arrives on
-//! it, loss (of 65 535), smoothed transit time in microseconds (with the difference of the clocks in it),
-//! jitter in tens of microseconds, the number of the newest probe that has arrived (2), and a bit for it
-//! and for each of the 31 before it that has arrived (4, the newest lowest).
+//! A report describes a path as the sender of the probe receives on it: number, incoming state, loss (of 65
+//! 535), smoothed transit time in microseconds (including the clock difference), jitter in tens of
+//! microseconds, number of the newest probe that has arrived (2), and a bit for that probe and for each of
+//! the 31 before it that has arrived (4, the newest lowest).
 
 use alloc::vec::Vec;
 
@@ -27,30 +27,30 @@ use crate::event::PathState;
 
 /// The first byte of a probe.
 pub const FIRST: u8 = VERSION << 5 | 4 << 2;
-/// Most paths that a probe reports on.
+/// Maximum reports in a probe.
 pub const MAX_REPORTS: usize = 32;
-/// Reports that are sent in a probe: those of more paths take turns, so that it fits into the smallest packet
-/// that every path carries.
+/// Maximum reports sent in a probe, so that it fits the smallest packet that every path carries; reports of
+/// more paths take turns.
 pub const MAX_SENT_REPORTS: usize = 24;
 const HEAD: usize = 20;
 const REPORT: usize = 16;
 
-/// A sign of life.
+/// Probe of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// Its number on its path, modulo 2¹⁶.
+    /// Number on the path, modulo 2¹⁶.
     pub number: u16,
-    /// Largest IP packet that its sender sends on its path, in bytes.
+    /// Largest IP packet that the sender sends on this path, in bytes.
     pub mtu: u16,
     /// Packets of the base size do not get through to the receiver on this path.
     pub mtu_error: bool,
     /// Send time by its sender's clock, in microseconds modulo 2³².
     pub sent_us: u32,
-    /// The newest probe of the peer on this path: when it had left, and how long it had been here.
+    /// Echo of the newest received probe on this path: its send time, and the hold time here.
     pub echo: Option<(u32, u32)>,
-    /// The receiver should answer at once.
+    /// Asks the receiver to reply at once.
     pub asks: bool,
-    /// The longest that a datagram waited for the sender's program of late, in milliseconds; 255 for more.
+    /// Longest recent wait of a datagram for the sender's program, in milliseconds; 255 for more.
     pub lag_ms: u8,
     /// Reports on paths, as the sender receives on them.
     pub reports: Vec<Report>,
@@ -59,17 +59,17 @@ pub struct Probe {
 /// Report on a path as a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Number of the path on the wire.
+    /// Wire number of the path.
     pub path: u8,
-    /// Its state.
+    /// Path state.
     pub state: PathState,
     /// Share of datagrams lost, of 65 535.
     pub loss: u16,
-    /// Smoothed transit time in microseconds: the one-way delay and the difference of the clocks.
+    /// Smoothed transit time in microseconds: one-way delay plus clock difference.
     pub transit_us: i32,
     /// Jitter in units of 10 µs.
     pub jitter: u16,
-    /// Probes that have arrived.
+    /// Received probes.
     pub seen: ProbesSeen,
 }
 
@@ -82,7 +82,7 @@ const STATES: [PathState; 5] = [
 ];
 
 impl Probe {
-    /// Writes it to `out`, with zeros up to `size` bytes.
+    /// Writes the probe to `out`, zero-padded to `size` bytes.
     pub fn write(&self, size: usize, out: &mut Vec<u8>) {
         out.clear();
         let reports = self.reports.get(..self.reports.len().min(MAX_REPORTS)).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Probe {
         out.resize(out.len().max(size), 0);
     }
 
-    /// Reads it; `None` where it is none.
+    /// Parses a probe; `None` if invalid.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_at_checked(HEAD)?;
         let &[FIRST, flags, count, lag_ms, n0, n1, m0, m1, ref words @ ..] = head else {

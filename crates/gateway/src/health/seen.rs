@@ -1,11 +1,11 @@
-//! Numbers of the peer's probes that have arrived on a path, as reports carry them.
+//! Received probe numbers on a path, as carried in reports.
 
-/// Probes that have arrived on a path, by their numbers.
+/// Probes received on a path, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbesSeen {
-    /// The newest number; of no meaning before one has arrived.
+    /// Newest number; meaningless before the first probe.
     pub newest: u16,
-    /// A bit for the newest and for each of the 31 before it that has arrived; 0 before one has.
+    /// Bitmap of the newest and the 31 probes before it; 0 before the first.
     pub arrived: u32,
 }
 

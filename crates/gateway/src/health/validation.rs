@@ -1,11 +1,11 @@
-//! Which address of the peer a path uses (path validation as in RFC 9000 §8.2 and §9).
+//! Choice of the peer address of a path (path validation as in RFC 9000 §8.2 and §9).
 //!
-//! A datagram from an address that is not in use may come from the peer behind a new address translation,
-//! or from somebody who forwards copies faster than the originals. Both addresses are challenged with
-//! tokens of their own. The address in use stays as long as it answers; another one replaces it once it has
-//! answered and the one in use has not, in half as much time again. If that answers later after all, it
-//! comes back into use. An address that has not answered gets challenges alone, and at most three times the
-//! bytes that came from it.
+//! A datagram from a new address may come from the peer behind a new address translation, or from someone who
+//! forwards copies faster than the originals. Both addresses are challenged, each with its own token. The
+//! address in use stays while it responds. A new address that has responded takes over if the address in use
+//! has not responded in half as much time again; if the former address responds later, it returns to use. An
+//! address that has not responded receives only challenges, and at most three times the bytes received from
+//! it.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -25,46 +25,45 @@ use crate::session::{OVERHEAD, Proof};
 pub const FIRST: u8 = VERSION << 5 | 5 << 2;
 /// Bytes of a challenge or response.
 const LENGTH: usize = 10;
-/// The same on the network, without headers of IP and UDP.
+/// Length on the network in bytes, without IP and UDP headers.
 const DATAGRAM: u64 = (OVERHEAD + LENGTH) as u64;
-/// Bytes that an address may get for each that came from it (RFC 9000 §8.1).
+/// Maximum bytes sent to an address per byte received (RFC 9000 §8.1).
 const MAX_AMPLIFICATION: u64 = 3;
-/// Addresses that are tried at once; of more, the one that has been silent for longest gives way.
+/// Maximum addresses validated at once; the longest silent one is replaced.
 const MAX_RIVALS: usize = 8;
-/// Time between challenges: at first this share of a round trip, then twice as long each time …
+/// Divisor of the round-trip time for the first pause between challenges, which then doubles.
 const FIRST_PAUSE_SHARE: i64 = 8;
 const MIN_PAUSE: Duration = Duration::from_millis(5);
-/// … up to this.
+/// Maximum pause.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
-/// Round-trip time that is assumed where none has been measured (RFC 9002 §6.2.2).
+/// Round-trip time assumed before the first measurement (RFC 9002 §6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
-/// The answer of the address in use is awaited for so much of the lowest round-trip time of the path, or of
-/// what the other address took …
+/// Wait for the address in use to respond, as a ratio of the path's lowest round-trip time or the new
+/// address's response time, if longer.
 const PATIENCE: (i64, i64) = (3, 2);
-/// … and for so long beyond.
+/// Extra wait beyond `PATIENCE`.
 const GRANULARITY: Duration = Duration::from_millis(10);
-/// An answer is awaited for so long at least. Of the address that was in use, also after another has
-/// replaced it.
+/// Minimum time to wait for a response, also from an address in use that was replaced meanwhile.
 const LIFE: Duration = Duration::from_secs(3);
-/// The next validation begins so long after the last at the earliest.
+/// Minimum time between one validation and the next.
 const REST: Duration = Duration::from_millis(250);
 
 /// Random bytes that only their receiver knows.
 pub type Token = [u8; 8];
 
-/// A challenge or the response to one, as it is sealed.
+/// Validation message before sealing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The receiver returns the token at once.
+    /// Token to be returned at once.
     Challenge(Token),
     /// The token of a challenge.
     Response(Token),
-    /// What came with the response to an init, to the address that this is sent from.
+    /// Proof received with the response to an init, at the sending address.
     Proof(Proof),
 }
 
 impl Message {
-    /// Writes the message to `out`, in place of what was there.
+    /// Overwrites `out` with the message.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (kind, token) = match self {
             Self::Challenge(token) => (0, token.as_slice()),
@@ -76,7 +75,7 @@ impl Message {
         out.extend(token);
     }
 
-    /// Reads a message; `None` where it is none.
+    /// Parses a message; `None` if invalid.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (&[FIRST, kind], token) = bytes.split_first_chunk::<2>()? else { return None };
         match kind {
@@ -99,36 +98,36 @@ struct Rival {
     answered_at: Option<Instant>,
 }
 
-/// A validation under way.
+/// Validation in progress.
 #[derive(Clone, Copy, Debug)]
 struct Contest {
     started: Instant,
     /// The token of the address in use.
     token: Option<Token>,
-    /// The next challenges leave.
+    /// Time of the next challenges.
     next_at: Instant,
     pause: Duration,
     /// The lowest round-trip time of the path.
     rtt: Duration,
     end_at: Instant,
-    /// Addresses that are still to be challenged in this round: the one in use, then the rivals.
+    /// Position in the current round of challenges: the address in use, then the rivals.
     round: usize,
 }
 
-/// The addresses of a path that are not in use, and what is known of them.
+/// Candidate addresses of a path and the state of their validation.
 #[derive(Clone, Debug, Default)]
 pub struct Validation {
     rivals: Vec<Rival>,
     contest: Option<Contest>,
-    /// The address that has been replaced, its token, and how long its answer is awaited.
+    /// Replaced address, its token, and the deadline for its response.
     former: Option<(SocketAddr, Token, Instant)>,
-    /// The former address has answered.
+    /// Former address that has responded.
     returned: Option<SocketAddr>,
     rest_until: Option<Instant>,
 }
 
 impl Validation {
-    /// None under way.
+    /// None in progress.
     pub const IDLE: Self =
         Self { rivals: Vec::new(), contest: None, former: None, returned: None, rest_until: None };
 
@@ -178,7 +177,7 @@ impl Validation {
         });
     }
 
-    /// Whether it is open which address is the peer's.
+    /// Whether the peer's address is unsettled.
     pub const fn is_open(&self) -> bool {
         self.contest.is_some() || self.former.is_some()
     }
@@ -188,7 +187,7 @@ impl Validation {
         self.contest.map(|contest| contest.started)
     }
 
-    /// The next challenge to leave and its address. `used` is the address in use, `draw` makes a token.
+    /// Returns the next challenge and its address. `used` is the address in use, `draw` makes a token.
     pub fn poll_challenge(
         &mut self,
         now: Instant,
@@ -232,20 +231,20 @@ impl Validation {
         }
     }
 
-    /// Records that an address has proven itself by what came with a handshake's response.
+    /// Records that an address was validated by the proof from a handshake's response.
     pub fn on_proof(&mut self, now: Instant, from: SocketAddr) {
         if let Some(rival) = self.rivals.iter_mut().find(|rival| rival.address == from) {
             rival.answered_at.get_or_insert(now);
         }
     }
 
-    /// The peer has received something that left for the address in use since the validation began: the
+    /// Ends the validation: the peer received a datagram sent to the address in use since the start, so the
     /// address stays.
     pub fn on_alive(&mut self, now: Instant) {
         self.end(now);
     }
 
-    /// The address that replaces `used`, once that is settled.
+    /// Returns the address that replaces `used`, once settled.
     pub fn settle(&mut self, now: Instant, used: Option<SocketAddr>) -> Option<SocketAddr> {
         self.former = self.former.filter(|(.., until)| now < *until);
         if let Some(address) = self.returned.take() {
@@ -307,7 +306,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, number], 5000))
     }
 
-    /// The challenges that leave at an instant.
+    /// Returns the challenges sent at an instant.
     fn challenges(
         validation: &mut Validation,
         now: Instant,
@@ -345,7 +344,7 @@ mod tests {
         assert_eq!(validation.settle(at(79), used), None);
         validation.on_response(at(80), [1; 8]);
         assert_eq!(validation.settle(at(500), used), None);
-        // It is left in peace for a while.
+        // No new validation begins for a while.
         validation.on_received(at(200), address(6), 60, RTT);
         assert!(!validation.is_open());
         validation.on_received(at(330), address(6), 60, RTT);
@@ -363,7 +362,7 @@ mod tests {
         challenges(&mut validation, at(120), used, &mut count);
         assert_eq!(validation.next_wakeup(), at(130));
         assert_eq!(validation.settle(at(130), used), Some(address(6)));
-        // It was only slow.
+        // The former address was only slow.
         let used = Some(address(6));
         assert!(validation.is_open());
         validation.on_response(at(1_000), [1; 8]);
@@ -393,7 +392,7 @@ mod tests {
             left += challenges(&mut validation, at(ms), used, &mut count).len();
             assert_eq!(validation.settle(at(ms), used), None);
         }
-        // The address in use gets some each 250 ms; the other one five, for which its datagram pays.
+        // The address in use gets challenges every 250 ms; the other gets five, the amplification limit.
         assert!((15..25).contains(&left), "{left}");
         assert_eq!(validation.settle(at(3_000), used), None);
         assert_eq!(validation.next_wakeup(), Instant::FAR_FUTURE);

@@ -1,4 +1,4 @@
-//! Whether a path is alive, from what arrives on it.
+//! Liveness of a path, from received datagrams.
 //!
 //! | state | becomes | when |
 //! |---|---|---|
@@ -18,7 +18,7 @@ use crate::event::PathState;
 /// Probe intervals of silence after which a path is suspected.
 const SUSPICIOUS: i64 = 3;
 
-/// Watches what arrives on a path.
+/// Tracks the liveness of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
     state: PathState,
@@ -38,7 +38,7 @@ impl Watch {
         self.heard
     }
 
-    /// Something arrived. Returns what the state was if it changes.
+    /// Records an arrival. Returns the previous state if it changes.
     pub fn hear(&mut self, now: Instant) -> Option<PathState> {
         self.heard = Some(now);
         let next = match self.state {
@@ -52,7 +52,7 @@ impl Watch {
         Some(core::mem::replace(&mut self.state, next))
     }
 
-    /// Time has passed. Returns what the state was if it changes.
+    /// Handles timeouts. Returns the previous state if it changes.
     pub fn wake(&mut self, now: Instant, config: &HealthConfig) -> Option<PathState> {
         if now < self.next_wakeup(config) {
             return None;
@@ -78,7 +78,7 @@ impl Watch {
         }
     }
 
-    /// The interface is gone. Returns what the state was if it changes.
+    /// Handles a lost interface. Returns the previous state if it changes.
     pub fn give_up(&mut self) -> Option<PathState> {
         let gives_up = !matches!(self.state, PathState::Down | PathState::Unheard);
         gives_up.then(|| core::mem::replace(&mut self.state, PathState::Down))
@@ -94,7 +94,7 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// The states of a path on which something arrives at these milliseconds, with their times.
+    /// Returns the states of a path with arrivals at these milliseconds, and the times of change.
     fn states(arrivals: &[i64], until: i64) -> Vec<(i64, PathState)> {
         let (config, mut watch, mut seen) = (HealthConfig::default(), Watch::default(), Vec::new());
         for ms in 0..=until {

@@ -1,5 +1,5 @@
-//! ChaCha20-Poly1305 (RFC 8439) by the crate ring, which takes a third of the time that snow's own cipher
-//! takes. It needs a C compiler for the machine that it runs on, so it is used on x86-64 alone.
+//! ChaCha20-Poly1305 (RFC 8439) by the ring crate, in a third of the time of snow's own cipher. The ring
+//! crate needs a C compiler for the target and is therefore used on x86-64 only.
 
 use core::hint::black_box;
 
@@ -9,11 +9,11 @@ use snow::types::Cipher;
 
 use super::envelope::TAG;
 
-/// A cipher with a key, once it is set.
+/// Cipher, with its key once set.
 #[derive(Default)]
 pub(super) struct RingCipher(Option<LessSafeKey>);
 
-/// The nonce of a number (The Noise Protocol Framework, revision 34, §12.3).
+/// Returns the nonce of a number (The Noise Protocol Framework, revision 34, §12.3).
 fn nonce(number: u64) -> Nonce {
     let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
     Nonce::assume_unique_for_key([0, 0, 0, 0, a, b, c, d, e, f, g, h])
@@ -50,12 +50,12 @@ impl Cipher for RingCipher {
     fn set(&mut self, key: &[u8; 32]) {
         let mut made = make(key);
         core::mem::swap(&mut self.0, &mut made);
-        // Nothing of the key, nor of the one before, stays on the stack.
+        // Leaves neither this key nor the previous one on the stack.
         made = make(&[0; 32]);
         black_box(&made);
     }
 
-    /// Returns zero, and leaves nothing in `out`, where no key has been set.
+    /// Returns zero and clears `out` if no key has been set.
     fn encrypt(&self, number: u64, authtext: &[u8], plain: &[u8], out: &mut [u8]) -> usize {
         let Some((text, rest)) = out.split_at_mut_checked(plain.len()) else { return 0 };
         text.copy_from_slice(plain);

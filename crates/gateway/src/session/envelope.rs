@@ -1,19 +1,19 @@
-//! The envelope of every datagram on a network; `docs/protocol.md` is the specification.
+//! Envelope of every datagram on a network, specified in `docs/protocol.md`.
 
 use alloc::vec::Vec;
 
 use skybraid_transport::{PathId, PathSet};
 
-/// Bytes by which a sealed datagram is larger than what it carries.
+/// Bytes that sealing adds to a message.
 pub const OVERHEAD: usize = HEAD + TAG;
-/// Most bytes of what each end tells the other in the handshake.
+/// Maximum length of a hello in the handshake, in bytes.
 pub const LARGEST_HELLO: usize = 1024;
 
-/// Bytes in front of the ciphertext.
+/// Bytes before the ciphertext.
 pub(super) const HEAD: usize = 10;
 /// Bytes of the tag of ChaCha20-Poly1305.
 pub(super) const TAG: usize = 16;
-/// The number that is never used: a path has 48 bits of them under one key.
+/// Number that is never used; a path has 48-bit numbers under one key.
 pub(super) const LAST_NUMBER: u64 = (1 << 48) - 1;
 
 /// Version 1 in the three top bits, the kind in the next three.
@@ -30,8 +30,8 @@ const NOISE_INIT: usize = 32 + 32 + TAG + TAG;
 const NOISE_RESPONSE: usize = 32 + TAG;
 /// Bytes of both payloads before the hello.
 const PREFIX: usize = 12;
-/// Bytes of an init's hello, with the zeros after it, at least: no response is more than three times as
-/// large as its init (RFC 9000 §8.1).
+/// Minimum length of an init's zero-padded hello, in bytes: no response exceeds three times its init (RFC
+/// 9000 §8.1).
 pub(super) const MIN_INIT_HELLO: usize = 256;
 const _: () = assert!(
     2 + 16 + NOISE_RESPONSE + PREFIX + LARGEST_HELLO + 32
@@ -41,24 +41,24 @@ const _: () = assert!(
 /// A keyed hash, or a cookie.
 pub(super) type Mac = [u8; 16];
 
-/// A datagram by its envelope.
+/// Parsed envelope of a datagram.
 #[derive(Debug)]
 pub(super) enum Envelope<'a> {
-    /// A message under the receiver's session of this number.
+    /// Message under the receiver's session `session`.
     Sealed { session: u16, path: PathId, number: u64, sealed: &'a [u8] },
-    /// The first message of a handshake. `mac` is over `covered`.
+    /// First message of a handshake. `mac` covers `covered`.
     Init { noise: &'a [u8], covered: &'a [u8], mac: &'a Mac, cookie: &'a Mac },
-    /// The second one, which answers the init with the keyed hash `echo`. `mac` is over `covered`. The
-    /// cookie is that of the address that the response went to.
+    /// Second message, in response to the init with the keyed hash `echo`. `mac` covers `covered`. The cookie
+    /// is for the address that the response went to.
     Response { echo: &'a Mac, noise: &'a [u8], covered: &'a [u8], mac: &'a Mac, cookie: &'a Mac },
-    /// The init with the keyed hash `echo` has to be sent again with this cookie.
+    /// Request to resend the init with the keyed hash `echo` and this cookie.
     Cookie { echo: &'a Mac, cookie: &'a Mac },
-    /// A datagram for this session (and with this head) found nobody who knows it.
+    /// Reply to a datagram of an unknown session, with its head.
     Unknown { session: u16 },
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads an envelope; `None` where the bytes are not of the format.
+    /// Parses an envelope; `None` if the format is wrong.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         match bytes {
             [SEALED, ..] => {
@@ -97,7 +97,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The path that a sealed datagram says it has taken; proven only by opening it.
+/// Returns the path that a sealed datagram claims; only opening proves it.
 pub fn path_of(bytes: &[u8]) -> Option<PathId> {
     read_head(bytes).map(|(_, path, _)| path)
 }
@@ -111,24 +111,24 @@ fn read_head(bytes: &[u8]) -> Option<(u16, PathId, u64)> {
     Some((u16::from_be_bytes([s, t]), PathId(path), number))
 }
 
-/// The head of a sealed datagram.
+/// Builds the head of a sealed datagram.
 pub(super) const fn head(session: u16, path: PathId, number: u64) -> [u8; HEAD] {
     let [s, t] = session.to_be_bytes();
     let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
     [SEALED, s, t, path.0, a, b, c, d, e, f]
 }
 
-/// An init without its keyed hash and cookie; `noise` writes its middle.
+/// Builds an init without keyed hash and cookie; `noise` is the content.
 pub(super) fn init(noise: &[u8]) -> Vec<u8> {
     [&[HANDSHAKE, INIT], noise].concat()
 }
 
-/// A response without its keyed hash.
+/// Builds a response without keyed hash.
 pub(super) fn response(echo: &Mac, noise: &[u8]) -> Vec<u8> {
     [&[HANDSHAKE, RESPONSE], &echo[..], noise].concat()
 }
 
-/// A cookie for who sent the init with this keyed hash.
+/// Builds a cookie reply to the init with this keyed hash.
 pub(super) fn cookie(echo: &Mac, cookie: &Mac) -> Vec<u8> {
     [&[COOKIE], &echo[..], cookie].concat()
 }

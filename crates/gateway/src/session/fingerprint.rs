@@ -1,4 +1,4 @@
-//! The state of an end's sessions as a number, for searches of all states.
+//! Fingerprint of an end's session state, for exhaustive state searches.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,12 +9,12 @@ use skybraid_units::{Duration, Instant};
 use super::keyed::Session;
 use super::{Sessions, TAKEOVER};
 
-/// Times further back than this make no difference: they are those of pauses and of calls.
+/// Age beyond which past times make no difference: they are those of pauses and calls.
 const PAST: Duration = Duration::from_secs(6);
 
 impl Sessions {
-    /// A number that is the same for two states which behave alike from here on, whatever the time is, as
-    /// long as no rate of handshakes is exceeded: token buckets and cookies are left out.
+    /// Returns a number that is equal for two states with the same future behaviour, whatever the time, as
+    /// long as no handshake rate is exceeded: token buckets and cookies are left out.
     pub fn fingerprint(&self, now: Instant) -> [u8; 32] {
         let mut hash = Sha256::new();
         let mut note = |what: &str, time: Option<Instant>, oldest: Duration| {

@@ -1,6 +1,6 @@
-//! What keeps handshakes cheap: an init proves that its sender knows the responder's public key before
-//! any Diffie-Hellman, and when there are too many of them, that it receives at its address. The idea of
-//! both is that of WireGuard (NDSS 2017, §5.3 and 5.4.7); what is hashed differs.
+//! Protection against handshake floods: before any Diffie-Hellman, an init proves that its sender knows the
+//! responder's public key and, under load, that the sender receives at its address. Both ideas are those of
+//! WireGuard (NDSS 2017, §5.3 and 5.4.7); the hashed data differ.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,21 +14,21 @@ use super::envelope::Mac;
 use super::noise::{self, Secret};
 use crate::{PrivateKey, PublicKey, Random};
 
-/// Inits a second that are read without a cookie, and how many of them at once.
+/// Maximum rate per second, and burst, of inits read without a cookie.
 const INITS: i64 = 20;
-/// Repetitions a second of inits that have been answered: the answer is there already.
+/// Repeated inits per second that get their stored response.
 const REPEATS: i64 = 100;
 /// Lifetime of the secret of the cookies; the one before it is still accepted.
 const SECRET_LIFE: Duration = Duration::from_secs(120);
-/// A source with a cookie is heard so often …
+/// Minimum interval of a source with a cookie.
 const SOURCE_PAUSE: Duration = Duration::from_millis(200);
-/// … and so many of one network (24 bits of IPv4, 48 of IPv6) in that time. Networks do not share a limit:
-/// whoever has many addresses in one takes no other's place.
+/// Maximum sources per network (24 bits of IPv4, 48 of IPv6) in `SOURCE_PAUSE`. Networks share no limit: many
+/// addresses in one network do not crowd out others.
 const NETWORK_SOURCES: usize = 4;
-/// Sources that are remembered; of more the oldest is forgotten, and may be heard again sooner.
+/// Maximum sources remembered; beyond, the oldest is forgotten and may be heard again sooner.
 const MAX_SOURCES: usize = 1024;
 
-/// A token bucket that holds what a second brings.
+/// Token bucket with a capacity of one second.
 pub(crate) struct Bucket {
     every: Duration,
     /// Time at which it has all tokens but one.
@@ -51,27 +51,27 @@ impl Bucket {
     }
 }
 
-/// Keys of the hashes of one peer.
+/// Hash keys of one peer.
 struct PeerKeys {
-    /// Of inits that go to it.
+    /// Key for inits to the peer.
     init: Secret,
-    /// Of responses: only the two ends know it.
+    /// Key for responses, known only to both ends.
     response: Secret,
 }
 
 /// Keyed hashes and cookies of one end.
 pub(super) struct Guard {
     hash: Option<Box<dyn Hash>>,
-    /// The key of inits that come here.
+    /// Key for received inits.
     init_key: Secret,
-    /// In the order of the trusted peers.
+    /// Keys in the order of the peers.
     peers: Vec<PeerKeys>,
     inits: Bucket,
     repeats: Bucket,
     secret: Option<Secret>,
     former_secret: Option<Secret>,
     drawn_at: Instant,
-    /// Those that were heard last, the oldest first.
+    /// Recently heard sources, oldest first.
     sources: VecDeque<(Source, Instant)>,
 }
 
@@ -88,7 +88,7 @@ impl Guard {
             drawn_at: Instant::ZERO,
             sources: VecDeque::new(),
         };
-        // Without keys nothing is believed.
+        // Without keys, nothing is accepted.
         if guard.derive(private, peers).is_none() {
             guard.hash = None;
         }
@@ -115,19 +115,19 @@ impl Guard {
         Some(())
     }
 
-    /// The keyed hash of an init that goes to a peer.
+    /// Returns the keyed hash of an init to a peer.
     pub fn of_init(&mut self, peer: usize, covered: &[u8]) -> Option<Mac> {
         let Self { hash, peers, .. } = self;
         keyed(hash, &peers.get(peer)?.init, covered)
     }
 
-    /// The keyed hash of a response, to a peer or from it.
+    /// Returns the keyed hash of a response to or from a peer.
     pub fn of_response(&mut self, peer: usize, covered: &[u8]) -> Option<Mac> {
         let Self { hash, peers, .. } = self;
         keyed(hash, &peers.get(peer)?.response, covered)
     }
 
-    /// Whether an init comes from somebody who knows whom it is for.
+    /// Whether the sender of an init knows our public key.
     pub fn knows_init(&mut self, covered: &[u8], mac: &Mac) -> bool {
         let Self { hash, init_key, .. } = self;
         keyed(hash, init_key, covered).is_some_and(|wanted| same(&wanted, mac))
@@ -138,14 +138,13 @@ impl Guard {
         self.of_response(peer, covered).is_some_and(|wanted| same(&wanted, mac))
     }
 
-    /// Whether an init (or the repetition of one) is dealt with: there are few of them, or it has the
-    /// cookie of its source.
+    /// Whether to process an init (or a repeated one): inits are few, or it has the cookie of its source.
     pub fn admits(&mut self, now: Instant, from: SocketAddr, repeated: bool, cookie: &Mac) -> bool {
         let bucket = if repeated { &mut self.repeats } else { &mut self.inits };
         bucket.take(now) || (self.is_cookie(now, from, cookie) && self.source(now, from.ip()))
     }
 
-    /// The cookie of a source.
+    /// Returns the cookie of a source.
     pub fn cookie(
         &mut self,
         now: Instant,
@@ -164,7 +163,7 @@ impl Guard {
         keyed(hash, secret.as_ref()?, &place(from))
     }
 
-    /// Whether it is the cookie of a source.
+    /// Whether `cookie` is that of a source.
     pub fn is_cookie(&mut self, now: Instant, from: SocketAddr, cookie: &Mac) -> bool {
         if *cookie == [0; 16] || now.since(self.drawn_at) >= SECRET_LIFE + SECRET_LIFE {
             return false;
@@ -198,7 +197,7 @@ impl Guard {
 /// A source: an IPv4 address, or the 64 bits of an IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Source {
-    /// The network of many sources that it is in.
+    /// Network that many sources share.
     network: [u8; 16],
     host: [u8; 2],
 }
@@ -241,7 +240,7 @@ fn place(from: SocketAddr) -> [u8; 18] {
     place
 }
 
-/// Compares in a time that does not depend on where the difference is.
+/// Compares in constant time.
 fn same(one: &Mac, other: &Mac) -> bool {
     one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
 }
@@ -280,7 +279,7 @@ mod tests {
         assert!(guard.is_cookie(at(239), from, &first) && guard.is_cookie(at(239), from, &second));
         guard.cookie(at(240), from, &mut random).unwrap();
         assert!(!guard.is_cookie(at(240), from, &first) && guard.is_cookie(at(240), from, &second));
-        // After a long time without a flood even the last one is too old.
+        // After a long time without a flood, even the last one has expired.
         assert!(!guard.is_cookie(at(480), from, &second));
     }
 

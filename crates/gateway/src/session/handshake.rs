@@ -1,4 +1,4 @@
-//! How a session comes about: the aircraft asks, the ground answers.
+//! Session handshake: the aircraft initiates, the ground responds.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,49 +13,49 @@ use super::noise::{self, PROLOGUE, Secret};
 use super::{LINGER, Opened, PENDING, Refusal, Sessions, Setup};
 use crate::Side;
 
-/// An init is repeated after so long, then after twice as long, and so on …
+/// First pause before an init is repeated; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// … up to this.
+/// Maximum pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Inits that something the network says causes leave at least so far apart.
+/// Minimum time between inits that network messages trigger.
 const MIN_PAUSE: Duration = Duration::from_millis(200);
-/// The same init is repeated for so long.
+/// Time to repeat the same init.
 const CALL_LIFE: Duration = Duration::from_secs(5);
-/// Cookies that are answered in a second.
+/// Maximum cookies answered per second.
 pub(super) const COOKIES: i64 = 20;
 
-/// The aircraft asks for a session until it is answered.
+/// Attempt of the aircraft to establish a session.
 pub(super) struct Attempt {
     /// Time at which the next init leaves.
     pub send_at: Instant,
     pause: Duration,
-    /// Those that are out, one for each peer that is asked.
+    /// Unanswered inits, one per peer.
     calls: Vec<Call>,
-    /// Peers that are still to be asked in this round.
+    /// Peers left to ask in this round.
     round: Vec<usize>,
 }
 
 impl Attempt {
-    /// Gives when each init that is out was made.
+    /// Passes the creation time of each init to `note`.
     pub(super) fn note_calls(&self, note: &mut dyn FnMut(Instant)) {
         self.calls.iter().for_each(|call| note(call.made_at));
     }
 
-    /// What it is but for its times: the pause, what is still to be asked, and which inits are out.
+    /// Describes the attempt without its times: pause, remaining peers and unanswered inits.
     pub(super) fn described(&self) -> String {
         let calls = self.calls.iter().map(|call| (call.peer, call.number, call.mac));
         alloc::format!("{} {:?} {:?}", self.pause, self.round, calls.collect::<Vec<_>>())
     }
 }
 
-/// An init that is out.
+/// Unanswered init.
 struct Call {
     made_at: Instant,
-    /// The place of the peer that is asked among those that are trusted.
+    /// Index of the peer among the trusted peers.
     peer: usize,
-    /// Our number of the session to be.
+    /// Our number for the new session.
     number: u16,
-    /// Its keyed hash, by which answers name it.
+    /// Keyed hash, echoed by responses.
     mac: Mac,
     /// The datagram up to the cookie.
     init: Vec<u8>,
@@ -78,7 +78,7 @@ impl<'a> Told<'a> {
         Some(Self { instance: *instance, number: u16::from_be_bytes(*number), hello })
     }
 
-    /// The payload, with zeros after a hello that is shorter than `least`.
+    /// Encodes the payload, with the hello zero-padded to `least` bytes.
     fn write(&self, least: usize) -> Vec<u8> {
         let length = (self.hello.len() as u16).to_be_bytes();
         let padding = alloc::vec![0; least.saturating_sub(self.hello.len())];
@@ -104,7 +104,7 @@ impl Sessions {
             }
             (Side::Aircraft, Envelope::Response { echo, noise, covered, mac, cookie }) => {
                 let taken = if self.known().any(|session| session.asked == *echo) {
-                    // The same answer over another path.
+                    // Same response over another path.
                     Ok(())
                 } else if let Some(peer) = self.call_of(echo).map(|call| call.peer) {
                     if !self.guard.knows_response(peer, covered, mac) {
@@ -145,7 +145,7 @@ impl Sessions {
         taken.map_or_else(Opened::Refused, |()| Opened::Handshake)
     }
 
-    /// The aircraft sends an init as soon as it may.
+    /// Schedules the aircraft's init as soon as allowed.
     pub(super) fn hurry(&mut self, now: Instant) {
         if self.setup.side != Side::Aircraft {
             return;
@@ -204,7 +204,7 @@ impl Sessions {
         self.attempt.as_ref()?.calls.iter().find(|call| call.mac == *mac)
     }
 
-    /// The aircraft reads a ground's answer to the init `echo` and has a session.
+    /// Completes a session from a ground's response to the init `echo` (aircraft).
     fn complete(&mut self, now: Instant, echo: &Mac, message: &[u8]) -> Result<(), Refusal> {
         let calls =
             self.attempt.as_mut().map(|attempt| &mut attempt.calls).ok_or(Refusal::Foreign)?;
@@ -231,7 +231,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The ground answers an init whose keyed hash is right.
+    /// Responds to an init with a correct keyed hash (ground).
     fn answer(
         &mut self,
         now: Instant,
@@ -298,7 +298,7 @@ impl Sessions {
         Told { instance: self.instance, number, hello: &self.setup.hello }.write(least)
     }
 
-    /// Randomness for a handshake, and a number that no session has.
+    /// Draws randomness for a handshake and an unused session number.
     fn draw(&mut self) -> (Secret, u16) {
         let (mut secret, mut number) = (Secret::default(), [0; 2]);
         self.random.fill(&mut *secret);

@@ -1,4 +1,4 @@
-//! One session: its keys, what has been sent and what has been seen.
+//! One session: keys, and numbers sent and seen.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -15,21 +15,21 @@ use super::{NoSession, Refusal};
 
 /// A session.
 pub(super) struct Session {
-    /// The place of the peer among those that are trusted.
+    /// Index of the peer among the trusted peers.
     pub peer: usize,
-    /// Our number of it, which the peer writes on what it sends.
+    /// Our session number, in every datagram from the peer.
     pub number: u16,
-    /// The peer's number of it.
+    /// The peer's session number.
     pub peer_number: u16,
     /// The peer's instance.
     pub instance: [u8; 8],
     /// Hello of the peer.
     pub hello: Vec<u8>,
-    /// The keyed hash of the init that led to it.
+    /// Keyed hash of the init of this session.
     pub asked: Mac,
-    /// The response to that init; empty at the initiator.
+    /// Response to that init; empty at the initiator.
     pub answer: Vec<u8>,
-    /// Something authentic has arrived under it.
+    /// Whether an authentic datagram has arrived.
     pub heard: bool,
     /// Time at which its keys were made.
     pub born: Instant,
@@ -99,7 +99,7 @@ impl Session {
         Ok(number)
     }
 
-    /// Opens a datagram into `plain`. True where its number is the newest on its path.
+    /// Opens a datagram into `plain`. True if its number is the newest on its path.
     pub fn open(
         &mut self,
         path: PathId,
@@ -144,7 +144,7 @@ impl Session {
     }
 }
 
-/// A number is used once on a path, and a path has its own nonces.
+/// Combines path and number, which is used once per path, into a nonce.
 const fn nonce(path: PathId, number: u64) -> u64 {
     (path.0 as u64) << 48 | number
 }

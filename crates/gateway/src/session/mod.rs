@@ -1,17 +1,17 @@
-//! Everything between plaintext datagrams and what leaves on a network: a Noise session with a peer.
+//! Noise session with a peer: everything between plaintext and network datagrams.
 //!
-//! Several peers may be trusted, and one at a time holds the session. Another may take it over once nothing
-//! authentic has come from the holder for [`TAKEOVER`].
+//! Several peers may be trusted, but only one at a time holds the session. Another may take the session over
+//! after [`TAKEOVER`] without an authentic datagram from the holder.
 //!
-//! The aircraft begins handshakes, the ground answers them; both seal and open. Keys are changed while
-//! datagrams of the old ones are still on their way, so each end knows several sessions at a time: the
-//! *current* one, under which it seals; *earlier* ones, which it still opens; and at the ground *pending*
-//! ones, which become current with the first authentic datagram under them. An init that somebody else
-//! sends again therefore disturbs nothing: without the keys nobody confirms its session.
+//! The aircraft starts handshakes, the ground responds; both seal and open. Since datagrams under old keys
+//! are still in flight during a key change, each end keeps several sessions: the *current* one, used to seal;
+//! *earlier* ones, still opened; and at the ground *pending* ones, which become current with their first
+//! authentic datagram. A replayed init is therefore harmless: nobody without the keys can confirm its
+//! session.
 //!
-//! **After every call that takes `&mut self`, the driver calls [`poll_handshake`](Sessions::poll_handshake)
-//! and [`poll_event`](Sessions::poll_event) until they answer `None`, and then asks
-//! [`next_wakeup`](Sessions::next_wakeup) again.**
+//! **After every call that takes `&mut self`, the driver must call
+//! [`poll_handshake`](Sessions::poll_handshake) and [`poll_event`](Sessions::poll_event) until they return
+//! `None`, and then query [`next_wakeup`](Sessions::next_wakeup) again.**
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -42,23 +42,21 @@ use guard::Guard;
 use handshake::Attempt;
 use keyed::Session;
 
-/// What is still on its way under an earlier session may arrive for so long, and so long a pending one
-/// waits for its confirmation.
+/// Time for which an earlier session is still opened and a pending session waits for confirmation.
 const LINGER: Duration = Duration::from_secs(30);
-/// After so long without anything authentic from the peer that holds the session, another trusted one may
-/// take it over.
+/// Silence of the peer that holds the session after which another trusted peer may take it over.
 pub const TAKEOVER: Duration = Duration::from_secs(1);
-/// Most earlier sessions; more only where handshakes outrun their confirmation.
+/// Maximum earlier sessions; reached only if handshakes outrun confirmation.
 const EARLIER: usize = 16;
-/// Most pending sessions.
+/// Maximum pending sessions.
 const PENDING: usize = 128;
-/// Datagrams under one key, both ways together, after which the keys are changed.
+/// Datagrams under one key, in both directions, after which keys are changed.
 const REKEY_AFTER_DATAGRAMS: u64 = 1 << 40;
-/// … and after which nothing is sealed or opened under it.
+/// Maximum datagrams sealed and opened under one key.
 const MAX_DATAGRAMS: u64 = 1 << 41;
-/// Datagrams of unknown sessions that are answered in a second.
+/// Replies per second to datagrams of unknown sessions.
 const UNKNOWN_ANSWERS: i64 = 10;
-/// Most replies that wait to be polled.
+/// Maximum replies waiting to be polled.
 const REPLIES: usize = 64;
 
 /// Setup of a gateway's sessions.
@@ -68,15 +66,15 @@ pub struct Setup {
     pub side: Side,
     /// The private key of this end.
     pub private: PrivateKey,
-    /// The public keys of the ends that are trusted as the other one.
+    /// Public keys of the trusted peers.
     pub peers: Vec<PublicKey>,
-    /// A key that both ends share besides.
+    /// Pre-shared key of both ends.
     pub psk: Option<PresharedKey>,
-    /// Contents of the hello that each handshake carries, encrypted. What exceeds [`LARGEST_HELLO`] is cut off.
+    /// Hello, carried encrypted in each handshake and truncated to [`LARGEST_HELLO`].
     pub hello: Vec<u8>,
-    /// Keys are changed so often; at least 1 s.
+    /// Rekeying interval; at least 1 s.
     pub rekey: Duration,
-    /// Age at which nothing is sealed or opened under keys any more; at least `rekey`.
+    /// Maximum age of keys for sealing and opening; at least `rekey`.
     pub lifetime: Duration,
 }
 
@@ -86,35 +84,35 @@ pub type Proof = [u8; 16];
 /// Result of opening a datagram from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// A message of the peer, decrypted.
+    /// Decrypted message of the peer.
     Message {
-        /// The path that the peer sent it on.
+        /// Path that the peer sent it on.
         path: PathId,
-        /// Its number on that path under its session.
+        /// Number on that path in its session.
         number: u64,
-        /// No later datagram of the current session has arrived on that path: the peer's address may be
-        /// learnt from this one.
+        /// Whether this is the newest datagram of the current session on that path, so that the peer's
+        /// address may be learnt.
         newest: bool,
     },
-    /// Part of a handshake; it has been dealt with.
+    /// Handshake message, already processed.
     Handshake,
-    /// Nothing that can be used.
+    /// Unusable datagram.
     Refused(Refusal),
 }
 
-/// Why a datagram is refused. The counters of [`RefusedSnapshot`](crate::snapshot::RefusedSnapshot) have
+/// Reason for refusing a datagram. The counters of [`RefusedSnapshot`](crate::snapshot::RefusedSnapshot) have
 /// the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not of the format, or of no session.
+    /// Wrong format, or unknown session.
     Foreign,
     /// Not authentic.
     Forged,
-    /// Seen before, or too old to know.
+    /// Seen before, or too old to tell.
     Replayed,
-    /// A handshake of somebody else than the peer.
+    /// Handshake from someone other than the peer.
     Stranger,
-    /// An init among too many, answered by a cookie at most.
+    /// Init over the rate limit, answered by a cookie at most.
     Cookie,
 }
 
@@ -123,7 +121,7 @@ pub enum Refusal {
 pub enum Handshake {
     /// To the peer on every path.
     OnEveryPath,
-    /// To this address, by the socket that brought the last datagram.
+    /// To this address, from the socket that received the last datagram.
     Reply {
         /// Address of the sender.
         to: SocketAddr,
@@ -133,42 +131,41 @@ pub enum Handshake {
 /// A change of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// A new session is the current one. The aircraft has to seal a datagram at once, since the ground
-    /// goes on under the old one until it has heard under the new one.
+    /// A new session is current. The aircraft must seal a datagram at once: the ground keeps the old session
+    /// until it receives a datagram under the new one.
     Established {
         /// Hello of the peer.
         hello: Vec<u8>,
-        /// The peer has been started since the last session, or it is the first: what is known of its
-        /// state no longer holds. Datagrams of earlier sessions are refused from now on.
+        /// Whether the peer started since the last session, or this is the first: all known peer state is
+        /// obsolete. From now on datagrams of earlier sessions are refused.
         restarted: bool,
     },
-    /// The current session has reached the end of its life, and no handshake has made another: none
-    /// stands now.
+    /// The current session has expired without a new handshake: there is no session now.
     Expired,
 }
 
-/// There is no session to seal under, the path is no path, or the message is beyond 65,519 bytes.
+/// No session to seal under, invalid path, or message longer than 65,519 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no session with the peer stands")]
 pub struct NoSession;
 
-/// The sessions of a gateway with its one peer.
+/// Sessions of a gateway with its peer.
 pub struct Sessions {
     setup: Setup,
     random: Box<dyn Random>,
     guard: Guard,
-    /// Of this start of the gateway; it tells a change of keys from a restart.
+    /// Identifies this start, to distinguish key changes from restarts.
     instance: [u8; 8],
-    /// The last peer's place among those that are trusted, and its instance.
+    /// Index among the trusted peers, and instance, of the last peer.
     peer_instance: Option<(usize, [u8; 8])>,
-    /// The cookie of the last response: whoever returns it has received at the address that it went to.
+    /// Cookie of the last response: returning it proves reception at the address it was sent to.
     proof: Option<Proof>,
     /// Time at which the peer that holds the session was last heard.
     heard_at: Option<Instant>,
     current: Option<Session>,
-    /// The oldest first.
+    /// Oldest first.
     earlier: Vec<Session>,
-    /// The oldest first.
+    /// Oldest first.
     pending: Vec<Session>,
     attempt: Option<Attempt>,
     /// Time at which the last init left on every path.
@@ -181,7 +178,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Sessions of a gateway that starts. The aircraft asks for one at once.
+    /// Creates the sessions of a gateway. The aircraft asks for one at once.
     pub fn new(now: Instant, mut setup: Setup, mut random: Box<dyn Random>) -> Self {
         setup.hello.truncate(LARGEST_HELLO);
         setup.rekey = setup.rekey.max(Duration::from_secs(1));
@@ -211,8 +208,8 @@ impl Sessions {
         sessions
     }
 
-    /// Takes one datagram from the network, envelope included. Its message replaces `plain`, which is
-    /// left empty where there is none.
+    /// Opens one datagram from the network, including its envelope. The message replaces `plain`, which is
+    /// left empty without one.
     pub fn open(
         &mut self,
         now: Instant,
@@ -240,7 +237,7 @@ impl Sessions {
         opened
     }
 
-    /// `None` where the session is unknown.
+    /// Returns `None` if the session is unknown.
     fn open_sealed(
         &mut self,
         now: Instant,
@@ -255,7 +252,7 @@ impl Sessions {
             let first = !current.heard;
             let opened = current.open(path, number, sealed, plain);
             if first && opened.is_ok() {
-                // From here on the peer seals under this session.
+                // From now on the peer seals under this session.
                 for earlier in &mut self.earlier {
                     earlier.until = earlier.until.min(now + LINGER);
                 }
@@ -268,7 +265,7 @@ impl Sessions {
             }
             let opened = self.pending.get_mut(at)?.open(path, number, sealed, plain);
             if opened.is_ok() {
-                // Older ones have been overtaken; younger ones may yet be confirmed.
+                // Older sessions are superseded; younger ones may yet be confirmed.
                 let confirmed = self.pending.drain(..=at).next_back()?;
                 self.establish(now, confirmed);
             }
@@ -278,7 +275,7 @@ impl Sessions {
             earlier.open(path, number, sealed, plain).map(|_| false)
         };
         if opened.is_ok() {
-            // Earlier sessions are the holder's, too.
+            // Earlier sessions also belong to the holder.
             self.heard_at = Some(now);
         }
         Some(match opened {
@@ -287,10 +284,10 @@ impl Sessions {
         })
     }
 
-    /// Seals a message for the peer: the datagram replaces `out`. Returns its number on the path.
+    /// Seals a message for the peer into `out`. Returns the datagram's number on the path.
     ///
     /// # Errors
-    /// No session stands, and `out` is left empty.
+    /// There is no session; `out` is left empty.
     pub fn seal(
         &mut self,
         now: Instant,
@@ -312,7 +309,7 @@ impl Sessions {
         sealed
     }
 
-    /// The next bytes of a handshake that have to leave, which replace `out`.
+    /// Overwrites `out` with the next handshake message to send.
     pub fn poll_handshake(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Handshake> {
         if let Some((to, bytes)) = self.replies.pop_front() {
             *out = bytes;
@@ -326,7 +323,7 @@ impl Sessions {
         self.events.pop_front()
     }
 
-    /// What the response said that was taken last: to be returned, sealed, by the path that brought it.
+    /// Takes the proof from the last response, to be returned sealed on the path that carried it.
     pub fn take_proof(&mut self) -> Option<Proof> {
         self.proof.take()
     }
@@ -336,15 +333,15 @@ impl Sessions {
         self.guard.is_cookie(now, from, proof)
     }
 
-    /// Eight bytes that nobody can guess.
+    /// Returns eight unguessable bytes.
     pub fn draw_token(&mut self) -> [u8; 8] {
         let mut token = [0; 8];
         self.random.fill(&mut token);
         token
     }
 
-    /// The path of a datagram that is a copy of one of the last that were opened under the current
-    /// session; `None` where it is none. `scratch` is overwritten.
+    /// Returns the path of a datagram that duplicates a recently opened one of the current session, else
+    /// `None`. `scratch` is overwritten.
     pub fn path_of_copy(&self, bytes: &[u8], scratch: &mut Vec<u8>) -> Option<PathId> {
         let Some(Envelope::Sealed { session, path, number, sealed }) = Envelope::read(bytes) else {
             return None;
@@ -353,25 +350,25 @@ impl Sessions {
         current.is_recent_copy(path, number, sealed, scratch).then_some(path)
     }
 
-    /// Whether a session stands, so that [`seal`](Self::seal) succeeds.
+    /// Whether there is a session, so that [`seal`](Self::seal) succeeds.
     pub const fn is_up(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Time until the current session ends unless its keys are changed; `None` where none stands.
+    /// Returns the time until the current session ends unless rekeyed; `None` without a session.
     pub fn time_left(&self, now: Instant) -> Option<Duration> {
         Some((self.current.as_ref()?.born + self.setup.lifetime).since(now))
     }
 
-    /// Whether a change of keys is overdue: a quarter of the time has passed that is left for it.
+    /// Whether a key change is overdue: a quarter of the time left for it has passed.
     pub fn is_overdue(&self, now: Instant) -> bool {
         let Setup { rekey, lifetime, .. } = self.setup;
         let most = rekey + Duration::from_nanos((lifetime - rekey).as_nanos() / 4);
         self.current.as_ref().is_some_and(|current| now.since(current.born) >= most)
     }
 
-    /// Nothing is heard from the peer: the aircraft begins a new handshake, unless one is under way, and
-    /// keeps the session. The ground waits.
+    /// Starts a new handshake of the aircraft after silence, unless one is in progress, and keeps the
+    /// session. The ground waits.
     pub fn renew(&mut self, now: Instant) {
         if self.attempt.is_none() {
             self.hurry(now);
@@ -390,7 +387,7 @@ impl Sessions {
         forget.chain(expires).fold(ask, Instant::min)
     }
 
-    /// Time has passed.
+    /// Handles expired timers.
     pub fn wake(&mut self, now: Instant) {
         self.expire(now);
         self.earlier.retain(|session| now < session.until);
@@ -400,7 +397,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets sessions at the end of their life.
+    /// Drops expired sessions.
     fn expire(&mut self, now: Instant) {
         let lifetime = self.setup.lifetime;
         let lives =
@@ -419,7 +416,7 @@ impl Sessions {
         self.setup.peers.get(self.current.as_ref()?.peer)
     }
 
-    /// Whether a trusted peer may hold the session: it does, or nobody who does is heard.
+    /// Whether a trusted peer may hold the session: it is the holder, or no holder is heard.
     fn may_hold(&self, now: Instant, peer: usize) -> bool {
         let holder = self.current.as_ref().map(|current| current.peer);
         let heard = self.heard_at.is_some_and(|heard| now.since(heard) < TAKEOVER);
@@ -448,7 +445,7 @@ impl Sessions {
         self.events.push_back(SessionEvent::Established { hello, restarted });
     }
 
-    /// Tells the aircraft that its session is not known here (any more).
+    /// Notifies the aircraft that its session is unknown here.
     fn tell_unknown(
         &mut self,
         now: Instant,
@@ -468,7 +465,7 @@ impl Sessions {
         }
     }
 
-    /// Every session that is known.
+    /// Iterates over all known sessions.
     fn known(&self) -> impl Iterator<Item = &Session> {
         self.current.iter().chain(&self.earlier).chain(&self.pending)
     }
@@ -514,7 +511,7 @@ mod tests {
         let later = now + Duration::from_secs(1);
         aircraft.wake(later);
         assert_eq!(aircraft.poll_handshake(later, &mut out), Some(Handshake::OnEveryPath));
-        // No answer comes.
+        // No response arrives.
         aircraft.current.as_mut().unwrap().count = MAX_DATAGRAMS - 1;
         aircraft.seal(later, PathId(0), b"the last", &mut out).unwrap();
         assert_eq!(aircraft.seal(later, PathId(0), b"one more", &mut out), Err(NoSession));

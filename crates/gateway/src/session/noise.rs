@@ -1,6 +1,6 @@
-//! The handshake `Noise_IK_25519_ChaChaPoly_BLAKE2s` (The Noise Protocol Framework, revision 34, §7.5), or
-//! `IKpsk2` (§9.4) with a pre-shared key, by the crate snow, with randomness from outside. Keys that it holds
-//! are wiped when they are dropped.
+//! Handshake `Noise_IK_25519_ChaChaPoly_BLAKE2s` (The Noise Protocol Framework, revision 34, §7.5), or
+//! `IKpsk2` (§9.4) with a pre-shared key, by the snow crate, with external randomness. Keys that it holds are
+//! wiped on drop.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -17,22 +17,22 @@ use super::envelope::LARGEST_HELLO;
 use crate::key::PresharedKey;
 use crate::{PrivateKey, PublicKey};
 
-/// The patterns by their full names: without a pre-shared key, and with one.
+/// Full pattern names: without and with a pre-shared key.
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 const PATTERN_PSK: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
-/// The place of the pre-shared key: at the end of the second message.
+/// Position of the pre-shared key: at the end of the second message.
 const PSK_PLACE: u8 = 2;
 /// Placeholder of the pre-shared key where none is needed.
 const NO_PSK: [u8; 32] = [0; 32];
 /// Prologue, so that no handshake of another protocol or version fits.
 pub(super) const PROLOGUE: &[u8] = b"skybraid gateway 2";
-/// More than any message of a handshake has.
+/// Buffer size for any handshake message.
 const ROOM: usize = LARGEST_HELLO + 128;
 
-/// The secret bytes of one handshake: its ephemeral key is made of them.
+/// Secret bytes of one handshake, the source of its ephemeral key.
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 
-/// snow's own primitives, but for a faster cipher where there is one, and randomness that was drawn beforehand.
+/// snow's own primitives, except for a faster cipher if available and randomness drawn beforehand.
 struct Drawn(Secret);
 
 impl CryptoResolver for Drawn {
@@ -58,13 +58,13 @@ impl CryptoResolver for Drawn {
     }
 }
 
-/// A cipher, which does not wipe its key by itself.
+/// Cipher whose key is wiped on drop.
 struct WipedCipher(Box<dyn Cipher>);
 
 impl Drop for WipedCipher {
     fn drop(&mut self) {
         self.0.set(&[0; 32]);
-        // The key is written although nobody reads it any more.
+        // Forces the write although the key is never read again.
         black_box(&self.0);
     }
 }
@@ -90,7 +90,7 @@ impl Cipher for WipedCipher {
     }
 }
 
-/// A private key in the hands of snow, likewise.
+/// Private key held by snow, wiped on drop.
 struct WipedDh(Box<dyn Dh>);
 
 impl Drop for WipedDh {
@@ -127,7 +127,7 @@ impl Dh for WipedDh {
     }
 }
 
-/// Gives the secret away once: a second key of the same bytes would betray both.
+/// Returns the secret only once: a second key of the same bytes would reveal both.
 struct Once(Option<Secret>);
 
 impl Random for Once {
@@ -148,11 +148,11 @@ fn builder<'a>(
     let builder = Builder::with_resolver(params, Box::new(Drawn(secret)))
         .prologue(prologue)?
         .local_private_key(&private.0)?;
-    // A state that waits for its answer does not hold the key.
+    // A state that awaits its response does not hold the key.
     if with_psk { builder.psk(PSK_PLACE, &NO_PSK) } else { Ok(builder) }
 }
 
-/// Does `work`, the second message of a handshake, with the pre-shared key.
+/// Runs `work`, the second message of a handshake, with the pre-shared key.
 fn with_psk<T>(
     noise: &mut HandshakeState,
     psk: Option<&PresharedKey>,
@@ -166,7 +166,7 @@ fn with_psk<T>(
     done
 }
 
-/// The first message, and the state that reads the answer.
+/// Returns the first message, and the state that reads the response.
 pub(super) fn ask(
     prologue: &[u8],
     private: &PrivateKey,
@@ -181,7 +181,7 @@ pub(super) fn ask(
     Ok((noise, message))
 }
 
-/// Reads the first message: the state that answers, who asks, and the payload.
+/// Reads the first message. Returns the responding state, the initiator and the payload.
 pub(super) fn hear(
     prologue: &[u8],
     private: &PrivateKey,
@@ -204,7 +204,7 @@ pub(super) fn respond(
     with_psk(noise, psk, |noise| write(noise, payload))
 }
 
-/// Reads the second message of a handshake. One that is refused leaves the state as it was.
+/// Reads the second message of a handshake. A refused message leaves the state unchanged.
 pub(super) fn read_response(
     noise: &mut HandshakeState,
     psk: Option<&PresharedKey>,
@@ -221,7 +221,7 @@ fn write(noise: &mut HandshakeState, payload: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(message)
 }
 
-/// Reads the next message of a handshake. One that is refused leaves the state as it was.
+/// Reads the next message of a handshake. A refused message leaves the state unchanged.
 fn read(noise: &mut HandshakeState, message: &[u8]) -> Result<Vec<u8>, Error> {
     let mut payload = vec![0; ROOM];
     let length = noise.read_message(message, &mut payload)?;
@@ -229,17 +229,17 @@ fn read(noise: &mut HandshakeState, message: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(payload)
 }
 
-/// The keys of a handshake that is over.
+/// Returns the keys of a completed handshake.
 pub(super) fn keys(noise: HandshakeState) -> Result<StatelessTransportState, Error> {
     noise.into_stateless_transport_mode()
 }
 
-/// BLAKE2s of snow.
+/// Returns snow's BLAKE2s.
 pub(super) fn hash() -> Option<Box<dyn Hash>> {
     DefaultResolver.resolve_hash(&HashChoice::Blake2s)
 }
 
-/// The public key of a private one, and what it has in common with the peer's.
+/// Returns the public key of a private one, and the secret shared with the peer.
 pub(super) fn agree(private: &PrivateKey, peer: &PublicKey) -> Option<(PublicKey, Secret)> {
     let mut dh = WipedDh(DefaultResolver.resolve_dh(&DHChoice::Curve25519)?);
     dh.set(&private.0);
@@ -249,7 +249,7 @@ pub(super) fn agree(private: &PrivateKey, peer: &PublicKey) -> Option<(PublicKey
     Some((public, shared))
 }
 
-/// The public key of a private one. `None` never happens: it would mean a build without X25519.
+/// Returns the public key of a private one. `None` would mean a build without X25519 and never happens.
 pub fn public_key(private: &PrivateKey) -> Option<PublicKey> {
     agree(private, &PublicKey([0; 32])).map(|(public, _)| public)
 }
@@ -269,8 +269,8 @@ mod tests {
         bytes(hex).try_into().unwrap()
     }
 
-    /// The two messages of a handshake, and the first message in each direction after it, as another
-    /// implementation has them.
+    /// Test vector of another implementation: the two handshake messages, and the first message in each
+    /// direction after them.
     struct Vector {
         psk: Option<&'static str>,
         handshake: [&'static str; 2],
@@ -349,7 +349,7 @@ mod tests {
         }
         assert_eq!(read_response(&mut asking, psk.as_ref(), &second).unwrap(), payload);
 
-        // The vectors go on with number 0 in each direction.
+        // The vectors continue with number 0 in each direction.
         let mut sealed = [0; 27];
         let text = bytes("462e20412e20486179656b");
         keys(asking).unwrap().write_message(0, &text, &mut sealed).unwrap();

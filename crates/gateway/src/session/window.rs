@@ -1,20 +1,20 @@
-//! Which numbers have been seen: a sliding window (RFC 4303 §3.4.3, in blocks as RFC 6479 §2 has it).
+//! Sliding window of seen numbers (RFC 4303 §3.4.3, in blocks as in RFC 6479 §2).
 
 use skybraid_units::invariant::Promised;
 
-/// Numbers behind the newest that are still told apart; what is older is refused.
+/// Window size before the newest number; older numbers are refused.
 pub(super) const WINDOW: u64 = 4096;
 
-/// Numbers behind the newest that count as recent.
+/// Numbers before the newest that count as recent.
 const RECENT: u64 = 64;
 
-/// One block more than the window has, so that the newest one may be partly filled.
+/// One block more than the window, since the newest may be partly filled.
 const BLOCKS: u64 = WINDOW / 64 + 1;
 
 /// The numbers that have been seen on a path under a key.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// One more than the newest; 0 before the first.
+    /// Newest number plus one; 0 before the first.
     next: u64,
     seen: [u64; BLOCKS as usize],
 }
@@ -24,7 +24,7 @@ impl Window {
         Self { next: 0, seen: [0; BLOCKS as usize] }
     }
 
-    /// Whether a number is neither seen nor too old to know.
+    /// Whether a number is new and not too old for the window.
     pub fn is_fresh(&self, number: u64) -> bool {
         if number >= self.next {
             return true;
@@ -33,16 +33,16 @@ impl Window {
         self.next - number <= WINDOW && !seen
     }
 
-    /// Whether a number has been seen and is one of the last.
+    /// Whether a number has been seen and is recent.
     pub fn is_recent(&self, number: u64) -> bool {
         number < self.next && self.next - number <= RECENT && !self.is_fresh(number)
     }
 
-    /// Notes a fresh number. True where it is the newest.
+    /// Records a fresh number; returns whether it is the newest.
     pub fn note(&mut self, number: u64) -> bool {
         let newest = number >= self.next;
         if newest {
-            // The blocks that come into use.
+            // Clears the blocks that come into use.
             let first = self.next.div_ceil(64).max((number / 64 + 1).saturating_sub(BLOCKS));
             for index in first..=number / 64 {
                 if let Some(bits) = self.seen.get_mut((index % BLOCKS) as usize).promised("a block")
@@ -74,7 +74,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// A number is taken if it is fresh.
+    /// Takes a number if it is fresh.
     fn take(window: &mut Window, number: u64) -> bool {
         let fresh = window.is_fresh(number);
         if fresh {

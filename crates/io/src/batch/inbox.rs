@@ -1,4 +1,4 @@
-//! Datagrams that arrive.
+//! Incoming datagrams.
 
 use std::io;
 use std::mem;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use super::{BATCH, Control, SLOT};
 
-/// Buffers for a batch of datagrams that arrive.
+/// Receive buffers for a batch of datagrams.
 pub struct Inbox {
     bytes: Vec<u8>,
     sources: Vec<libc::sockaddr_storage>,
@@ -21,13 +21,13 @@ struct Received {
     length: usize,
     /// Arrival in nanoseconds of `CLOCK_REALTIME`; zero where the kernel does not say.
     stamp: i64,
-    /// Length of each datagram but the last where the slot holds a run of them; zero where it holds one.
+    /// Length of each datagram but the last if the slot holds a run of datagrams; zero if it holds one.
     segment: usize,
 }
 
-/// A datagram that has been taken from a socket.
+/// A datagram received from a socket.
 pub struct Datagram<'a> {
-    /// Its bytes.
+    /// Payload.
     pub bytes: &'a mut [u8],
     /// Its sender.
     pub source: Option<SocketAddr>,
@@ -39,7 +39,7 @@ impl Default for Inbox {
     fn default() -> Self {
         // SAFETY: all zeros is an address of no family.
         let nowhere: libc::sockaddr_storage = unsafe { mem::zeroed() };
-        // The pages of the slots are taken from the kernel only as far as datagrams fill them.
+        // The kernel allocates the pages of the slots only as far as datagrams fill them.
         Self {
             bytes: vec![0; BATCH * SLOT],
             sources: vec![nowhere; BATCH],
@@ -50,8 +50,8 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Fills up to [`BATCH`] slots from a socket, without waiting, and returns how many. A slot holds one
-    /// datagram, or a run of them that the kernel has joined ([`join_arrivals`](super::join_arrivals)).
+    /// Fills up to [`BATCH`] slots from a socket without blocking and returns their number. A slot holds one
+    /// datagram, or a run of datagrams joined by the kernel ([`join_arrivals`](super::join_arrivals)).
     pub fn take(&mut self, socket: &impl AsFd) -> io::Result<usize> {
         // SAFETY: all zeros are null pointers and lengths of zero, which are valid in both types.
         let mut parts: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
@@ -72,9 +72,9 @@ impl Inbox {
             head.msg_hdr.msg_namelen = mem::size_of_val(source) as libc::socklen_t;
             count += 1;
         }
-        // SAFETY: each of the `count` headers points to one element of `parts`, which points to a slot
-        // of its own in `bytes`, to an address of its own in `sources` and to room of its own in `controls`,
-        // whose sizes are passed; all of them outlive the call and nothing else uses them meanwhile.
+        // SAFETY: each of the `count` headers points to one element of `parts`, which points to its own slot
+        // in `bytes`, its own address in `sources` and its own buffer in `controls`, whose sizes are passed;
+        // all of them outlive the call and nothing else uses them meanwhile.
         let taken = unsafe {
             libc::recvmmsg(
                 socket.as_fd().as_raw_fd(),
@@ -92,7 +92,7 @@ impl Inbox {
         Ok(taken)
     }
 
-    /// The datagrams of the first `taken` slots, with their sources and the kernel's stamps.
+    /// Returns the datagrams of the first `taken` slots, with source addresses and kernel timestamps.
     pub fn datagrams(&mut self, taken: usize) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self.bytes.chunks_exact_mut(SLOT).zip(&self.received).zip(&self.sources);
         slots.take(taken).flat_map(|((slot, received), source)| {
@@ -103,16 +103,17 @@ impl Inbox {
     }
 }
 
-/// The datagrams of a run, each of `segment` bytes but the last; one for a `segment` of zero.
+/// Splits a run into datagrams of `segment` bytes (the last may be shorter); returns one if `segment` is
+/// zero.
 fn split(bytes: &mut [u8], segment: usize) -> impl Iterator<Item = &mut [u8]> {
     let segment = if segment == 0 { bytes.len().max(1) } else { segment };
-    // A datagram without bytes is one, too.
+    // An empty datagram counts, too.
     let empty: Option<&mut [u8]> = if bytes.is_empty() { Some(&mut []) } else { None };
     bytes.chunks_mut(segment).chain(empty)
 }
 
 impl Received {
-    /// Takes the stamp and the length of segments from the control messages of a datagram.
+    /// Reads the timestamp and the segment length from the control messages of a datagram.
     #[allow(
         clippy::unnecessary_cast,
         clippy::useless_conversion,
@@ -126,9 +127,9 @@ impl Received {
                 libc::CMSG_LEN(mem::size_of::<libc::c_int>() as u32),
             ]
         };
-        // SAFETY: the kernel has written `msg_controllen` bytes of control messages to the room that
-        // `msg_control` points to; the macros walk within them, and the data of a message are a `timespec` or
-        // an `int`, of whatever alignment, when its kind says so and they are as long as one.
+        // SAFETY: the kernel has written `msg_controllen` bytes of control messages to the buffer that
+        // `msg_control` points to; the macros stay within it, and the data of a message are a `timespec` or
+        // an `int`, of any alignment, if its type says so and its length suffices.
         unsafe {
             let mut message = libc::CMSG_FIRSTHDR(header);
             while let Some(found) = message.as_ref() {
@@ -152,13 +153,13 @@ impl Received {
     }
 }
 
-/// The address that the kernel has written.
+/// Returns the address that the kernel has written.
 fn address(from: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let pointer = &raw const *from;
     match i32::from(from.ss_family) {
         libc::AF_INET => {
             // SAFETY: `sockaddr_storage` is as large as any address and aligned for each; the family
-            // tells that the bytes are of this type.
+            // identifies the type of the bytes.
             let v4 = unsafe { &*pointer.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())

@@ -1,4 +1,4 @@
-//! Datagrams in batches: many in one system call, into and out of memory that is used again and again.
+//! Batched datagram I/O: many datagrams per system call, with reused buffers.
 
 #![allow(unsafe_code, reason = "recvmmsg and sendmmsg work on arrays of pointers")]
 
@@ -15,15 +15,15 @@ use socket2::Socket;
 pub use inbox::Inbox;
 pub use outbox::Outbox;
 
-/// Slots that are filled in one system call.
+/// Maximum slots filled by one system call.
 pub const BATCH: usize = 32;
-/// Bytes for each that is taken: no UDP datagram is larger.
+/// Slot size in bytes: no UDP datagram is larger.
 pub const SLOT: usize = 1 << 16;
-/// Bytes that a socket may hold in each direction: a second at 67 Mbit/s in packets of 1500 bytes,
-/// each of which the kernel counts with its overhead.
+/// Size of a socket buffer in bytes, per direction: one second at 67 Mbit/s in packets of 1500 bytes,
+/// including the kernel's overhead for each.
 pub const BUFFER: usize = 16 << 20;
 
-/// Enlarges both buffers of a socket, beyond the system's limits where that is allowed.
+/// Enlarges both socket buffers, beyond the system's limits if permitted.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -31,7 +31,7 @@ pub fn widen(socket: &Socket) -> io::Result<()> {
     set_buffers(socket, BUFFER)
 }
 
-/// Sets the size of both buffers of a socket, beyond the system's limits where that is allowed.
+/// Sets the size of both socket buffers, beyond the system's limits if permitted.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -45,7 +45,7 @@ pub fn set_buffers(socket: &Socket, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel stamp what arrives, for [`Inbox::datagrams`].
+/// Enables kernel receive timestamps, for [`Inbox::datagrams`].
 ///
 /// # Errors
 /// The kernel refuses.
@@ -53,16 +53,16 @@ pub fn stamp_arrivals(socket: &impl AsFd) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Has the kernel join datagrams of one length and sender where it can (UDP GRO), so that a slot of an
-/// [`Inbox`] holds a run of them. Kernels before 5.0 do not.
+/// Enables UDP GRO where supported (Linux 5.0): the kernel joins datagrams of one length and sender, so that
+/// a slot of an [`Inbox`] holds a run of them.
 pub fn join_arrivals(socket: &impl AsFd) {
     set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1).ok();
 }
 
-/// Buffer for control messages: some of an `int` or a time; its alignment is that of `cmsghdr`.
+/// Buffer for control messages (a few of an `int` or a time), aligned as `cmsghdr`.
 type Control = [u64; 8];
 
-/// Sets an option whose value is an `int`.
+/// Sets a socket option of type `int`.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -72,7 +72,7 @@ pub fn set_int(
     name: libc::c_int,
     value: libc::c_int,
 ) -> io::Result<()> {
-    // SAFETY: the value is an int that lives through the call, and its size is passed.
+    // SAFETY: the value is an int that outlives the call, and its size is passed.
     let answer = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -85,7 +85,7 @@ pub fn set_int(
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option whose value is an `int`.
+/// Reads a socket option of type `int`.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -96,7 +96,7 @@ pub fn get_int(
 ) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = -1;
     let mut size = mem::size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the value is an int, as the size says; both outlive the call.
+    // SAFETY: the value is an int, and its size is passed; both outlive the call.
     let answer = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -179,7 +179,7 @@ mod tests {
         let clock = crate::clock::Clock::starting_now();
         let pairs = [false, true].map(pair);
         pairs.iter().for_each(|[_, far]| stamp_arrivals(far).unwrap());
-        // The kernel begins to stamp a moment after the first socket has asked for it.
+        // The kernel starts timestamping shortly after the first socket has requested it.
         std::thread::sleep(std::time::Duration::from_millis(100));
         for [near, far] in pairs {
             let mut inbox = Inbox::default();
@@ -223,7 +223,7 @@ mod tests {
         let (mut outbox, to) = (Outbox::default(), far.local_addr().unwrap());
         outbox.copy_in(b"first", to);
         outbox.swap_in(&mut vec![0; 70_000], to, 0, 7);
-        // An address of the other family.
+        // Address of the other family.
         outbox.swap_in(&mut b"none".to_vec(), "[::1]:9".parse().unwrap(), 0, 8);
         outbox.copy_in(b"last", to);
         let mut failed = Vec::new();
@@ -248,8 +248,8 @@ mod tests {
             assert_eq!(outbox.send_counting(&near), 0);
             let mut bytes = [0_u8; 8];
             let mut control: Control = [0; 8];
-            // SAFETY: all zeros are null pointers and lengths of zero; then they point to the arrays,
-            // which outlive the call, and the control message that the kernel wrote is read within.
+            // SAFETY: all zeros are null pointers and lengths of zero; then they point to the arrays, which
+            // outlive the call, and only the control message that the kernel wrote is read.
             let (found, value) = unsafe {
                 let mut part =
                     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };

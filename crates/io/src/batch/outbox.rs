@@ -1,7 +1,7 @@
-//! Datagrams that are about to leave.
+//! Outgoing datagrams.
 //!
-//! Datagrams of one length to one address leave as a run, which passes through the kernel as one (UDP GSO,
-//! `UDP_SEGMENT` in udp(7)). Where the kernel or the interface refuses that, they leave one by one.
+//! Datagrams of one length to one address are sent as a run, which passes through the kernel as one packet
+//! (UDP GSO, `UDP_SEGMENT` in udp(7)). If the kernel or the interface refuses that, they are sent one by one.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -13,55 +13,55 @@ use socket2::SockAddr;
 
 use super::Control;
 
-/// Datagrams that leave in one system call.
+/// Maximum datagrams sent by one system call.
 const MAX_WAITING: usize = 64;
-/// Datagrams of a run, and bytes of all of them: what every kernel takes.
+/// Maximum datagrams of a run, and maximum bytes in total, that every kernel accepts.
 const MAX_RUN: usize = 64;
 const MAX_RUN_BYTES: usize = 65_000;
 
-/// Datagrams that are about to leave by one socket.
+/// Datagrams queued for one socket.
 #[derive(Default)]
 pub struct Outbox {
     slots: Vec<Slot>,
-    /// Buffers to be written over.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
-    /// When the first of them is too old; none have been put in with such a time while it is `None`.
+    /// Earliest expiry of the queued datagrams; `None` if none has an expiry.
     expires: Option<Instant>,
-    /// Runs have been refused.
+    /// Runs have been refused by the kernel.
     without_runs: bool,
 }
 
 struct Slot {
     bytes: Vec<u8>,
     to: SocketAddr,
-    /// The sender's own mark.
+    /// Mark chosen by the sender.
     mark: u8,
-    /// The byte with the DSCP in its upper six bits.
+    /// Traffic class, with the DSCP in its upper six bits.
     traffic_class: u8,
     /// Time at which it is too old to be sent.
     expires: Instant,
 }
 
 impl Outbox {
-    /// Nothing waits.
+    /// Returns whether nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// As many wait as leave in one system call.
+    /// Returns true if a full batch for one system call is queued.
     pub fn is_full(&self) -> bool {
         self.slots.len() >= MAX_WAITING
     }
 
-    /// Puts a datagram in; `bytes` gets some other buffer in exchange, to be written over. Who learns
-    /// that it could not leave gets the mark.
+    /// Queues a datagram, leaving another buffer for reuse in `bytes`. If the datagram cannot be sent, its
+    /// mark is reported.
     pub fn swap_in(&mut self, bytes: &mut Vec<u8>, to: SocketAddr, traffic_class: u8, mark: u8) {
         let mut room = self.spare.pop().unwrap_or_default();
         mem::swap(&mut room, bytes);
         self.put(room, to, traffic_class, mark);
     }
 
-    /// The datagram that was put in last is of no use after `expires`.
+    /// Sets the expiry of the datagram queued last to `expires`.
     pub fn expire_last(&mut self, expires: Instant) {
         if let Some(slot) = self.slots.last_mut() {
             slot.expires = expires;
@@ -69,7 +69,7 @@ impl Outbox {
         }
     }
 
-    /// Takes out what is too old by now, and says how many datagrams that were.
+    /// Drops expired datagrams and returns their number.
     pub fn drop_expired(&mut self, now: Instant) -> u64 {
         if self.expires.is_none_or(|expires| now <= expires) {
             return 0;
@@ -79,7 +79,7 @@ impl Outbox {
         (before - self.slots.len()) as u64
     }
 
-    /// Puts a copy of a datagram in.
+    /// Queues a copy of a datagram.
     pub fn copy_in(&mut self, bytes: &[u8], to: SocketAddr) {
         let mut room = self.spare.pop().unwrap_or_default();
         room.clear();
@@ -92,7 +92,7 @@ impl Outbox {
         self.slots.push(Slot { bytes, to, mark, traffic_class, expires });
     }
 
-    /// Forgets all that waits, and says how many that were.
+    /// Drops all queued datagrams and returns their number.
     pub fn clear(&mut self) -> u64 {
         let waiting = self.slots.len() as u64;
         self.expires = None;
@@ -100,11 +100,11 @@ impl Outbox {
         waiting
     }
 
-    /// Sends all that waits, without waiting. What cannot leave now is lost: `failed` gets its mark and
-    /// the error's number.
+    /// Sends all queued datagrams without blocking. A datagram that cannot be sent now is dropped: `failed`
+    /// receives its mark and the errno.
     pub fn send(&mut self, socket: &impl AsFd, failed: &mut dyn FnMut(u8, i32)) {
         let mut rest = self.slots.as_mut_slice();
-        // Datagrams of a run that was refused, which leave one by one.
+        // Datagrams of a refused run, which are sent one by one.
         let mut alone = 0;
         while let Some(mark) = rest.first().map(|slot| slot.mark) {
             let joins = !self.without_runs && alone == 0;
@@ -114,12 +114,12 @@ impl Outbox {
                 Err(errno) => {
                     let run = if joins { run(rest) } else { 1 };
                     if run > 1 {
-                        // Kernels before 4.18, interfaces without checksums, tunnels.
+                        // Kernels before 4.18, interfaces without checksum offload, tunnels.
                         self.without_runs = matches!(errno, libc::EIO | libc::EINVAL);
                         alone = run;
                         0
                     } else {
-                        // The first of them is at fault.
+                        // The error concerns the first of the datagrams.
                         failed(mark, errno);
                         1
                     }
@@ -131,7 +131,7 @@ impl Outbox {
         self.clear();
     }
 
-    /// Sends all that waits, and says how many could not leave.
+    /// Sends all queued datagrams and returns the number that could not be sent.
     pub fn send_counting(&mut self, socket: &impl AsFd) -> u64 {
         let mut failed = 0;
         self.send(socket, &mut |_, _| failed += 1);
@@ -139,7 +139,7 @@ impl Outbox {
     }
 }
 
-/// Number of datagrams from the first on that can leave as one run: all of one length but the last, which
+/// Returns the number of leading datagrams that can be sent as one run: all of one length but the last, which
 /// may be shorter.
 fn run(slots: &[Slot]) -> usize {
     let Some((first, rest)) = slots.split_first() else { return 0 };
@@ -159,8 +159,8 @@ fn run(slots: &[Slot]) -> usize {
     1 + rest.iter().take(max).take_while(fits).count()
 }
 
-/// Sends up to [`MAX_WAITING`] datagrams, in runs where `joins`. Returns how many have left, or why the first
-/// has not.
+/// Sends up to [`MAX_WAITING`] datagrams, in runs if `joins`. Returns the number sent, or the errno of the
+/// first.
 #[allow(clippy::unnecessary_cast, reason = "C libraries differ in these types")]
 fn send_some(socket: &impl AsFd, slots: &mut [Slot], joins: bool) -> Result<usize, i32> {
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_WAITING];
@@ -203,9 +203,9 @@ fn send_some(socket: &impl AsFd, slots: &mut [Slot], joins: bool) -> Result<usiz
         parts = behind;
         count += 1;
     }
-    // The call of a C library may be a loop of sendmsg, as that of musl is.
-    // SAFETY: each of the `count` headers points to elements of `parts`, which point to the bytes of slots, to
-    // an address and to control messages of its own; all of them outlive the call.
+    // A C library may implement this call as a loop of sendmsg, as musl does. SAFETY: each of the `count`
+    // headers points to elements of `parts`, which point to the bytes of slots, to an address and to control
+    // messages of its own; all of them outlive the call.
     let sent = unsafe {
         libc::syscall(
             libc::SYS_sendmmsg,
@@ -218,14 +218,14 @@ fn send_some(socket: &impl AsFd, slots: &mut [Slot], joins: bool) -> Result<usiz
     let sent = usize::try_from(sent)
         .map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0))?;
     let length = |head: &MaybeUninit<libc::mmsghdr>| {
-        // SAFETY: the first `count` headers have been written, and no more have been sent.
+        // SAFETY: the first `count` headers have been written, and no more than `count` have been sent.
         let header = unsafe { head.assume_init_ref() };
         header.msg_hdr.msg_iovlen as usize
     };
     Ok(heads.iter().take(sent.min(count)).map(length).sum())
 }
 
-/// A datagram to `to` leaves as IPv4, perhaps to an address of IPv6 that stands for one of IPv4.
+/// Returns true if a datagram to `to` is sent as IPv4, also if `to` is an IPv4-mapped IPv6 address.
 fn leaves_as_ipv4(to: SocketAddr) -> bool {
     match to {
         SocketAddr::V4(_) => true,
@@ -233,7 +233,7 @@ fn leaves_as_ipv4(to: SocketAddr) -> bool {
     }
 }
 
-/// Control messages that are being written.
+/// Writer of control messages.
 struct Controls<'a> {
     header: &'a mut libc::msghdr,
     room: &'a mut Control,
@@ -249,7 +249,7 @@ impl Controls<'_> {
             return;
         }
         let start = self.room.as_mut_ptr();
-        // SAFETY: the room is of zeros, aligned for a header of a message, and has space for this one behind
+        // SAFETY: the buffer is zeroed, aligned for a message header, and has space for this message after
         // those that it holds, whose lengths are multiples of that alignment.
         unsafe {
             let message = start.byte_add(used).cast::<libc::cmsghdr>();
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_run_that_is_refused_leaves_one_by_one() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-        // Without checksums there are no runs.
+        // Runs require checksums.
         crate::batch::set_int(&near, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
         for number in 0..20_u8 {

@@ -1,4 +1,4 @@
-//! The kernel's MPTCP path manager of one namespace, over its generic netlink family `mptcp_pm`.
+//! Client of the kernel's MPTCP path manager of one namespace, over the generic netlink family `mptcp_pm`.
 
 use std::fmt::Debug;
 use std::io;
@@ -53,7 +53,7 @@ pub struct PathManager {
 pub struct Limits {
     /// Additional subflows of a connection, 0 … 8.
     pub subflows: u32,
-    /// Announced addresses of the peer that are taken up, 0 … 8.
+    /// Addresses announced by the peer that are accepted, 0 … 8.
     pub add_addr_accepted: u32,
 }
 
@@ -62,29 +62,29 @@ pub struct Limits {
 pub struct EndpointFlags {
     /// Announce the address to the peer.
     pub signal: bool,
-    /// Open a subflow from it to the peer's address.
+    /// Open a subflow from the address to the peer's address.
     pub subflow: bool,
-    /// Its subflows are for when the others fail.
+    /// Use its subflows only if the others fail.
     pub backup: bool,
-    /// Open a subflow from it to each of the peer's addresses.
+    /// Open a subflow from the address to each of the peer's addresses.
     pub fullmesh: bool,
 }
 
 /// An address that the path manager may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The address.
+    /// IP address.
     pub address: IpAddr,
-    /// Index of its interface; 0 lets the routes decide.
+    /// Index of the interface; 0 leaves the choice to routing.
     pub interface: u32,
     /// Its use.
     pub flags: EndpointFlags,
-    /// Its number in MPTCP's options, 1 … 255; 0 lets the kernel choose.
+    /// Address ID in MPTCP options, 1 … 255; 0 leaves the choice to the kernel.
     pub id: u8,
 }
 
 impl EndpointFlags {
-    /// Bits of `MPTCP_PM_ADDR_FLAG_*`.
+    /// Returns the bits of `MPTCP_PM_ADDR_FLAG_*`.
     fn bits(self) -> u32 {
         [self.signal, self.subflow, self.backup, self.fullmesh]
             .into_iter()
@@ -143,7 +143,7 @@ impl PathManager {
     /// Sets the limits of new connections.
     ///
     /// # Errors
-    /// A limit is above 8, or rights are missing.
+    /// A limit is above 8, or permissions are missing.
     pub fn set_limits(&mut self, limits: Limits) -> io::Result<()> {
         let attributes = vec![
             u32_attribute(uapi::ATTR_RCV_ADD_ADDRS, limits.add_addr_accepted),
@@ -154,10 +154,10 @@ impl PathManager {
         Ok(())
     }
 
-    /// The limits of new connections.
+    /// Returns the limits of new connections.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// The kernel does not respond.
     pub fn limits(&mut self) -> io::Result<Limits> {
         let answers =
             self.request(uapi::CMD_GET_LIMITS, Vec::new(), 0, "cannot read MPTCP's limits")?;
@@ -172,10 +172,10 @@ impl PathManager {
         Ok(limits)
     }
 
-    /// Lets connections use an address.
+    /// Adds an address for use by connections.
     ///
     /// # Errors
-    /// The address is there already, its flags exclude each other, or rights are missing.
+    /// The address already exists, its flags exclude each other, or permissions are missing.
     pub fn add(&mut self, endpoint: &Endpoint) -> io::Result<()> {
         let Endpoint { address, interface, flags, id } = *endpoint;
         let (family, kind, octets) = match address {
@@ -199,10 +199,10 @@ impl PathManager {
         Ok(())
     }
 
-    /// Forgets an address.
+    /// Removes an address.
     ///
     /// # Errors
-    /// Rights are missing, or it is not there any more.
+    /// Permissions are missing, or the address no longer exists.
     pub fn remove(&mut self, address: IpAddr) -> io::Result<()> {
         let known = self.endpoints()?.into_iter().find(|endpoint| endpoint.address == address);
         let Some(Endpoint { id, .. }) = known else { return Ok(()) };
@@ -212,19 +212,19 @@ impl PathManager {
         Ok(())
     }
 
-    /// Forgets all addresses.
+    /// Removes all addresses.
     ///
     /// # Errors
-    /// Rights are missing.
+    /// Permissions are missing.
     pub fn flush(&mut self) -> io::Result<()> {
         self.request(uapi::CMD_FLUSH_ADDRS, Vec::new(), 0, "cannot flush MPTCP's endpoints")?;
         Ok(())
     }
 
-    /// The addresses that connections may use.
+    /// Returns the addresses that connections may use.
     ///
     /// # Errors
-    /// The kernel does not answer.
+    /// The kernel does not respond.
     pub fn endpoints(&mut self) -> io::Result<Vec<Endpoint>> {
         let what = "cannot list MPTCP's endpoints";
         let answers = self.request(uapi::CMD_GET_ADDR, Vec::new(), NLM_F_DUMP, what)?;
@@ -250,7 +250,7 @@ impl PathManager {
     }
 }
 
-/// A message of the family.
+/// A message of the netlink family.
 #[derive(Clone, Debug)]
 struct Request {
     command: u8,
@@ -300,7 +300,7 @@ fn nest(kind: u16, attributes: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, bytes)
 }
 
-/// Kinds and values of attributes.
+/// Returns the types and values of attributes.
 fn values(attributes: &[DefaultNla]) -> Vec<(u16, Vec<u8>)> {
     let mut bytes = vec![0; attributes.buffer_len()];
     attributes.emit(&mut bytes);

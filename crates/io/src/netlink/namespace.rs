@@ -1,4 +1,4 @@
-//! A network namespace, held open by a file descriptor and by nothing else.
+//! A network namespace, kept open only by a file descriptor.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use nix::sched::{CloneFlags, setns, unshare};
 use super::Netlink;
 use crate::context;
 
-/// The namespace of the calling thread, as a file.
+/// File of the calling thread's namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace. It lives as long as this value, a socket or a process in it.
+/// A network namespace. It exists as long as this value, or a socket or process in it.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -22,11 +22,11 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes an empty namespace, whose loopback interface is up. The caller stays where it is.
+    /// Creates an empty namespace, whose loopback interface is up. The caller stays in its own.
     ///
     /// # Errors
-    /// The process may not make network namespaces (it needs `CAP_SYS_ADMIN`, which a user namespace
-    /// gives), or there are too many.
+    /// The process may not create network namespaces (it needs `CAP_SYS_ADMIN`, which a user namespace
+    /// provides), or there are too many.
     pub fn create(name: &str) -> io::Result<Self> {
         let enter = || unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
         let file = in_a_thread(name, enter, || File::open(OWN)).and_then(|opened| opened).map_err(
@@ -61,18 +61,18 @@ impl Namespace {
         &self.name
     }
 
-    /// The descriptor for `setns` and for netlink.
+    /// Returns the descriptor for `setns` and for netlink.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The file that stands for it in this process; other processes find it below `/proc/PID/fd`.
+    /// Returns the file of the namespace in this process; other processes find it below `/proc/PID/fd`.
     pub fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 
-    /// Runs `work` in the namespace, on a thread of its own. Sockets made there stay in the namespace
-    /// wherever they are used later.
+    /// Runs `work` in the namespace on a new thread. Sockets opened there stay in the namespace wherever they
+    /// are used later.
     ///
     /// # Errors
     /// The thread cannot be started or may not enter the namespace.
@@ -83,7 +83,7 @@ impl Namespace {
         })
     }
 
-    /// A connection to the kernel about the namespace's interfaces, addresses, routes and rules.
+    /// Opens a connection to the kernel for the namespace's interfaces, addresses, routes and rules.
     ///
     /// # Errors
     /// The namespace cannot be entered or there are no netlink sockets.
@@ -92,7 +92,7 @@ impl Namespace {
     }
 }
 
-/// Runs `enter`, then `work`, on a new thread, which ends with them.
+/// Runs `enter`, then `work`, on a new thread.
 fn in_a_thread<T: Send>(
     name: &str,
     enter: impl FnOnce() -> io::Result<()> + Send,

@@ -1,5 +1,5 @@
-//! Interfaces, addresses, routes and rules of one namespace, asked for and set over rtnetlink, one
-//! request at a time.
+//! Interfaces, addresses, routes and rules of one namespace, queried and set over rtnetlink, one request at a
+//! time.
 
 use std::fmt::{self, Debug, Display};
 use std::io;
@@ -27,13 +27,13 @@ use netlink_sys::{Socket, SocketAddr};
 use super::Namespace;
 use crate::context;
 
-/// Makes a new thing and refuses to change one that is there.
+/// Creates a new object and refuses to change an existing one.
 const CREATE: u16 = NLM_F_CREATE | NLM_F_EXCL;
 
-/// The kernel's explanation among the attributes of an error message.
+/// Explanation by the kernel among the attributes of an error message.
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
-/// Bytes of a netlink message's header.
+/// Length of a netlink message header.
 const HEADER: usize = 16;
 
 /// A connection to rtnetlink in one namespace.
@@ -42,79 +42,79 @@ pub struct Netlink {
     namespace: String,
 }
 
-/// An address and the length of its network's prefix, in bits.
+/// An address and the prefix length of its network in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// The address.
+    /// IP address.
     pub address: IpAddr,
-    /// Bits that are the network's, 0 … 32 or 128.
+    /// Prefix length, 0 … 32 or 128.
     pub prefix: u8,
 }
 
-/// One end of a veth pair that must be made.
+/// One end of a veth pair to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
     /// Namespace of the end.
     pub namespace: &'a Namespace,
-    /// The interface's name, at most 15 bytes.
+    /// Interface name, at most 15 bytes.
     pub name: &'a str,
 }
 
 /// State of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkState {
-    /// Its number in its namespace.
+    /// Index in its namespace.
     pub index: u32,
-    /// Its largest IP packet, in bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// Whether it is switched on.
+    /// Whether the interface is up.
     pub up: bool,
-    /// Its hardware address.
+    /// Hardware address.
     pub address: [u8; 6],
-    /// Bytes it has sent, with Ethernet headers.
+    /// Bytes sent, including Ethernet headers.
     pub sent_bytes: u64,
-    /// Bytes it has received, with Ethernet headers.
+    /// Bytes received, including Ethernet headers.
     pub received_bytes: u64,
 }
 
 /// A route of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Whither; its address with prefix 0 is the default route.
+    /// Destination; an unspecified address with prefix 0 is the default route.
     pub to: Network,
-    /// The next node; `None` if the destination itself is on the interface's network.
+    /// Next hop; `None` if the destination itself is on the interface's network.
     pub via: Option<IpAddr>,
-    /// Index of the interface.
+    /// Interface index.
     pub interface: u32,
-    /// The source address of sockets that have not chosen one.
+    /// Source address of sockets that have not chosen one.
     pub source: Option<IpAddr>,
-    /// The routing table; 254 is the main one.
+    /// Routing table; 254 is the main one.
     pub table: u32,
-    /// Hand such packets to this host's own sockets, whatever their destination (for proxies).
+    /// Deliver matching packets to this host's own sockets, whatever their destination (for proxies).
     pub local: bool,
 }
 
 /// A rule that selects the routing table of packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether it is for IPv6.
+    /// Whether the rule is for IPv6.
     pub ipv6: bool,
     /// Source of the packets; all if `None`.
     pub from: Option<Network>,
-    /// The interface they came in by; all if `None`.
+    /// Incoming interface; all if `None`.
     pub incoming: Option<String>,
-    /// Their protocol's number (6 is TCP); all if `None`.
+    /// IP protocol number (6 is TCP); all if `None`.
     pub ip_protocol: Option<u8>,
-    /// The mark that the firewall or a socket has put on them; all if `None`.
+    /// Firewall or socket mark; all if `None`.
     pub mark: Option<u32>,
-    /// Rules with smaller numbers come first; the main table's rule has 32766.
+    /// Priority: smaller numbers come first; the main table's rule has 32766.
     pub priority: u32,
-    /// The routing table.
+    /// Routing table.
     pub table: u32,
 }
 
 impl Network {
-    /// The address alone.
+    /// Returns the network of a single address.
     pub const fn host(address: IpAddr) -> Self {
         let prefix = if address.is_ipv4() { 32 } else { 128 };
         Self { address, prefix }
@@ -134,7 +134,7 @@ impl Display for Network {
 }
 
 impl Route {
-    /// The main routing table.
+    /// Main routing table.
     pub const MAIN: u32 = 254;
 }
 
@@ -146,16 +146,16 @@ impl Netlink {
         Ok(Self { connection, namespace: namespace.to_owned() })
     }
 
-    /// Opens a connection in the namespace of the calling thread, which needs no rights for it.
+    /// Opens a connection in the namespace of the calling thread, which needs no permissions for it.
     pub fn here() -> io::Result<Self> {
         Self::open("this machine")
     }
 
-    /// Makes a pair of interfaces, each end in its namespace, both switched off.
+    /// Creates a pair of interfaces, each end in its namespace, both down.
     ///
     /// # Errors
-    /// A name is taken or not allowed, the MTU is out of bounds, rights are missing, or the kernel
-    /// has no veth.
+    /// A name is in use or not permitted, the MTU is out of range, permissions are missing, or the kernel has
+    /// no veth.
     pub fn add_veth(&mut self, ends: [VethEnd<'_>; 2], mtu: u32) -> io::Result<()> {
         let link = veth_message(ends.map(|end| {
             vec![
@@ -173,7 +173,7 @@ impl Netlink {
     /// Returns the state of interface `name`.
     ///
     /// # Errors
-    /// There is no such interface.
+    /// The interface does not exist.
     pub fn link(&mut self, name: &str) -> io::Result<LinkState> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -189,26 +189,26 @@ impl Netlink {
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, what))
     }
 
-    /// Switches the interface on.
+    /// Sets the interface up.
     ///
     /// # Errors
-    /// There is no such interface, or rights are missing.
+    /// The interface does not exist, or permissions are missing.
     pub fn set_up(&mut self, interface: u32) -> io::Result<()> {
         self.set_flags(interface, LinkFlags::Up)
     }
 
-    /// Switches the interface off.
+    /// Sets the interface down.
     ///
     /// # Errors
-    /// There is no such interface, or rights are missing.
+    /// The interface does not exist, or permissions are missing.
     pub fn set_down(&mut self, interface: u32) -> io::Result<()> {
         self.set_flags(interface, LinkFlags::empty())
     }
 
-    /// Sets the interface's largest IP packet, in bytes.
+    /// Sets the interface's MTU in bytes.
     ///
     /// # Errors
-    /// There is no such interface, it does not carry such packets, or rights are missing.
+    /// The interface does not exist or does not support the MTU, or permissions are missing.
     pub fn set_mtu(&mut self, interface: u32, mtu: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = interface;
@@ -231,10 +231,10 @@ impl Netlink {
         })
     }
 
-    /// Deletes the interface; a veth's other end goes with it.
+    /// Deletes the interface, and with a veth also its other end.
     ///
     /// # Errors
-    /// There is no such interface, or rights are missing.
+    /// The interface does not exist, or permissions are missing.
     pub fn delete_link(&mut self, interface: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = interface;
@@ -244,10 +244,10 @@ impl Netlink {
         })
     }
 
-    /// Gives the interface an address, usable at once (without duplicate detection).
+    /// Adds an address to the interface, usable at once (without duplicate detection).
     ///
     /// # Errors
-    /// The interface has it already, does not exist, or rights are missing.
+    /// The interface already has the address or does not exist, or permissions are missing.
     pub fn add_address(&mut self, interface: u32, network: Network) -> io::Result<()> {
         let place = self.namespace.clone();
         let message = address_message(interface, network);
@@ -256,10 +256,10 @@ impl Netlink {
         })
     }
 
-    /// Takes an address from the interface.
+    /// Removes an address from the interface.
     ///
     /// # Errors
-    /// The interface does not have it, or rights are missing.
+    /// The interface does not have the address, or permissions are missing.
     pub fn delete_address(&mut self, interface: u32, network: Network) -> io::Result<()> {
         let place = self.namespace.clone();
         let message = address_message(interface, network);
@@ -271,7 +271,7 @@ impl Netlink {
     /// Adds a route.
     ///
     /// # Errors
-    /// The route is there, its interface is off, its next node unreachable, or rights are missing.
+    /// The route exists, its interface is down, its next hop is unreachable, or permissions are missing.
     pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
         let place = self.namespace.clone();
         self.set(RouteNetlinkMessage::NewRoute(route_message(route)), CREATE, || {
@@ -282,7 +282,7 @@ impl Netlink {
     /// Deletes a route.
     ///
     /// # Errors
-    /// There is no such route, or rights are missing.
+    /// The route does not exist, or permissions are missing.
     pub fn delete_route(&mut self, route: &Route) -> io::Result<()> {
         let place = self.namespace.clone();
         self.set(RouteNetlinkMessage::DelRoute(route_message(route)), 0, || {
@@ -293,7 +293,7 @@ impl Netlink {
     /// Adds a rule.
     ///
     /// # Errors
-    /// The rule is there, the kernel has no policy routing, or rights are missing.
+    /// The rule exists, the kernel has no policy routing, or permissions are missing.
     pub fn add_rule(&mut self, rule: &Rule) -> io::Result<()> {
         let place = self.namespace.clone();
         self.set(RouteNetlinkMessage::NewRule(rule_message(rule)), CREATE, || {
@@ -304,7 +304,7 @@ impl Netlink {
     /// Deletes a rule.
     ///
     /// # Errors
-    /// There is no such rule, or rights are missing.
+    /// The rule does not exist, or permissions are missing.
     pub fn delete_rule(&mut self, rule: &Rule) -> io::Result<()> {
         let place = self.namespace.clone();
         self.set(RouteNetlinkMessage::DelRule(rule_message(rule)), 0, || {
@@ -374,7 +374,7 @@ fn veth_message([near, far]: [Vec<LinkAttribute>; 2]) -> LinkMessage {
     link
 }
 
-/// The bytes of a request for a veth pair where the sender is.
+/// Serializes a request for a veth pair in the sender's namespace.
 pub fn veth_request() -> Vec<u8> {
     let link = veth_message([Vec::new(), Vec::new()]);
     request_bytes(RouteNetlinkMessage::NewLink(link), CREATE, 1)
@@ -438,7 +438,7 @@ fn rule_message(rule: &Rule) -> RuleMessage {
     message
 }
 
-/// A netlink socket that waits for each answer.
+/// A netlink socket that waits for each response.
 pub(super) struct Connection {
     socket: Socket,
     sequence: u32,
@@ -448,13 +448,13 @@ impl Connection {
     /// Opens a socket in the namespace of the calling thread.
     pub(super) fn open(protocol: isize) -> io::Result<Self> {
         let socket = Socket::new(protocol)?;
-        // The kernel says in words what it refuses, and does not send the request back.
+        // Requests error messages in words, and no copy of the request.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Sends one request and gives what the kernel answers.
+    /// Sends one request and returns the kernel's response.
     pub(super) fn request<M>(&mut self, message: M, flags: u16) -> io::Result<Vec<M>>
     where
         M: NetlinkSerializable + NetlinkDeserializable + Debug,
@@ -499,7 +499,7 @@ where
     bytes
 }
 
-/// The kernel's refusal, with its own words if it has some.
+/// Converts the kernel's error, including its message if any.
 fn refusal(message: &ErrorMessage) -> io::Error {
     let error = message.to_io();
     let attributes = message.header.get(HEADER..).unwrap_or_default();

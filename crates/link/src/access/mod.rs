@@ -16,6 +16,7 @@ mod return_link;
 mod ticks;
 pub mod waveform;
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use skybraid_units::{Bytes, Duration, Instant, Promised, Rate, Seed};
@@ -54,8 +55,8 @@ pub(crate) enum Placed {
 
 #[derive(Clone, Debug)]
 enum Carriers {
-    Forward(Forward),
-    Return(Return, Rate),
+    Forward(Box<Forward>),
+    Return(Box<Return>, Rate),
 }
 
 /// Access layer of one direction. Packets must be in order of admission.
@@ -81,7 +82,13 @@ impl AccessProcess {
         let carriers = match &access.carrier {
             Carrier::Forward { symbols, .. } => {
                 let sizes = (label, access.way.ground_before, *symbols);
-                Carriers::Forward(Forward::new(frames, access.rules, sizes, codings, loss))
+                Carriers::Forward(Box::new(Forward::new(
+                    frames,
+                    access.rules,
+                    sizes,
+                    codings,
+                    loss,
+                )))
             }
             Carrier::Return { capacity, symbols, burst, waveform } => {
                 let burst =
@@ -94,7 +101,7 @@ impl AccessProcess {
                 let demand = Demand::new(*capacity, frames, times);
                 let sizes = (label, max);
                 let back = Return::new(frames, access.rules, sizes, codings, demand, loss);
-                Carriers::Return(back, capacity.max_rate())
+                Carriers::Return(Box::new(back), capacity.max_rate())
             }
         };
         Some(Self { carriers, hops: Hops::new(&access.way, seed, name) })

@@ -306,3 +306,50 @@ fn a_faded_terminal_keeps_its_rate_while_there_are_bursts() {
     near(rate(7, "2MHz"), 38.0 * 333.0 * 8.0 * 20.0, 1.0);
     near(rate(7, "646.4kHz"), 20.0 * 333.0 * 8.0 * 20.0, 1.0);
 }
+
+fn guide() -> String {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/satellite-access.md");
+    std::fs::read_to_string(file).unwrap()
+}
+
+#[test]
+fn the_guide_has_the_tables_of_the_code() {
+    use skybraid_link::access::{modcod, waveform};
+    let guide = guide();
+    let has = |cells: &[String]| {
+        let row = cells.join(" | ");
+        assert!(guide.contains(&format!("| {row} |")), "no row `{row}`");
+    };
+    for each in modcod::MODCODS {
+        let frame = modcod::FecFrame::Normal;
+        let rate = format!("{}/{}", each.rate.0, each.rate.1);
+        let bytes = each.data_field(frame).unwrap().to_string();
+        let symbols = each.symbols(frame, false).to_string();
+        let es_n0 = format!("{:.2}", each.es_n0);
+        has(&[each.id.to_string(), each.modulation.name().into(), rate, bytes, symbols, es_n0]);
+    }
+    for each in waveform::WAVEFORMS {
+        let rate = format!("{}/{}", each.rate.0, each.rate.1);
+        let sizes = [each.payload.to_string(), each.symbols.to_string()];
+        let [bytes, symbols] = sizes;
+        let es_n0 = format!("{:.2}", each.es_n0);
+        has(&[each.id.to_string(), each.modulation.name().into(), rate, bytes, symbols, es_n0]);
+    }
+}
+
+#[test]
+fn the_guide_names_every_key_of_an_access_table() {
+    let guide = guide();
+    let table = guide.split("## Forward link").next().unwrap();
+    let keys = |text: &str| {
+        let error = toml::from_str::<PathConfig>(text).unwrap_err().to_string();
+        let listed = error.split("expected one of ").nth(1).unwrap().to_string();
+        let ticked: Vec<String> =
+            listed.split('`').skip(1).step_by(2).map(str::to_string).collect();
+        assert!(ticked.len() > 3, "{error}");
+        ticked
+    };
+    for key in keys("uplink.access.x = 1").into_iter().chain(keys("uplink.access.es_n0.x = 1")) {
+        assert!(table.contains(&format!("`{key}`")), "`{key}` is missing");
+    }
+}

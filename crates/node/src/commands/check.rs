@@ -1,4 +1,4 @@
-//! `skybraid-node check`: plain description of a gateway's file.
+//! `skybraid-node check`: plain description of a gateway's configuration.
 
 use std::fmt::Write;
 use std::path::Path;

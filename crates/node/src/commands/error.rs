@@ -8,13 +8,13 @@ use skybraid_scenario::ScenarioError;
 
 /// Exit code: a check failed, or the gateway could not continue.
 pub const FAILED: u8 = 1;
-/// Exit code: the input is invalid, or no gateway answers.
+/// Exit code: the input is invalid, or no gateway responds.
 const UNUSABLE: u8 = 2;
 
 /// Error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A gateway's file or one of its keys is invalid.
+    /// A configuration file or one of its keys is invalid.
     #[error("{0}")]
     Input(#[from] ScenarioError),
     /// A file cannot be written.
@@ -25,7 +25,7 @@ pub enum NodeError {
         /// Error of the system.
         error: io::Error,
     },
-    /// No gateway answers.
+    /// No gateway responds.
     #[error("{0}")]
     Ask(#[from] AskError),
     /// The request cannot be fulfilled.

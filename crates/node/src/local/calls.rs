@@ -1,4 +1,4 @@
-//! TCP connections of MAVLink ends: those that come in, and the one that goes out.
+//! TCP connections of MAVLink endpoints: incoming ones, and the outgoing one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,17 +17,17 @@ use crate::accept::accept_all;
 use crate::poller::{Ready, Source};
 use crate::tools::Tools;
 
-/// Connections of one listener; more are refused.
+/// Maximum connections of one listener; more are refused.
 const MAX_CLIENTS: usize = 64;
-/// Bytes that wait in the kernel for one connection, in each direction; the rest waits where it can be
-/// dropped by class. One look at a connection takes all that it holds, so that it is known what came since.
+/// Kernel buffer of one connection in bytes, in each direction; further data waits where it can be dropped by
+/// class. One poll reads all buffered data, so that data arriving later can be dated.
 const KERNEL_ROOM: usize = 64 << 10;
-/// A connection whose other end does not even acknowledge for so long is closed.
+/// Timeout after which a connection whose peer does not acknowledge is closed.
 const SILENT: std::time::Duration = std::time::Duration::from_secs(10);
-/// A call that is not answered by then is made again.
+/// Timeout of a connection attempt, after which it is repeated.
 const RINGS: Duration = Duration::from_secs(5);
 
-/// Connections, serial devices included, by number.
+/// Connections, including serial devices, by number.
 #[derive(Default)]
 pub struct Lines {
     lines: Vec<Connection>,
@@ -39,9 +39,9 @@ struct Connection {
     end: u8,
     number: u32,
     line: Line,
-    /// The other end of a connection.
+    /// Peer address of a connection.
     peer: Option<SocketAddr>,
-    /// It is being called, since then.
+    /// Start of the pending connection attempt.
     calling: Option<Instant>,
 }
 
@@ -51,12 +51,12 @@ impl Lines {
         self.lines.iter().filter(|connection| connection.calling.is_none()).count()
     }
 
-    /// There is none, not even one that is being called.
+    /// Returns true if there is no connection, established or pending.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Adds a descriptor that does not block.
+    /// Adds a non-blocking descriptor.
     pub fn add(
         &mut self,
         place: u8,
@@ -79,7 +79,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Takes connections that wait at a listener. Returns false where it must pause.
+    /// Accepts pending connections of a listener. Returns false if the listener must pause.
     pub fn accept(
         &mut self,
         place: u8,
@@ -98,7 +98,7 @@ impl Lines {
         })
     }
 
-    /// Calls somebody.
+    /// Opens a connection.
     pub fn call(
         &mut self,
         now: Instant,
@@ -117,7 +117,7 @@ impl Lines {
         self.add(place, File::from(OwnedFd::from(socket)), Some(to), room, Some(now), tools)
     }
 
-    /// Gives calls up that nobody answers.
+    /// Drops expired connection attempts.
     pub fn give_up(&mut self, now: Instant) {
         self.lines.retain(|it| it.calling.is_none_or(|since| now.since(since) < RINGS));
     }
@@ -143,13 +143,13 @@ impl Lines {
         ended
     }
 
-    /// Puts a frame into the queue of each; it is of no use after `expires`.
+    /// Queues a frame for each connection, to be dropped after `expires`.
     pub fn push(&mut self, frame: &[u8], control: bool, expires: Instant, counts: &mut Counts) {
         let connected = self.lines.iter_mut().filter(|it| it.calling.is_none());
         connected.for_each(|connection| connection.line.push(frame, control, expires, counts));
     }
 
-    /// Writes what the descriptors take.
+    /// Writes as much as the descriptors accept.
     pub fn flush(&mut self, now: Instant, counts: &mut Counts, tools: &Tools) {
         self.lines.retain_mut(|connection| {
             let kept = connection.calling.is_some() || connection.flush(now, counts, tools).is_ok();
@@ -193,7 +193,7 @@ impl Connection {
         if ready.writable { self.flush(now, counts, tools) } else { Ok(()) }
     }
 
-    /// Writes what the descriptor takes, and watches for room while something is left.
+    /// Writes as much as the descriptor accepts, and polls for writability while data is left.
     fn flush(&mut self, now: Instant, counts: &mut Counts, tools: &Tools) -> io::Result<()> {
         if self.line.waits() {
             self.line.flush(now, counts)?;
@@ -207,12 +207,12 @@ impl Connection {
     }
 }
 
-/// A listener that does not block.
+/// Opens a non-blocking listener.
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(at), kind, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // Connections inherit it, and their windows are scaled by it.
+    // Connections inherit the buffer size, and their window scale depends on it.
     socket.set_recv_buffer_size(KERNEL_ROOM)?;
     socket.bind(&at.into())?;
     socket.listen(16)?;

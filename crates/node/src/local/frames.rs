@@ -1,28 +1,29 @@
-//! Cutting bytes into MAVLink frames. A frame is recognised by its header; its checksum is for its receiver.
+//! Splitting of bytes into MAVLink frames. A frame is recognised by its header; the receiver verifies the
+//! checksum.
 
 use skybraid_transport::mutran::mavlink::{MAGIC_1, MAGIC_2};
 use skybraid_transport::mutran::{Classifier, Header, Span, StreamClassifier};
 
-/// Cuts a stream that comes in pieces.
+/// Splits a stream received in pieces into frames.
 pub struct Framer {
     stream: StreamClassifier,
-    /// Bytes from `base` on that are not cut yet.
+    /// Bytes from `base` on that have not been split yet.
     held: Vec<u8>,
     base: u64,
     spans: Vec<Span>,
-    /// Bytes so far that were in no frame.
+    /// Bytes so far outside of frames.
     foreign: u64,
 }
 
 impl Framer {
-    /// At the beginning of a stream.
+    /// Creates a framer at the start of a stream.
     pub fn new() -> Self {
         let stream = StreamClassifier::new(Classifier::default());
         Self { stream, held: Vec::new(), base: 0, spans: Vec::new(), foreign: 0 }
     }
 
-    /// Takes the next bytes and gives each frame that has come to its end. Returns how many bytes turned
-    /// out to be in no frame.
+    /// Appends bytes and passes each complete frame to `each`. Returns the number of bytes found to be
+    /// outside of frames.
     pub fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) -> u64 {
         let before = self.foreign;
         self.held.extend_from_slice(bytes);
@@ -54,8 +55,8 @@ impl Framer {
     }
 }
 
-/// Cuts a datagram, which holds whole frames. Returns how many of its bytes are in no frame; one that it
-/// ends amid is none.
+/// Splits a datagram, which holds whole frames. Returns the number of bytes outside of frames; a truncated
+/// frame counts as such.
 pub fn cut(datagram: &[u8], each: &mut dyn FnMut(&[u8])) -> u64 {
     let (mut rest, mut foreign) = (datagram, 0);
     let mut in_step = true;
@@ -78,17 +79,17 @@ pub fn cut(datagram: &[u8], each: &mut dyn FnMut(&[u8])) -> u64 {
     foreign
 }
 
-/// Frames made by the rules of MAVLink 2, for tests.
+/// MAVLink 2 frames for tests.
 #[cfg(test)]
 pub mod samples {
     use crate::local::radio::frame;
 
-    /// COMMAND_LONG, which is control: 45 bytes.
+    /// COMMAND_LONG (control): 45 bytes.
     pub fn command(sequence: u8) -> Vec<u8> {
         frame(sequence, (255, 190), 76, &[7; 33], 152)
     }
 
-    /// ATTITUDE, which is telemetry: 40 bytes.
+    /// ATTITUDE (telemetry): 40 bytes.
     pub fn attitude(sequence: u8) -> Vec<u8> {
         frame(sequence, (1, 1), 30, &[9; 28], 39)
     }

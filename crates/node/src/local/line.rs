@@ -1,4 +1,4 @@
-//! A stream of MAVLink frames both ways: a TCP connection, a serial device.
+//! A bidirectional stream of MAVLink frames: a TCP connection or a serial device.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -10,39 +10,39 @@ use super::Counts;
 use super::frames::Framer;
 use super::queue::Queue;
 
-/// Reads in a row from one stream in one wake-up.
+/// Maximum consecutive reads from one stream per wakeup.
 const MAX_READS: usize = 4;
 
-/// A stream of frames. It never waits: what cannot be written is in a bounded queue.
+/// A non-blocking stream of frames. Data that cannot be written is in a bounded queue.
 pub struct Line {
     io: File,
     framer: Framer,
     queue: Queue,
-    /// The poller watches for room to write.
+    /// The poller watches for writability.
     pub watched: bool,
 }
 
 /// Result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Whatever was there.
+    /// All available bytes, possibly none.
     Bytes,
-    /// The other end is gone.
+    /// The other end has disconnected.
     End,
 }
 
 impl Line {
-    /// A line over a descriptor that does not block, with a queue of so many bytes.
+    /// Creates a line over a non-blocking descriptor, with a queue of `room` bytes.
     pub fn new(io: File, room: usize) -> Self {
         Self { io, framer: Framer::new(), queue: Queue::new(room), watched: false }
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     pub const fn io(&self) -> &File {
         &self.io
     }
 
-    /// Reads what is there, within bounds, and gives each frame.
+    /// Reads available data, within bounds, and passes on each frame.
     pub fn read(
         &mut self,
         scratch: &mut [u8],
@@ -67,20 +67,20 @@ impl Line {
         Found::Bytes
     }
 
-    /// Puts a frame into the queue.
+    /// Queues a frame.
     pub fn push(&mut self, frame: &[u8], control: bool, expires: Instant, counts: &mut Counts) {
         counts.dropped += self.queue.push(frame, control, expires);
     }
 
-    /// Something waits to be written.
+    /// Returns true if data is queued for writing.
     pub fn waits(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Writes what the descriptor takes.
+    /// Writes as much as the descriptor accepts.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// The other end has disconnected.
     pub fn flush(&mut self, now: Instant, counts: &mut Counts) -> io::Result<()> {
         counts.late += self.queue.drop_expired(now);
         let io = &self.io;

@@ -1,4 +1,4 @@
-//! One place where MAVLink comes from and goes to.
+//! A local MAVLink endpoint.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,19 +19,19 @@ use crate::poller::{Ready, Source};
 use crate::tools::Tools;
 use skybraid_io::batch::Outbox;
 
-/// Bytes that wait for a slow reader.
+/// Queue size in bytes for a slow reader.
 const ROOM: usize = 256 << 10;
-/// Senders that are remembered, and for how long after they fell silent.
+/// Maximum remembered senders, and how long they are kept after their last datagram.
 const MAX_SENDERS: usize = 64;
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// A local MAVLink end.
+/// A local MAVLink endpoint.
 pub struct End {
-    /// Its kind and address.
+    /// Kind and address.
     pub name: String,
     /// Its counters.
     pub counts: Counts,
-    /// It gets RADIO_STATUS.
+    /// RADIO_STATUS is sent to this endpoint.
     pub radio_status: bool,
     channel: ChannelId,
     place: u8,
@@ -40,25 +40,25 @@ pub struct End {
 }
 
 enum Kind {
-    /// Datagrams are awaited; what arrives goes to all who have sent some.
+    /// UDP server: sends to all addresses from which datagrams have been received.
     Listening {
         socket: Socket,
         drained: Drained,
         outbox: Outbox,
         senders: Vec<(SocketAddr, Instant)>,
     },
-    /// Datagrams go to one address, and come from it.
+    /// UDP client: sends to and receives from one address.
     Sending { to: String, open: Option<(Socket, SocketAddr, Drained)>, outbox: Outbox },
-    /// Connections come in.
+    /// TCP server.
     Accepting { listener: TcpListener, lines: Lines, paused: bool },
-    /// One connection goes out, again and again.
+    /// TCP client that reconnects.
     Calling { to: String, lines: Lines },
-    /// A device.
+    /// Serial device.
     Serial { device: String, speed: BaudRate, room: usize, lines: Lines },
 }
 
 impl End {
-    /// Opens what can be opened now.
+    /// Opens the endpoint as far as possible now.
     pub fn open(
         now: Instant,
         place: u8,
@@ -105,13 +105,13 @@ impl End {
         }
     }
 
-    /// The number of its next RADIO_STATUS.
+    /// Returns the sequence number of the next RADIO_STATUS.
     pub fn next_radio(&mut self) -> u8 {
         self.sequence = self.sequence.wrapping_add(1);
         self.sequence
     }
 
-    /// There is something to read or room to write. True if there may be more to read.
+    /// Handles readiness for reading or writing. Returns true if there may be more to read.
     pub fn ready(
         &mut self,
         now: Instant,
@@ -170,7 +170,7 @@ impl End {
         false
     }
 
-    /// Hands a frame over to all who are there; it is of no use after `expires`.
+    /// Sends a frame to all clients; it is dropped after `expires`.
     pub fn deliver(&mut self, frame: &[u8], control: bool, expires: Instant, tools: &Tools) {
         let counts = &mut self.counts;
         match &mut self.kind {
@@ -197,7 +197,7 @@ impl End {
         }
     }
 
-    /// It is, or has, streams or a device.
+    /// Returns true if the endpoint uses streams or a device.
     pub const fn has_streams(&self) -> bool {
         match &self.kind {
             Kind::Listening { .. } | Kind::Sending { .. } => false,
@@ -205,7 +205,7 @@ impl End {
         }
     }
 
-    /// Sends what has been passed on.
+    /// Sends queued data.
     pub fn flush(&mut self, now: Instant, tools: &Tools) {
         let counts = &mut self.counts;
         match &mut self.kind {
@@ -222,7 +222,7 @@ impl End {
         }
     }
 
-    /// Tries what is not there again, and forgets who is silent.
+    /// Retries missing devices and peers, and removes silent senders.
     pub fn retry(&mut self, now: Instant, tools: &mut Tools) {
         match &mut self.kind {
             Kind::Listening { senders, .. } => {
@@ -259,7 +259,7 @@ impl End {
         }
     }
 
-    /// Its program's name has been resolved.
+    /// Handles the resolved name of the peer program.
     pub fn resolved(&mut self, addresses: io::Result<Vec<SocketAddr>>, tools: &mut Tools) {
         let to = match addresses.map(|addresses| addresses.first().copied()) {
             Ok(Some(to)) => to,
@@ -271,13 +271,13 @@ impl End {
         let result = match &mut self.kind {
             Kind::Sending { open, .. } if open.is_none() => udp(any_like(to), MAVLINK_BUFFER)
                 .and_then(|socket| {
-                    // Only that program is listened to.
+                    // Datagrams are accepted only from that program.
                     socket.connect(&to.into())?;
                     tools.poller.watch(&socket, Source::Mavlink(self.place))?;
                     *open = Some((socket, to, tools.drained()));
                     Ok(())
                 }),
-            // Nobody there is usual until a program is started.
+            // A missing peer is normal until a program is started.
             Kind::Calling { lines, .. } if lines.is_empty() => {
                 lines.call(tools.poller.now(), self.place, to, ROOM, tools).or(Ok(()))
             }
@@ -314,7 +314,7 @@ impl Kind {
     }
 }
 
-/// Sends what has been passed on, but for what has become too old since.
+/// Sends queued frames, except those expired since.
 fn send(outbox: &mut Outbox, socket: &Socket, counts: &mut Counts, tools: &Tools) {
     if !outbox.is_empty() {
         counts.late += outbox.drop_expired(tools.poller.now());
@@ -322,7 +322,7 @@ fn send(outbox: &mut Outbox, socket: &Socket, counts: &mut Counts, tools: &Tools
     }
 }
 
-/// Remembers a sender; when there are too many, instead of the one that has been silent longest.
+/// Remembers a sender; if the list is full, replaces the one silent for longest.
 fn remember(senders: &mut Vec<(SocketAddr, Instant)>, now: Instant, source: SocketAddr) {
     if let Some((_, heard)) = senders.iter_mut().find(|(known, _)| *known == source) {
         *heard = now;

@@ -1,4 +1,4 @@
-//! The side of the local applications: MAVLink over UDP, TCP and serial devices, UDP ports, TUN.
+//! Local applications: MAVLink over UDP, TCP and serial devices, UDP ports, TUN.
 
 mod calls;
 pub(crate) mod frames;
@@ -37,22 +37,22 @@ const RADIO: Duration = Duration::from_secs(1);
 /// Counters of an end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Bytes that were no frame.
+    /// Bytes outside of frames.
     pub foreign_bytes: u64,
-    /// Frames and datagrams that it was too slow to take.
+    /// Frames and datagrams dropped because the receiver was too slow.
     pub dropped: u64,
-    /// Frames that became too old while they waited for it.
+    /// Frames that expired while queued.
     pub late: u64,
 }
 
-/// Takes what a local application wrote.
+/// Receives data written by a local application.
 pub type Write<'a> = dyn FnMut(ChannelId, &Origin, &[u8]) + 'a;
 
-/// Bytes that the kernel holds of the datagrams of a MAVLink end: several thousand frames, more than a
-/// second of any vehicle's. What is older than that is of no use.
+/// Kernel buffer in bytes for datagrams of a MAVLink endpoint: several thousand frames, more than a second of
+/// any vehicle's. Older data is of no use.
 const MAVLINK_BUFFER: usize = 4 << 20;
 
-/// All local ends of a gateway.
+/// All local endpoints of a gateway.
 pub struct Local {
     ends: Vec<End>,
     ports: Vec<Port>,
@@ -72,10 +72,10 @@ enum Channel {
 }
 
 impl Local {
-    /// Opens all that the file names. Devices and programs that are not there are waited for.
+    /// Opens all endpoints of the configuration. Missing devices and programs are retried.
     ///
     /// # Errors
-    /// A port is taken, an address is not this machine's, rights for the TUN interface are missing.
+    /// A port is in use, an address is not local, or permissions for the TUN interface are missing.
     pub fn open(
         now: Instant,
         config: &GatewayConfig,
@@ -108,7 +108,7 @@ impl Local {
         Ok(Self { ends, ports, tun, channels, policy, retry: now + RETRY, radio: now + RADIO })
     }
 
-    /// A source of this side is ready. True if there may be more to take.
+    /// Handles a ready source of this side. Returns true if there may be more to read.
     pub fn ready(
         &mut self,
         now: Instant,
@@ -130,8 +130,8 @@ impl Local {
         }
     }
 
-    /// Passes on what the peer sent on a channel, which is of no use after `expires`; `bytes` may get
-    /// another buffer in exchange.
+    /// Delivers data from the peer on a channel, to be dropped after `expires`; `bytes` may be swapped for
+    /// another buffer.
     pub fn deliver(
         &mut self,
         now: Instant,
@@ -165,14 +165,14 @@ impl Local {
         }
     }
 
-    /// Sends what has been passed on.
+    /// Sends queued data.
     pub fn flush(&mut self, now: Instant, tools: &mut Tools) {
         self.ends.iter_mut().for_each(|end| end.flush(now, tools));
         self.ports.iter_mut().for_each(|port| port.flush(tools));
         self.tun.iter_mut().for_each(Tun::flush);
     }
 
-    /// Some of it are streams or devices, which the kernel does not stamp.
+    /// Returns true if some endpoints are streams or devices, which have no kernel timestamps.
     pub fn has_streams(&self) -> bool {
         self.tun.is_some() || self.ends.iter().any(End::has_streams)
     }
@@ -199,7 +199,7 @@ impl Local {
         }
     }
 
-    /// The TUN interface's MTU follows the paths'.
+    /// Adapts the MTU of the TUN interface to that of the paths.
     pub fn follow_mtu(&mut self, unfragmented: u32) {
         if let Some(tun) = &mut self.tun {
             tun.follow(unfragmented);
@@ -211,7 +211,7 @@ impl Local {
         self.retry.min(self.radio)
     }
 
-    /// Time has passed: what is not there is tried again, and radios are played.
+    /// Handles expired timers: retries missing endpoints and sends RADIO_STATUS.
     pub fn wake(&mut self, now: Instant, tools: &mut Tools, snapshot: impl FnOnce() -> Snapshot) {
         if now >= self.retry {
             self.retry = now + RETRY;
@@ -247,7 +247,7 @@ impl Local {
     }
 }
 
-/// A UDP socket that never blocks, with so large buffers, whose datagrams the kernel stamps.
+/// Opens a non-blocking UDP socket with buffers of this size and kernel timestamps.
 fn udp(at: SocketAddr, buffer: usize) -> io::Result<socket2::Socket> {
     use socket2::{Domain, Protocol, Socket, Type};
     let kind = Type::DGRAM.nonblocking().cloexec();
@@ -259,7 +259,7 @@ fn udp(at: SocketAddr, buffer: usize) -> io::Result<socket2::Socket> {
     Ok(socket)
 }
 
-/// Any port of any address of the same kind.
+/// Returns the unspecified address and port of the same family.
 fn any_like(address: SocketAddr) -> SocketAddr {
     use std::net::{Ipv4Addr, Ipv6Addr};
     match address {
@@ -268,7 +268,7 @@ fn any_like(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The address of a file's key.
+/// Parses the address of a configuration key.
 fn address(text: &str) -> io::Result<SocketAddr> {
     text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }

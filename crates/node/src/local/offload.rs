@@ -1,16 +1,16 @@
-//! Large TCP packets of the TUN interface, in the form that the kernel exchanges them with an interface that
-//! segments by itself (`struct virtio_net_hdr` of linux/virtio_net.h in front of each packet).
+//! Offload of large TCP packets on the TUN interface, in the format that the kernel exchanges with an
+//! interface that segments by itself (`struct virtio_net_hdr` of linux/virtio_net.h in front of each packet).
 //!
-//! [`segment`] cuts what the kernel sends into the packets that cross the network; [`Coalescer`] joins those of
-//! a connection again, so that the kernel takes a run of them in one call. Only packets that [`segment`] would
-//! make again, bit by bit, are joined.
+//! [`segment`] splits large packets of the kernel into packets for the network; [`Coalescer`] joins packets
+//! of a connection again, so that the kernel receives a run in one call. Only packets that [`segment`] would
+//! reproduce bit by bit are joined.
 
-/// Bytes of `struct virtio_net_hdr`.
+/// Length of `struct virtio_net_hdr` in bytes.
 pub const HEAD: usize = 10;
 
 /// The checksum must be completed (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
 const NEEDS_CHECKSUM: u8 = 1;
-/// Kinds of packets to be cut (`VIRTIO_NET_HDR_GSO_…`), and the flag of those that report congestion.
+/// Segmentation types (`VIRTIO_NET_HDR_GSO_…`), and the flag for packets with ECN.
 const WHOLE: u8 = 0;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
@@ -18,21 +18,21 @@ const ECN: u8 = 0x80;
 
 /// Protocol number of TCP.
 const TCP: u8 = 6;
-/// Place of the checksum in a TCP header (RFC 9293 §3.1).
+/// Offset of the checksum in a TCP header (RFC 9293 §3.1).
 const TCP_CHECKSUM: u16 = 16;
-/// Flags of a TCP header.
+/// TCP header flags.
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const CWR: u8 = 0x80;
 
-/// Bytes of the largest IP packet.
+/// Largest IP packet in bytes.
 const MAX_PACKET: usize = u16::MAX as usize;
-/// Connections of which packets are joined at a time.
+/// Maximum connections with packets being joined.
 const MAX_OPEN: usize = 16;
 
-/// Cuts a packet of the kernel, with its `virtio_net_hdr`, into packets with complete checksums. `room` is
-/// overwritten. Returns how many there were; what is not of the format is none.
+/// Splits a kernel packet with its `virtio_net_hdr` into packets with complete checksums. `room` is
+/// overwritten. Returns the number of packets; zero for invalid input.
 pub fn segment(bytes: &mut [u8], room: &mut Vec<u8>, each: &mut dyn FnMut(&[u8])) -> usize {
     segments(bytes, room, each).unwrap_or(0)
 }
@@ -58,7 +58,7 @@ fn segments(bytes: &mut [u8], room: &mut Vec<u8>, each: &mut dyn FnMut(&[u8])) -
     let (id, sequence) = (u16_at(headers, 4)?, u32_at(headers, head.ip + 4)?);
     let flags = *headers.get(head.ip + 13)?;
     let count = payload.len().div_ceil(size.max(1));
-    // A packet that is cut has something in it.
+    // A packet to be segmented has payload.
     if size == 0 || count == 0 {
         return None;
     }
@@ -71,7 +71,7 @@ fn segments(bytes: &mut [u8], room: &mut Vec<u8>, each: &mut dyn FnMut(&[u8])) -
         }
         let offset = (number * size) as u32;
         put(room, head.ip + 4, sequence.wrapping_add(offset).to_be_bytes());
-        // The end of what was written is in the last; that the window was reduced is in the first (RFC 3168 §6.1.2).
+        // FIN and PSH belong to the last segment, CWR to the first (RFC 3168 §6.1.2).
         let not_here = if number + 1 < count { FIN | PSH } else { 0 };
         let not_again = if number > 0 { CWR } else { 0 };
         put(room, head.ip + 13, [flags & !not_here & !not_again]);
@@ -84,12 +84,12 @@ fn segments(bytes: &mut [u8], room: &mut Vec<u8>, each: &mut dyn FnMut(&[u8])) -
     Some(count)
 }
 
-/// Completes the checksum of what begins at `start`, `offset` bytes behind it; the sum of the pseudo header is
-/// there already.
+/// Completes the checksum of the data from `start`, at `offset` bytes after it; the field already contains
+/// the pseudo-header sum.
 fn complete(packet: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let sum = Sum::default().add(packet.get(start..)?);
     packet.get(start + offset..start + offset + 2)?;
-    // A checksum of zero would say that there is none (RFC 768).
+    // A checksum of zero would mean that there is none (RFC 768).
     let checksum = Some(sum.checksum()).filter(|sum| *sum != [0; 2]).unwrap_or([0xff; 2]);
     put(packet, start + offset, checksum);
     Some(())
@@ -99,9 +99,9 @@ fn complete(packet: &mut [u8], start: usize, offset: usize) -> Option<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Headers {
     is_v6: bool,
-    /// Bytes of the IP header.
+    /// IP header length in bytes.
     ip: usize,
-    /// Bytes of both.
+    /// Length of both headers in bytes.
     len: usize,
 }
 
@@ -123,7 +123,7 @@ impl Headers {
         (protocol == TCP && fits).then_some(Self { is_v6, ip, len })
     }
 
-    /// Writes the length of the packet and the checksum of an IPv4 header.
+    /// Writes the packet length and the checksum of an IPv4 header.
     fn put_length(&self, packet: &mut [u8]) {
         let length = packet.len() as u16;
         if self.is_v6 {
@@ -135,7 +135,7 @@ impl Headers {
         put(packet, 10, sum.checksum());
     }
 
-    /// Sum of the pseudo header (RFC 9293 §3.1, RFC 8200 §8.1).
+    /// Returns the sum of the pseudo-header (RFC 9293 §3.1, RFC 8200 §8.1).
     fn pseudo(&self, packet: &[u8]) -> Sum {
         let addresses = if self.is_v6 { 8..40 } else { 12..20 };
         let addresses = packet.get(addresses).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Headers {
         Sum::default().add(addresses).add(&[0, TCP]).add(&length.to_be_bytes())
     }
 
-    /// Whether both checksums are right.
+    /// Returns true if both checksums are correct.
     fn is_intact(&self, packet: &[u8]) -> bool {
         let (ip, tcp) = packet.split_at_checked(self.ip).unwrap_or_default();
         let header = self.is_v6 || Sum::default().add(ip).checksum() == [0; 2];
@@ -151,12 +151,12 @@ impl Headers {
     }
 }
 
-/// Sum of words of 16 bits in the order of the machine, whose one's complement is an internet checksum (RFC 1071).
+/// Sum of 16-bit words in native byte order, whose one's complement is an internet checksum (RFC 1071).
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes that begin at an even place.
+    /// Adds bytes that start at an even offset.
     fn add(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<4>();
         let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
@@ -173,7 +173,7 @@ impl Sum {
         sum as u16
     }
 
-    /// The checksum, as it is on the wire.
+    /// Returns the checksum in wire format.
     fn checksum(self) -> [u8; 2] {
         (!self.folded()).to_ne_bytes()
     }
@@ -196,28 +196,28 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
 /// Joins packets of TCP connections.
 #[derive(Default)]
 pub struct Coalescer {
-    /// The oldest first.
+    /// Oldest first.
     open: Vec<Run>,
     spare: Vec<Vec<u8>>,
 }
 
-/// Packets of a connection, one behind the other.
+/// Consecutive packets of a connection.
 struct Run {
-    /// The packet that they make, behind room for its `virtio_net_hdr`.
+    /// Joined packet, after space for its `virtio_net_hdr`.
     bytes: Vec<u8>,
     head: Headers,
-    /// Bytes of payload in each but the last.
+    /// Payload length of each packet but the last.
     size: usize,
-    /// Sequence number of what follows.
+    /// Next sequence number.
     next: u32,
     count: u16,
-    /// Nothing can follow.
+    /// No packet can be appended.
     ended: bool,
 }
 
 impl Coalescer {
-    /// Takes a packet. What can no longer grow goes to `write`, with a `virtio_net_hdr` in front, and how many packets
-    /// it is made of.
+    /// Adds a packet. Packets that can no longer grow are passed to `write`, with a `virtio_net_hdr` in front
+    /// and the number of joined packets.
     pub fn push(&mut self, packet: &[u8], write: &mut dyn FnMut(&[u8], u16)) {
         let Some(head) = Headers::of(packet) else { return self.pass(packet, write) };
         let known = self.open.iter().position(|run| run.is_of(&head, packet));
@@ -225,7 +225,7 @@ impl Coalescer {
             if self.open.get_mut(known).is_some_and(|run| run.take(&head, packet)) {
                 return;
             }
-            // Packets of a connection keep their order.
+            // The order of packets of a connection is preserved.
             let run = self.open.remove(known);
             self.finish(run, write);
         }
@@ -243,7 +243,7 @@ impl Coalescer {
         }
     }
 
-    /// Writes all that is held.
+    /// Writes all held packets.
     pub fn flush(&mut self, write: &mut dyn FnMut(&[u8], u16)) {
         let mut open = core::mem::take(&mut self.open);
         open.drain(..).for_each(|run| self.finish(run, write));
@@ -256,7 +256,7 @@ impl Coalescer {
         self.spare.push(run.bytes);
     }
 
-    /// Writes a packet as it is.
+    /// Writes a packet unchanged.
     fn pass(&mut self, packet: &[u8], write: &mut dyn FnMut(&[u8], u16)) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
@@ -268,7 +268,7 @@ impl Coalescer {
 }
 
 impl Run {
-    /// Begins with a packet that others can follow; gives the buffer back if none can.
+    /// Starts a run if others can follow the packet; returns the buffer otherwise.
     fn begin(mut bytes: Vec<u8>, head: Headers, packet: &[u8]) -> Result<Self, Vec<u8>> {
         let size = packet.len() - head.len;
         let flags = packet.get(head.ip + 13);
@@ -289,7 +289,7 @@ impl Run {
         self.bytes.get(HEAD..).unwrap_or_default()
     }
 
-    /// Whether a packet is of the same connection: its addresses and ports.
+    /// Returns true if a packet has the same addresses and ports.
     fn is_of(&self, head: &Headers, packet: &[u8]) -> bool {
         let addresses = if head.is_v6 { 8..40 } else { 12..20 };
         let ports = head.ip..head.ip + 4;
@@ -298,7 +298,7 @@ impl Run {
             && self.packet().get(self.head.ip..self.head.ip + 4) == packet.get(ports)
     }
 
-    /// Adds the packet that follows; false if it does not, or if a checksum is wrong.
+    /// Appends a packet; returns false if it does not follow or a checksum is wrong.
     fn take(&mut self, head: &Headers, packet: &[u8]) -> bool {
         let payload = packet.get(head.len..).unwrap_or_default();
         let flags = packet.get(head.ip + 13).copied().unwrap_or_default();
@@ -322,7 +322,7 @@ impl Run {
         true
     }
 
-    /// Whether the headers of a packet are those of the run but for what a segment has of its own.
+    /// Returns true if the headers match those of the run, except for per-segment fields.
     fn has_like_headers(&self, packet: &[u8]) -> bool {
         let (first, ip) = (self.packet(), self.head.ip);
         let is_like =
@@ -333,14 +333,14 @@ impl Run {
             let id = u16_at(first, 4).map(|id| id.wrapping_add(self.count));
             is_like(0..2) && is_like(6..10) && is_like(20..ip) && u16_at(packet, 4) == id
         };
-        // Acknowledgement and length of the header; window; urgent pointer and options.
+        // Acknowledgement number and header length; window; urgent pointer and options.
         like_ip
             && is_like(ip + 8..ip + 13)
             && is_like(ip + 14..ip + 16)
             && is_like(ip + 18..self.head.len)
     }
 
-    /// The packet with its `virtio_net_hdr`.
+    /// Returns the packet with its `virtio_net_hdr`.
     fn finished(&mut self) -> &[u8] {
         let Headers { is_v6, ip, len } = self.head;
         if self.count > 1
@@ -369,7 +369,7 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// A packet of a connection, by its port and place.
+    /// Specification of a packet of a connection: port and offset.
     #[derive(Clone, Debug)]
     struct Spec {
         is_v6: bool,
@@ -412,7 +412,7 @@ mod tests {
         bytes
     }
 
-    /// The checksums are those that another implementation computes.
+    /// Compares the checksums with those of another implementation.
     fn has_right_checksums(packet: &[u8]) -> bool {
         let headers = PacketHeaders::from_ip_slice(packet).unwrap();
         let Some(TransportHeader::Tcp(tcp)) = headers.transport else { return false };
@@ -446,7 +446,7 @@ mod tests {
         written
     }
 
-    /// A connection's packets, `size` bytes of payload in each but the last.
+    /// Returns the packets of a connection, with `size` bytes of payload in each but the last.
     fn stream(is_v6: bool, port: u16, payload: &[u8], size: usize) -> Vec<Vec<u8>> {
         let count = payload.len().div_ceil(size);
         let spec = |(number, part): (usize, &[u8])| Spec {
@@ -464,7 +464,7 @@ mod tests {
     fn specs() -> impl Strategy<Value = Vec<Spec>> {
         let one = (any::<bool>(), 0_u16..3, 0_u32..3, 0_u16..3, 0_u8..8, 0_u8..12, 0_usize..3);
         proptest::collection::vec(one, 0..200).prop_map(|choices| {
-            // Most packets follow those before them.
+            // Most packets follow the previous ones.
             let mut next = [(0_u32, 0_u16); 6];
             let spec = |choice: (bool, u16, u32, u16, u8, u8, usize)| {
                 let (is_v6, port, ahead, skip, push, window, length) = choice;

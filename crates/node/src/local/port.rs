@@ -1,4 +1,4 @@
-//! A UDP port whose datagrams are carried as they are.
+//! A UDP port whose datagrams are carried unchanged.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use skybraid_io::batch::{BUFFER, Outbox};
 
 /// A UDP port of a local application.
 pub struct Port {
-    /// Its name and address.
+    /// Name and address of the port.
     pub name: String,
     /// Its counters.
     pub counts: Counts,
@@ -64,12 +64,12 @@ impl Port {
         Ok(port)
     }
 
-    /// Somebody is known to whom datagrams go.
+    /// Returns the number of known destinations.
     pub fn clients(&self) -> usize {
         usize::from(self.to.is_some())
     }
 
-    /// Takes a batch of what has arrived. True if there may be more.
+    /// Receives a batch of datagrams. Returns true if there may be more.
     pub fn read(&mut self, tools: &mut Tools, write: &mut Write<'_>) -> bool {
         let Self { socket: Some((socket, drained)), channel, place, to, send_to, .. } = self else {
             return false;
@@ -83,7 +83,7 @@ impl Port {
         })
     }
 
-    /// Hands a datagram over, which is of no use after `expires`; `bytes` gets some other buffer in exchange.
+    /// Queues a datagram, to be dropped after `expires`; leaves another buffer in `bytes`.
     pub fn deliver(&mut self, bytes: &mut Vec<u8>, expires: Instant, tools: &Tools) {
         let Some(to) = self.to else {
             self.counts.dropped += 1;
@@ -96,7 +96,7 @@ impl Port {
         }
     }
 
-    /// Sends what has been passed on.
+    /// Sends queued data.
     pub fn flush(&mut self, tools: &Tools) {
         if let Some((socket, _)) = &self.socket
             && !self.outbox.is_empty()
@@ -106,17 +106,17 @@ impl Port {
         }
     }
 
-    /// Asks for its program's address again while it is not known.
+    /// Resolves the program's address again while it is unknown.
     pub fn retry(&self, tools: &mut Tools) {
         if let (Some(name), None) = (&self.send_to, self.to) {
             tools.names.ask(Whose::Port(self.place), name);
         }
     }
 
-    /// Its program's name has been resolved.
+    /// Handles the resolved name of the peer program.
     pub fn resolved(&mut self, addresses: io::Result<Vec<SocketAddr>>, tools: &mut Tools) {
         let result = addresses.and_then(|addresses| {
-            // A socket that listens has its kind of address already.
+            // A listening socket already has its address family.
             let bound = self.socket.as_ref().and_then(|(socket, _)| socket.local_addr().ok());
             let bound = bound.and_then(|bound| bound.as_socket());
             let fits = |to: &&SocketAddr| bound.is_none_or(|bound| bound.is_ipv4() == to.is_ipv4());

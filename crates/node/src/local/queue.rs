@@ -1,4 +1,4 @@
-//! What waits for a slow reader: whole frames, in order within each component, up to a bound.
+//! Bounded queue for a slow reader: whole frames, in order within each component.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -7,24 +7,24 @@ use skybraid_transport::mutran::Header;
 use skybraid_units::Instant;
 use skybraid_units::invariant::Promised;
 
-/// Frames that are written in one system call.
+/// Maximum frames written by one system call.
 const MAX_SLICES: usize = 64;
-/// Buffers that are kept to be written over.
+/// Maximum spare buffers kept for reuse.
 const MAX_SPARE: usize = 256;
-/// Components with queues of their own; further ones share the last.
+/// Maximum components with separate queues; further ones share the last.
 const MAX_COMPONENTS: usize = 64;
 
-/// Frames by the component that they are of. Components take turns, and each keeps its order. When there is
-/// no room, the component that holds most loses its oldest that is not control or, if it has no such, its
-/// oldest. A frame of which some bytes have left is never dropped.
+/// Frames by component. Components take turns, and each keeps its order. If the queue is full, the component
+/// that holds most loses its oldest non-control frame or, if it has none, its oldest. A partly written frame
+/// is never dropped.
 pub struct Queue {
-    /// Components with something that waits, the next one to be served first.
+    /// Components with queued messages, next to be served first.
     components: VecDeque<Component>,
-    /// The frame of which some bytes have left, and how many.
+    /// Partly written frame, and the number of bytes written.
     begun: Option<(Vec<u8>, usize)>,
-    /// Bytes of all that waits.
+    /// Total bytes queued.
     bytes: usize,
-    /// Maximum of these.
+    /// Maximum of `bytes`.
     room: usize,
     /// Time at which the first frame is too old.
     expires: Instant,
@@ -44,19 +44,19 @@ struct Held {
 }
 
 impl Queue {
-    /// An empty queue for so many bytes.
+    /// Creates an empty queue of `room` bytes.
     pub fn new(room: usize) -> Self {
         let expires = Instant::FAR_FUTURE;
         let (components, begun, spare) = (VecDeque::new(), None, Vec::new());
         Self { components, begun, bytes: 0, room, expires, spare }
     }
 
-    /// Nothing waits.
+    /// Returns whether nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.components.is_empty() && self.begun.is_none()
     }
 
-    /// Puts a frame in, which is of no use after `expires`; returns how many have been dropped for it.
+    /// Queues a frame, to be dropped after `expires`; returns the number of frames dropped for it.
     pub fn push(&mut self, frame: &[u8], control: bool, expires: Instant) -> u64 {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
@@ -83,7 +83,7 @@ impl Queue {
         dropped
     }
 
-    /// Forgets all that waits; returns how many frames that were.
+    /// Drops all queued frames and returns their number.
     pub fn clear(&mut self) -> u64 {
         let waiting: usize = self.components.iter().map(|it| it.frames.len()).sum();
         let frames = waiting + usize::from(self.begun.is_some());
@@ -94,7 +94,7 @@ impl Queue {
         frames as u64
     }
 
-    /// Takes out what is too old by now; returns how many frames that were.
+    /// Drops expired frames and returns their number.
     pub fn drop_expired(&mut self, now: Instant) -> u64 {
         if now <= self.expires {
             return 0;
@@ -143,7 +143,7 @@ impl Queue {
         }
     }
 
-    /// Takes the next frame: the oldest of the component whose turn it is.
+    /// Removes the next frame: the oldest of the component whose turn it is.
     fn next(&mut self) -> Option<Held> {
         let mut component = self.components.pop_front()?;
         let held = component.frames.pop_front()?;
@@ -154,7 +154,7 @@ impl Queue {
         Some(held)
     }
 
-    /// Writes as much as `write` takes; `Ok(true)` if nothing is left.
+    /// Writes as much as `write` accepts; returns `Ok(true)` if nothing is left.
     pub fn flush(
         &mut self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
@@ -197,7 +197,7 @@ impl Queue {
         result
     }
 
-    /// So many bytes have left of the frame that has begun and of those in the row.
+    /// Accounts for `written` bytes of the partly written frame and of the frames in `row`.
     fn advance(&mut self, row: &mut VecDeque<Held>, mut written: usize) {
         if let Some((bytes, gone)) = self.begun.take() {
             let left = bytes.len() - gone;
@@ -225,7 +225,7 @@ impl Queue {
         }
     }
 
-    /// Puts frames that could not leave back to the heads of their queues.
+    /// Returns unsent frames to the heads of their queues.
     fn put_back(&mut self, row: VecDeque<Held>) {
         for held in row.into_iter().rev() {
             let name = Header::parse(&held.bytes).map_or((0, 0), |it| (it.system, it.component));
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(out, [[1; 10], [3; 10]].concat());
     }
 
-    /// A MAVLink 2 frame of a component with a number in its payload.
+    /// Returns a MAVLink 2 frame of a component with a number in its payload.
     fn frame(component: u8, number: u8) -> Vec<u8> {
         vec![0xfd, 1, 0, 0, 0, 1, component, 76, 0, 0, number, 0, 0]
     }

@@ -1,5 +1,5 @@
-//! RADIO_STATUS: what the networks are like, in the message by which telemetry radios tell ground
-//! stations. Only ends that ask for it get it.
+//! RADIO_STATUS: quality of the networks, in the message that telemetry radios send to ground stations. Sent
+//! only to endpoints that request it.
 //!
 //! Source: MAVLink `common.xml`, message 109; sender 51/68 and the use of the fields as in SiK radios.
 
@@ -9,15 +9,15 @@ use skybraid_gateway::snapshot::PathSnapshot;
 
 const RADIO_STATUS: u32 = 109;
 const CRC_EXTRA: u8 = 185;
-/// The system and component that SiK radios write.
+/// System and component IDs used by SiK radios.
 const RADIO: (u8, u8) = (51, 68);
-/// Signal strength of a path without loss and with a short delay.
+/// Signal strength of a path with no loss and a short delay.
 const FULL: f64 = 200.0;
-/// Up to this round-trip time the strength is full; from the other on it is half.
+/// Maximum round-trip time of full strength, and the one from which it is half.
 const PROMPT_MS: f64 = 100.0;
 const SLOW_MS: f64 = 1000.0;
 
-/// A MAVLink 2 frame without a signature.
+/// Builds a MAVLink 2 frame without a signature.
 pub fn frame(
     sequence: u8,
     (system, component): (u8, u8),
@@ -25,7 +25,7 @@ pub fn frame(
     payload: &[u8],
     extra: u8,
 ) -> Vec<u8> {
-    // Zeros at the end are left out, but for the first byte.
+    // Trailing zeros are truncated, except for the first byte.
     let length = payload.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
     let [low, middle, high, _] = message.to_le_bytes();
     let head = [0xfd, length as u8, 0, 0, sequence, system, component, low, middle, high];
@@ -36,7 +36,7 @@ pub fn frame(
     frame
 }
 
-/// CRC-16/MCRF4XX.
+/// Updates a CRC-16/MCRF4XX.
 fn checksum(crc: u16, byte: u8) -> u16 {
     (0..8).fold(
         crc ^ u16::from(byte),
@@ -46,14 +46,13 @@ fn checksum(crc: u16, byte: u8) -> u16 {
     )
 }
 
-/// The message of a state.
+/// Builds RADIO_STATUS from a snapshot.
 ///
-/// `rssi` reports the better of the paths that live, from the peer, and `remrssi` towards it: 200 without
-/// loss, less in the measure of the loss, and down to half for round-trip times from 100 ms to 1 s; 0 when
-/// no path lives. `noise` and `remnoise` are not known to a gateway, and 0. `txbuf` is 100: what must
-/// wait is dropped by class here, and asking an autopilot for less would slow its telemetry down
-/// needlessly. `rxerrors` counts datagrams that were refused as broken or not understood; nothing is
-/// ever fixed, so `fixed` is 0.
+/// `rssi` is the better of the live paths from the peer, and `remrssi` towards it: 200 without loss, reduced
+/// in proportion to the loss, and down to half for round-trip times from 100 ms to 1 s; 0 if no path is live.
+/// `noise` and `remnoise` are unknown to a gateway, and 0. `txbuf` is 100: queued data is dropped by class
+/// here, and asking an autopilot for less would slow its telemetry down needlessly. `rxerrors` counts
+/// datagrams refused as broken or not understood; nothing is ever corrected, so `fixed` is 0.
 pub fn radio_status(sequence: u8, snapshot: &Snapshot) -> Vec<u8> {
     let lives = |state: PathState| !matches!(state, PathState::Unheard | PathState::Down);
     let strongest = |state: fn(&PathSnapshot) -> PathState, loss: fn(&PathSnapshot) -> f64| {
@@ -64,7 +63,7 @@ pub fn radio_status(sequence: u8, snapshot: &Snapshot) -> Vec<u8> {
     let there = strongest(|path| path.outgoing, |path| path.outgoing_loss);
     let errors = snapshot.refused.forged + snapshot.refused.unreadable;
     let errors = u16::try_from(errors).unwrap_or(u16::MAX).to_le_bytes();
-    // In the order of MAVLink's packing: rxerrors, fixed, rssi, remrssi, txbuf, noise, remnoise.
+    // Packed in MAVLink order: rxerrors, fixed, rssi, remrssi, txbuf, noise, remnoise.
     let payload = [errors[0], errors[1], 0, 0, here, there, 100, 0, 0];
     frame(sequence, RADIO, RADIO_STATUS, &payload, CRC_EXTRA)
 }

@@ -9,7 +9,7 @@ use nix::sys::termios::{
     BaudRate, ControlFlags, FlushArg, SetArg, cfmakeraw, cfsetspeed, tcflush, tcgetattr, tcsetattr,
 };
 
-/// The speed of telemetry radios, which autopilots expect.
+/// Default baud rate: that of telemetry radios, expected by autopilots.
 pub const USUAL_BAUD: u32 = 57_600;
 
 const BAUDS: &[(u32, BaudRate)] = &[
@@ -36,10 +36,10 @@ const BAUDS: &[(u32, BaudRate)] = &[
     (4_000_000, BaudRate::B4000000),
 ];
 
-/// The constant of a speed.
+/// Returns the constant of a baud rate.
 ///
 /// # Errors
-/// Devices know no such speed; the message lists those that they know.
+/// The baud rate is not supported; the message lists the supported ones.
 pub fn speed(baud: u32) -> io::Result<BaudRate> {
     let found = BAUDS.iter().find(|(known, _)| *known == baud).map(|(_, speed)| *speed);
     found.ok_or_else(|| {
@@ -50,10 +50,10 @@ pub fn speed(baud: u32) -> io::Result<BaudRate> {
     })
 }
 
-/// Opens a device, which then never blocks.
+/// Opens a device in non-blocking mode.
 ///
 /// # Errors
-/// It is not there, is no terminal, or rights are missing.
+/// The device is missing, is no terminal, or permissions are missing.
 pub fn open(path: &str, speed: BaudRate) -> io::Result<File> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(path)?;
@@ -65,12 +65,12 @@ pub fn open(path: &str, speed: BaudRate) -> io::Result<File> {
     settings.control_flags.insert(ControlFlags::CS8 | ControlFlags::CREAD | ControlFlags::CLOCAL);
     cfsetspeed(&mut settings, speed)?;
     tcsetattr(&file, SetArg::TCSANOW, &settings)?;
-    // What lay there was read at another speed.
+    // Pending data was received at another baud rate.
     tcflush(&file, FlushArg::TCIOFLUSH)?;
     Ok(file)
 }
 
-/// Bytes that may wait for a device: a second's worth, since what is older is of no use to a pilot.
+/// Returns the queue size for a device in bytes: one second, since older data is of no use to a pilot.
 pub fn room(baud: u32, most: usize) -> usize {
     (baud as usize / 10).clamp(2048, most)
 }

@@ -1,4 +1,4 @@
-//! The TUN interface: IP packets of the machine, and whatever it forwards.
+//! TUN interface: IP packets of the machine, and those that it forwards.
 
 #![allow(unsafe_code, reason = "a TUN interface is made by an ioctl")]
 
@@ -19,14 +19,14 @@ use crate::poller::Source;
 use crate::tools::Tools;
 use skybraid_io::netlink::{Netlink, Network};
 
-/// Packets in a batch. A wake-up takes as many batches as the kernel's queue of the interface holds, so that
-/// what is left has come since the wake-up before.
+/// Packets per batch. A wakeup reads as many batches as the kernel's queue of the interface holds, so that
+/// remaining packets have arrived since the previous wakeup.
 const MAX_PACKETS: usize = 32;
-/// Packets after which a batch ends that large ones were cut into, unless they have waited for a gateway that was
-/// held up: what follows may wait in the kernel.
+/// Segments of large packets after which a batch ends, unless the packets have waited for a stalled gateway:
+/// further ones may wait in the kernel.
 const MAX_SEGMENTS: usize = 64;
 
-/// What the kernel may leave to the interface (linux/if_tun.h): checksums, and the cutting of TCP packets.
+/// Offloads to the interface (linux/if_tun.h): checksums and TCP segmentation.
 const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04;
 
 nix::ioctl_write_int!(make_interface, b'T', 202);
@@ -40,25 +40,25 @@ struct Request {
     rest: [u8; 22],
 }
 
-/// The TUN interface of a gateway.
+/// TUN interface of a gateway.
 pub struct Tun {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Its counters.
     pub counts: Counts,
     channel: ChannelId,
     device: File,
     coalescer: Coalescer,
-    /// Overwritten again and again.
+    /// Buffer for reuse.
     room: Vec<u8>,
     interface: String,
-    /// Least and largest MTU of the interface, and the one that it has, in bytes.
+    /// Minimum and maximum MTU of the interface, and the current one, in bytes.
     mtus: [u32; 2],
     mtu: u32,
 }
 
 impl Tun {
-    /// Makes the interface, with its address, and switches it on.
+    /// Creates the interface with its address and sets it up.
     pub fn open(
         channel: ChannelId,
         config: &TunConfig,
@@ -78,26 +78,26 @@ impl Tun {
         tools.poller.watch(&device, Source::Tun).map_err(wrong)?;
         let name = format!("tun {}", config.name);
         let mtu = u32::try_from(config.mtu.get()).unwrap_or(u32::MAX);
-        // An interface below 1280 bytes loses its IPv6 addresses (RFC 8200 §5).
+        // An interface with an MTU below 1280 bytes loses its IPv6 addresses (RFC 8200 §5).
         let min: u32 = if config.address.contains(':') { 1280 } else { 576 };
         let (interface, mtus) = (config.name.clone(), [min.min(mtu), mtu]);
         let (counts, coalescer, room) = (Counts::default(), Coalescer::default(), Vec::new());
         Ok(Self { name, counts, channel, device, coalescer, room, interface, mtus, mtu })
     }
 
-    /// Lowers the interface's MTU to what the paths carry without fragments, and raises it again up to what the file
-    /// says.
+    /// Lowers the interface's MTU to the size that the paths carry without fragments, and raises it again up
+    /// to the configured one.
     pub fn follow(&mut self, unfragmented: u32) {
         let mtu = unfragmented.clamp(self.mtus[0], self.mtus[1]);
         if mtu == self.mtu {
             return;
         }
         self.mtu = mtu;
-        // Where the right to do so is missing, packets are fragmented as before.
+        // Without the capability, packets are fragmented as before.
         let _ = set_mtu(&self.interface, mtu);
     }
 
-    /// Takes a batch of what the machine wants to send. True if there may be more.
+    /// Reads a batch of packets from the machine. Returns true if there may be more.
     pub fn read(&mut self, now: Instant, tools: &mut Tools, write: &mut Write<'_>) -> bool {
         let arrived = tools.arrival(now);
         let held_up = arrived < now;
@@ -122,13 +122,13 @@ impl Tun {
         true
     }
 
-    /// Delivers a packet to the machine, at the latest with the next [`flush`](Self::flush).
+    /// Delivers a packet to the machine, at the latest on the next [`flush`](Self::flush).
     pub fn deliver(&mut self, packet: &[u8]) {
         let Self { device, coalescer, counts, .. } = self;
         coalescer.push(packet, &mut |bytes, packets| put(device, bytes, packets, counts));
     }
 
-    /// Delivers what is held.
+    /// Delivers held packets.
     pub fn flush(&mut self) {
         let Self { device, coalescer, counts, .. } = self;
         coalescer.flush(&mut |bytes, packets| put(device, bytes, packets, counts));
@@ -147,7 +147,7 @@ fn set_mtu(interface: &str, mtu: u32) -> io::Result<()> {
     netlink.set_mtu(link.index, mtu)
 }
 
-/// The sender inside of an IP packet: its address and, of TCP and UDP, its port.
+/// Returns the source of an IP packet: its address and, for TCP and UDP, its port.
 fn sender(packet: &[u8]) -> Option<SocketAddr> {
     let (ip, protocol, rest) = match packet.first()? >> 4 {
         4 => {
@@ -187,11 +187,10 @@ fn make(config: &TunConfig) -> io::Result<File> {
     // The last byte stays zero.
     let room = request.name.iter_mut().take(libc::IFNAMSIZ - 1);
     room.zip(config.name.bytes()).for_each(|(place, byte)| *place = byte);
-    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which `request` is in size and layout; it
-    // outlives the call.
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, whose size and layout `request` has; it outlives
+    // the call.
     unsafe { make_interface(device.as_raw_fd(), &raw mut request as libc::c_ulong) }?;
-    // A kernel that refuses sends packets that are whole.
-    // SAFETY: TUNSETOFFLOAD takes a number.
+    // A kernel that refuses sends unsegmented packets only. SAFETY: TUNSETOFFLOAD takes a number.
     unsafe { set_offloads(device.as_raw_fd(), OFFLOADS) }.ok();
     let mut netlink = Netlink::here()?;
     let link = netlink.link(&config.name)?;

@@ -1,5 +1,5 @@
-//! Files that a gateway may use (Landlock): it reads the system's settings, reads and writes devices, and writes
-//! into its log's folder.
+//! File access of a gateway (Landlock): it reads the system's settings, reads and writes devices, and writes
+//! to its log folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use landlock::{
 };
 use skybraid_gateway::GatewayConfig;
 
-/// Folders that are read: names and name servers, interfaces and limits, libraries of a resolver.
+/// Readable folders: names and name servers, interfaces and limits, libraries of a resolver.
 const READ: [&str; 7] = ["/etc", "/run", "/proc", "/sys", "/usr", "/lib", "/lib64"];
 /// Folders of devices, those that come later too.
 const DEVICES: &str = "/dev";
 
-/// The folder of a log's file.
+/// Returns the folder of a log file.
 pub(super) fn folder(log: &Path) -> PathBuf {
     match log.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
@@ -23,7 +23,7 @@ pub(super) fn folder(log: &Path) -> PathBuf {
     }
 }
 
-/// Restricts this thread and those that it starts. Returns how far the kernel enforces it.
+/// Restricts this thread and its future children. Returns how far the kernel enforces it.
 pub(super) fn restrict(config: &GatewayConfig, log: Option<&Path>) -> Result<&'static str, String> {
     let told = |error: landlock::RulesetError| error.to_string();
     let all = AccessFs::from_all(ABI::V5);
@@ -47,7 +47,7 @@ pub(super) fn restrict(config: &GatewayConfig, log: Option<&Path>) -> Result<&'s
     }
     if let Some(log) = log {
         let folder = folder(log);
-        // The log says what is wrong with a folder that cannot be made.
+        // The log reports why a folder cannot be created.
         fs::create_dir_all(&folder).ok();
         let there = folder.ancestors().find(|it| it.is_dir()).unwrap_or(Path::new("."));
         rules.push((there.to_path_buf(), write));
@@ -58,7 +58,7 @@ pub(super) fn restrict(config: &GatewayConfig, log: Option<&Path>) -> Result<&'s
         .and_then(Ruleset::create)
         .map_err(told)?;
     for (path, access) in rules {
-        // What is not there needs no rule.
+        // Missing paths need no rule.
         let Ok(descriptor) = PathFd::new(&path) else { continue };
         ruleset = ruleset.add_rule(PathBeneath::new(descriptor, access)).map_err(told)?;
     }

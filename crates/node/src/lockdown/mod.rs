@@ -1,8 +1,8 @@
-//! The process, locked down: who takes a gateway over by a fault in a parser cannot start programs, read or
-//! write files that are none of its business, or use rights that the gateway does not need.
+//! Lockdown of the process: an attacker who exploits a parser cannot start programs, access unrelated files,
+//! or use capabilities that the gateway does not need.
 //!
-//! Everything is inherited by threads that are started later, so [`lock_down`] comes before them. What the kernel
-//! does not have is left out, and [`Lockdown`] says so.
+//! Threads started later inherit all restrictions, so [`lock_down`] is called first. Restrictions that the
+//! kernel does not support are left out and reported in [`Lockdown`].
 
 mod files;
 mod rights;
@@ -16,9 +16,9 @@ use skybraid_gateway::GatewayConfig;
 /// The lockdown in force, as the kernel reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Lockdown {
-    /// Capabilities that the process has.
+    /// Capabilities of the process.
     pub capabilities: Vec<String>,
-    /// No program that it starts can gain rights (`no_new_privs`).
+    /// Child processes cannot gain privileges (`no_new_privs`).
     pub no_new_privs: bool,
     /// System calls are filtered (seccomp).
     pub seccomp: bool,
@@ -28,8 +28,8 @@ pub struct Lockdown {
     pub problems: Vec<String>,
 }
 
-/// Gives up all that the gateway of this file does not need; `log` is its log's file. Called by the first thread,
-/// before there are others. What fails is in [`Lockdown::problems`].
+/// Drops all privileges that the gateway of this configuration does not need; `log` is its log file. Called
+/// by the first thread before there are others. Failures are in [`Lockdown::problems`].
 pub fn lock_down(config: &GatewayConfig, log: Option<&Path>) -> Lockdown {
     let mut problems = Vec::new();
     let mut note = |what: &str, result: Result<(), String>| {
@@ -84,14 +84,14 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("elsewhere")).unwrap();
         let place = folder.clone();
-        // A lockdown is of a thread and those that it starts, so the other tests go on without.
+        // A lockdown applies to a thread and its children, so the other tests are not affected.
         let locked = thread::spawn(move || {
             let log = place.join("logs/flight.jsonl");
             let before = rights();
             let locked = lock_down(&config(""), Some(&log));
             assert_eq!(locked.problems, Vec::<String>::new());
             assert!(locked.no_new_privs);
-            // Only what it had before, and of that only what may be needed.
+            // Only capabilities held before, and of those only the ones that may be needed.
             assert_eq!(rights() & !before, 0);
             let may_stay = ["net_admin", "dac_override"];
             assert!(
@@ -99,7 +99,7 @@ mod tests {
                 "{locked:?}"
             );
 
-            // Its log: files are made, written, cut, listed and removed.
+            // Log: files are created, written, truncated, listed and removed.
             let file = place.join("logs/flight-1.jsonl");
             let mut written = fs::File::create_new(&file).unwrap();
             written.write_all(b"{}\n").unwrap();
@@ -107,7 +107,7 @@ mod tests {
             written.set_len(1).unwrap();
             assert_eq!(fs::read_dir(place.join("logs")).unwrap().count(), 1);
             fs::remove_file(&file).unwrap();
-            // Devices, those that come later too.
+            // Devices, including those added later.
             let terminal = openpty(None, None).unwrap();
             let device = nix::unistd::ttyname(&terminal.slave).unwrap();
             let link = fs::OpenOptions::new().read(true).write(true).open(&device).unwrap();

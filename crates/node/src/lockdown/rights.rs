@@ -1,4 +1,4 @@
-//! Capabilities (capabilities(7)): those that a gateway of a file needs, and dropping the others.
+//! Capabilities (capabilities(7)): those that a configured gateway needs, and dropping the others.
 
 #![allow(unsafe_code, reason = "capabilities have no wrapper here")]
 
@@ -14,12 +14,12 @@ use skybraid_gateway::config::Network;
 
 use skybraid_io::batch::BUFFER;
 
-/// Capabilities by their numbers (linux/capability.h): those that a gateway may need.
+/// Capabilities that a gateway may need, by number (linux/capability.h).
 const DAC_OVERRIDE: u32 = 1;
 const NET_BIND_SERVICE: u32 = 10;
 const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
-/// Ports below it take `CAP_NET_BIND_SERVICE` (ip(7)).
+/// Ports below this one require `CAP_NET_BIND_SERVICE` (ip(7)).
 const UNPRIVILEGED_PORT: u16 = 1024;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const VERSION: u32 = 0x2008_0522;
@@ -38,14 +38,15 @@ struct Set {
     inheritable: u32,
 }
 
-/// A bit for each capability that the gateway of this file needs while it runs; `log` is its log's file.
+/// Returns a bit for each capability that the gateway of this configuration needs while it runs; `log` is its
+/// log file.
 pub(super) fn needed(config: &GatewayConfig, log: Option<&Path>) -> u64 {
     let mut needed = 0;
     let small_buffers = ["rmem_max", "wmem_max"].iter().any(|name| {
         let limit = fs::read_to_string(format!("/proc/sys/net/core/{name}"));
         limit.ok().and_then(|limit| limit.trim().parse().ok()).is_none_or(|it: usize| it < BUFFER)
     });
-    // TUN's MTU, MPTCP's endpoints, and buffers beyond the limit.
+    // MTU of TUN, MPTCP endpoints, and buffers beyond the limit.
     if config.tun.is_some() || config.network == Network::Tcp || small_buffers {
         needed |= 1 << NET_ADMIN;
     }
@@ -69,7 +70,7 @@ pub(super) fn needed(config: &GatewayConfig, log: Option<&Path>) -> u64 {
     needed
 }
 
-/// Whether the log's folder and the devices that are there can be written without `CAP_DAC_OVERRIDE`.
+/// Returns true if the log folder and the existing devices can be written without `CAP_DAC_OVERRIDE`.
 fn reaches_its_files(config: &GatewayConfig, log: Option<&Path>) -> bool {
     let Ok(before) = get() else { return true };
     let mut without = before;
@@ -87,15 +88,15 @@ fn reaches_its_files(config: &GatewayConfig, log: Option<&Path>) -> bool {
             .iter()
             .filter_map(|end| end.serial.as_deref())
             .all(|device| may(Path::new(device), AccessFlags::R_OK | AccessFlags::W_OK));
-    // It was there before, so the kernel gives it back.
+    // The process had this set before, so the kernel permits restoring it.
     let _ = set(&before);
     reaches
 }
 
-/// Drops all capabilities but those of `needed`, and never gives the process one that it lacks.
+/// Drops all capabilities except those in `needed`; never adds one that the process lacks.
 pub(super) fn drop_all_but(needed: u64) -> Result<(), String> {
     let told = |error: io::Error| error.to_string();
-    // The bounding set can be lowered with CAP_SETPCAP alone; without, no_new_privs has the same effect.
+    // The bounding set can be lowered only with CAP_SETPCAP; without it, no_new_privs has the same effect.
     // The kernel reads whole words.
     const ZERO: libc::c_ulong = 0;
     for number in 0..64 {
@@ -117,7 +118,7 @@ pub(super) fn drop_all_but(needed: u64) -> Result<(), String> {
     set(&sets).map_err(told)
 }
 
-/// Names of the capabilities of a set.
+/// Returns the names of the capabilities of a set.
 pub(super) fn names(set: u64) -> Vec<String> {
     let name = |number: u32| match number {
         DAC_OVERRIDE => "dac_override".to_string(),

@@ -1,13 +1,13 @@
-//! System calls that a gateway may make (seccomp): those of sockets, devices, files, timers and threads. Anything
-//! else fails with EPERM, starting programs and processes among it.
+//! System calls permitted to a gateway (seccomp): those for sockets, devices, files, timers and threads. All
+//! others fail with EPERM, including those that start programs and processes.
 
-/// Sets the filter for this thread and those that it starts.
+/// Installs the filter for this thread and its future children.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn filter() -> Result<(), String> {
     Err("not on this kind of processor".to_string())
 }
 
-/// Sets the filter for this thread and those that it starts.
+/// Installs the filter for this thread and its future children.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) fn filter() -> Result<(), String> {
     x64::filter().map_err(|error| error.to_string())
@@ -22,7 +22,7 @@ mod x64 {
         SeccompCondition, SeccompFilter, SeccompRule, apply_filter,
     };
 
-    /// Allowed whatever their arguments are.
+    /// Permitted with any arguments.
     const ALLOWED: &[libc::c_long] = &[
         // Descriptors and files.
         libc::SYS_read,
@@ -98,7 +98,7 @@ mod x64 {
         libc::SYS_madvise,
         libc::SYS_brk,
         libc::SYS_membarrier,
-        // Threads and signals, to itself.
+        // Threads, and signals to the process itself.
         libc::SYS_futex,
         libc::SYS_set_robust_list,
         libc::SYS_get_robust_list,
@@ -112,7 +112,7 @@ mod x64 {
         libc::SYS_sigaltstack,
         libc::SYS_exit,
         libc::SYS_exit_group,
-        // What it is and has.
+        // Identity and properties of the process.
         libc::SYS_getpid,
         libc::SYS_getppid,
         libc::SYS_gettid,
@@ -149,17 +149,17 @@ mod x64 {
     #[cfg(not(target_arch = "x86_64"))]
     const OLDER: &[libc::c_long] = &[];
 
-    /// Kinds of sockets: of the network, of the kernel's settings, and to systemd.
+    /// Permitted socket families: network, kernel settings, and systemd.
     const FAMILIES: [libc::c_int; 4] =
         [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_UNIX];
-    /// `TIOCSTI` and `TIOCLINUX`, which write into another's terminal (ioctl_tty(2)).
+    /// `TIOCSTI` and `TIOCLINUX`, which write to another terminal (ioctl_tty(2)).
     const TERMINALS: [u64; 2] = [0x5412, 0x541c];
 
     fn when(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)
     }
 
-    /// Sets the filters.
+    /// Installs the filters.
     pub(super) fn filter() -> Result<(), Error> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
         for number in ALLOWED.iter().chain(OLDER) {
@@ -175,7 +175,7 @@ mod x64 {
         let others = TERMINALS.iter().map(|request| when(1, SeccompCmpOp::Ne, *request));
         let others = SeccompRule::new(others.collect::<Result<_, _>>()?)?;
         rules.insert(libc::SYS_ioctl, vec![others]);
-        // Threads, and neither processes nor namespaces.
+        // Threads, but no processes or namespaces.
         let thread = libc::CLONE_THREAD as u64;
         let spaces = libc::CLONE_NEWNS
             | libc::CLONE_NEWCGROUP
@@ -187,25 +187,25 @@ mod x64 {
         let is_thread = SeccompCmpOp::MaskedEq(thread | spaces as u64);
         let is_thread = SeccompRule::new(vec![when(0, is_thread, thread)?])?;
         rules.insert(libc::SYS_clone, vec![is_thread]);
-        // The second filter refuses it.
+        // Refused by the second filter.
         rules.insert(libc::SYS_clone3, Vec::new());
-        // Names of threads, and what a memory allocator asks for.
+        // Thread names, and requests of a memory allocator.
         let prctl = [libc::PR_SET_NAME, libc::PR_SET_VMA, libc::PR_GET_DUMPABLE];
         let prctl = prctl
             .iter()
             .map(|which| SeccompRule::new(vec![when(0, SeccompCmpOp::Eq, *which as u64)?]));
         rules.insert(libc::SYS_prctl, prctl.collect::<Result<_, _>>()?);
-        // Limits are read and not set.
+        // Limits are read but not set.
         let reads = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
         rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![reads])?]);
-        // Signals to itself alone: those of an abort.
+        // Only signals to the process itself: those of an abort.
         let own = when(0, SeccompCmpOp::Eq, std::process::id().into())?;
         rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![own])?]);
 
         let refuse = SeccompAction::Errno(libc::EPERM as u32);
         let architecture = std::env::consts::ARCH.try_into()?;
         let allowed = SeccompFilter::new(rules, refuse, SeccompAction::Allow, architecture)?;
-        // Its flags are behind a pointer; where it is missing, libraries use `clone`.
+        // The flags of clone3 are behind a pointer; if it is missing, libraries use `clone`.
         let clone3 = SeccompFilter::new(
             BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
             SeccompAction::Allow,
@@ -213,7 +213,7 @@ mod x64 {
             architecture,
         )?;
         let programs: [BpfProgram; 2] = [clone3.try_into()?, allowed.try_into()?];
-        // The first one must still allow the call that sets the second.
+        // The first filter must still permit the call that installs the second.
         programs.iter().try_for_each(|program| apply_filter(program))
     }
 }

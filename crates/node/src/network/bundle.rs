@@ -1,4 +1,4 @@
-//! The aircraft's other addresses as MPTCP endpoints, so that one connection uses all interfaces.
+//! Additional MPTCP endpoints of the aircraft, so that one connection uses all interfaces.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use crate::tools::Tools;
 use skybraid_io::netlink::{Endpoint, EndpointFlags, Limits, PathManager};
 
-/// Most subflows that the kernel allows next to the first.
+/// Maximum additional subflows that the kernel permits.
 const MOST: u32 = 8;
 /// Name of its alarms.
 const KEY: &str = "mptcp";
 
-/// Endpoints that this gateway has added to the machine's.
+/// Endpoints that this gateway has added to the machine.
 #[derive(Default)]
 pub struct Endpoints {
     added: Vec<IpAddr>,
@@ -19,9 +19,9 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Lets connections have further subflows: from these addresses and numbers of interfaces or, of who
-    /// is called, to these addresses. Without the right to say so the connection uses what the machine is
-    /// set up for; that is said once.
+    /// Enables further subflows of connections: from these addresses and interface indices or, on the
+    /// listening side, to these addresses. Without the required capability, the connection uses the machine's
+    /// settings; that is reported once.
     pub fn prepare(&mut self, addresses: &[(IpAddr, u32)], called: bool, tools: &mut Tools) {
         if let Err(error) = self.set(addresses, called) {
             let text = format!(
@@ -59,7 +59,7 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Takes them back.
+    /// Removes the added endpoints.
     pub fn remove(&mut self) {
         if self.added.is_empty() {
             return;

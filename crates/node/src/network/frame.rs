@@ -1,23 +1,23 @@
-//! Datagrams in a stream: two bytes of length, in network order, before each.
+//! Framing of datagrams in a stream: two bytes of length, in network byte order, before each.
 
-/// Bytes of the length.
+/// Size of the length field in bytes.
 const LENGTH: usize = 2;
 
 /// Error: a stream cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFramed;
 
-/// Takes datagrams out of a stream that comes in pieces.
+/// Extracts datagrams from a stream received in pieces.
 #[derive(Default)]
 pub struct Unframer {
     held: Vec<u8>,
 }
 
 impl Unframer {
-    /// Takes the next bytes and gives each datagram that is complete.
+    /// Appends bytes and passes on each complete datagram.
     ///
     /// # Errors
-    /// A datagram of no bytes: the peer does not speak this.
+    /// An empty datagram: the peer does not use this framing.
     pub fn feed(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) -> Result<(), NotFramed> {
         self.held.extend_from_slice(bytes);
         let mut rest = self.held.as_slice();
@@ -36,7 +36,7 @@ impl Unframer {
     }
 }
 
-/// Writes a datagram with its length to `out`, in place of what was there; false if it is too long.
+/// Writes a datagram with its length to `out`, replacing the contents; returns false if it is too long.
 pub fn frame(datagram: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
     let Some(length) = u16::try_from(datagram.len()).ok().filter(|length| *length > 0) else {

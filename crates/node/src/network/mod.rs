@@ -1,4 +1,4 @@
-//! The side of the networks: UDP, or TCP where UDP is blocked.
+//! Network side: UDP, or TCP if UDP is blocked.
 
 mod bundle;
 pub(crate) mod frame;
@@ -22,19 +22,19 @@ use super::poller::Ready;
 use super::tools::Tools;
 use super::{GatewayError, PathEdge};
 
-/// Both ways to carry datagrams.
+/// Transports for datagrams.
 pub enum Paths {
-    /// A UDP socket for each path.
+    /// One UDP socket per path.
     Udp(Sockets),
-    /// A TCP connection for each path, and one of MPTCP.
+    /// One TCP connection per path, and one of MPTCP.
     Tcp(Streams),
 }
 
 impl Paths {
-    /// The paths of a file; nothing is open yet.
+    /// Creates the configured paths without opening them.
     ///
     /// # Errors
-    /// An address of the file is none.
+    /// A configured address is invalid.
     pub fn new(now: Instant, config: &GatewayConfig) -> Result<Self, GatewayError> {
         match config.network {
             Network::Udp => Sockets::new(now, config).map(Self::Udp),
@@ -42,7 +42,7 @@ impl Paths {
         }
     }
 
-    /// Opens and closes as interfaces and names demand.
+    /// Opens and closes sockets according to interfaces and names.
     pub fn look(
         &mut self,
         now: Instant,
@@ -64,7 +64,7 @@ impl Paths {
         }
     }
 
-    /// The ground's name on a path has been resolved.
+    /// Handles the resolved name of the ground on a path.
     pub fn resolved(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Paths {
         }
     }
 
-    /// A source of this side is ready. True if there may be more to take.
+    /// Handles a ready source of this side. Returns true if there may be more to read.
     pub fn ready(
         &mut self,
         now: Instant,
@@ -95,8 +95,7 @@ impl Paths {
         }
     }
 
-    /// Sends a datagram, or puts it where [`flush`](Self::flush) finds it; `bytes` may get another buffer
-    /// in exchange.
+    /// Sends a datagram, or queues it for [`flush`](Self::flush); `bytes` may be swapped for another buffer.
     pub fn send(
         &mut self,
         now: Instant,
@@ -111,7 +110,7 @@ impl Paths {
         }
     }
 
-    /// Sends all that waits.
+    /// Sends all queued datagrams.
     pub fn flush(&mut self) {
         match self {
             Self::Udp(sockets) => sockets.flush(),
@@ -127,7 +126,7 @@ impl Paths {
         }
     }
 
-    /// Leaves nothing behind on the machine.
+    /// Removes all changes to the machine.
     pub fn close(&mut self) {
         if let Self::Tcp(streams) = self {
             streams.close();
@@ -135,12 +134,12 @@ impl Paths {
     }
 }
 
-/// The byte of the IP header by which networks may tell classes apart: the DSCP in its upper six bits.
+/// Returns the IP header byte by which networks may distinguish classes: the DSCP in its upper six bits.
 ///
-/// Expedited forwarding (46, RFC 3246) for control and for the signs of life that stand for it; assured
-/// forwarding of classes 4 and 3 (34 and 26, RFC 2597) for telemetry and video, as RFC 4594 has it for
-/// real-time data and streams; the class selector below best effort (8, RFC 4594 §4.10) for bulk, so that
-/// it yields in every queue that knows it. Modems and Wi-Fi sort packets by the upper three bits.
+/// Expedited forwarding (46, RFC 3246) for control and its keep-alives; assured forwarding of classes 4 and 3
+/// (34 and 26, RFC 2597) for telemetry and video, as RFC 4594 specifies for real-time data and streams; the
+/// class selector below best effort (8, RFC 4594 §4.10) for bulk, so that it yields in every queue that
+/// supports it. Modems and Wi-Fi classify packets by the upper three bits.
 const fn traffic_class(class: Option<Class>) -> u8 {
     let dscp: u8 = match class {
         None | Some(Class::Control) => 46,
@@ -162,7 +161,7 @@ struct Losses {
 impl Losses {
     fn note(&mut self, errno: i32) {
         self.unsent += 1;
-        // What is too large for the interface is how the size of packets is found, and no error.
+        // EMSGSIZE is part of path MTU discovery, and no error.
         if errno == libc::EMSGSIZE {
             self.too_large += 1;
         } else {

@@ -1,4 +1,4 @@
-//! Where a path's socket stands: on an interface, on an address; and whether that is there.
+//! Local interface and address of a path's socket, and their availability.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,31 +13,31 @@ use skybraid_io::batch::{join_arrivals, set_int, stamp_arrivals, widen};
 
 /// Interval at which a name is resolved again.
 const RENEW: Duration = Duration::from_secs(60);
-/// … and how often one that could not be resolved.
+/// Retry interval for a name that could not be resolved.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Configuration of a path's near end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The interface that packets leave by.
+    /// Outgoing interface.
     pub interface: Option<String>,
-    /// The local address and port; the port is zero where any will do.
+    /// Local address and port; port zero means any.
     pub local: Option<SocketAddr>,
-    /// The address must be there, now and later. Who listens on an address that has gone waits for it.
+    /// The address must exist, now and later. A listener on a removed address waits for it instead.
     pub needs_address: bool,
 }
 
 /// Interface and address that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footing {
-    /// The interface's number, where the file names one.
+    /// Index of the interface, if one is configured.
     pub index: u32,
-    /// Its addresses that can be used.
+    /// Usable addresses of the interface.
     pub addresses: BTreeSet<IpAddr>,
 }
 
 impl Place {
-    /// The aircraft's end of a path.
+    /// Parses the aircraft's end of a path.
     pub fn of_aircraft(path: &PathConfig) -> io::Result<Self> {
         let address = path.address.as_deref().map(parse::<IpAddr>).transpose()?;
         Ok(Self {
@@ -47,13 +47,13 @@ impl Place {
         })
     }
 
-    /// The ground's end of a path.
+    /// Parses the ground's end of a path.
     pub fn of_ground(path: &PathConfig) -> io::Result<Self> {
         let listen = path.listen.as_deref().map(parse::<SocketAddr>).transpose()?;
         Ok(Self { interface: path.interface.clone(), local: listen, needs_address: false })
     }
 
-    /// Interface and address to use, towards a remote address of this kind.
+    /// Returns the interface and address to use for a remote address of this family.
     pub fn footing(&self, interfaces: &Interfaces, ipv4: Option<bool>) -> Option<Footing> {
         let wanted = self.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
         let wanted = wanted.filter(|ip| self.needs_address && !ip.is_loopback());
@@ -75,7 +75,7 @@ impl Place {
         (!addresses.is_empty()).then_some(Footing { index, addresses })
     }
 
-    /// Where a socket towards `remote` is bound; `None` for two different kinds of addresses.
+    /// Returns the local address of a socket towards `remote`; `None` if the address families differ.
     pub fn near(&self, remote: SocketAddr) -> Option<SocketAddr> {
         match self.local {
             Some(local) => (local.is_ipv4() == remote.is_ipv4()).then_some(local),
@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Binds a socket there.
+    /// Binds a socket to this place.
     pub fn bind(&self, socket: &Socket, near: SocketAddr) -> io::Result<()> {
         if let Some(interface) = &self.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
@@ -92,8 +92,8 @@ impl Place {
         socket.bind(&near.into())
     }
 
-    /// A UDP socket there that never blocks and never has its packets fragmented: their size is for the
-    /// gateway to find, not for the kernel.
+    /// Opens a non-blocking UDP socket whose packets are never fragmented: the gateway, not the kernel,
+    /// discovers their size.
     pub fn udp(&self, near: SocketAddr) -> io::Result<Socket> {
         let kind = Type::DGRAM.nonblocking().cloexec();
         let socket = Socket::new(Domain::for_address(near), kind, Some(Protocol::UDP))?;
@@ -101,7 +101,7 @@ impl Place {
         stamp_arrivals(&socket)?;
         join_arrivals(&socket);
         let probe = libc::IP_PMTUDISC_PROBE;
-        // An IPv6 socket carries IPv4 as well when it listens on all addresses.
+        // An IPv6 socket also carries IPv4 if it listens on all addresses.
         let ipv4 = set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe);
         if near.is_ipv4() {
             ipv4?;
@@ -116,7 +116,7 @@ impl Place {
 }
 
 impl Footing {
-    /// A socket that was made on `self` can stay as it is.
+    /// Returns true if a socket created on `self` can be kept.
     pub fn holds_on(&self, now: &Self) -> bool {
         self.index == now.index && self.addresses.is_subset(&now.addresses)
     }
@@ -128,22 +128,22 @@ fn parse<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
     text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
-/// The ground's address as an aircraft's path knows it.
+/// Address of the ground on an aircraft's path.
 #[derive(Debug)]
 pub struct Remote {
-    /// `host:port`, as the file says.
+    /// Configured `host:port`.
     pub name: String,
     addresses: Vec<SocketAddr>,
     ask_at: Instant,
 }
 
 impl Remote {
-    /// Not resolved yet.
+    /// Creates an unresolved address.
     pub const fn new(now: Instant, name: String) -> Self {
         Self { name, addresses: Vec::new(), ask_at: now }
     }
 
-    /// It is time to ask; if so, it has been done.
+    /// Returns true if resolution is due, and schedules the next.
     pub fn asks(&mut self, now: Instant) -> bool {
         let due = now >= self.ask_at;
         if due {
@@ -152,7 +152,7 @@ impl Remote {
         due
     }
 
-    /// It must be asked for at once.
+    /// Schedules an immediate resolution.
     pub fn ask_soon(&mut self, now: Instant) {
         self.ask_at = now;
     }
@@ -163,7 +163,7 @@ impl Remote {
         self.ask_at
     }
 
-    /// The answer. Old addresses are better than none.
+    /// Stores resolved addresses. Old addresses are kept if there are none.
     pub fn learn(&mut self, now: Instant, addresses: Vec<SocketAddr>) {
         if !addresses.is_empty() {
             self.addresses = addresses;
@@ -171,7 +171,7 @@ impl Remote {
         }
     }
 
-    /// The address to use: that in use if it still stands, else the first that `fits`.
+    /// Returns the address to use: the current one if still valid, else the first that `fits`.
     pub fn choose(
         &self,
         used: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! One TCP or MPTCP connection that carries datagrams.
+//! A TCP or MPTCP connection that carries datagrams.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -12,30 +12,30 @@ use super::place::Place;
 use crate::poller::{Poller, Source};
 use skybraid_io::batch::set_int;
 
-/// A connection is dead when what was sent has not been acknowledged for so long, and when it has taken
-/// nothing for so long while something waited.
+/// Timeout of a connection: for unacknowledged data, and for waiting data of which the connection accepts
+/// nothing.
 const STALLED: Duration = Duration::from_secs(2);
-/// Bytes that the kernel holds before they have been sent; with more the connection is full. What waits
-/// here can no longer be overtaken by what is more urgent.
+/// Maximum unsent bytes in the kernel, beyond which the connection is full. Data in the kernel can no longer
+/// be overtaken by more urgent data.
 const UNSENT: libc::c_int = 16 << 10;
-/// Reads in a row in one wake-up.
+/// Maximum consecutive reads per wakeup.
 const MAX_READS: usize = 4;
-/// A call that is not answered by then is made again.
+/// Timeout of a connection attempt, after which it is repeated.
 const RINGS: Duration = Duration::from_secs(5);
 
 /// A TCP connection that carries sealed datagrams.
 pub struct Stream {
-    /// Its number, which no other has had.
+    /// Unique number of the stream.
     pub number: u32,
-    /// The other end.
+    /// Peer address.
     pub peer: SocketAddr,
-    /// It takes datagrams.
+    /// The stream accepts datagrams.
     pub writable: bool,
     socket: Socket,
     unframer: Unframer,
     /// Unsent bytes of a datagram.
     rest: Vec<u8>,
-    /// Room to frame one.
+    /// Buffer for a framed datagram.
     framed: Vec<u8>,
     /// Time at which it was called, answered, or last took something.
     moved: Instant,
@@ -45,14 +45,14 @@ pub struct Stream {
 /// Fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It leaves.
+    /// The datagram is sent.
     Whole,
-    /// The connection is full: it is lost, as it would be in a full queue.
+    /// The connection is full: the datagram is dropped, as by a full queue.
     Full,
 }
 
 impl Stream {
-    /// Calls a listener from a place; `multipath` asks for MPTCP.
+    /// Connects to a listener from a place; `multipath` requests MPTCP.
     pub fn call(
         now: Instant,
         number: u32,
@@ -73,7 +73,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// A connection that has come in.
+    /// Wraps an incoming connection.
     pub fn accepted(
         now: Instant,
         number: u32,
@@ -107,16 +107,16 @@ impl Stream {
         if self.calling { poller.watch_room(&self.socket, source, true) } else { Ok(()) }
     }
 
-    /// It takes nothing although something waits, or nobody answers.
+    /// Returns true if waiting data makes no progress, or the connection attempt timed out.
     pub fn is_stalled(&self, now: Instant) -> bool {
         let patience = if self.calling { RINGS } else { STALLED };
         !self.writable && now.since(self.moved) >= patience
     }
 
-    /// Reads what is there, within bounds, and gives each datagram.
+    /// Reads available data, within bounds, and passes on each datagram.
     ///
     /// # Errors
-    /// The connection has ended, or carries something else.
+    /// The connection has ended, or its framing is invalid.
     pub fn read(&mut self, scratch: &mut [u8], each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         for _ in 0..MAX_READS {
             match io::Read::read(&mut &self.socket, scratch) {
@@ -137,10 +137,10 @@ impl Stream {
         Ok(())
     }
 
-    /// There is room to write: a call has been answered, or what was begun goes on.
+    /// Handles writability: completes a connection attempt, or continues a partly written datagram.
     ///
     /// # Errors
-    /// The connection has ended or could not be made.
+    /// The connection has ended or failed.
     pub fn has_room(&mut self, now: Instant, poller: &Poller) -> io::Result<()> {
         if self.calling {
             let error = getsockopt(&self.socket, sockopt::SocketError)?;
@@ -164,7 +164,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes a datagram; what is begun is finished before anything else.
+    /// Writes a datagram after completing a partly written one.
     ///
     /// # Errors
     /// The connection has ended.
@@ -189,7 +189,7 @@ impl Stream {
         Ok(Taken::Whole)
     }
 
-    /// Bytes that the kernel takes at once.
+    /// Writes and returns the number of accepted bytes.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.socket.send_with_flags(bytes, libc::MSG_NOSIGNAL) {
@@ -201,7 +201,7 @@ impl Stream {
     }
 }
 
-/// A socket of TCP or, if the kernel has it, MPTCP.
+/// Creates a TCP socket or, if supported by the kernel, an MPTCP socket.
 pub fn make(near: SocketAddr, multipath: bool) -> io::Result<Socket> {
     let (domain, kind) = (Domain::for_address(near), Type::STREAM.nonblocking().cloexec());
     let socket = match Socket::new(domain, kind, Some(Protocol::MPTCP)) {
@@ -215,7 +215,7 @@ pub fn make(near: SocketAddr, multipath: bool) -> io::Result<Socket> {
 fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    // Older kernels know neither of MPTCP sockets; there the connection is given up when it stalls.
+    // Older kernels support neither on MPTCP sockets; there the connection is dropped when it stalls.
     let timeout = std::time::Duration::from_nanos(STALLED.as_nanos() as u64);
     socket.set_tcp_user_timeout(Some(timeout)).ok();
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT).ok();

@@ -1,8 +1,8 @@
-//! Networks that block UDP: control over a TCP connection for each path, everything else over one of
-//! MPTCP.
+//! Transport for networks that block UDP: control over one TCP connection per path, everything else over one
+//! of MPTCP.
 //!
-//! The aircraft calls, the ground answers. Which path a connection is of, the ground learns from the
-//! first authentic datagram on it; until then only handshakes are answered on it.
+//! The aircraft connects to the ground. The ground learns the path of a connection from the first authentic
+//! datagram on it; until then only handshakes are answered on it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -28,14 +28,14 @@ use crate::{GatewayError, PathEdge};
 
 /// Interval at which interfaces, listeners and stalled connections are checked.
 const LOOK: Duration = Duration::from_millis(250);
-/// The wait before a call is made again: at first, and at most.
+/// Delay before reconnecting: initial and maximum.
 const BACK_OFF: Duration = Duration::from_millis(250);
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
-/// Connections that have said nothing authentic yet: how many, and how long they may take.
+/// Maximum unauthenticated connections, and their timeout.
 const MAX_STRANGERS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The TCP streams of all paths.
+/// TCP streams of all paths.
 pub struct Streams {
     paths: Vec<Path>,
     bundle: Calls,
@@ -46,7 +46,7 @@ pub struct Streams {
     look: Instant,
 }
 
-/// A path by its number.
+/// State of a path, indexed by its number.
 struct Path {
     name: String,
     place: Place,
@@ -63,20 +63,20 @@ struct Calls {
     wait: Duration,
 }
 
-/// An address that the ground listens on.
+/// A listening address of the ground.
 struct Listener {
     place: Place,
     first: PathId,
     open: Option<TcpListener>,
-    /// It accepts nobody until then, since there are no descriptors left.
+    /// End of the pause in accepting, due to a lack of descriptors.
     paused: Option<Instant>,
 }
 
 struct Known {
     stream: Stream,
-    /// The path whose control it carries, or [`BUNDLE`]; `None` while nobody knows.
+    /// Path whose control the stream carries, or [`BUNDLE`]; `None` while unknown.
     path: Option<PathId>,
-    /// The first path of the listener that it came in by.
+    /// First path of the listener that accepted the stream.
     socket: PathId,
     since: Instant,
 }
@@ -97,10 +97,10 @@ impl Calls {
 }
 
 impl Streams {
-    /// Nothing is open yet.
+    /// Creates the paths without opening them.
     ///
     /// # Errors
-    /// An address of the file is none.
+    /// A configured address is invalid.
     pub fn new(now: Instant, config: &GatewayConfig) -> Result<Self, GatewayError> {
         let (mut paths, mut listeners) = (Vec::new(), Vec::<Listener>::new());
         for (number, (name, path)) in (0..).zip(&config.path) {
@@ -128,7 +128,7 @@ impl Streams {
         Ok(Self { paths, bundle, endpoints, listeners, streams, next: 0, look: now })
     }
 
-    /// Calls, listens and hangs up as interfaces, names and time demand.
+    /// Connects, listens and disconnects according to interfaces, names and timers.
     pub fn look(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl Streams {
         self.look
     }
 
-    /// The ground's name on a path has been resolved.
+    /// Handles the resolved name of the ground on a path.
     pub fn resolved(
         &mut self,
         now: Instant,
@@ -211,7 +211,7 @@ impl Streams {
         }
     }
 
-    /// Calls wherever nobody is called yet.
+    /// Connects on each path without a connection.
     fn call(&mut self, now: Instant, tools: &mut Tools) {
         for number in 0..self.paths.len() {
             let id = PathId(number as u8);
@@ -268,7 +268,7 @@ impl Streams {
         }
     }
 
-    /// Ends connections, and lets the gateway know.
+    /// Closes connections and notifies the gateway.
     fn hang_up(
         &mut self,
         now: Instant,
@@ -290,7 +290,7 @@ impl Streams {
         }
     }
 
-    /// A source of this side is ready.
+    /// Handles a ready network source.
     pub fn ready(&mut self, now: Instant, ready: Ready, tools: &mut Tools, gateway: &mut Gateway) {
         match ready.source {
             Source::Listener(number) => self.accept(now, number, tools),
@@ -328,7 +328,7 @@ impl Streams {
                 let calls = self.paths.get_mut(path.index());
                 calls.map_or(&mut self.bundle, |path| &mut path.calls).answered();
                 gateway.set_writable(path, true);
-                // The bundle follows the first path that stands.
+                // The bundle is opened after the first path is established.
                 self.look = now;
             }
         }
@@ -345,7 +345,7 @@ impl Streams {
             {
                 known.path = Some(path);
                 gateway.set_writable(path, known.stream.writable);
-                // The newest connection of a path is the one that the aircraft uses.
+                // The aircraft uses the newest connection of a path.
                 let newest = known.stream.number;
                 self.hang_up(now, gateway, |other| {
                     other.path == Some(path) && other.stream.number != newest
@@ -380,7 +380,7 @@ impl Streams {
         }
     }
 
-    /// Listeners whose pause has ended accept again.
+    /// Resumes listeners whose pause has ended.
     fn resume(&mut self, now: Instant, tools: &Tools) {
         for (listener, number) in self.listeners.iter_mut().zip(0..) {
             if let Some(open) = &listener.open
@@ -392,7 +392,7 @@ impl Streams {
         }
     }
 
-    /// Sends a datagram: on the connection that brought the question, or on that of the path.
+    /// Sends a datagram: on the connection that carried the request, or on that of the path.
     pub fn send(
         &mut self,
         now: Instant,
@@ -436,15 +436,15 @@ impl Streams {
         numbered.map(|(id, path)| path.losses.edge(&path.name, open(id))).collect()
     }
 
-    /// Leaves no endpoints behind.
+    /// Removes the added endpoints.
     pub fn close(&mut self) {
         self.endpoints.remove();
     }
 }
 
 impl Path {
-    /// Looks at its interface and name. Says whether connections of the past still stand; `None` for the
-    /// ground, which waits for calls.
+    /// Checks the interface and name of the path. Returns whether existing connections are still valid;
+    /// `None` on the ground, which waits for connections.
     fn look(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! UDP: a socket for each path of the aircraft, one for each address that the ground listens on.
+//! UDP transport: one socket per path of the aircraft, one per listening address of the ground.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,17 +24,17 @@ use skybraid_io::batch::Outbox;
 /// Interval at which a socket that cannot be opened is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The UDP sockets of all paths.
+/// UDP sockets of all paths.
 pub struct Sockets {
     paths: Vec<Path>,
     bindings: Vec<Binding>,
     retry: Instant,
 }
 
-/// A path by its number.
+/// State of a path, indexed by its number.
 struct Path {
     name: String,
-    /// Its place in the list of bindings.
+    /// Index of the path's binding.
     binding: usize,
     losses: Losses,
 }
@@ -42,11 +42,11 @@ struct Path {
 /// A socket that is open or must be opened.
 struct Binding {
     place: Place,
-    /// Of the aircraft.
+    /// Address of the ground; aircraft only.
     remote: Option<Remote>,
-    /// The address of the ground that is in use.
+    /// Current address of the ground.
     used: Option<SocketAddr>,
-    /// The first of its paths.
+    /// First path of the binding.
     first: PathId,
     open: Option<Open>,
     outbox: Outbox,
@@ -60,10 +60,10 @@ struct Open {
 }
 
 impl Sockets {
-    /// Nothing is open yet.
+    /// Creates the paths without opening them.
     ///
     /// # Errors
-    /// An address of the file is none.
+    /// A configured address is invalid.
     pub fn new(now: Instant, config: &GatewayConfig) -> Result<Self, GatewayError> {
         let (mut paths, mut bindings) = (Vec::new(), Vec::<Binding>::new());
         for (number, (name, path)) in (0..).zip(&config.path) {
@@ -93,7 +93,7 @@ impl Sockets {
         Ok(Self { paths, bindings, retry: now })
     }
 
-    /// Opens and closes sockets as interfaces and names demand.
+    /// Opens and closes sockets according to interfaces and names.
     pub fn look(
         &mut self,
         now: Instant,
@@ -136,7 +136,7 @@ impl Sockets {
             let numbered = (0..).zip(&self.paths).filter(|(_, path)| path.binding == number);
             for (path, _) in numbered {
                 if changed && was_open && is_open {
-                    // Whatever was known of the old socket does not hold for the new one.
+                    // The state learned on the old socket does not apply to the new one.
                     gateway.set_path_up(now, PathId(path), false);
                 }
                 gateway.set_path_up(now, PathId(path), is_open);
@@ -149,7 +149,7 @@ impl Sockets {
         self.retry
     }
 
-    /// The ground's name on a path has been resolved.
+    /// Handles the resolved name of the ground on a path.
     pub fn resolved(
         &mut self,
         now: Instant,
@@ -172,7 +172,7 @@ impl Sockets {
         self.retry = now;
     }
 
-    /// Takes a batch of what has arrived. True if there may be more.
+    /// Receives a batch of datagrams. Returns true if there may be more.
     pub fn ready(
         &mut self,
         now: Instant,
@@ -190,7 +190,7 @@ impl Sockets {
         })
     }
 
-    /// Puts a datagram where [`flush`](Self::flush) finds it; `bytes` gets another buffer in exchange.
+    /// Queues a datagram for [`flush`](Self::flush); leaves another buffer in `bytes`.
     pub fn send(&mut self, outgoing: &Outgoing, bytes: &mut Vec<u8>) {
         let path = self.paths.get_mut(outgoing.path.index()).promised("a path of this gateway");
         let binding = path
@@ -203,7 +203,7 @@ impl Sockets {
         }
     }
 
-    /// Sends all that waits.
+    /// Sends all queued datagrams.
     pub fn flush(&mut self) {
         self.bindings.iter_mut().for_each(|binding| binding.flush(&mut self.paths));
     }
@@ -223,7 +223,7 @@ impl Sockets {
 }
 
 impl Binding {
-    /// The address of the ground to use, among those that the near end can reach.
+    /// Returns the address of the ground to use, among those reachable from the local end.
     fn choose(&self, interfaces: &Interfaces) -> Option<SocketAddr> {
         let remote = self.remote.as_ref()?;
         let fits = |address| self.place.near(address).is_some();
@@ -233,14 +233,14 @@ impl Binding {
         remote.choose(self.used, reaches).or_else(|| remote.choose(self.used, fits))
     }
 
-    /// Has a socket if its interface and address are there; true if it is a new one.
+    /// Opens a socket if its interface and address exist; returns true if it is new.
     fn stand(
         &mut self,
         interfaces: &Interfaces,
         source: Source,
         tools: &Tools,
     ) -> io::Result<bool> {
-        // An aircraft's socket is of the kind of the ground's address.
+        // An aircraft's socket has the address family of the ground's address.
         let near = match (&self.remote, self.used) {
             (Some(_), Some(used)) => self.place.near(used),
             (Some(_), None) => None,

@@ -1,4 +1,4 @@
-//! One end of a flow's connection: a socket, what it is to send, and what has come.
+//! One end of a flow's connection: a socket with its outgoing and incoming messages.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,24 +14,24 @@ use socket2::Socket;
 use super::framing::{Application, Arrived, FramingError, Incoming, Outgoing};
 use super::sampling::Subflows;
 
-/// The most bytes that one step writes, and reads, at an end, so that no flow holds up the others.
+/// Maximum bytes written, and read, by one step at an end, so that no flow blocks the others.
 pub const STEP: usize = 1024 * 1024;
-/// The most bytes of one read.
+/// Maximum bytes of one read.
 pub const READ: usize = 256 * 1024;
 
-/// A wish for a descriptor's readiness.
+/// Readiness interest in a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Interest<'a> {
-    /// The socket.
+    /// Socket.
     pub socket: BorrowedFd<'a>,
-    /// … is worth a step when it can be read.
+    /// Step when the socket is readable.
     pub readable: bool,
-    /// … is worth a step when it can be written.
+    /// Step when the socket is writable.
     pub writable: bool,
 }
 
 impl<'a> Interest<'a> {
-    /// In the form that `poll` takes.
+    /// Converts the interest for `poll`.
     pub fn polled(&self) -> PollFd<'a> {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::POLLIN, self.readable);
@@ -40,64 +40,64 @@ impl<'a> Interest<'a> {
     }
 }
 
-/// What went wrong at an end.
+/// Error at an end.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The socket: what was going on, and what the kernel said.
+    /// Socket error: the operation and the kernel's error.
     Io(&'static str, io::Error),
-    /// What came through it.
+    /// Framing error in received data.
     Framing(FramingError),
 }
 
-/// One end.
+/// One end of a connection.
 #[derive(Debug)]
 pub struct End {
-    /// Its socket, once there is one.
+    /// Socket, once opened.
     pub socket: Option<Socket>,
-    /// What must be sent.
+    /// Messages to be sent.
     pub outgoing: Outgoing,
     incoming: Incoming,
-    /// The records of the messages that this end writes and of those that it gets.
+    /// Indices of the records of written and received messages.
     pub writes: Option<usize>,
     gets: Option<usize>,
-    /// It answers each message.
+    /// Replies to each message.
     answers: bool,
-    /// Bytes of every answer, and copies of every message.
+    /// Bytes of every reply, and copies of every message.
     bytes: u32,
     copies: u8,
-    /// The path that all messages take, or 255 where it is not known.
+    /// Path of all messages, or 255 if unknown.
     path: PathId,
-    /// Nothing more will be written.
+    /// No more messages will be written.
     pub finished: bool,
     shut: bool,
     ended: bool,
-    /// Its subflows.
+    /// Subflows of the connection.
     pub subflows: Subflows,
-    /// Payload bytes that the socket took, by seconds of the run.
+    /// Payload bytes accepted by the socket, by second of the run.
     pub sent_by_second: Vec<u64>,
-    /// Payload bytes that came out of the socket, by seconds of the run.
+    /// Payload bytes read from the socket, by second of the run.
     pub received_by_second: Vec<u64>,
 }
 
-/// What an end is there for.
+/// Role of an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// The record of the messages that it writes.
+    /// Index of the record of written messages.
     pub writes: Option<usize>,
-    /// The record of the messages that it gets.
+    /// Index of the record of received messages.
     pub gets: Option<usize>,
-    /// It answers each message.
+    /// Replies to each message.
     pub answers: bool,
-    /// Bytes of every answer.
+    /// Bytes of every reply.
     pub bytes: u32,
-    /// How many times each message is written.
+    /// Number of copies of each message.
     pub copies: u8,
-    /// The path that all messages take, or 255 where it is not known.
+    /// Path of all messages, or 255 if unknown.
     pub path: PathId,
 }
 
 impl End {
-    /// An end without a socket.
+    /// Creates an end without a socket.
     pub fn new(part: Part, subflows: Subflows) -> Self {
         let Part { writes, gets, answers, bytes, copies, path } = part;
         Self {
@@ -119,7 +119,7 @@ impl End {
         }
     }
 
-    /// The application writes a message, at `sent` by its own account.
+    /// Queues a message from the application, which claims `sent` as its time.
     pub fn write(&mut self, sent: Instant, written: Write, outcome: &mut Outcome) {
         let record = self
             .writes
@@ -129,8 +129,8 @@ impl End {
         record.on_written(sent, written);
     }
 
-    /// Hands the socket what it takes; shuts its writing side down behind the last message. Answers how
-    /// many bytes it took.
+    /// Writes as much as the socket accepts; shuts down its write side after the last message. Returns the
+    /// number of bytes written.
     pub fn send(&mut self, now: Instant, outcome: &mut Outcome) -> Result<usize, Trouble> {
         let Some(socket) = &self.socket else { return Ok(0) };
         let mut record = self
@@ -149,7 +149,7 @@ impl End {
         add(&mut self.sent_by_second, now, taken as u64);
         if self.finished && !self.shut && self.outgoing.is_empty() {
             self.shut = true;
-            // The subflows of a closed connection are gone: this is the time to look at them.
+            // The subflows of a closed connection disappear, so they are sampled now.
             self.subflows.look(socket).ok();
             let closed = socket.shutdown(std::net::Shutdown::Write);
             closed.map_err(|error| Trouble::Io("closing", error))?;
@@ -157,7 +157,7 @@ impl End {
         Ok(taken)
     }
 
-    /// Reads what has come and delivers what is whole.
+    /// Reads available data and delivers complete messages.
     pub fn receive(
         &mut self,
         now: Instant,
@@ -175,7 +175,7 @@ impl End {
                         .and_then(|gets| outcome.flows.get(gets).promised("a flow of this run"));
                     let written = record.map_or(0, |record| record.next_id());
                     self.incoming.end(written).map_err(Trouble::Framing)?;
-                    // What it has to answer is answered already.
+                    // All its replies have been written.
                     self.finished = true;
                 }
                 Ok(length) => {
@@ -209,19 +209,19 @@ impl End {
             .read(data, &mut Getting { outcome, gets, answers, outgoing, bytes, copies, path, now })
     }
 
-    /// Gives its connection up.
+    /// Abandons the connection.
     pub fn abandon(&mut self) {
         if let Some(socket) = self.socket.take() {
             self.subflows.look(&socket).ok();
         }
     }
 
-    /// How many times each message is written.
+    /// Number of copies of each message.
     pub fn copies(&self) -> u8 {
         self.copies.max(1)
     }
 
-    /// What its socket is worth a step for; `fills` says that there is always something to send.
+    /// Returns the readiness events to step on; `fills` means that there is always data to send.
     pub fn interest(&self, fills: bool) -> Option<Interest<'_>> {
         let socket = self.socket.as_ref()?.as_fd();
         let writable = !self.shut && (fills || !self.outgoing.is_empty());
@@ -230,14 +230,14 @@ impl End {
     }
 }
 
-/// What an end has got goes into the record, and may be answered.
+/// Records received messages and replies to them.
 struct Getting<'a> {
     outcome: &'a mut Outcome,
     gets: usize,
-    /// The record of the answers, if there are any.
+    /// Index of the record of replies, if any.
     answers: Option<usize>,
     outgoing: &'a mut Outgoing,
-    /// Of each answer.
+    /// Bytes of each reply.
     bytes: u32,
     copies: u8,
     path: PathId,
@@ -266,14 +266,14 @@ impl Application for Getting<'_> {
             .answers
             .and_then(|answers| self.outcome.flows.get_mut(answers).promised("a flow of this run"));
         if let Some(record) = answers {
-            // The answer carries the question's time, so that its delay is the round trip.
+            // The reply carries the request's time, so that its delay is the round trip.
             self.outgoing.push(record.next_id(), self.bytes, sent, self.copies);
             record.on_written(sent, self.bytes);
         }
     }
 }
 
-/// Adds to the count of the second in which `now` falls.
+/// Adds to the counter of the second that contains `now`.
 fn add(seconds: &mut Vec<u64>, now: Instant, amount: u64) {
     if amount == 0 {
         return;

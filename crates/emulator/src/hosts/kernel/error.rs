@@ -1,16 +1,16 @@
-//! What can go wrong with a flow over the kernel's sockets.
+//! Errors of flows over the kernel's sockets.
 
 use super::framing::FramingError;
 
-/// Why a flow cannot begin or has ended. Names the flow, what was tried, and what the kernel said.
+/// Error that prevents or ends a flow. Includes the flow, the attempted operation, and the kernel's error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
-    /// The kernel cannot run the transport as written.
+    /// The kernel does not support the transport as configured.
     #[error("flow `{flow}` cannot be carried by the kernel: {reason}")]
     Unsupported {
         /// The flow.
         flow: String,
-        /// What does not fit.
+        /// Unsupported setting.
         reason: String,
     },
     /// The kernel has no MPTCP.
@@ -21,7 +21,7 @@ pub enum KernelError {
     NoMptcp {
         /// The flow.
         flow: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: String,
     },
     /// The congestion control cannot be set.
@@ -32,21 +32,21 @@ pub enum KernelError {
     Congestion {
         /// The flow.
         flow: String,
-        /// The congestion control's name in the kernel.
+        /// Name of the congestion control in the kernel.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: String,
-        /// What `net.ipv4.tcp_available_congestion_control` lists.
+        /// Content of `net.ipv4.tcp_available_congestion_control`.
         available: String,
     },
-    /// A socket cannot be made ready.
+    /// A socket cannot be set up.
     #[error("flow `{flow}`: cannot {what}: {reason}")]
     Socket {
         /// The flow.
         flow: String,
-        /// What was tried.
+        /// Attempted operation.
         what: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: String,
     },
     /// The connection has failed.
@@ -54,21 +54,21 @@ pub enum KernelError {
     Connection {
         /// The flow.
         flow: String,
-        /// The vehicle's and the ground's address and port.
+        /// Address and port of the vehicle and the ground.
         ends: String,
-        /// What was going on.
+        /// Operation in progress.
         doing: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         reason: String,
     },
-    /// What arrived is not what was written.
+    /// The received data differs from the data written.
     #[error("flow `{flow}`, {ends}: {error}")]
     Framing {
         /// The flow.
         flow: String,
-        /// The vehicle's and the ground's address and port.
+        /// Address and port of the vehicle and the ground.
         ends: String,
-        /// What is wrong.
+        /// Framing error.
         error: FramingError,
     },
 }

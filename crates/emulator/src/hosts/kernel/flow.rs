@@ -19,28 +19,28 @@ use super::{Ends, KernelError, supports};
 /// A flow over the kernel's TCP or MPTCP: both its ends and their applications.
 ///
 /// A driver opens it before the run, then calls [`step`](Self::step) when one of the descriptors of
-/// [`interest`](Self::interest) is ready or [`next_due`](Self::next_due) has come,
-/// [`sample`](Self::sample) every 100 ms, and [`finish`](Self::finish) at the end, before
-/// [`skybraid_host::Hosts::finish`]. The vehicle connects at the run's start, as in simulation.
+/// [`interest`](Self::interest) is ready or [`next_due`](Self::next_due) is reached, [`sample`](Self::sample)
+/// every 100 ms, and [`finish`](Self::finish) at the end, before [`skybraid_host::Hosts::finish`]. The
+/// vehicle connects at the run's start, as in simulation.
 #[derive(Debug)]
 pub struct KernelFlow {
     name: String,
     from: Host,
     source: Source,
-    /// A bulk application writes whenever there is room, between start and stop.
+    /// A bulk application writes whenever there is space, between start and stop.
     bulk: bool,
     start: Instant,
     stop: Instant,
     bytes: u32,
     state: State,
-    /// Kept for further subflows of MPTCP.
+    /// Kept open for further MPTCP subflows.
     listener: Socket,
     vehicle: SocketAddr,
     ground: SocketAddr,
     options: Options,
     sender: End,
     receiver: End,
-    /// A bulk application is at work.
+    /// A bulk application is active.
     fills: bool,
     buffer: Box<[u8]>,
     handshake: Option<Duration>,
@@ -54,36 +54,36 @@ enum State {
     Established,
 }
 
-/// What a flow's connection came to.
+/// Results of a flow's connection.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// From the vehicle's SYN to its established connection; `None` if it never was.
+    /// Handshake duration from the vehicle's SYN until it is established; `None` if it never was.
     pub handshake: Option<Duration>,
-    /// An MPTCP connection went on as TCP.
+    /// An MPTCP connection fell back to TCP.
     pub fell_back: bool,
-    /// How many subflows the sender had in all.
+    /// Total number of the sender's subflows.
     pub subflows: usize,
-    /// The congestion control's name in the kernel.
+    /// Name of the congestion control in the kernel.
     pub congestion: &'static str,
-    /// The vehicle's and the ground's end.
+    /// Addresses of the vehicle and the ground.
     pub addresses: (SocketAddr, SocketAddr),
-    /// Payload bytes that the sender's socket took, by seconds of the run.
+    /// Payload bytes accepted by the sender's socket, by second of the run.
     pub sent_by_second: Vec<u64>,
-    /// Payload bytes that came out of the receiver's socket, by seconds of the run.
+    /// Payload bytes read from the receiver's socket, by second of the run.
     pub received_by_second: Vec<u64>,
-    /// Segments that the sender sent again.
+    /// Segments retransmitted by the sender.
     pub retransmitted: u64,
-    /// Why the flow ended early, if it did.
+    /// Error that ended the flow early, if any.
     pub ended: Option<KernelError>,
 }
 
 impl KernelFlow {
-    /// Opens flow number `index`, whose answers have the record number `answers` in [`Outcome::flows`],
-    /// of a run that ends at `end`: makes the sockets in their namespaces and listens.
+    /// Opens flow number `index` of a run that ends at `end`: creates the sockets in their namespaces and
+    /// listens. The replies of the flow have the record number `answers` in [`Outcome::flows`].
     ///
     /// # Errors
-    /// The kernel cannot run the flow's transport ([`supports`]), the flow rides in another's connection,
-    /// or a socket cannot be made ready.
+    /// The kernel does not support the flow's transport ([`supports`]), the flow shares another's connection,
+    /// or a socket cannot be set up.
     pub fn open(
         flow: &FlowSetup,
         index: usize,
@@ -148,12 +148,12 @@ impl KernelFlow {
         Ok(opened)
     }
 
-    /// Why the flow has ended early, if it has.
+    /// Returns the error that ended the flow early, if any.
     pub const fn ended(&self) -> Option<&KernelError> {
         self.ended.as_ref()
     }
 
-    /// The descriptors that are worth a [`step`](Self::step) when they are ready.
+    /// Returns the descriptors whose readiness requires a [`step`](Self::step).
     pub fn interest(&self) -> impl Iterator<Item = Interest<'_>> {
         let running = self.ended.is_none();
         let [vehicle, ground] = match self.from {
@@ -179,8 +179,8 @@ impl KernelFlow {
         both.into_iter().flatten().chain(listens.then_some(listener))
     }
 
-    /// When to call [`step`](Self::step) at the latest, ready descriptors aside;
-    /// [`Instant::FAR_FUTURE`] for never.
+    /// Returns the latest time of the next [`step`](Self::step), apart from ready descriptors;
+    /// [`Instant::FAR_FUTURE`] if none.
     pub fn next_due(&self) -> Instant {
         if self.ended.is_some() {
             return if self.bulk { Instant::FAR_FUTURE } else { self.source.next_write() };
@@ -197,13 +197,13 @@ impl KernelFlow {
         })
     }
 
-    /// Does all that can be done at `now` without waiting: connects, writes what is due, sends, receives,
-    /// answers. Messages are recorded in `outcome`.
+    /// Makes all progress possible at `now` without blocking: connects, writes due messages, sends, receives,
+    /// replies. Messages are recorded in `outcome`.
     ///
     /// # Errors
-    /// The flow's end: its connection failed, or what arrived is not what was written. It is answered
-    /// once and kept as [`ended`](Self::ended); what was recorded stays, the sockets are closed, and what
-    /// the application writes from then on is refused.
+    /// The flow has ended: its connection failed, or the received data differs from the data written. The
+    /// error is returned once and kept as [`ended`](Self::ended); records are kept, the sockets are closed,
+    /// and further writes of the application are refused.
     pub fn step(&mut self, now: Instant, outcome: &mut Outcome) -> Result<(), KernelError> {
         if self.ended.is_some() {
             self.refuse(now, outcome);
@@ -218,7 +218,7 @@ impl KernelFlow {
         result
     }
 
-    /// What the application of an ended flow has to say is refused.
+    /// Refuses messages from the application of an ended flow.
     fn refuse(&mut self, now: Instant, outcome: &mut Outcome) {
         let record = self
             .sender
@@ -307,7 +307,7 @@ impl KernelFlow {
         Ok(())
     }
 
-    /// Takes the vehicle's connection, and no other, from the listening socket.
+    /// Accepts the vehicle's connection, and no other, from the listening socket.
     fn accept(&mut self) -> Result<(), KernelError> {
         loop {
             let (socket, peer) = match self.listener.accept() {
@@ -326,7 +326,7 @@ impl KernelFlow {
         }
     }
 
-    /// Adds a row for each subflow of every end that sends.
+    /// Adds a row for each subflow of every sending end.
     pub fn sample(&mut self, now: Instant, outcome: &mut Outcome) {
         if self.ended.is_some() || self.state != State::Established {
             return;
@@ -341,8 +341,8 @@ impl KernelFlow {
         }
     }
 
-    /// The run has ended. Adds what the connection came to to the summaries of the flow's records. The
-    /// messages of a flow that ended early are given up: those that have not arrived never will.
+    /// Finishes the run. Adds the connection's results to the summaries of the flow's records. Undelivered
+    /// messages of a flow that ended early are given up.
     pub fn finish(mut self, outcome: &mut Outcome) -> Finished {
         let multipath = self.options.is_multipath();
         for end in [&mut self.sender, &mut self.receiver] {
@@ -420,7 +420,7 @@ impl KernelFlow {
 
 #[cfg(test)]
 impl KernelFlow {
-    /// The sockets of sender and receiver of an established connection.
+    /// Returns the sockets of sender and receiver of an established connection.
     pub(super) fn sockets(&self) -> [&Socket; 2] {
         [&self.sender, &self.receiver].map(|end| end.socket.as_ref().unwrap())
     }
@@ -436,7 +436,7 @@ impl KernelFlow {
     }
 }
 
-/// Bytes of every message of a flow; of a video, of its largest.
+/// Returns the message size of a flow in bytes, for a video the maximum.
 pub(super) fn message_bytes(traffic: &TrafficConfig) -> u32 {
     let size = match traffic {
         TrafficConfig::Cbr { packet, .. }

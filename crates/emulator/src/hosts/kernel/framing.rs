@@ -1,39 +1,39 @@
-//! Messages in a stream of bytes, each within its own size.
+//! Messages in a byte stream, framed within their own size.
 //!
-//! A message of at least [`HEADER`] bytes begins with its number (32 bit), its length (32 bit) and the
-//! time at which it was written (ns of the run's clock, 64 bit), all big-endian; filler follows. A shorter
-//! one is filler alone and known by its length. The receiving end knows the length of each message, from the
-//! record of the run that it shares with the sender.
+//! A message of at least [`HEADER`] bytes starts with its number (32 bit), its length (32 bit) and the time
+//! at which it was written (ns of the run's clock, 64 bit), all big-endian; filler follows. A shorter message
+//! is filler only and identified by its length. The receiver knows the length of each message from the record
+//! of the run that it shares with the sender.
 
 use std::collections::VecDeque;
 use std::io;
 
 use skybraid_units::Instant;
 
-/// Bytes of a message's header.
+/// Length of a message header in bytes.
 pub const HEADER: usize = 16;
-/// What is handed to the socket at once.
+/// Maximum bytes passed to the socket at once.
 pub const STAGE: usize = 64 * 1024;
 
-/// What is wrong with a stream.
+/// Framing error of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
-    /// Another message than the next one.
+    /// A message out of sequence.
     #[error("expected message {expected}, found message {found}")]
     Number {
-        /// The number that is next.
+        /// Next message number.
         expected: u32,
-        /// What the header says.
+        /// Value in the header.
         found: u32,
     },
-    /// A message of another size.
+    /// A message of another length.
     #[error("message {number}: expected a length of {expected} B, found {found} B")]
     Length {
-        /// The message.
+        /// Message number.
         number: u32,
-        /// The flow's size of messages.
+        /// Expected message length of the flow.
         expected: u32,
-        /// What the header says.
+        /// Value in the header.
         found: u32,
     },
     /// The stream ended early or late.
@@ -43,20 +43,20 @@ pub enum FramingError {
     Count {
         /// Messages written.
         expected: u32,
-        /// Messages arrived whole.
+        /// Messages received completely.
         found: u32,
-        /// Bytes behind them.
+        /// Bytes after the last complete message.
         rest: u64,
     },
 }
 
-/// The messages of one direction that the socket has not taken yet.
+/// Messages of one direction not yet accepted by the socket.
 #[derive(Debug)]
 pub struct Outgoing {
     queue: VecDeque<Message>,
-    /// Bytes of the first message's present copy that are staged.
+    /// Staged bytes of the first message's current copy.
     staged: u32,
-    /// What is offered to the socket: `start..end` of it.
+    /// Staging buffer, of which `start..end` is offered to the socket.
     stage: Box<[u8]>,
     start: usize,
     end: usize,
@@ -67,7 +67,7 @@ struct Message {
     number: u32,
     bytes: u32,
     sent: Instant,
-    /// How many times it is still to be written.
+    /// Number of remaining copies.
     copies: u8,
 }
 
@@ -87,22 +87,22 @@ impl Default for Outgoing {
 }
 
 impl Outgoing {
-    /// Message `number` of `bytes` bytes, written at `sent`, is to go out so many times, at least once.
+    /// Queues message `number` of `bytes` bytes, written at `sent`, with `copies` copies, at least one.
     pub fn push(&mut self, number: u32, bytes: u32, sent: Instant, copies: u8) {
         self.queue.push_back(Message { number, bytes, sent, copies: copies.max(1) });
     }
 
-    /// The socket has taken everything.
+    /// Returns true if the socket has accepted everything.
     pub fn is_empty(&self) -> bool {
         self.start == self.end && self.queue.is_empty()
     }
 
-    /// Offers bytes to the socket (`send` answers how many it took) until it takes no more, nothing is
-    /// left, or `limit` bytes are gone. Answers how many are. `last` hears the number of a message as the
-    /// last byte of a copy is offered for the first time.
+    /// Writes through `send`, which returns the number of accepted bytes, until it would block, nothing is
+    /// left, or `limit` bytes are written. Returns the number written. `last` receives the number of a
+    /// message when the last byte of a copy is first offered.
     ///
     /// # Errors
-    /// What `send` answers, except for [`io::ErrorKind::WouldBlock`], which ends it, and
+    /// Errors of `send`, except [`io::ErrorKind::WouldBlock`], which ends the call, and
     /// [`io::ErrorKind::Interrupted`].
     pub fn write(
         &mut self,
@@ -132,7 +132,7 @@ impl Outgoing {
         Ok(gone)
     }
 
-    /// Fills the empty stage. Only headers are written: what lies there otherwise is filler.
+    /// Fills the empty staging buffer. Only headers are written; the other contents serve as filler.
     fn stage_more(&mut self, last: &mut impl FnMut(u32)) {
         (self.start, self.end) = (0, 0);
         while let Some(message) = self.queue.front_mut()
@@ -160,32 +160,32 @@ impl Outgoing {
     }
 }
 
-/// A message that has arrived whole.
+/// A completely received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its number.
+    /// Message number.
     pub number: u32,
-    /// When it was written, if the header says so.
+    /// Time at which the message was written, if it has a header.
     pub sent: Option<Instant>,
 }
 
-/// Who gets the messages of a stream.
+/// Receiver of the messages of a stream.
 pub trait Application {
-    /// How long a message is, in bytes, at least 1.
+    /// Returns the length of a message in bytes, at least 1.
     fn bytes_of(&self, number: u32) -> u32;
 
-    /// A copy of a message is whole.
+    /// Handles a complete copy of a message.
     fn arrived(&mut self, message: Arrived);
 }
 
-/// The messages of one direction as they come out of the stream.
+/// Reassembler for the messages of one direction.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// Size of the message that is coming.
+    /// Length of the current message.
     bytes: u32,
-    /// How many times each one comes.
+    /// Number of copies of each message.
     copies: u8,
-    /// The message that is coming, which copy of it, and how much of that is there.
+    /// Number of the current message, index of its copy, and bytes received of it.
     number: u32,
     copy: u8,
     got: u32,
@@ -193,15 +193,15 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Nothing has come of messages that come so many times, at least once.
+    /// Creates a reassembler for messages with `copies` copies each, at least one.
     pub fn new(copies: u8) -> Self {
         Self { bytes: 1, copies: copies.max(1), number: 0, copy: 0, got: 0, header: [0; HEADER] }
     }
 
-    /// More of the stream; the application hears of every copy that is whole now.
+    /// Reads further stream data; the application receives every complete copy.
     ///
     /// # Errors
-    /// A header says something else than expected; the stream is of no use any more.
+    /// A header differs from the expected one; the stream is unusable from then on.
     pub fn read(
         &mut self,
         mut data: &[u8],
@@ -239,10 +239,10 @@ impl Incoming {
         Ok(())
     }
 
-    /// The stream has ended after `written` messages.
+    /// Checks that the stream has ended after `written` messages.
     ///
     /// # Errors
-    /// Not all of them are there, or more.
+    /// Messages or bytes are missing or surplus.
     pub fn end(&self, written: u32) -> Result<(), FramingError> {
         let rest = u64::from(self.copy) * u64::from(self.bytes) + u64::from(self.got);
         if self.number == written && rest == 0 {
@@ -278,7 +278,7 @@ mod tests {
         Instant::from_nanos(-5 + 1000 * i64::from(number))
     }
 
-    /// Messages of one size, and who hears of them.
+    /// Messages of one size, and the callback that receives them.
     struct OfSize<F>(u32, F);
 
     impl<F: FnMut(Arrived)> Application for OfSize<F> {
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// The stream of so many messages through a socket that takes a few bytes at a time.
+    /// Returns the stream of `messages` messages through a socket that accepts a few bytes at a time.
     fn stream(messages: u32, bytes: u32, copies: u8, takes: &[usize]) -> (Vec<u8>, Vec<u32>) {
         let mut outgoing = Outgoing::default();
         (0..messages).for_each(|number| outgoing.push(number, bytes, at(number), copies));

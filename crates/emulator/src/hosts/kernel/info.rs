@@ -1,8 +1,8 @@
-//! State of a TCP or MPTCP connection, as the kernel reports it.
+//! State of a TCP or MPTCP connection, as reported by the kernel.
 //!
-//! Source: `struct tcp_info` of linux/tcp.h; `struct mptcp_info`, `mptcp_full_info`,
-//! `mptcp_subflow_data`, `mptcp_subflow_addrs` of linux/mptcp.h. They grow at their ends from version to
-//! version; what an older kernel does not tell is zero.
+//! Source: `struct tcp_info` of linux/tcp.h; `struct mptcp_info`, `mptcp_full_info`, `mptcp_subflow_data`,
+//! `mptcp_subflow_addrs` of linux/mptcp.h. The structures grow at the end between versions; fields that an
+//! older kernel does not report are zero.
 #![allow(unsafe_code, reason = "an answer of the kernel holds pointers")]
 
 use std::io;
@@ -18,43 +18,43 @@ const MPTCP_INFO: libc::c_int = 1;
 const MPTCP_TCPINFO: libc::c_int = 2;
 const MPTCP_SUBFLOW_ADDRS: libc::c_int = 3;
 const MPTCP_FULL_INFO: libc::c_int = 4;
-/// Bit of `mptcpi_flags`: the connection goes on as TCP.
+/// Bit of `mptcpi_flags`: the connection has fallen back to TCP.
 const FALLBACK: u32 = 1;
 
-/// The most subflows that are looked at; the kernel's path manager opens no more than eight.
+/// Maximum subflows queried; the kernel's path manager opens no more than eight.
 const SUBFLOWS: usize = 16;
-/// Bytes of `struct tcp_info` that are asked for.
+/// Requested bytes of `struct tcp_info`.
 const TCP_INFO_SIZE: usize = 248;
-/// Bytes of `struct mptcp_info` that are asked for.
+/// Requested bytes of `struct mptcp_info`.
 const MPTCP_INFO_SIZE: usize = 104;
-/// Bytes of `struct mptcp_subflow_addrs`: two socket addresses.
+/// Size of `struct mptcp_subflow_addrs`: two socket addresses.
 const ADDRESSES_SIZE: usize = 256;
-/// Bytes of `struct mptcp_subflow_info`: a number, padding, the addresses.
+/// Size of `struct mptcp_subflow_info`: a number, padding, the addresses.
 const SUBFLOW_INFO_SIZE: usize = 8 + ADDRESSES_SIZE;
-/// Bytes of `struct mptcp_full_info` before the `struct mptcp_info` at its end.
+/// Size of `struct mptcp_full_info` before the `struct mptcp_info` at its end.
 const FULL_INFO_SIZE: usize = 40;
-/// Bytes of `struct mptcp_subflow_data`.
+/// Size of `struct mptcp_subflow_data`.
 const SUBFLOW_DATA_SIZE: usize = 16;
 /// `TCP_INFINITE_SSTHRESH`.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
-/// A TCP connection or a subflow of MPTCP.
+/// State of a TCP connection or an MPTCP subflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// State of loss recovery (`enum tcp_ca_state`): 0 open, 1 disorder, 2 window reduced, 3 recovery,
     /// 4 loss.
     pub recovery: u8,
-    /// Payload bytes of a full segment.
+    /// Maximum segment size: payload bytes of a full segment.
     pub segment: u32,
-    /// Segments sent and not acknowledged cumulatively.
+    /// Segments sent but not cumulatively acknowledged.
     pub unacked: u32,
-    /// … of these, acknowledged selectively.
+    /// Segments among `unacked` that were selectively acknowledged.
     pub sacked: u32,
-    /// … of these, taken for lost.
+    /// Segments among `unacked` that are considered lost.
     pub lost: u32,
-    /// … of these, sent again.
+    /// Retransmitted segments among `unacked`.
     pub retransmitted: u32,
-    /// Largest packet that the path is known to carry.
+    /// Path MTU.
     pub path_mtu: u32,
     /// Smoothed round-trip time in µs; 0 before the first sample.
     pub srtt_us: u32,
@@ -64,22 +64,22 @@ pub struct TcpInfo {
     pub threshold: u32,
     /// Congestion window in segments.
     pub window: u32,
-    /// Segments sent again since the start.
+    /// Segments retransmitted since the start.
     pub total_retransmitted: u32,
-    /// Pacing rate in B/s; the largest number for none.
+    /// Pacing rate in B/s; the maximum value if not paced.
     pub pacing: u64,
     /// Bytes acknowledged since the start; the SYN and the FIN count as one each.
     pub acked_bytes: u64,
-    /// Segments with payload sent since the start, repeated ones included.
+    /// Segments with payload sent since the start, including retransmissions.
     pub data_segments: u32,
-    /// For how many µs the peer's window kept back data.
+    /// Time in µs during which sending was limited by the peer's window.
     pub window_blocked_us: u64,
-    /// The window that the peer offers, in bytes.
+    /// Receive window advertised by the peer, in bytes.
     pub peer_window: u32,
 }
 
 impl TcpInfo {
-    /// Reads the kernel's structure, or as much of it as there is.
+    /// Parses the kernel's structure, or the available part of it.
     pub fn parse(bytes: &[u8]) -> Self {
         let u32_at = |offset| u32::from_ne_bytes(array(bytes, offset));
         let u64_at = |offset| u64::from_ne_bytes(array(bytes, offset));
@@ -104,12 +104,12 @@ impl TcpInfo {
         }
     }
 
-    /// Congestion window in bytes.
+    /// Returns the congestion window in bytes.
     pub fn window_bytes(&self) -> u64 {
         u64::from(self.window) * u64::from(self.segment)
     }
 
-    /// Slow start threshold in bytes; the largest number for none.
+    /// Returns the slow start threshold in bytes; the maximum value if none.
     pub fn threshold_bytes(&self) -> u64 {
         if self.threshold >= NO_THRESHOLD {
             return u64::MAX;
@@ -117,27 +117,27 @@ impl TcpInfo {
         u64::from(self.threshold) * u64::from(self.segment)
     }
 
-    /// Smoothed round-trip time; `None` before the first sample.
+    /// Returns the smoothed round-trip time; `None` before the first sample.
     pub fn srtt(&self) -> Option<Duration> {
         (self.srtt_us > 0).then(|| Duration::from_micros(self.srtt_us.into()))
     }
 
-    /// Bytes in flight (`tcp_packets_in_flight`): sent, neither acknowledged nor taken for lost, or sent
-    /// again.
+    /// Returns the bytes in flight (`tcp_packets_in_flight`): sent and neither acknowledged nor considered
+    /// lost, or retransmitted.
     pub fn in_flight_bytes(&self) -> u64 {
         let left = self.sacked.saturating_add(self.lost);
         let segments = self.unacked.saturating_sub(left).saturating_add(self.retransmitted);
         u64::from(segments) * u64::from(self.segment)
     }
 
-    /// Segments taken for lost since the start, as far as it can be told: those sent again and those that
-    /// wait for it.
+    /// Returns the segments considered lost since the start, as far as known: those retransmitted and those
+    /// waiting for it.
     pub fn total_lost(&self) -> u64 {
         let waiting = self.lost.saturating_sub(self.retransmitted);
         u64::from(self.total_retransmitted) + u64::from(waiting)
     }
 
-    /// The window is reduced after a loss or mark.
+    /// Returns true if the window is reduced after a loss or mark.
     pub const fn is_reduced(&self) -> bool {
         self.recovery >= 2
     }
@@ -146,20 +146,20 @@ impl TcpInfo {
 /// A subflow of an MPTCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowInfo {
-    /// This host's address.
+    /// Local address.
     pub local: SocketAddr,
-    /// The peer's address.
+    /// Peer address.
     pub remote: SocketAddr,
-    /// How it stands.
+    /// TCP state of the subflow.
     pub tcp: TcpInfo,
 }
 
-/// An MPTCP connection as a whole.
+/// State of an MPTCP connection as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MptcpInfo {
-    /// It goes on as TCP: the peer or something between does not speak MPTCP.
+    /// The connection has fallen back to TCP: the peer or a middlebox does not support MPTCP.
     pub fell_back: bool,
-    /// Data sent again on another subflow, in segments.
+    /// Data retransmitted on another subflow, in segments.
     pub reinjections: u32,
 }
 
@@ -170,23 +170,23 @@ impl MptcpInfo {
     }
 }
 
-/// How a TCP connection stands.
+/// Returns the state of a TCP connection.
 ///
 /// # Errors
-/// What the kernel answers.
+/// Error of the kernel.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut bytes = [0; TCP_INFO_SIZE];
     let length = read(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
     Ok(TcpInfo::parse(bytes.get(..length).unwrap_or(&bytes)))
 }
 
-/// How an MPTCP connection stands.
+/// Returns the state of an MPTCP connection.
 ///
-/// A kernel answers this for a connection that has fallen back with the flag or with an error, depending
-/// on its version; both come out as [`MptcpInfo::fell_back`].
+/// For a connection that has fallen back, the kernel returns the flag or an error, depending on its version;
+/// both are reported as [`MptcpInfo::fell_back`].
 ///
 /// # Errors
-/// What the kernel answers otherwise.
+/// Any other error of the kernel.
 pub fn mptcp_info(socket: BorrowedFd<'_>) -> io::Result<MptcpInfo> {
     let mut bytes = [0; MPTCP_INFO_SIZE];
     match read(socket, SOL_MPTCP, MPTCP_INFO, &mut bytes) {
@@ -196,10 +196,10 @@ pub fn mptcp_info(socket: BorrowedFd<'_>) -> io::Result<MptcpInfo> {
     }
 }
 
-/// The subflows of an MPTCP connection, in the order in which they were opened.
+/// Returns the subflows of an MPTCP connection, in the order in which they were opened.
 ///
 /// # Errors
-/// What the kernel answers; a connection that has fallen back to TCP has none.
+/// Error of the kernel; a connection that has fallen back to TCP has no subflows.
 pub fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
     match full_info(socket) {
         // Linux before 6.6.
@@ -208,12 +208,12 @@ pub fn subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
     }
 }
 
-/// The kernel does not know an option.
+/// Returns true if the kernel does not support an option.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOPROTOOPT))
 }
 
-/// By `MPTCP_FULL_INFO`: everything at one instant.
+/// Uses `MPTCP_FULL_INFO`: everything at one instant.
 fn full_info(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
     let mut infos = [0_u8; SUBFLOWS * SUBFLOW_INFO_SIZE];
     let mut tcp = [0_u8; SUBFLOWS * TCP_INFO_SIZE];
@@ -223,8 +223,8 @@ fn full_info(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
     put(&mut head, 20, &(SUBFLOWS as u32).to_ne_bytes());
     put(&mut head, 24, &(infos.as_mut_ptr() as u64).to_ne_bytes());
     put(&mut head, 32, &(tcp.as_mut_ptr() as u64).to_ne_bytes());
-    // SAFETY: through the two pointers the kernel writes as many elements as `head` says, each of the size
-    // that it says; both arrays have room for them and outlive the call.
+    // SAFETY: through the two pointers the kernel writes as many elements as `head` states, each of the
+    // stated size; both arrays have space for them and outlive the call.
     unsafe { get(socket, SOL_MPTCP, MPTCP_FULL_INFO, &mut head) }?;
     let count = u32::from_ne_bytes(array(&head, 16)) as usize;
     let subflow = |(info, tcp): (&[u8], &[u8])| {
@@ -235,7 +235,7 @@ fn full_info(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
     Ok(pairs.take(count).filter_map(subflow).collect())
 }
 
-/// By `MPTCP_SUBFLOW_ADDRS` and `MPTCP_TCPINFO`, one after the other.
+/// Uses `MPTCP_SUBFLOW_ADDRS` and `MPTCP_TCPINFO`, one after the other.
 fn tcp_info_and_addresses(socket: BorrowedFd<'_>) -> io::Result<Vec<SubflowInfo>> {
     let list = |option, size: usize| -> io::Result<(Vec<u8>, usize)> {
         let mut bytes = vec![0; SUBFLOW_DATA_SIZE + SUBFLOWS * size];
@@ -257,7 +257,7 @@ fn parse_subflow((addresses, tcp): (&[u8], &[u8])) -> Option<SubflowInfo> {
     Some(SubflowInfo { local, remote, tcp: TcpInfo::parse(tcp) })
 }
 
-/// Reads a `struct sockaddr_in` or `sockaddr_in6`. An IPv4 address within IPv6 comes out as IPv4.
+/// Parses a `struct sockaddr_in` or `sockaddr_in6`. An IPv4-mapped IPv6 address is returned as IPv4.
 fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
     let port = u16::from_be_bytes(array(bytes, 2));
     let address = match i32::from(u16::from_ne_bytes(array(bytes, 0))) {
@@ -268,7 +268,7 @@ fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// `N` bytes from `offset` on; zeros where there are none.
+/// Returns `N` bytes from `offset` on, padded with zeros.
 fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut out = [0; N];
     out.iter_mut().zip(bytes.iter().skip(offset)).for_each(|(to, from)| *to = *from);
@@ -279,14 +279,14 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     bytes.iter_mut().skip(offset).zip(value).for_each(|(to, from)| *to = *from);
 }
 
-/// Reads an option whose value holds no pointers.
+/// Reads an option whose value contains no pointers.
 fn read(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     option: libc::c_int,
     bytes: &mut [u8],
 ) -> io::Result<usize> {
-    // SAFETY: none of the options that are read here has pointers in its value.
+    // SAFETY: none of the options read here has pointers in its value.
     unsafe { get(socket, level, option, bytes) }
 }
 

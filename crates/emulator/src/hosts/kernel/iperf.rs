@@ -1,7 +1,7 @@
-//! A flow's results as iperf3 writes them with `--json`, for the tools that read that.
+//! Results of a flow in the format of iperf3 with `--json`, for tools that read it.
 //!
-//! Source: the output of iperf 3.12 for a TCP test, as its client writes it; `sender` in `end` is true
-//! for both directions' entries there, and so it is here.
+//! Source: the output of iperf 3.12 for a TCP test, as written by its client; `sender` in `end` is true for
+//! both directions' entries there, and so it is here.
 
 use serde_json::{Value, json};
 use skybraid_host::record::SubflowRow;
@@ -11,28 +11,28 @@ use skybraid_units::{Duration, Instant};
 
 use super::Finished;
 
-/// A flow that has run.
+/// Results of a finished flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Test<'a> {
-    /// The flow as the scenario says it.
+    /// Flow setup of the scenario.
     pub flow: &'a FlowSetup,
-    /// Its position in the scenario.
+    /// Index of the flow in the scenario.
     pub index: usize,
-    /// Samples of subflows; those of other flows and of the other direction are passed over.
+    /// Samples of subflows; those of other flows and of the other direction are ignored.
     pub rows: &'a [SubflowRow],
-    /// What its connection came to.
+    /// Results of the flow's connection.
     pub finished: &'a Finished,
-    /// The end of the run.
+    /// End of the run.
     pub end: Instant,
 }
 
-/// What the samples of a stretch of time come to.
+/// Aggregated samples of an interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     retransmits: u64,
-    /// Windows of all subflows together, at their last sample.
+    /// Sum of the windows of all subflows at their last sample.
     window: u64,
-    /// Sum, count and bounds of round-trip times in µs.
+    /// Sum, count, minimum and maximum of round-trip times in µs.
     srtt_sum: u64,
     srtt_count: u64,
     srtt_least: Option<u64>,
@@ -65,13 +65,13 @@ impl Stretch {
     }
 }
 
-/// The test as iperf3 would have written it at its sending end, in intervals that are the run's seconds,
-/// counted from the flow's start.
+/// Returns the test as iperf3 would have written it at its sending end, in intervals that are the run's
+/// seconds, counted from the flow's start.
 ///
-/// Bytes are payload bytes, round-trip times are in µs, `snd_cwnd` is in bytes. With several subflows
-/// `snd_cwnd` is their sum, `rtt` their mean, and `retransmits` counts all of them. What iperf3 reports
-/// its host (`cpu_utilization_percent`, `system_info`, `snd_wnd`, `rttvar`, `pmtu`) is left out;
-/// `received_bytes`, what came out at the other end meanwhile, is in addition.
+/// Bytes are payload bytes, round-trip times are in µs, `snd_cwnd` is in bytes. With several subflows,
+/// `snd_cwnd` is their sum, `rtt` their mean, and `retransmits` their total. Values of iperf3 about its host
+/// (`cpu_utilization_percent`, `system_info`, `snd_wnd`, `rttvar`, `pmtu`) are left out; `received_bytes`,
+/// the bytes received at the other end meanwhile, is an addition.
 pub fn iperf_json(test: &Test<'_>) -> Value {
     let Test { flow, finished, .. } = test;
     let stop = flow.stop.min(test.end).max(flow.start);
@@ -80,9 +80,9 @@ pub fn iperf_json(test: &Test<'_>) -> Value {
     let mine = |row: &&SubflowRow| usize::from(row.flow) == test.index && row.vehicle() == vehicle;
     let socket = test.index;
     let (sent, received) = (&finished.sent_by_second, &finished.received_by_second);
-    // The run's second in which the flow starts is its first interval.
+    // The first interval is the second of the run in which the flow starts.
     let first = usize::try_from(flow.start.as_nanos() / 1_000_000_000).unwrap_or(0);
-    // What a socket gave a moment after the end belongs to the last second before it.
+    // Data read shortly after the end counts to the last second before it.
     let until_ns = usize::try_from((test.end - Instant::ZERO).as_nanos().max(0)).unwrap_or(0);
     let last = sent.len().max(received.len()).min(until_ns.div_ceil(1_000_000_000)).max(first);
     let count = |seconds: &[u64], second: usize| -> u64 {
@@ -185,7 +185,7 @@ fn start(test: &Test<'_>, seconds: f64) -> Value {
     })
 }
 
-/// The keys that all of iperf3's transfers have.
+/// Returns the common keys of all transfers in iperf3.
 fn transfer(start: f64, end: f64, bytes: u64) -> Value {
     let seconds = end - start;
     let rate = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
@@ -260,7 +260,7 @@ mod tests {
         iperf_json(&Test { flow, index, rows: &rows, finished, end })
     }
 
-    // Source: what iperf 3.12 writes with `-J` for a TCP test.
+    // Source: output of iperf 3.12 with `-J` for a TCP test.
     #[test]
     fn the_keys_that_readers_of_iperf3_look_for_are_there() {
         let json = json();

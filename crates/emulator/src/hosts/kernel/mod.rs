@@ -1,9 +1,9 @@
 //! Flows over the kernel's own TCP and MPTCP.
 //!
-//! A [`KernelFlow`] is both ends of one flow, for one thread: non-blocking sockets that stay in the
-//! namespaces in which they were made, the applications with their queues, and what is recorded. The
-//! messages travel within their own bytes ([`framing`]), so sizes stay exact. The kernel says how its
-//! connections stand ([`info`]).
+//! A [`KernelFlow`] contains both ends of one flow, for one thread: non-blocking sockets that stay in the
+//! namespaces in which they were created, the applications with their queues, and the records. Message
+//! headers are part of the messages' own bytes ([`framing`]), so sizes stay exact. The kernel reports the
+//! state of its connections ([`info`]).
 
 mod connection;
 mod error;

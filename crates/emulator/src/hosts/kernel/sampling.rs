@@ -1,4 +1,4 @@
-//! Samples of a connection's subflows, as the kernel reports them.
+//! Samples of a connection's subflows, as reported by the kernel.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,18 +10,18 @@ use socket2::{SockAddr, Socket};
 
 use super::info::{MptcpInfo, SubflowInfo, TcpInfo, mptcp_info, subflows, tcp_info};
 
-/// What is known of the subflows that one end of a connection has had.
+/// State of all subflows that one end of a connection has had.
 #[derive(Debug)]
 pub struct Subflows {
     /// The flow.
     flow: u16,
-    /// This end is the vehicle's.
+    /// True at the vehicle's end.
     vehicle: bool,
-    /// The connection was made as one of MPTCP.
+    /// The connection was opened with MPTCP.
     multipath: bool,
-    /// The kernel paces what leaves.
+    /// Outgoing data is paced by the kernel.
     paced: bool,
-    /// For each path, in the connection's own order: the vehicle's address and the scenario's number.
+    /// Paths in the connection's order: the vehicle's address and the index in the scenario.
     paths: Vec<(IpAddr, u16)>,
     known: Vec<Subflow>,
     connection: MptcpInfo,
@@ -32,20 +32,20 @@ pub struct Subflows {
 pub struct Subflow {
     local: SocketAddr,
     remote: SocketAddr,
-    /// Its path, by the connection's own numbering; `None` for an address that is on none.
+    /// Path in the connection's numbering; `None` if the address belongs to none.
     pub path: Option<usize>,
-    /// How it stood when it was last seen.
+    /// Last known state.
     pub last: TcpInfo,
-    /// Segments taken for lost since the start.
+    /// Segments considered lost since the start.
     lost: u64,
-    /// It was there when the subflows were last looked at.
+    /// The subflow existed at the last query.
     alive: bool,
-    /// How it stood at the last row, and what it had lost by then.
+    /// State and losses at the last row.
     sampled: Option<(TcpInfo, u64)>,
 }
 
 impl Subflows {
-    /// Nothing is known yet of the subflows of an end of flow number `flow`.
+    /// Creates an empty state for an end of flow number `flow`.
     pub fn new(
         flow: usize,
         vehicle: bool,
@@ -57,20 +57,20 @@ impl Subflows {
         Self { flow: flow as u16, vehicle, multipath, paced, paths, known: Vec::new(), connection }
     }
 
-    /// Every subflow that has been seen, by its number.
+    /// Returns every subflow seen so far, by number.
     pub fn known(&self) -> &[Subflow] {
         &self.known
     }
 
-    /// The MPTCP connection as a whole.
+    /// Returns the state of the MPTCP connection as a whole.
     pub const fn connection(&self) -> MptcpInfo {
         self.connection
     }
 
-    /// Asks the kernel how the subflows stand.
+    /// Queries the kernel for the state of the subflows.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// Error of the kernel.
     pub fn look(&mut self, socket: &Socket) -> io::Result<()> {
         let mut found = Vec::new();
         if self.multipath {
@@ -90,10 +90,10 @@ impl Subflows {
         Ok(())
     }
 
-    /// A TCP connection as its own only subflow. Nothing before it is established.
+    /// Returns a TCP connection as its only subflow; `None` until it is established.
     fn only_one(&self, socket: &Socket) -> io::Result<Option<SubflowInfo>> {
         let tcp = tcp_info(socket.as_fd())?;
-        // A closed connection has no addresses any more.
+        // A closed connection no longer has addresses.
         let known = self.known.first().map(|known| (known.local, known.remote));
         let addresses =
             known.or_else(|| canonical(socket.local_addr()).zip(canonical(socket.peer_addr())));
@@ -114,8 +114,8 @@ impl Subflows {
         self.known.push(Subflow { local, remote, path, last: tcp, lost, alive: true, sampled });
     }
 
-    /// A row for every subflow that is there, with what happened since the last one. A subflow of an
-    /// address that belongs to no path has none.
+    /// Returns a row for every existing subflow, with the changes since the last row. A subflow whose address
+    /// belongs to no path has none.
     pub fn rows(&mut self, at: Instant) -> impl Iterator<Item = SubflowRow> {
         let (flow, vehicle, paced, paths) = (self.flow, self.vehicle, self.paced, &self.paths);
         let alive = self.known.iter_mut().enumerate().filter(|(_, subflow)| subflow.alive);
@@ -148,8 +148,9 @@ impl Subflows {
     }
 }
 
-/// The window was reduced since `before`. The kernel does not count reductions; one is seen here by the
-/// state of recovery or by a new threshold after retransmissions, at most one between two samples.
+/// Returns true if the window was reduced since `before`. The kernel does not count reductions; one is
+/// detected by the state of recovery or by a new threshold after retransmissions, at most one between two
+/// samples.
 fn was_reduced(before: Option<TcpInfo>, now: TcpInfo) -> bool {
     let Some(before) = before else { return now.is_reduced() };
     let entered = now.is_reduced() && !before.is_reduced();

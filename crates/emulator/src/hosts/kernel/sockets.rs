@@ -1,4 +1,4 @@
-//! Sockets of the two ends, made ready.
+//! Setup of the sockets of both ends.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,37 +14,36 @@ use super::KernelError;
 use super::option::switch_pacing_on;
 use super::support::congestion_name;
 
-/// Makes a non-blocking stream socket of that family and protocol in the namespace of one of the hosts,
+/// Creates a non-blocking stream socket of that family and protocol in the namespace of one of the hosts,
 /// where it stays: [`stream_socket`], run there.
 pub type MakeSocket<'a> = &'a dyn Fn(Domain, socket2::Protocol) -> io::Result<Socket>;
 
-/// A non-blocking stream socket in the namespace of the calling thread.
+/// Creates a non-blocking stream socket in the namespace of the calling thread.
 ///
 /// # Errors
-/// What the kernel answers; `EPROTONOSUPPORT` and `ENOPROTOOPT` where it has no MPTCP.
+/// Error of the kernel; `EPROTONOSUPPORT` and `ENOPROTOOPT` without MPTCP.
 pub fn stream_socket(domain: Domain, protocol: socket2::Protocol) -> io::Result<Socket> {
     Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(protocol))
 }
 
-/// Where a flow's connection runs.
+/// Addresses and sockets of a flow's connection.
 #[derive(Clone)]
 pub struct Ends<'a> {
-    /// The vehicle's address on the flow's first path.
+    /// Vehicle's address on the flow's first path.
     pub vehicle: IpAddr,
-    /// The ground's address on that path.
+    /// Ground's address on the flow's first path.
     pub ground: IpAddr,
-    /// The ground's port; 0 for any that is free.
+    /// Ground's port; 0 for any free port.
     pub port: u16,
-    /// For each of the flow's paths, in the connection's own order: the vehicle's address on it, and its
-    /// position in the scenario.
+    /// Paths of the flow in the connection's order: the vehicle's address, and the index in the scenario.
     pub paths: Vec<(IpAddr, u16)>,
-    /// Makes the vehicle's socket.
+    /// Creates the vehicle's socket.
     pub in_vehicle: MakeSocket<'a>,
-    /// Makes the ground's socket.
+    /// Creates the ground's socket.
     pub in_ground: MakeSocket<'a>,
 }
 
-/// What is set on both ends alike.
+/// Socket options of both ends.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     flow: String,
@@ -58,7 +57,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// What a checked transport asks for.
+    /// Returns the options of a checked transport.
     pub fn new(flow: &str, config: &TransportConfig) -> Result<Self, KernelError> {
         let unsupported = |reason| KernelError::Unsupported { flow: flow.to_owned(), reason };
         let usual = TransportConfig::default();
@@ -68,7 +67,7 @@ impl Options {
             congestion: congestion_name(&config.congestion).map_err(unsupported)?,
             multipath: config.protocol == Protocol::Mptcp,
             peer_multipath: config.peer_multipath,
-            // The defaults are the bounds within which the kernel sizes its buffers itself.
+            // The defaults are the bounds within which the kernel auto-tunes its buffers.
             receive_buffer: unless(config.receive_buffer, usual.receive_buffer),
             send_buffer: unless(config.send_buffer, usual.send_buffer),
             segment: config.segment,
@@ -76,22 +75,22 @@ impl Options {
         })
     }
 
-    /// The congestion control's name in the kernel.
+    /// Name of the congestion control in the kernel.
     pub const fn congestion(&self) -> &'static str {
         self.congestion
     }
 
-    /// The kernel paces what leaves.
+    /// Outgoing data is paced by the kernel.
     pub fn is_paced(&self) -> bool {
         self.paced || self.congestion == "bbr"
     }
 
-    /// The connection must be one of MPTCP.
+    /// Returns true if the connection must use MPTCP.
     pub const fn is_multipath(&self) -> bool {
         self.multipath
     }
 
-    /// The vehicle's end, bound to its address.
+    /// Creates the vehicle's socket, bound to its address.
     pub fn vehicle(&self, ends: &Ends<'_>) -> Result<Socket, KernelError> {
         let socket = self.make(ends.in_vehicle, ends.vehicle, self.multipath)?;
         let local = SocketAddr::new(ends.vehicle, 0);
@@ -99,11 +98,11 @@ impl Options {
         Ok(socket)
     }
 
-    /// The ground's end, listening, and the address to connect to.
+    /// Creates the ground's listening socket; also returns the address to connect to.
     pub fn ground(&self, ends: &Ends<'_>) -> Result<(Socket, SocketAddr), KernelError> {
         let multipath = self.multipath && self.peer_multipath;
         let socket = self.make(ends.in_ground, ends.ground, multipath)?;
-        // Further subflows may come to any of the ground's addresses.
+        // Further subflows may arrive at any of the ground's addresses.
         let address = match ends.ground {
             address if !multipath => address,
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -138,12 +137,12 @@ impl Options {
         Ok(socket)
     }
 
-    /// Sets what is set before there is a connection.
+    /// Sets options that must precede the connection.
     fn prepare(&self, socket: &Socket) -> Result<(), KernelError> {
         socket.set_reuse_address(true).map_err(self.failed("set SO_REUSEADDR".to_owned()))?;
         if let Some(size) = self.receive_buffer {
             let wanted = usize::try_from(size.get()).unwrap_or(usize::MAX);
-            // With the rights of root beyond the bound of net.core.rmem_max, without them up to it.
+            // As root, beyond the limit of net.core.rmem_max, otherwise up to it.
             let set = setsockopt(socket, sockopt::RcvBufForce, &wanted)
                 .map_err(io::Error::from)
                 .or_else(|_| socket.set_recv_buffer_size(wanted));
@@ -159,7 +158,7 @@ impl Options {
             self.check_size("send_buffer", "wmem_max", wanted, found)?;
         }
         if let Some(segment) = self.segment {
-            // The kernel's size counts the 12 B of the time stamp option (RFC 7323) that it always sends.
+            // The kernel's size includes the 12 B of the timestamp option (RFC 7323) that it always sends.
             let size = u32::try_from(segment.get()).unwrap_or(u32::MAX).saturating_add(12);
             let what = format!("set a segment of {size} B");
             socket.set_tcp_mss(size).map_err(self.failed(what))?;
@@ -171,7 +170,7 @@ impl Options {
         self.set_on_connection(socket)
     }
 
-    /// Sets what an accepted socket may not have from the listening one.
+    /// Sets options that an accepted socket may not inherit from the listening one.
     pub fn set_on_connection(&self, socket: &Socket) -> Result<(), KernelError> {
         socket.set_tcp_nodelay(true).map_err(self.failed("set TCP_NODELAY".to_owned()))?;
         let name = self.congestion;
@@ -201,7 +200,7 @@ impl Options {
         Err(KernelError::Socket { flow: self.flow.clone(), what, reason })
     }
 
-    /// The error of a call that was to do `what`.
+    /// Returns a converter for the error of operation `what`.
     pub fn failed(&self, what: String) -> impl FnOnce(io::Error) -> KernelError {
         let flow = self.flow.clone();
         move |error| KernelError::Socket { flow, what, reason: error.to_string() }

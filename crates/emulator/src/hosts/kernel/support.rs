@@ -1,4 +1,4 @@
-//! Which transports the kernel runs as a scenario writes them.
+//! Transports that the kernel supports as configured in a scenario.
 
 use skybraid_transport::TransportConfig;
 use skybraid_transport::config::Protocol;
@@ -6,14 +6,14 @@ use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::mptcp::path_manager::PathManager;
 use skybraid_transport::scheduler::SchedulerConfig;
 
-/// Whether Linux runs this transport as written.
+/// Checks whether Linux supports this transport as configured.
 ///
-/// It does so for TCP and MPTCP with the congestion controls `reno`, `cubic` and `bbr`, each with its own
-/// parameters only, and for MPTCP with the scheduler `linux`. Keys that the kernel cannot follow must
-/// have their defaults, which are those of Linux.
+/// Supported are TCP and MPTCP with the congestion controls `reno`, `cubic` and `bbr`, each with its own
+/// parameters only, and for MPTCP the scheduler `linux`. Keys that the kernel cannot follow must have their
+/// defaults, which are those of Linux.
 ///
 /// # Errors
-/// What does not fit, in words.
+/// Description of the unsupported setting.
 pub fn supports(config: &TransportConfig) -> Result<(), String> {
     let mptcp = match config.protocol {
         Protocol::Tcp => false,
@@ -47,7 +47,7 @@ pub fn supports(config: &TransportConfig) -> Result<(), String> {
         ("rto_min", config.rto_min == usual.rto_min),
         ("rto_rule", config.rto_rule == usual.rto_rule),
         ("bufferbloat_mitigation", !config.bufferbloat_mitigation),
-        // Options that the kernel takes for TCP sockets only.
+        // Options that the kernel accepts for TCP sockets only.
         ("segment", !mptcp || config.segment.is_none()),
         ("pacing", !mptcp || !config.pacing),
     ];
@@ -57,10 +57,10 @@ pub fn supports(config: &TransportConfig) -> Result<(), String> {
     }
 }
 
-/// What the kernel calls this congestion control.
+/// Returns the kernel's name of this congestion control.
 ///
 /// # Errors
-/// It has none that does the same.
+/// The kernel has no equivalent.
 pub(super) fn congestion_name(config: &CongestionConfig) -> Result<&'static str, String> {
     let name = match config {
         CongestionConfig::Reno(_) => "reno",

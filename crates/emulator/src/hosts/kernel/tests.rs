@@ -1,4 +1,4 @@
-//! Flows over loopback, within one process and without rights.
+//! Flows over loopback, within one process and without privileges.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,7 +18,7 @@ use socket2::Domain;
 use super::*;
 use skybraid_io::clock::Clock;
 
-/// A flow of 0.3 s over TCP that begins with the run.
+/// Returns a flow of 0.3 s over TCP that starts with the run.
 pub fn flow(traffic: &str, congestion: &str) -> FlowSetup {
     let traffic = match traffic {
         "cbr" => TrafficConfig::Cbr { rate: Rate::from_mbps(20.0), packet: Bytes::new(1000) },
@@ -193,7 +193,7 @@ fn a_file_arrives_as_one_message() {
 fn bulk_fills_the_connection_until_it_stops_and_samples_fit_what_was_carried() {
     let (outcome, finished) = run(&flow("bulk", "reno"), "127.0.0.2");
     let summary = &outcome.flows[0].summary;
-    // Loopback carries gigabits; 100 Mbit/s for 0.3 s is what a busy machine still does.
+    // Loopback carries gigabits; even a busy machine achieves 100 Mbit/s for 0.3 s.
     assert!(summary.delivered_bytes > 3_750_000, "{}", summary.delivered_bytes);
     assert_eq!((summary.sent, summary.in_flight), (summary.delivered, 0));
     let rows = &outcome.subflows;
@@ -269,7 +269,7 @@ fn a_refused_connection_names_the_flow_and_both_addresses() {
         assert!(error.contains("`video`") && error.contains("vehicle 127.0.0.2:"), "{error}");
         assert!(error.contains("connecting failed: Connection refused"), "{error}");
         assert_eq!(run.flow.interest().count(), 0);
-        // The application goes on, in vain.
+        // The application continues in vain.
         run.until(END).unwrap();
         assert_eq!(run.flow.next_due(), Instant::FAR_FUTURE);
         let (outcome, finished) = run.finish();
@@ -311,7 +311,7 @@ fn a_message_that_does_not_arrive_is_found_when_the_stream_ends() {
     run.outcome.flows[0].on_written(run.clock.now(), 1000);
     let error = run.until(END).unwrap_err();
     let KernelError::Framing { error, .. } = error else { panic!("{error}") };
-    // The next message that is sent has the number after the one that never was.
+    // The next message sent has the number after the one that was never sent.
     assert!(
         matches!(error, framing::FramingError::Number { expected, found } if found == expected + 1)
     );
@@ -330,7 +330,7 @@ fn a_kernel_without_mptcp_is_told_from_other_failures() {
     }
 }
 
-/// Whether the kernel has MPTCP; says so if it has not.
+/// Returns true if the kernel has MPTCP; logs if it has not.
 fn has_mptcp() -> bool {
     let made = stream_socket(Domain::IPV4, socket2::Protocol::MPTCP);
     if let Err(error) = &made {
@@ -376,19 +376,19 @@ fn an_mptcp_connection_to_a_peer_that_speaks_tcp_falls_back() {
     }
 }
 
-/// Runs a program with these arguments, if it is there.
+/// Runs a program with these arguments, if it exists.
 fn ran(command: &str) -> bool {
     let mut words = command.split(' ');
     let run = std::process::Command::new(words.next().unwrap()).args(words).status();
     run.is_ok_and(|status| status.success())
 }
 
-/// Runs `work` in a network namespace of its own that `commands` make ready; says so if that cannot be.
+/// Runs `work` in its own network namespace prepared by `commands`; logs if that fails.
 fn in_own_namespace<T: Send + 'static>(
     commands: &'static [&'static str],
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    // A thread of its own, since the namespace is the thread's.
+    // Uses a separate thread, since the namespace belongs to the thread.
     let thread = std::thread::spawn(|| {
         if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_err() {
             println!("skipped: making a network namespace needs root");
@@ -453,7 +453,7 @@ fn sockets_stay_in_the_namespaces_in_which_they_were_made() {
         assert!(ran("ip address add 10.0.0.2/24 dev g") && ran("ip link set g up"));
         enter(&vehicle);
         assert!(ran("ip address add 10.0.0.1/24 dev v") && ran("ip link set v up"));
-        // What runs the flow has a third namespace, with no interface that is up.
+        // The thread that runs the flow has a third namespace, with no interface that is up.
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
         let own = here();
         let within = |namespace: &std::fs::File, domain, protocol| {
@@ -476,7 +476,7 @@ fn sockets_stay_in_the_namespaces_in_which_they_were_made() {
     assert_eq!(finished.addresses.1.to_string(), "10.0.0.2:5000");
 }
 
-/// How many segments this thread's namespace has sent again, by the kernel's own count.
+/// Returns the kernel's count of segments retransmitted in this thread's namespace.
 fn retransmissions() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
@@ -500,8 +500,8 @@ fn a_bottleneck_shows_in_goodput_retransmissions_and_reductions() {
         (run.finish(), retransmissions())
     });
     let Some(((outcome, finished), counted)) = ran else { return };
-    // 1448 B of payload of a packet of 1514 B with its Ethernet header share 20 Mbit/s for 2 s with the
-    // acknowledgements; 4.78 MB are the most.
+    // Payload of 1448 B in packets of 1514 B with their Ethernet headers shares 20 Mbit/s for 2 s with the
+    // acknowledgements; the maximum is 4.78 MB.
     let bytes = outcome.flows[0].summary.delivered_bytes;
     assert!((3_500_000..4_790_000).contains(&bytes), "{bytes}");
     let rows = &outcome.subflows;
@@ -512,12 +512,12 @@ fn a_bottleneck_shows_in_goodput_retransmissions_and_reductions() {
     let reductions: u64 = rows.iter().map(|row| row.reductions).sum();
     assert!((1..=counted).contains(&reductions), "{reductions} of {counted}");
     assert!(rows.last().unwrap().threshold < 200_000);
-    // The queue of 60 kB takes 24 ms.
+    // The queue of 60 kB drains in 24 ms.
     let srtt = rows.last().unwrap().srtt.unwrap();
     assert!((1..60).contains(&(srtt.as_nanos() / 1_000_000)), "{srtt:?}");
 }
 
-/// Processor time of the calling thread.
+/// Returns the processor time of the calling thread.
 fn processor() -> Duration {
     let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
     Duration::from_secs(time.tv_sec()) + Duration::from_nanos(time.tv_nsec())
