@@ -93,7 +93,7 @@ PACKAGES = {
 CLIMBING = {("model.results", "show.report")}
 """The arrows that climb: `Results.report` writes the page that `show` makes."""
 
-OPTIONAL = {"aioquic", "diptest", "matplotlib"}
+OPTIONAL = {"aioquic", "diptest", "matplotlib", "pyulog"}
 """What a function may import: packages that need not be there, and matplotlib, which takes half a second."""
 
 SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "scipy")

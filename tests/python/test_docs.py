@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import skybraid
-from skybraid import Scenario, ScenarioError, registry, run
+from skybraid import Scenario, ScenarioError, registry, run, traces
 from skybraid.cli import ctl
 from skybraid.cli import emulate as emulate_cli
 from skybraid.cli import sweep as sweep_cli
@@ -31,6 +31,7 @@ SCENARIO = DOCS / "scenario.md"
 EMULATE = DOCS / "emulate.md"
 CAMPAIGNS = DOCS / "campaigns.md"
 VIDEO = DOCS / "video.md"
+TRACES = DOCS / "traces.md"
 EXAMPLE = DOCS.parent / "scenarios" / "video.toml"
 
 # Generated tables.
@@ -67,6 +68,22 @@ def differences() -> str:
         if it["linux"]
     ]
     return table(("name", "kind", 'with `compat = "linux"`'), rows)
+
+
+def formats() -> str:
+    rows = [(f"`{name}`", entry.title, entry.gives) for name, entry in traces.formats.FORMATS.items()]
+    return table(("`--format`", "file", "gives"), rows)
+
+
+def test_the_guide_lists_every_format_that_is_read() -> None:
+    text = TRACES.read_text(encoding="utf-8")
+    begin = "<!-- formats: from the readers; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
+    before, rest = text.split(begin)
+    found, after = rest.split("<!-- end of formats -->", 1)
+    if os.environ.get("SKYBRAID_UPDATE_DOCS"):
+        found = formats()
+        TRACES.write_text(f"{before}{begin}{found}<!-- end of formats -->{after}", encoding="utf-8")
+    assert found == formats(), "SKYBRAID_UPDATE_DOCS=1 rewrites the table"
 
 
 TABLES = {kind: listed(kind) for kind in ("protocols", "reordering", "schedulers", "congestion")}

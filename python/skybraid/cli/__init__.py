@@ -74,7 +74,7 @@ COMMANDS = {
         "skybraid.cli.clean:clean",
         "Remove leftovers of interrupted runs: unfinished results, control sockets without an emulation.",
     ),
-    "trace": Entry("skybraid.cli.trace:app", "Describe, draw and convert traces."),
+    "trace": Entry("skybraid.cli.trace:app", "Describe, draw, convert, import and join traces."),
     "ctl": Entry("skybraid.cli.ctl:app", "Watch a running emulation, cut its paths, change its links."),
     "video": Entry("skybraid.cli.video:app", "Clips, their encoding, camera and screen, time codes."),
     "probe": Entry(
