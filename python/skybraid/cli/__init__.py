@@ -74,6 +74,10 @@ COMMANDS = {
         "skybraid.cli.clean:clean",
         "Remove leftovers of interrupted runs: unfinished results, control sockets without an emulation.",
     ),
+    "fit": Entry(
+        "skybraid.cli.fit:fit",
+        "Fit a link of processes to measurements, and compare the fit with measurements that it did not see.",
+    ),
     "trace": Entry("skybraid.cli.trace:app", "Describe, draw, convert, import and join traces."),
     "ctl": Entry("skybraid.cli.ctl:app", "Watch a running emulation, cut its paths, change its links."),
     "video": Entry("skybraid.cli.video:app", "Clips, their encoding, camera and screen, time codes."),
