@@ -74,6 +74,10 @@ COMMANDS = {
         "skybraid.cli.clean:clean",
         "Remove leftovers of interrupted runs: unfinished results, control sockets without an emulation.",
     ),
+    "assess": Entry(
+        "skybraid.cli.assess:assess_command",
+        "Run every sensible transport over measurements, rank them, and say which would do and what to measure.",
+    ),
     "fit": Entry(
         "skybraid.cli.fit:fit",
         "Fit a link of processes to measurements, and compare the fit with measurements that it did not see.",

@@ -15,6 +15,7 @@ from skybraid.fit.link import fit_link
 from skybraid.fit.process import autocorrelation, normal_scores
 from skybraid.model.scenario import Scenario
 from skybraid.traces.flights import DIRECTIONS, Flight
+from skybraid.traces.replay import path_lines, write_flight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,11 +29,6 @@ RUN_S = 300.0
 VIDEO_MBPS = 10.0
 CONTROL_MS = 300.0
 
-_DELAY_MS = 30.0
-"""One-way delay in ms of runs where none was measured."""
-
-_RATE_MBPS = 20.0
-"""Rate in Mbit/s of control's runs where none was measured."""
 
 _LAGS_S = (1.0, 5.0, 15.0)
 
@@ -166,37 +162,6 @@ def verdicts(flight: Flight, other: Flight) -> dict[str, float]:
     return found
 
 
-def path_lines(flight: Flight, folder: Path, name: str) -> str:
-    """Writes a flight as CSV next to a scenario and returns the lines of a path that replays it.
-
-    Args:
-        flight: without gaps.
-        folder: of the scenario.
-        name: of the path.
-    """
-    file = folder / f"{name}.csv"
-    heads, table = ["time [s]"], [flight.times_s]
-    lines = [f"[path.{name}]"]
-    for direction in DIRECTIONS:
-        for quantity, unit, otherwise in (
-            ("rate", "Mbit/s", f'"{_RATE_MBPS:g}Mbit/s"'),
-            ("delay", "ms", f'"{_DELAY_MS:g}ms"'),
-            ("loss", "%", None),
-        ):
-            values = flight.values(quantity, direction)
-            if values is None:
-                if otherwise is not None:
-                    lines.append(f"{direction}.{quantity} = {otherwise}")
-                continue
-            heading = f"{direction} {quantity} [{unit}]"
-            heads.append(heading)
-            table.append(values)
-            keys = f'trace = "{file.name}", column = "{heading}", unit = "{unit}", repeat = true'
-            lines.append(f"{direction}.{quantity} = {{ {keys} }}")
-    np.savetxt(file, np.stack(table, axis=1), fmt="%.9g", delimiter=",", header=",".join(heads), comments="")
-    return "\n".join(lines) + "\n"
-
-
 def _sender(flight: Flight) -> str:
     return "vehicle" if flight.values("rate", "uplink") is not None else "ground"
 
@@ -208,7 +173,11 @@ def _share(folder: Path, flights: list[Flight], length_s: float, flow: str, with
 
 def _run(folder: Path, flights: list[Flight], length_s: float, flow: str) -> FlowStats:
     text = f'duration = "{length_s:.3f}s"\nseed = 1\n'
-    text += "".join(path_lines(one, folder, f"path{at}") for at, one in enumerate(flights)) + flow
+    for at, one in enumerate(flights):
+        file = folder / f"path{at}.csv"
+        write_flight(one, file)
+        text += path_lines(one, file, f"path{at}")
+    text += flow
     scenario = Scenario(text, str(folder / "flight.toml"))
     native, _ = simulation(scenario).make(1, [], lambda _: True, None, None)
     return native.flow_stats()[0]

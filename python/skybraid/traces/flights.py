@@ -165,6 +165,9 @@ def _joined(name: str, found: list[Measurement]) -> Flight:
     end_s = min(offset_s + one.length_s for offset_s, one in zip(offsets_s, found, strict=True))
     if end_s <= 0:
         raise TraceError(f"{name}: found no time in common; expected files of one journey")
+    longest_s = max(one.length_s for one in found)
+    if end_s < 0.9 * longest_s:
+        notes.append(f"{name}: only the {end_s:.4g} s that all files have in common are used, of {longest_s:.4g} s")
     marked = [_marked(one) for one in found]
     own = [np.round(times_s + offset_s, _MICRO) for (times_s, _), offset_s in zip(marked, offsets_s, strict=True)]
     inside = [times_s[(times_s > 0) & (times_s < end_s)] for times_s in own]

@@ -6,11 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from skybraid.traces import reading
+from skybraid.traces.formats.source import unix_time
 from skybraid.traces.measurement import Column, Measurement
 from skybraid.traces.series import Trace, TraceError
 
 if TYPE_CHECKING:
     from skybraid.traces.formats.source import Options, Source
+
+_STARTS = "# starts at "
 
 
 def recognises_csv(source: Source) -> bool:
@@ -60,7 +63,10 @@ def read_csv(source: Source, options: Options) -> list[Measurement]:
     notes = (f"columns left out: {', '.join(left_out)}",) if left_out else ()
     columns = tuple(_column(heading, trace) for heading, trace in traces.items())
     one = next(iter(traces.values()))
-    return [Measurement(str(source.path), one.times_s, columns, None, one.end_s, is_sampled=False, notes=notes)]
+    # `trace import` keeps the date of the first row in a comment.
+    begun = next((line for line in source.lines if line.startswith(_STARTS)), None)
+    start_s = None if begun is None else unix_time(begun.removeprefix(_STARTS), None)
+    return [Measurement(str(source.path), one.times_s, columns, start_s, one.end_s, is_sampled=False, notes=notes)]
 
 
 def read_mahimahi(source: Source, options: Options) -> list[Measurement]:
@@ -87,7 +93,12 @@ def _of(source: Source, trace: Trace, direction: str) -> Measurement:
 
 
 def _column(heading: str, trace: Trace) -> Column:
-    name = heading.lower()
-    direction = "downlink" if re.search(r"down", name) else "uplink" if re.search(r"uplink|upload", name) else ""
-    is_round_trip = trace.quantity == "loss" and re.search(r"round", name) is not None
+    name = heading.partition("[")[0].strip()
+    # As `trace import` and `trace join` write them: "uplink rate", "lte downlink delay".
+    own = re.fullmatch(r"(?:(.+) )?(rate|delay|rtt|loss|round_trip_loss)", name)
+    if own is not None:
+        return Column(own[2], trace.unit, trace.values, own[1] or "")
+    lower = name.lower()
+    direction = "downlink" if "down" in lower else "uplink" if re.search(r"uplink|upload", lower) else ""
+    is_round_trip = trace.quantity == "loss" and "round" in lower
     return Column("round_trip_loss" if is_round_trip else trace.quantity, trace.unit, trace.values, direction)
