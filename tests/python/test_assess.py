@@ -45,7 +45,14 @@ class TestWanted:
         assert (wanted.metric, wanted.target, wanted.direction) == (metric, target, direction)
         assert wanted.within_ms == (None if within_ms is None else pytest.approx(within_ms))
 
-    @pytest.mark.parametrize("text", ["control", "control: fast", "control: 101% within 1s", "a b: 99% within 1s"])
+    def test_a_profile_stands_for_its_numbers(self) -> None:
+        wanted = parse_wanted("control: 3gpp-c2-sticks")
+        assert (wanted.metric, wanted.target, wanted.within_ms) == ("share", 0.999, 40.0)
+        assert parse_wanted("video: 3gpp-video-beyond-sight").target == 4e6
+
+    @pytest.mark.parametrize(
+        "text", ["control", "control: 3gpp", "control: fast", "control: 101% within 1s", "a b: 99% within 1s"]
+    )
     def test_another_sentence_is_an_error(self, text: str) -> None:
         with pytest.raises(ScenarioError, match="--require: found"):
             parse_wanted(text)

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,35 @@ def formats() -> str:
     return table(("`--format`", "file", "gives"), rows)
 
 
-def test_the_guide_lists_every_format_that_is_read() -> None:
-    text = TRACES.read_text(encoding="utf-8")
-    begin = "<!-- formats: from the readers; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
+def requirements() -> str:
+    rows = [
+        (
+            f"`{entry['name']}`",
+            entry["summary"],
+            ", ".join(f"{parameter['name']} {parameter['default']}" for parameter in entry["parameters"]),
+            f"{entry['source']} ({entry['parameters'][0]['summary']})",
+        )
+        for entry in registry("requirements")
+    ]
+    return table(("profile", "what", "numbers", "source (how sure)"), rows)
+
+
+@pytest.mark.parametrize(
+    ("file", "begin", "end", "expected"),
+    [
+        (TRACES, "formats: from the readers", "formats", formats),
+        (SCENARIO, "requirements: from the registry", "requirements", requirements),
+    ],
+)
+def test_a_guide_lists_all_there_is(file: Path, begin: str, end: str, expected: Callable[[], str]) -> None:
+    text = file.read_text(encoding="utf-8")
+    begin = f"<!-- {begin}; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
     before, rest = text.split(begin)
-    found, after = rest.split("<!-- end of formats -->", 1)
+    found, after = rest.split(f"<!-- end of {end} -->", 1)
     if os.environ.get("SKYBRAID_UPDATE_DOCS"):
-        found = formats()
-        TRACES.write_text(f"{before}{begin}{found}<!-- end of formats -->{after}", encoding="utf-8")
-    assert found == formats(), "SKYBRAID_UPDATE_DOCS=1 rewrites the table"
+        found = expected()
+        file.write_text(f"{before}{begin}{found}<!-- end of {end} -->{after}", encoding="utf-8")
+    assert found == expected(), "SKYBRAID_UPDATE_DOCS=1 rewrites the table"
 
 
 TABLES = {kind: listed(kind) for kind in ("protocols", "reordering", "schedulers", "congestion")}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from skybraid._core import registry
 from skybraid.model.errors import ScenarioError
 from skybraid.traces.series import RATE_UNITS, TIME_UNITS
 
@@ -13,6 +14,8 @@ _SHARE = re.compile(
 )
 _RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*(?P<unit>[kMG]?bit/s)")
 _EXPECTED = "`FLOW: SHARE% [of frames] within TIME` or `FLOW: RATE`, such as `control: 99.9% within 300ms`"
+
+_OFFERED = 1.25
 
 CONTROL_MBPS, VIDEO_MBPS = 1.0, 10.0
 """Rates in Mbit/s of control (from the ground) and video (from the vehicle): Baltaci et al. 2023."""
@@ -102,5 +105,23 @@ def parse_wanted(text: str, rates_mbps: dict[str, float] | None = None) -> Wante
         return Wanted(text, flow, metric, target, float(share["time"]) * scale, given or default)
     if rate := _RATE.fullmatch(rest.strip()):
         target_bps = float(rate["rate"]) * RATE_UNITS[rate["unit"]] * 1e6
-        return Wanted(text, flow, "goodput", target_bps, None, given or target_bps * 1e-6)
-    raise ScenarioError(f"--require: found `{text}`; expected {_EXPECTED}")
+        # What is offered must exceed what is required, or nothing could reach it.
+        return Wanted(text, flow, "goodput", target_bps, None, given or _OFFERED * target_bps * 1e-6)
+    if wanted := _of_profile(text, flow, rest.strip(), given):
+        return wanted
+    profiles = ", ".join(str(entry["name"]) for entry in registry("requirements"))
+    raise ScenarioError(f"--require: found `{text}`; expected {_EXPECTED}, or a profile ({profiles})")
+
+
+def _of_profile(text: str, flow: str, name: str, given: float | None) -> Wanted | None:
+    """Returns what a requirement profile requires; None where there is no such profile."""
+    for entry in registry("requirements"):
+        if entry["name"] == name:
+            numbers = {str(one["name"]): str(one["default"]) for one in entry["parameters"]}
+            if "goodput" in numbers:
+                return replace(
+                    parse_wanted(f"{flow}: {numbers['goodput']}", {flow: given} if given else None), text=text
+                )
+            sentence = f"{flow}: {numbers['share']} within {numbers['deadline']}"
+            return replace(parse_wanted(sentence, {flow: given} if given else None), text=text)
+    return None

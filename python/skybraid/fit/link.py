@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MIN_STEP_S = 0.1
 """Shortest time in s for which a fitted value holds."""
 
+MIN_OWN_STEPS = 300
+"""Values from which on a flight has a memory of its own; flights differ in it too."""
+
 SHORT_S = 300.0
 """Flights of less than this, in s, say little of slow changes."""
 
@@ -250,7 +253,8 @@ def _fitted(
         if known.size == 0 or (quantity == "rate" and known.max() <= 0):
             continue
         plus = float(known.min()) if quantity == "delay" else 0.0
-        processes[key] = Process(quantile_table(values - plus), memory, step_s, plus)
+        own_memory = fit_memory([values], step_s) if known.size >= MIN_OWN_STEPS else memory
+        processes[key] = Process(quantile_table(values - plus), own_memory, step_s, plus)
         seconds = flight.grid(quantity, direction, 1.0)
         assert seconds is not None
         with np.errstate(invalid="ignore"):

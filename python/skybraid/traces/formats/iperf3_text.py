@@ -91,9 +91,6 @@ def _take(by_start: dict[float, _Interval], found: re.Match[str], number: int) -
     if lost := _LOST.search(found["rest"]):
         interval.lost += max(int(lost["lost"]), 0)
         interval.packets += int(lost["packets"])
-    elif counted := re.match(r"\s+(\d+)\s*$", found["rest"]):
-        # A UDP sender counts datagrams and knows nothing of their loss.
-        del counted
 
 
 def _measurement(

@@ -25,7 +25,7 @@ def recognises(source: Source) -> bool:
     """Whether the file is JSON of irtt, perhaps compressed."""
     if source.data[:2] == b"\x1f\x8b":
         return ".json" in source.path.name
-    return source.head.lstrip().startswith("{") and '"round_trips"' in source.text and '"irtt"' not in source.head[:0]
+    return source.head.lstrip().startswith("{") and '"round_trips"' in source.text
 
 
 def read(source: Source, options: Options) -> list[Measurement]:

@@ -28,6 +28,9 @@ _MAX_MISSED = 128
 """Missing numbers from which on a sender has started again rather than lost packets."""
 
 
+_GROUND = 200
+
+
 class _Packet(NamedTuple):
     at_s: float
     sequence: int
@@ -57,8 +60,8 @@ def read(source: Source, options: Options) -> list[Imported]:
         source.fail(None, "no MAVLink packet", "stamped packets as ground stations log them")
     packets.sort(key=lambda packet: packet.at_s)
     found: list[Imported] = []
-    loss = _loss(source, packets, options)
-    found.append(loss)
+    del options
+    found.append(_loss(source, packets))
     radio = _radio(source, packets)
     if radio is not None:
         found.append(radio)
@@ -106,7 +109,7 @@ def _crc(data: bytes) -> int:
     return crc
 
 
-def _loss(source: Source, packets: list[_Packet], options: Options) -> Measurement:
+def _loss(source: Source, packets: list[_Packet]) -> Measurement:
     """The loss of the busiest sender in each second; a second without a packet is all lost."""
     start_s = packets[0].at_s
     counts = Counter(packet.sender for packet in packets)
@@ -124,8 +127,8 @@ def _loss(source: Source, packets: list[_Packet], options: Options) -> Measureme
         before = packet.sequence
     total = arrived + missed
     share = np.where(total > 0, 100 * missed / np.maximum(total, 1), 100.0)
-    direction = options.received if options.client == "ground" else "downlink"
-    direction = "uplink" if sender[0] < 200 else direction
+    # Ground stations have the numbers from 200 on by custom (255, 250 …), vehicles those below.
+    direction = "uplink" if sender[0] < _GROUND else "downlink"
     notes = (
         f"sender {sender[0]}.{sender[1]}: {len(own)} packets arrived, {int(missed.sum())} numbers missing",
         "a second without a packet counts as lost; the delay of telemetry is not known from a log of one end",

@@ -33,6 +33,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     Raises:
         TraceError: pyulog is not installed, the log is damaged, or it has none of these.
     """
+    del options
     try:
         from pyulog import ULog
     except ImportError:
@@ -50,7 +51,7 @@ def read(source: Source, options: Options) -> list[Imported]:
     if "radio_status" in topics:
         found.append(_radio(source, topics["radio_status"], offset_s))
     if _TELEMETRY in topics and "rx_message_lost_rate" in topics[_TELEMETRY]:
-        found.append(_loss(source, topics[_TELEMETRY], offset_s, options))
+        found.append(_loss(source, topics[_TELEMETRY], offset_s))
     if "vehicle_gps_position" in topics:
         track = _track(source, topics["vehicle_gps_position"], offset_s)
         if track is not None:
@@ -89,8 +90,7 @@ def _radio(source: Source, data: Mapping[str, Any], offset_s: float | None) -> M
     return Measurement(str(source.path), times_s, columns, start_s, None, is_sampled=False, label="radio")
 
 
-def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None, options: Options) -> Measurement:
-    del options
+def _loss(source: Source, data: Mapping[str, Any], offset_s: float | None) -> Measurement:
     rows, times_s, start_s = _times(data, offset_s)
     # A rate from 0 to 1 of the messages from the ground station.
     share = np.clip(np.asarray(data["rx_message_lost_rate"], dtype=np.float64)[rows], 0.0, 1.0)
