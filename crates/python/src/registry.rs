@@ -79,7 +79,9 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
                 let parameters: Vec<_> = profile
                     .numbers
                     .iter()
-                    .map(|number| [number.key.as_str(), "", number.value.as_str(), number.sure.as_str()])
+                    .map(|number| {
+                        [number.key.as_str(), "", number.value.as_str(), number.sure.as_str()]
+                    })
                     .collect();
                 let source = profile.numbers.first().map_or("", |number| number.source.as_str());
                 add(profile.name, &profile.summary, source, "", &parameters)?;

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{
+    IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer,
+};
 use serde::{Deserialize, Deserializer};
 use skybraid_link::{
     ChangeConfig, DelayConfig, DirectionConfig, DrxConfig, HandoverConfig, HarqConfig, Losses,
