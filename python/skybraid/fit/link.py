@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MIN_STEP_S = 0.1
 """Shortest time in s for which a fitted value holds."""
 
+DOWN_MBPS = 0.01
+"""Rate in Mbit/s below which nothing is carried."""
+
 MIN_OWN_STEPS = 300
 """Values from which on a flight has a memory of its own; flights differ in it too."""
 
@@ -206,6 +209,12 @@ def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Float
     """Returns values at even steps, NaN where not measured, lost or stalled."""
     if quantity == "rate":
         values = flight.grid(quantity, direction, step_s)
+        own = None if flight.has("delay") else _rate_events(flight)
+        if own is not None and values is not None:
+            starts_s = np.arange(len(values)) * step_s
+            values = values.copy()
+            for start_s, lasts_s in own.outages:
+                values[(starts_s >= start_s - 1e-9) & (starts_s < start_s + lasts_s - 1e-9)] = np.nan
     else:
         delay_ms = flight.values(quantity, direction)
         assert delay_ms is not None
@@ -221,9 +230,25 @@ def _events(flight: Flight) -> Events | None:
     found = [flight.values("delay", direction) for direction in DIRECTIONS]
     delays = [delay_ms for delay_ms in found if delay_ms is not None]
     if not delays:
-        return None
+        return _rate_events(flight)
     worst = max(delays, key=lambda delay_ms: int(np.isinf(delay_ms).sum()))
     return find_events(flight.times_s, worst, flight.length_s)
+
+
+def _rate_events(flight: Flight) -> Events | None:
+    """Returns the times without any rate as outages, for a flight without delays; None without them.
+
+    Single samples of zero stay in the distribution of the rate.
+    """
+    rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
+    if not rates:
+        return None
+    down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)
+    found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s)
+    if len(found.outages) == 0:
+        return None
+    # A rate says nothing of lost packets.
+    return found._replace(lost=0, probes=0)
 
 
 def _pooled_rates(events: Sequence[Events | None], flights: Sequence[Flight]) -> dict[str, tuple[int, float]]:
@@ -343,8 +368,10 @@ def _unknown(flights: Sequence[Flight], events: Sequence[Events | None], handove
         if not any(flight.values("rate", direction) is not None for flight in flights)
     ]
     probed_s = math.fsum(flight.measured_s for flight, own in zip(flights, events, strict=True) if own is not None)
-    if probed_s == 0:
-        told.append("No delay was measured: give one (uplink.delay, downlink.delay); outages and loss are unknown.")
+    if not any(flight.has("delay") for flight in flights):
+        told.append("No delay was measured: give one (uplink.delay, downlink.delay); loss is unknown.")
+        if not any(own is not None for own in events):
+            told.append("No time without any rate was seen: rare outages are unknown.")
     else:
         lost = sum(own.lost + len(own.outages) for own in events if own is not None)
         shares = [
