@@ -131,7 +131,7 @@ def assess(
         networks: at least one.
         wanted: a requirement for each flow.
         budget_s: computing time in s after which less than all is replayed.
-        progress: is told the share that is done.
+        progress: receives the share that is done.
 
     Raises:
         ScenarioError: there is nothing required, or twice of one flow.

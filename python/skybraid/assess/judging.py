@@ -32,7 +32,7 @@ BAD_FLIGHT = {"downlink": 0.029, "uplink": 0.20}
 fitted to others, control within 300 ms 97.1 %, a video of 10 Mbit/s 80 %."""
 
 MAX_FLIGHTS = 5000
-"""Most flights that a user is told to measure."""
+"""Maximum number of flights that the output asks for."""
 
 COINCIDENCE = 3.6
 """How many times more often than by chance two carriers failed together, at most (multi-carrier data of PAM 2025)."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from skybraid.traces.measurement import Floats
 
 ENOUGH_FOR_TWO = 30
-"""Intervals from which on two exponentials are told apart."""
+"""Intervals from which on two exponentials are distinguished."""
 
 ENOUGH_FOR_QUANTILES = 20
 """Durations from which on their quantiles are used; of fewer their mean."""

@@ -94,7 +94,7 @@ def held_back(
         flights: at least one.
         draws: flights drawn from the fit, and from blocks.
         runs: how many of these are run with transports; 0: none.
-        progress: is told the share that is done.
+        progress: receives the share that is done.
 
     Raises:
         TraceError: a half is too short for a fit.

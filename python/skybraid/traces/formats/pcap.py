@@ -71,7 +71,7 @@ def read(source: Source, options: Options) -> list[Measurement]:
     measurements = []
     for forward, direction in ((True, options.sent), (False, options.received)):
         begun, ended = (own, its) if forward else (its, own)
-        # Addresses may differ at both ends, so a lost packet is told by the addresses that its flow has at its sender.
+        # Addresses may differ at both ends, so a lost packet is known by the addresses that its flow has at its sender.
         flows = {begun[key].ends for key in common if (own[key].ends in sent) == forward}
         packets = sorted((one for one in begun.values() if one.ends in flows), key=lambda one: one.at_s)
         # What left before the other capture began or after it ended says nothing.
