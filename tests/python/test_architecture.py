@@ -77,13 +77,15 @@ PACKAGES = {
     "errors": {"model"},
     "network": {"model"},
     "traces": {"model"},
+    "fit": {"model", "execute", "traces"},
+    "assess": {"model", "execute", "traces"},
     "video": {"model"},
     "execute": {"model", "video"},
     "compare": {"execute"},
     "gateway": {"model", "execute"},
-    "show": {"model", "video", "execute"},
+    "show": {"model", "video", "execute", "fit", "assess", "traces"},
     "orbit": {"model", "show"},
-    "cli": {"model", "video", "execute", "show", "network", "orbit", "probe", "traces"},
+    "cli": {"model", "video", "execute", "show", "network", "orbit", "probe", "traces", "fit", "assess"},
     "__main__": {"cli"},
 }
 """Which Python packages and modules of `skybraid` each may use; all may use the native one. `skybraid_studies` may use
@@ -95,7 +97,7 @@ PAPERS = {"chavali2022", "lee2021mutran", "palazzi2007", "pedrazzi2020", "baltac
 CLIMBING = {("model.results", "show.report")}
 """The arrows that climb: `Results.report` writes the page that `show` makes."""
 
-OPTIONAL = {"aioquic", "diptest", "matplotlib"}
+OPTIONAL = {"aioquic", "diptest", "matplotlib", "pyulog"}
 """What a function may import: packages that need not be there, and matplotlib, which takes half a second."""
 
 SPARED = ("bokeh", "jinja2", "matplotlib", "numpy", "polars", "rich.progress", "scipy")

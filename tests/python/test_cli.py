@@ -170,7 +170,8 @@ def test_report_and_plots_are_written_beside_the_tables(skybraid: Command, two_p
 
 
 @pytest.mark.parametrize(
-    "kind", ["schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control"]
+    "kind",
+    ["schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control", "requirements"],
 )
 def test_the_lists_say_what_a_scenario_may_name(skybraid: Command, kind: str) -> None:
     entries = json.loads(skybraid("list", kind, "--json").stdout)
@@ -195,7 +196,17 @@ def test_a_link_is_shown_whole_with_its_numbers_and_their_sources(skybraid: Comm
 
 def test_a_list_of_nothing_in_particular_names_everything(skybraid: Command) -> None:
     kinds = [line.partition(":")[0] for line in skybraid("list").stdout.splitlines()]
-    assert kinds == ["schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control"]
+    expected = [
+        "schedulers",
+        "congestion",
+        "protocols",
+        "reordering",
+        "links",
+        "traffic",
+        "rate_control",
+        "requirements",
+    ]
+    assert kinds == expected
     assert set(json.loads(skybraid("list", "--json").stdout)) == set(kinds)
 
 

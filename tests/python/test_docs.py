@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import skybraid
-from skybraid import Scenario, ScenarioError, registry, run
+from skybraid import Scenario, ScenarioError, registry, run, traces
 from skybraid._core import table_columns
 from skybraid.cli import ctl
 from skybraid.cli import emulate as emulate_cli
@@ -32,6 +32,7 @@ SCENARIO = DOCS / "scenario.md"
 EMULATE = DOCS / "emulate.md"
 CAMPAIGNS = DOCS / "campaigns.md"
 VIDEO = DOCS / "video.md"
+TRACES = DOCS / "traces.md"
 EXAMPLE = DOCS.parent / "scenarios" / "video.toml"
 
 # Generated tables.
@@ -81,10 +82,30 @@ def columns(described: list[tuple[str, str, str, bool, str]]) -> str:
     return table(("column", "type", "unit", "meaning"), rows)
 
 
+def formats() -> str:
+    rows = [(f"`{name}`", entry.title, entry.gives) for name, entry in traces.formats.FORMATS.items()]
+    return table(("`--format`", "file", "gives"), rows)
+
+
+def requirements() -> str:
+    rows = [
+        (
+            f"`{entry['name']}`",
+            entry["summary"],
+            ", ".join(f"{parameter['name']} {parameter['default']}" for parameter in entry["parameters"]),
+            f"{entry['source']} ({entry['parameters'][0]['summary']})",
+        )
+        for entry in registry("requirements")
+    ]
+    return table(("profile", "what", "numbers", "source (how sure)"), rows)
+
+
 GENERATED = {
     **{kind: (TRANSPORT, "registry", listed(kind)) for kind in ("protocols", "reordering", "schedulers", "congestion")},
     "linux": (TRANSPORT, "registry", differences()),
     **{name: (DOCS / "tables.md", "columns", columns(described)) for name, described in table_columns()},
+    "formats": (TRACES, "readers", formats()),
+    "requirements": (SCENARIO, "registry", requirements()),
 }
 """Generated tables: where each is, what it comes from, and its text."""
 

@@ -10,6 +10,22 @@ from skybraid import Scenario, ScenarioError, run
 from skybraid.model.scenario import toml_value
 
 
+def test_a_requirement_profile_stands_for_its_table() -> None:
+    text = (
+        'duration = "1s"\n[path.one]\nuplink.rate = "1Mbit/s"\ndownlink.rate = "1Mbit/s"\n[flow.control]\n'
+        'from = "ground"\ntraffic = { kind = "cbr", rate = "5kbit/s", packet = "25B" }\nrequire = '
+    )
+    for given in ('"3gpp-c2-sticks"', '["3gpp-c2-sticks"]', '{ deadline = "40ms", share = "99.9%" }'):
+        (requirement,) = Scenario(text + given).requirements
+        assert (requirement["metric"], requirement["deadline_ms"], requirement["target"]) == ("share", 40.0, 0.999)
+    both = Scenario(text + '["3gpp-c2-sticks", { goodput = "4kbit/s" }]').requirements
+    assert [one["metric"] for one in both] == ["share", "goodput"]
+    with pytest.raises(
+        ScenarioError, match=r"flow.control.require: .*requirement profile `3gpp-c2-stick`.*3gpp-c2-sticks"
+    ):
+        Scenario(text + '"3gpp-c2-stick"')
+
+
 def test_a_file_says_what_is_in_it(two_paths: Path) -> None:
     scenario = Scenario.load(two_paths)
     assert scenario.name == "Two plain paths"

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use skybraid_link::presets;
+use skybraid_scenario::requirement_profiles;
 use skybraid_transport::Protocol;
 use skybraid_transport::congestion::CongestionConfig;
 use skybraid_transport::registry::About;
@@ -73,10 +74,23 @@ pub fn registry<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, PyList>
                 add(kind.name, kind.summary, kind.source, "", &parameters)?;
             }
         }
+        "requirements" => {
+            for profile in requirement_profiles() {
+                let parameters: Vec<_> = profile
+                    .numbers
+                    .iter()
+                    .map(|number| {
+                        [number.key.as_str(), "", number.value.as_str(), number.sure.as_str()]
+                    })
+                    .collect();
+                let source = profile.numbers.first().map_or("", |number| number.source.as_str());
+                add(profile.name, &profile.summary, source, "", &parameters)?;
+            }
+        }
         _ => {
             return Err(bad_input(format!(
                 "kind: found `{kind}`, expected one of schedulers, congestion, protocols, \
-                 reordering, links, traffic, rate_control"
+                 reordering, links, traffic, rate_control, requirements"
             )));
         }
     }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{
+    IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer,
+};
 use serde::{Deserialize, Deserializer};
 use skybraid_link::{
     ChangeConfig, DelayConfig, DirectionConfig, Draw, DrxConfig, FlightConfig, HandoverConfig,
@@ -231,7 +233,33 @@ pub(crate) struct FlowFile {
     /// Number of copies that the application writes of each message.
     pub copies: Option<u32>,
     #[serde(default)]
-    pub require: OneOrMany<RequirementFile>,
+    pub require: OneOrMany<RequireFile>,
+}
+
+/// One entry of `require`: a table, or the name of a profile.
+pub(crate) enum RequireFile {
+    Profile(String),
+    Table(RequirementFile),
+}
+
+impl<'de> Deserialize<'de> for RequireFile {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = RequireFile;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table or the name of a requirement profile")
+            }
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<RequireFile, E> {
+                Ok(RequireFile::Profile(name.to_string()))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RequireFile, A::Error> {
+                RequirementFile::deserialize(MapAccessDeserializer::new(map))
+                    .map(RequireFile::Table)
+            }
+        }
+        from.deserialize_any(Either)
+    }
 }
 
 /// One table of `require`.
@@ -337,7 +365,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     }
 }
 
-/// One table or a list of them.
+/// One entry or a list of them.
 pub(crate) enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
@@ -355,7 +383,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
             type Value = OneOrMany<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table or a list of tables")
+                f.write_str("a table, the name of a requirement profile, or a list of them")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
+                T::deserialize(text.into_deserializer()).map(OneOrMany::One)
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMany<T>, A::Error> {
                 T::deserialize(MapAccessDeserializer::new(map)).map(OneOrMany::One)

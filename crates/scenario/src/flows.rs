@@ -7,12 +7,12 @@ use skybraid_transport::{Class, PathSet, Protocol, TransportConfig};
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
-use crate::file::{FlowFile, Named, OneOrMany, ProxyFile, RequirementFile};
+use crate::file::{FlowFile, Named, OneOrMany, ProxyFile, RequireFile, RequirementFile};
 use crate::key::{KeyPath, is_name};
 use crate::network::{HOSTS, Link, Node, NodeKind, find_nodes, table};
 use crate::text::ScenarioText;
 use crate::wording::unknown;
-use crate::{Flow, Requirement, ScenarioError, SplitAt, checks, connections};
+use crate::{Flow, Requirement, ScenarioError, SplitAt, checks, connections, profiles};
 
 /// Maximum number of copies of a message.
 const MAX_COPIES: u8 = 8;
@@ -382,7 +382,7 @@ impl Flows<'_> {
 /// Returns the requirements in `require`.
 fn requirements(
     text: &ScenarioText,
-    read: OneOrMany<RequirementFile>,
+    read: OneOrMany<RequireFile>,
     key: &KeyPath,
 ) -> Result<Vec<Requirement>, ScenarioError> {
     let tables = match read {
@@ -393,7 +393,14 @@ fn requirements(
         }
     };
     let mut found = Vec::new();
-    for (key, table) in tables {
+    for (key, entry) in tables {
+        let table = match entry {
+            RequireFile::Table(table) => table,
+            RequireFile::Profile(name) => profiles::requirement_table(&name).ok_or_else(|| {
+                let known: Vec<_> = profiles::names().collect();
+                text.wrong(&key, unknown("requirement profile", &name, &known))
+            })?,
+        };
         let some = requirements_of(&table)
             .map_err(|(below, problem)| text.wrong(&key.below(below), problem))?;
         found.extend(some);

@@ -77,7 +77,15 @@ COMMANDS = {
         "skybraid.cli.clean:clean",
         "Remove leftovers of interrupted runs: unfinished results, control sockets without an emulation.",
     ),
-    "trace": Entry("skybraid.cli.trace:app", "Describe, draw and convert traces."),
+    "assess": Entry(
+        "skybraid.cli.assess:assess_command",
+        "Run every sensible transport over measurements, rank them, and say which would do and what to measure.",
+    ),
+    "fit": Entry(
+        "skybraid.cli.fit:fit",
+        "Fit a link of processes to measurements, and compare the fit with measurements that it did not see.",
+    ),
+    "trace": Entry("skybraid.cli.trace:app", "Describe, draw, convert, import and join traces."),
     "ctl": Entry("skybraid.cli.ctl:app", "Watch a running emulation, cut its paths, change its links."),
     "video": Entry("skybraid.cli.video:app", "Clips, their encoding, camera and screen, time codes."),
     "probe": Entry(

@@ -10,7 +10,7 @@ from skybraid.cli.options import AsJson, Plugins, load_plugins
 from skybraid.model import algorithms
 from skybraid.model.errors import ScenarioError, unknown
 
-KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control")
+KINDS = ("schedulers", "congestion", "protocols", "reordering", "links", "traffic", "rate_control", "requirements")
 
 
 def list_(

@@ -1,23 +1,63 @@
-"""Commands `trace`: describe, draw and convert traces."""
+"""Commands `trace`: describe, draw, convert, import and join traces."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
 from skybraid._core import SkybraidError
+from skybraid.cli.options import seconds
 from skybraid.model.folder import check_new_file
-from skybraid.traces import FORMATS, OUTPUT_FORMATS, Format, OutputFormat, Trace, TraceError, plot, read, stats, write
+from skybraid.traces import (
+    FORMATS,
+    OUTPUT_FORMATS,
+    Format,
+    OutputFormat,
+    Trace,
+    TraceError,
+    formats,
+    import_files,
+    join,
+    load,
+    plot,
+    read,
+    stats,
+    write,
+)
+from skybraid.traces.importing import scenario_lines
+from skybraid.traces.measurement import POLICIES, MeasuredTrack
 
 app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, help="Describe, draw and convert traces.", no_args_is_help=True
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Describe, draw, convert, import and join traces.",
+    no_args_is_help=True,
 )
 
-InFile = Annotated[Path, typer.Argument(help="CSV, mahimahi, Parquet, ping log or Hypatia RTT series.")]
+InFile = Annotated[Path, typer.Argument(help="Trace, or a file of a measuring tool (`trace import --help`).")]
 Column = Annotated[str | None, typer.Option(help="Column by name, or by number from 1.")]
 Unit = Annotated[str | None, typer.Option(help="Unit of the values where the file does not state it.")]
-InFormat = Annotated[str | None, typer.Option("--format", help=f"Format of the trace: {', '.join(FORMATS)}.")]
+InFormat = Annotated[str | None, typer.Option("--format", help=f"Format: {', '.join(formats.FORMATS)}.")]
+Every = Annotated[
+    str | None, typer.Option(help="Time between lines or probes of files without times.", metavar="DURATION")
+]
+Zone = Annotated[str | None, typer.Option(help="Time zone of dates without one, such as Europe/Zurich.")]
+Meaning = Annotated[
+    list[str] | None,
+    typer.Option("--as", help="What a column holds: 'NAME=downlink rate [Mbit/s]'.", metavar="NAME=QUANTITY"),
+]
+Client = Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")]
+OneWay = Annotated[bool, typer.Option("--one-way", help="Take one-way delays as measured: the clocks agree.")]
+Lost = Annotated[
+    float | None, typer.Option(help="Value of a round trip or delay that stands for a lost probe, such as -1.")
+]
+Peer = Annotated[Path | None, typer.Option(help="Capture of the other end.", metavar="FILE")]
+Gaps = Annotated[
+    str | None,
+    typer.Option(help="Gaps are an outage, hold the last value, or split the file.", metavar="|".join(POLICIES)),
+]
 
 
 def _fail(error: SkybraidError) -> NoReturn:
@@ -32,7 +72,31 @@ def _one_of(value: str | None, option: str, known: tuple[str, ...]) -> str | Non
 
 
 def _open(path: Path, column: str | None, unit: str | None, format_: str | None) -> Trace:
-    return read(path, column, unit, cast("Format | None", _one_of(format_, "--format", FORMATS)))
+    name = _one_of(format_, "--format", tuple(formats.FORMATS))
+    if name is None:
+        source = formats.Source(path)
+        # What a scenario reads itself is read as before, by column and unit.
+        others = [
+            other for other, entry in formats.FORMATS.items() if other not in FORMATS and entry.recognises(source)
+        ]
+        name = others[0] if len(others) == 1 else None
+    if name is None or name in FORMATS:
+        return read(path, column, unit, cast("Format | None", name))
+    for one in load(path, name):
+        if not isinstance(one, MeasuredTrack):
+            return one.trace(column or one.columns[0].name)
+    raise TraceError(f"{path}: found a track alone; expected a trace")
+
+
+def _options(zone: str | None, meanings: list[str] | None, client: str, lost: float | None) -> formats.Options:
+    _one_of(client, "--client", ("vehicle", "ground"))
+    columns: dict[str, str] = {}
+    for text in meanings or []:
+        name, equals, meaning = text.partition("=")
+        if not equals:
+            raise TraceError(f"--as: found `{text}`; expected NAME=QUANTITY, such as 'dl=downlink rate [Mbit/s]'")
+        columns[name] = meaning
+    return formats.Options(zone=zone, client=client, columns=columns, lost=lost)
 
 
 @app.command("stats")
@@ -109,3 +173,79 @@ def convert_command(
     except SkybraidError as error:
         _fail(error)
     typer.echo(out)
+
+
+@app.command("import")
+def import_command(
+    files: Annotated[list[Path], typer.Argument(help="Files of measuring tools.", metavar="FILE...")],
+    out: Annotated[Path, typer.Option(help="Folder, or a new .csv where there is one measurement.")],
+    format_: InFormat = None,
+    every: Every = None,
+    zone: Zone = None,
+    meanings: Meaning = None,
+    client: Client = "vehicle",
+    one_way: OneWay = False,
+    peer: Peer = None,
+    lost: Lost = None,
+    gaps: Gaps = None,
+) -> None:
+    """Turn files of measuring tools into CSV that scenarios replay; lost probes and gaps are kept.
+
+    Reads ping (Linux, macOS, BSD, Windows), irtt, mtr, iperf3, nuttcp, speed tests, Starlink dishes, CSV with dates,
+    captures of both ends, MAVLink, ArduPilot and PX4 logs, GPX and KML.
+    """
+    try:
+        _one_of(gaps, "--gaps", POLICIES)
+        options = replace(
+            _options(zone, meanings, client, lost), every_s=seconds("--every", every), one_way=one_way, peer=peer
+        )
+        written = import_files(files, out, format_, options, gaps)
+    except SkybraidError as error:
+        _fail(error)
+    for path, one in written:
+        typer.echo(f"{path}:")
+        if isinstance(one, MeasuredTrack):
+            typer.echo(f"  track of {len(one.times_s)} points over {one.times_s[-1]:.0f} s")
+        else:
+            names = ", ".join(column.heading for column in one.columns)
+            typer.echo(f"  {names}: {len(one.times_s)} rows over {one.length_s:.6g} s")
+        for note in one.notes:
+            typer.echo(f"  note: {note}")
+        lines = scenario_lines(one, path)
+        if lines:
+            typer.echo("  in a scenario next to it:")
+        for line in lines:
+            typer.echo(f"    {line}")
+
+
+@app.command("join")
+def join_command(
+    files: Annotated[
+        list[str], typer.Argument(help="Series measured together, each with a name.", metavar="NAME=FILE...")
+    ],
+    out: Annotated[Path, typer.Option(help="New .csv to write.")],
+    format_: InFormat = None,
+    zone: Zone = None,
+    meanings: Meaning = None,
+    client: Client = "vehicle",
+    lost: Lost = None,
+    gaps: Gaps = None,
+) -> None:
+    """Join series with dates that were measured together into one CSV, so that runs replay them at the same place."""
+    try:
+        _one_of(gaps, "--gaps", POLICIES)
+        named = [_named(text) for text in files]
+        options = _options(zone, meanings, client, lost)
+        joined = join(named, out, format_, options, gaps)
+    except SkybraidError as error:
+        _fail(error)
+    typer.echo(f"{out}: {len(joined.times_s)} rows over {joined.length_s:.6g} s that all have in common")
+    for column in joined.columns:
+        typer.echo(f"  {column.heading}")
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not equals or not name:
+        raise TraceError(f"found `{text}`; expected NAME=FILE, such as lte=drive.csv")
+    return name, Path(path)

@@ -37,6 +37,7 @@ BATCH_ROWS = 100_000
 ROW_GROUP_ROWS = 250_000
 """Rows in a Parquet row group; small enough to be read back piece by piece."""
 
+
 def frame(columns: Mapping[str, Column], seed: int | None = None) -> pl.DataFrame:
     """Converts one batch of rows to a frame.
 

@@ -1,0 +1,340 @@
+"""The answer: every sensible transport run over measured flights, ranked, and what is missing."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skybraid.assess.candidates import Candidate, candidates
+from skybraid.assess.judging import Judged, Seen, judge_passes
+from skybraid.execute.runs import Gauge, on_all_cores, simulation
+from skybraid.model.episodes import RunShare
+from skybraid.model.errors import ScenarioError
+from skybraid.model.requirements import about
+from skybraid.model.scenario import Scenario
+from skybraid.model.statistics import Verdict
+from skybraid.traces.flights import DIRECTIONS
+from skybraid.traces.replay import DELAY_MS, RATE_MBPS, path_lines, write_flight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from skybraid._core import FlowStats
+    from skybraid.assess.networks import Network
+    from skybraid.assess.wanted import Wanted
+
+FIRST_S = 120.0
+"""Part of each flight in s by which transports are ranked first."""
+
+FINALISTS = 4
+"""Transports of each flow that are then run over all that was measured."""
+
+BUDGET_S = 40.0
+"""Computing time in s that the runs may take by default."""
+
+_FIRST_JOURNEYS = 4
+_PASSES = 2
+_HOPE_S = 12.0
+"""Computing time in s that the first ranking may take."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Transports of a flow that did the same.
+
+    Attributes:
+        names: of the transports.
+        networks: that they use.
+        judged: over all that was measured, or over its first part.
+        delay_p50_ms: median one-way delay, median over the runs.
+        delay_p99_ms: of 99 %.
+        is_final: whether all measurements were replayed.
+    """
+
+    names: tuple[str, ...]
+    networks: tuple[str, ...]
+    judged: Judged
+    delay_p50_ms: float
+    delay_p99_ms: float
+    is_final: bool
+
+    @property
+    def verdict(self) -> Verdict:
+        """Returns the verdict; a part of the measurements decides nothing."""
+        return self.judged.verdict if self.is_final else Verdict.INCONCLUSIVE
+
+
+@dataclass(frozen=True)
+class RankedFlow:
+    """The transports of a flow, the best first."""
+
+    wanted: Wanted
+    rows: tuple[Row, ...]
+
+    @property
+    def best(self) -> Row:
+        """Returns the best one."""
+        return self.rows[0]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer.
+
+    Attributes:
+        flows: the ranked transports of each.
+        networks: what was measured.
+        assumed: what was taken for granted, in sentences.
+        missing: what to measure, in sentences.
+        wall_s: computing time in s.
+    """
+
+    flows: tuple[RankedFlow, ...]
+    networks: tuple[Network, ...]
+    assumed: tuple[str, ...]
+    missing: tuple[str, ...]
+    wall_s: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Returns met where every flow has a transport that meets its requirement."""
+        verdicts = [flow.best.verdict for flow in self.flows]
+        if all(verdict is Verdict.MET for verdict in verdicts):
+            return Verdict.MET
+        return Verdict.NOT_MET if Verdict.NOT_MET in verdicts else Verdict.INCONCLUSIVE
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A run: a transport of one flow next to the first choice of the others, over one flight of each network."""
+
+    flow: int
+    candidate: Candidate
+    pass_number: int
+    journey: int
+    duration_s: float
+
+
+def assess(
+    networks: Sequence[Network],
+    wanted: Sequence[Wanted],
+    budget_s: float = BUDGET_S,
+    progress: Callable[[float], None] | None = None,
+) -> Answer:
+    """Runs every sensible transport of each flow over the measured flights, and ranks them.
+
+    Args:
+        networks: at least one.
+        wanted: a requirement for each flow.
+        budget_s: computing time in s after which less than all is replayed.
+        progress: receives the share that is done.
+
+    Raises:
+        ScenarioError: there is nothing required, or twice of one flow.
+    """
+    if not wanted or not networks:
+        raise ScenarioError("assess: found nothing required; expected `--require 'FLOW: SHARE% within TIME'`")
+    names = [one.flow for one in wanted]
+    if len(set(names)) < len(names):
+        raise ScenarioError(f"--require: found two of one flow in {', '.join(names)}; expected one of each flow")
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="skybraid-assess-") as name:
+        runner = _Runner(list(networks), list(wanted), Path(name))
+        first_s = min(FIRST_S, max(runner.longest_s, 1.0))
+        jobs = runner.jobs(runner.choices, passes=1, journeys=_FIRST_JOURNEYS, duration_s=first_s)
+        seen = runner.run(jobs, lambda share: progress(0.3 * share) if progress else None)
+        took_s = time.perf_counter() - started
+        first = {key: runner.row(*key, seen, is_final=False) for key in runner.pairs()}
+        chosen = [
+            [key[1] for key in sorted((key for key in first if key[0] == flow), key=lambda key: _order(first[key]))][
+                :FINALISTS
+            ]
+            for flow in range(len(wanted))
+        ]
+        per_s = took_s / max(sum(job.duration_s for job in jobs), 1e-9)
+        journeys = max(len(one.flights) for one in networks)
+        whole_s = sum(len(one) for one in chosen) * _PASSES * journeys * runner.longest_s
+        share = min(1.0, max(budget_s - took_s, 5.0) / max(per_s * whole_s, 1e-9))
+        jobs = runner.jobs(chosen, passes=_PASSES, journeys=journeys, duration_s=runner.longest_s * share)
+        final_seen = runner.run(jobs, lambda done: progress(0.3 + 0.7 * done) if progress else None)
+        is_whole = share >= 1.0
+        flows = []
+        for flow, one in enumerate(wanted):
+            finals = [runner.row(flow, candidate, final_seen, is_final=True) for candidate in chosen[flow]]
+            others = [row for (own, candidate), row in first.items() if own == flow and candidate not in chosen[flow]]
+            ranked = sorted(finals, key=_order) + sorted(others, key=_order)
+            flows.append(RankedFlow(one, tuple(_merged(ranked))))
+        assumed = runner.assumed()
+        if not is_whole:
+            part = f"{100 * share:.0f} % of each flight was replayed within {budget_s:.0f} s of computing"
+            assumed.append(f"{part}; `--budget 10min` replays more")
+        missing = _missing(flows, networks)
+    return Answer(tuple(flows), tuple(networks), tuple(assumed), tuple(missing), time.perf_counter() - started)
+
+
+class _Runner:
+    """Writes the flights once, builds scenarios and runs them."""
+
+    def __init__(self, networks: list[Network], wanted: list[Wanted], folder: Path) -> None:
+        self._networks, self._wanted, self._folder = networks, wanted, folder
+        names = [network.name for network in networks]
+        self.choices = [candidates(names, is_video=one.direction == "uplink") for one in wanted]
+        self.longest_s = max(flight.length_s for network in networks for flight in network.flights)
+        for network in networks:
+            for number, flight in enumerate(network.flights):
+                write_flight(flight, self._file(network, number))
+
+    def pairs(self) -> list[tuple[int, Candidate]]:
+        """Returns each flow with each of its transports."""
+        return [(flow, candidate) for flow, every in enumerate(self.choices) for candidate in every]
+
+    def jobs(self, chosen: Sequence[Sequence[Candidate]], passes: int, journeys: int, duration_s: float) -> list[_Job]:
+        """Returns the runs of some transports over some journeys."""
+        return [
+            _Job(flow, candidate, number, journey, duration_s)
+            for flow, every in enumerate(chosen)
+            for candidate in every
+            for number in range(passes)
+            for journey in range(min(journeys, self._journeys(candidate)))
+        ]
+
+    def run(self, jobs: list[_Job], progress: Callable[[float], None]) -> dict[_Job, Seen]:
+        """Runs all jobs on all cores."""
+        gauge = Gauge(len(jobs), jobs[0].duration_s)
+
+        def one(job: _Job) -> Seen:
+            gauge.go_on()
+            scenario = self.scenario(job)
+            native, _ = simulation(scenario).make(
+                1 + job.pass_number * 1000 + job.journey, [], gauge.reporter(job), None, None
+            )
+            wanted = self._wanted[job.flow]
+            stats = next(stats for stats in native.group_stats() if stats.flow == wanted.flow)
+            return _seen(stats, wanted)
+
+        return dict(zip(jobs, on_all_cores(one, jobs, gauge, progress), strict=True))
+
+    def scenario(self, job: _Job) -> Scenario:
+        """Returns the scenario of a run."""
+        lines = [f'duration = "{job.duration_s:.3f}s"\ntraces = "random"\n']
+        for at, network in enumerate(self._networks):
+            # Networks measured together stay together; others are paired otherwise in each pass.
+            shift = 0 if network.together else job.pass_number * at
+            number = (job.journey + shift) % len(network.flights)
+            text = path_lines(network.flights[number], self._file(network, number), network.name)
+            if network.together:
+                text = text.replace("repeat = true", f'repeat = true, together = "{network.together}"')
+            lines.append(text)
+        for flow, wanted in enumerate(self._wanted):
+            transport = job.candidate.table if flow == job.flow else self.choices[flow][0].table
+            lines.append(wanted.lines(transport))
+        return Scenario("".join(lines), str(self._folder / "assess.toml"))
+
+    def row(self, flow: int, candidate: Candidate, seen: dict[_Job, Seen], *, is_final: bool) -> Row:
+        """Returns how a transport did."""
+        wanted = self._wanted[flow]
+        own = {job: one for job, one in seen.items() if job.flow == flow and job.candidate == candidate}
+        passes = [
+            [one for job, one in own.items() if job.pass_number == number]
+            for number in sorted({job.pass_number for job in own})
+        ]
+        used = [network for network in self._networks if network.name in candidate.networks]
+        apart = len(used) > 1 and len({network.together or network.name for network in used}) > 1
+        judged = judge_passes(wanted, passes, min(network.occasions for network in used), len(used), apart=apart)
+        if (wanted.is_video or wanted.metric == "goodput") and any(one.lacks("rate", wanted.direction) for one in used):
+            # What was not measured decides nothing.
+            judged = replace(judged, verdict=Verdict.INCONCLUSIVE, why="no rate measured", needed_s=None)
+        elif any(one.lacks("delay", wanted.direction) for one in used) and wanted.metric != "goodput":
+            judged = replace(judged, verdict=Verdict.INCONCLUSIVE, why="no delay measured", needed_s=None)
+        medians = [_median([getattr(one, name) for one in own.values()]) for name in ("delay_p50_ms", "delay_p99_ms")]
+        return Row((candidate.name,), candidate.networks, judged, medians[0], medians[1], is_final)
+
+    def assumed(self) -> list[str]:
+        """Returns what was taken for granted."""
+        told = [one.words for one in self._wanted]
+        for network in self._networks:
+            told += [note for flight in network.flights for note in flight.notes]
+            for direction in DIRECTIONS:
+                if network.lacks("rate", direction):
+                    told.append(f"{network.name}: no {direction} rate was measured; {RATE_MBPS:g} Mbit/s taken")
+                if network.lacks("delay", direction):
+                    told.append(f"{network.name}: no {direction} delay was measured; {DELAY_MS:g} ms taken")
+        if len({network.together or network.name for network in self._networks}) > 1:
+            told.append(
+                "networks measured apart: how often they fail together is unknown (seen misses count 3.6 times)"
+            )
+        return list(dict.fromkeys(told))
+
+    def _journeys(self, candidate: Candidate) -> int:
+        return max(len(one.flights) for one in self._networks if one.name in candidate.networks)
+
+    def _file(self, network: Network, number: int) -> Path:
+        return self._folder / f"{network.name}-{number}.csv"
+
+
+def _seen(stats: FlowStats, wanted: Wanted) -> Seen:
+    share = None
+    if wanted.metric == "frames":
+        share = RunShare.of_bins(*stats.frames_met_over_time(wanted.within_ms or 0.0))
+    elif wanted.metric == "share":
+        share = RunShare.of_bins(*stats.met_over_time(wanted.within_ms))
+    return Seen(share, stats.goodput_bps, stats.delay_quantile(0.5), stats.delay_quantile(0.99))
+
+
+def _median(values: list[float]) -> float:
+    known = sorted(value for value in values if math.isfinite(value))
+    return known[len(known) // 2] if known else math.nan
+
+
+def _order(row: Row) -> tuple[int, float, float, float]:
+    """Returns what rows are sorted by: verdict, estimate, lower end, delay."""
+    verdicts = (Verdict.MET, Verdict.INCONCLUSIVE, Verdict.NOT_MET)
+    delay = row.delay_p99_ms if math.isfinite(row.delay_p99_ms) else math.inf
+    return verdicts.index(row.judged.verdict), -row.judged.estimate, -row.judged.low, delay
+
+
+def _merged(rows: list[Row]) -> list[Row]:
+    """Returns the rows with those joined that did the same to the last digit."""
+    found: list[Row] = []
+    for row in rows:
+        same = next((at for at, one in enumerate(found) if replace(one, names=()) == replace(row, names=())), None)
+        if same is None:
+            found.append(row)
+        else:
+            found[same] = replace(found[same], names=(*found[same].names, *row.names))
+    return found
+
+
+def _missing(flows: Sequence[RankedFlow], networks: Sequence[Network]) -> list[str]:
+    """Returns what to measure, most telling first."""
+    told: list[str] = []
+    undecided = [flow for flow in flows if flow.best.verdict is Verdict.INCONCLUSIVE]
+    used = [one for one in networks if any(one.name in flow.best.networks for flow in undecided)]
+    directions = {
+        flow.wanted.direction for flow in undecided if flow.wanted.is_video or flow.wanted.metric == "goodput"
+    }
+    wanted_flights = max((flow.best.judged.flights_needed or 0 for flow in undecided), default=0)
+    for network in used:
+        for direction in sorted(directions):
+            if network.lacks("rate", direction):
+                way = "-c SERVER" if direction == "uplink" else "-c SERVER -R"
+                told.append(
+                    f"measure the {direction} rate of {network.name} (on the vehicle: `iperf3 {way} --json -t 600`)"
+                )
+        if network.lacks("delay", "uplink") or network.lacks("delay", "downlink"):
+            told.append(f"measure the delay of {network.name} (`ping -D -i 0.2 HOST > FILE`)")
+        if network.occasions < wanted_flights:
+            more = wanted_flights - network.occasions
+            flights = "flight" if more == 1 else "flights"
+            told.append(f"measure {more} more {flights} of {network.name}, on other days and routes")
+    for flow in undecided:
+        needed_s = flow.best.judged.needed_s
+        if needed_s is not None:
+            told.append(f"{flow.wanted.flow}: about {about(needed_s)} of measurements like these would decide it")
+    if len({one.together or one.name for one in used}) > 1:
+        told.append(f"measure {' and '.join(one.name for one in used)} at the same time, and join them (`trace join`)")
+    return told

@@ -1,0 +1,52 @@
+"""Transports that make sense for a flow over some networks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_VIDEO_MPTCP = (("low_rtt", "cubic"), ("low_rtt", "bbr"), ("blest", "cubic"), ("ecf", "cubic"), ("redundant", "cubic"))
+
+
+class Candidate(NamedTuple):
+    """A transport over some of the networks.
+
+    Attributes:
+        name: in words.
+        table: in TOML.
+        networks: that it uses.
+    """
+
+    name: str
+    table: str
+    networks: tuple[str, ...]
+
+
+def candidates(networks: list[str], *, is_video: bool) -> list[Candidate]:
+    """Returns the transports for a flow, the first one being a safe choice.
+
+    Control goes in datagrams, alone over each network, doubled over all, and over the network of the lowest round trip.
+    Video and bulk go in streams and in datagrams under congestion control too.
+    """
+    found: list[Candidate] = []
+    every = tuple(networks)
+    if len(networks) > 1:
+        found.append(_of("udp", every, scheduler="redundant"))
+        found.append(_of("udp", every, scheduler="low_rtt"))
+    found += [_of("udp", (name,)) for name in networks]
+    if not is_video:
+        return found
+    found += [_of("tcp", (name,), congestion="cubic") for name in networks]
+    if len(networks) > 1:
+        found += [_of("mptcp", every, scheduler=one, congestion=control) for one, control in _VIDEO_MPTCP]
+        found += [_of("mp_dccp", every, scheduler=one, congestion="bbr") for one in ("low_rtt", "redundant")]
+    else:
+        found += [_of("dccp", every, congestion="bbr"), _of("tcp", every, congestion="bbr")]
+    return found
+
+
+def _of(protocol: str, networks: tuple[str, ...], **keys: str) -> Candidate:
+    words = " ".join([protocol, *keys.values()])
+    over = "+".join(networks)
+    listed = ", ".join(f'"{name}"' for name in networks)
+    table = "".join(f', {key} = "{value}"' for key, value in keys.items())
+    return Candidate(f"{words} over {over}", f'{{ protocol = "{protocol}", paths = [{listed}]{table} }}', networks)

@@ -1,0 +1,89 @@
+"""Networks by their measured flights."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from skybraid.model.errors import ScenarioError
+from skybraid.traces.flights import DIRECTIONS, Flight, read_flight
+from skybraid.traces.series import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skybraid.traces.formats import Options
+
+HOUR_S = 3600.0
+"""Time in s of a long measurement that counts as a flight of its own."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network with what was measured of it.
+
+    Attributes:
+        name: as the user calls it.
+        flights: without gaps, at least one.
+        together: name of the journeys, where other networks were measured on the same ones; "" where alone.
+    """
+
+    name: str
+    flights: tuple[Flight, ...]
+    together: str = ""
+
+    @property
+    def measured_s(self) -> float:
+        """Returns the time in s over all flights."""
+        return sum(flight.length_s for flight in self.flights)
+
+    @property
+    def occasions(self) -> int:
+        """Returns how many occasions were seen: flights, of long ones the whole hours."""
+        return sum(max(int(flight.length_s / HOUR_S), 1) for flight in self.flights)
+
+    def lacks(self, quantity: str, direction: str) -> bool:
+        """Whether a quantity was not measured in a direction in all flights."""
+        return any(flight.values(quantity, direction) is None for flight in self.flights)
+
+
+def read_networks(texts: Sequence[str], options: Options | None = None) -> list[Network]:
+    """Reads `NAME=FLIGHT` for each flight; `A,B=joined.csv` for networks measured together (`trace join`).
+
+    Raises:
+        ScenarioError: a text has no name.
+        TraceError: a file cannot be read.
+    """
+    flights: dict[str, list[Flight]] = {}
+    together: dict[str, str] = {}
+    for text in texts:
+        names, equals, files = text.partition("=")
+        wanted = [name.strip() for name in names.split(",")]
+        if not equals or not all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name) for name in wanted):
+            raise ScenarioError(f"found `{text}`; expected NAME=FLIGHT, such as lte=drive.csv")
+        flight = read_flight(files, options).whole()
+        for name in wanted:
+            flights.setdefault(name, []).append(_own(flight, name) if len(wanted) > 1 else flight)
+        if len(wanted) > 1:
+            together |= dict.fromkeys(wanted, names)
+    for name, key in together.items():
+        # Flights measured together and alone do not mix: journeys would not pair.
+        partners = key.split(",")
+        if len({len(flights[partner]) for partner in partners}) > 1:
+            raise ScenarioError(f"{name}: found flights of {key} together and apart; expected all of one kind")
+    return [Network(name, tuple(own), together.get(name, "")) for name, own in flights.items()]
+
+
+def _own(flight: Flight, name: str) -> Flight:
+    """Returns the columns of one network of a joined flight."""
+    columns = tuple(
+        replace(column, direction=column.direction.removeprefix(name).strip())
+        for column in flight.columns
+        if column.direction == name or column.direction.startswith(f"{name} ")
+    )
+    columns = tuple(column for column in columns if column.direction in ("", *DIRECTIONS))
+    if not columns:
+        listed = ", ".join(column.name for column in flight.columns)
+        raise TraceError(f"{flight.name}: found {listed}; expected columns of `{name}`, as `trace join` names them")
+    return replace(flight, columns=columns)

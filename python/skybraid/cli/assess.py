@@ -1,0 +1,165 @@
+"""The command `assess`: from measurements to an answer."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from skybraid.assess import Answer, RankedFlow, Row, assess, parse_wanted, read_networks
+from skybraid.assess.answer import BUDGET_S
+from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, seconds
+from skybraid.cli.progress import progress
+from skybraid.model.errors import ScenarioError
+from skybraid.model.folder import check_new_file, write_whole
+from skybraid.model.requirements import about, percent, percent_range, rate
+from skybraid.model.statistics import Verdict
+from skybraid.show.assess import assess_html
+from skybraid.traces import formats
+from skybraid.traces.series import RATE_UNITS
+
+_SHOWN = 6
+
+
+def assess_command(
+    measurements: Annotated[
+        list[str],
+        typer.Argument(
+            help="A flight each: lte=drive1.csv lte=drive2.csv leo=ping.log; files of one flight have + between.",
+            metavar="NAME=FLIGHT...",
+        ),
+    ],
+    require: Annotated[
+        list[str],
+        typer.Option(
+            help="Requirement: 'control: 99.9% within 300ms', 'video: 95% of frames within 300ms', 'data: 8Mbit/s'.",
+            metavar="FLOW:REQUIREMENT",
+        ),
+    ],
+    rates: Annotated[
+        list[str] | None, typer.Option("--rate", help="What a flow sends: control=40kbit/s.", metavar="FLOW=RATE")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the report.", metavar="FILE.html")] = None,
+    budget: Annotated[str | None, typer.Option(help="Computing time of the runs.", metavar="DURATION")] = None,
+    zone: Annotated[str | None, typer.Option(help="Time zone of dates without one.")] = None,
+    client: Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")] = "vehicle",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run every sensible transport over measurements, rank them, and say which would do and what to measure.
+
+    Exit code: 0 every requirement met, 1 not, 2 bad input. Reads every format of `skybraid trace import`.
+    """
+    if client not in ("vehicle", "ground"):
+        raise ScenarioError(f"--client: found `{client}`; expected vehicle or ground")
+    if out is not None:
+        check_new_file(out)
+        if out.exists():
+            raise ScenarioError(f"{out}: exists already; expected a new file")
+    given = dict(_rate_of(text) for text in rates or [])
+    wanted = [parse_wanted(text, given) for text in require]
+    unknown = set(given) - {one.flow for one in wanted}
+    if unknown:
+        raise ScenarioError(f"--rate: found {', '.join(sorted(unknown))}; expected flows of --require")
+    networks = read_networks(measurements, formats.Options(zone=zone, client=client))
+    with progress(shown=not quiet) as told:
+        answer = assess(networks, wanted, seconds("--budget", budget) or BUDGET_S, told)
+    if out is not None:
+        write_whole(out, assess_html(answer).encode())
+    if as_json:
+        typer.echo(json.dumps(_json(answer), ensure_ascii=False, allow_nan=False))
+    elif not quiet:
+        typer.echo(_text(answer))
+    raise typer.Exit(MET if answer.verdict is Verdict.MET else NOT_MET)
+
+
+def _rate_of(text: str) -> tuple[str, float]:
+    flow, equals, value = text.partition("=")
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\S+)\s*", value)
+    found = 0.0 if parts is None else float(parts[1]) * RATE_UNITS.get(parts[2], 0.0)
+    if not equals or found <= 0:
+        raise ScenarioError(f"--rate: found `{text}`; expected FLOW=RATE, such as control=40kbit/s")
+    return flow.strip(), found
+
+
+def _json(answer: Answer) -> dict[str, Any]:
+    return {
+        "verdict": str(answer.verdict),
+        "flows": [
+            {
+                "flow": flow.wanted.flow,
+                "required": flow.wanted.text,
+                "transports": [
+                    {
+                        "names": list(row.names),
+                        "estimate": row.judged.estimate,
+                        "low": row.judged.low,
+                        "high": row.judged.high if math.isfinite(row.judged.high) else None,
+                        "verdict": str(row.verdict),
+                        "why": row.judged.why,
+                        "needed_s": row.judged.needed_s,
+                        "delay_p50_ms": row.delay_p50_ms if math.isfinite(row.delay_p50_ms) else None,
+                        "delay_p99_ms": row.delay_p99_ms if math.isfinite(row.delay_p99_ms) else None,
+                        "whole": row.is_final,
+                    }
+                    for row in flow.rows
+                ],
+            }
+            for flow in answer.flows
+        ],
+        "networks": [
+            {"name": one.name, "flights": len(one.flights), "measured_s": one.measured_s} for one in answer.networks
+        ],
+        "assumed": list(answer.assumed),
+        "missing": list(answer.missing),
+        "wall_s": answer.wall_s,
+    }
+
+
+def _text(answer: Answer) -> str:
+    lines = ["; ".join(f"{one.name}: {_flights(len(one.flights))}, {about(one.measured_s)}" for one in answer.networks)]
+    lines += [f"  assumed: {one}" for one in answer.assumed]
+    for flow in answer.flows:
+        lines += ["", flow.wanted.text, *_table(flow)]
+    lines += ["", *(_answer(flow) for flow in answer.flows)]
+    lines += [f"  to do: {one}" for one in answer.missing]
+    return "\n".join(lines)
+
+
+def _table(flow: RankedFlow) -> list[str]:
+    rows = [_cells(flow, row) for row in flow.rows[:_SHOWN]]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    if len(flow.rows) > _SHOWN:
+        lines.append(f"  and {len(flow.rows) - _SHOWN} more, in the report and in --json")
+    return lines
+
+
+def _cells(flow: RankedFlow, row: Row) -> list[str]:
+    judged = row.judged
+    if flow.wanted.metric == "goodput":
+        high = rate(judged.high) if math.isfinite(judged.high) else "no upper end"
+        shown, interval = rate(judged.estimate), f"{rate(judged.low)} to {high}"
+    else:
+        shown, interval = percent(judged.estimate), percent_range(judged.low, judged.high)
+    verdict = str(row.verdict) if row.is_final else "not in the final"
+    why = f" ({judged.why})" if judged.why and row.is_final else ""
+    delay = f"p99 {row.delay_p99_ms:.0f} ms" if math.isfinite(row.delay_p99_ms) else ""
+    return [" = ".join(row.names), shown, interval, delay, f"{verdict}{why}"]
+
+
+def _answer(flow: RankedFlow) -> str:
+    best = flow.best
+    if best.verdict is Verdict.MET:
+        return f"{flow.wanted.flow}: {best.names[0]} would do."
+    if best.verdict is Verdict.NOT_MET:
+        return f"{flow.wanted.flow}: no transport over these networks would do; {best.names[0]} comes nearest."
+    return f"{flow.wanted.flow}: inconclusive; {best.names[0]} does best."
+
+
+def _flights(count: int) -> str:
+    return "1 flight" if count == 1 else f"{count} flights"

@@ -1,0 +1,119 @@
+"""The command `fit`: a link of processes from measurements, and how good it is."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skybraid.cli.options import AsJson, Quiet
+from skybraid.cli.progress import progress
+from skybraid.fit import fit_link, held_back
+from skybraid.fit.goodness import Check, Goodness
+from skybraid.fit.link import FittedLink, read_handovers
+from skybraid.model.folder import check_new_file, write_whole
+from skybraid.show.fit import fit_html
+from skybraid.traces import TraceError, formats
+from skybraid.traces.flights import read_flight
+
+
+def fit(
+    flights: Annotated[
+        list[str],
+        typer.Argument(
+            help="Measurements, a flight each; `uplink:up.csv+downlink:down.csv+ping.txt` are of one flight.",
+            metavar="FLIGHT...",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="New .toml to write, for `preset` of a path.", metavar="FILE")],
+    page: Annotated[
+        Path | None, typer.Option(help="Also write a page that shows measured and fitted.", metavar="FILE")
+    ] = None,
+    handovers: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV of handovers: start in s, duration in ms; a flight each.", metavar="FILE"),
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="Time zone of dates without one.")] = None,
+    client: Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")] = "vehicle",
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Compare with measurements held back.")] = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a link of processes to measurements, and compare the fit with measurements that it did not see.
+
+    Prints what the data cannot tell. Reads every format of `skybraid trace import`.
+    """
+    if out.suffix != ".toml":
+        raise TraceError(f"--out: found `{out}`; expected a name that ends in .toml")
+    for path in (out, page):
+        if path is not None:
+            check_new_file(path)
+            if path.exists():
+                raise TraceError(f"{path}: exists already; expected a new file")
+    if client not in ("vehicle", "ground"):
+        raise TraceError(f"--client: found `{client}`; expected vehicle or ground")
+    options = formats.Options(zone=zone, client=client)
+    read = [read_flight(text, options).whole() for text in flights]
+    link = fit_link(read, [one for path in handovers or [] for one in read_handovers(path)])
+    found: Goodness | None = None
+    if check:
+        with progress(shown=not quiet) as told:
+            found = held_back(read, progress=told)
+    write_whole(out, link.toml(", ".join(Path(one.name).name for one in read)).encode())
+    if page is not None:
+        write_whole(page, fit_html(link, found, out.name).encode())
+    if as_json:
+        typer.echo(json.dumps(_json(link, found, out), ensure_ascii=False, allow_nan=False))
+    elif not quiet:
+        notes = list(dict.fromkeys(note for one in read for note in one.notes))
+        typer.echo(_text(link, found, notes, out))
+
+
+def _json(link: FittedLink, found: Goodness | None, out: Path) -> dict[str, object]:
+    checks = [] if found is None else [vars_of(one) for one in found.checks]
+    return {"out": str(out), "flights": len(link.flights), "unknown": list(link.unknown), "checks": checks}
+
+
+def vars_of(one: Check) -> dict[str, object]:
+    """Returns a check as plain values."""
+    return {
+        "name": one.name,
+        "unit": one.unit,
+        "measured": list(one.measured),
+        "resampled": list(one.resampled),
+        "fitted": list(one.fitted),
+        "inside": one.inside,
+        "verdict": one.is_verdict,
+    }
+
+
+def _text(link: FittedLink, found: Goodness | None, notes: list[str], out: Path) -> str:
+    count = "1 flight" if len(link.flights) == 1 else f"{len(link.flights)} flights"
+    lines = [f"{out}: fitted to {count}"]
+    lines += [f"  note: {note}" for note in notes]
+    lines += [f"  unknown: {one}" for one in link.unknown]
+    if found is None:
+        return "\n".join(lines)
+    lines += ["", f"Checked by measurements held back: {found.split}."]
+    heads = ["", "measured", "by blocks", "fitted", "inside"]
+    rows = [heads]
+    for one in found.checks:
+        measured = _span(min(one.measured), max(one.measured))
+        inside = f"{one.inside} of {len(one.measured)}"
+        ranges = [_span(each.low, each.high) for each in (one.resampled, one.fitted)]
+        rows.append([f"{one.name}{f' [{one.unit}]' if one.unit else ''}", measured, *ranges, inside])
+    widths = [max(len(row[at]) for row in rows) for at in range(len(heads))]
+    lines += [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    missed = [one.name for one in found.checks if one.is_verdict and one.inside < len(one.measured)]
+    if missed:
+        lines.append(f"The fit misses: {', '.join(missed)}. Replay the measurement (`resample`) for these.")
+    return "\n".join(lines)
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:.4g}" if f"{low:.4g}" == f"{high:.4g}" else f"{low:.4g} to {high:.4g}"

@@ -1,0 +1,13 @@
+"""From measurements to a link: processes of rate, delay, loss, stalls, outages and handovers, and how good they are.
+
+    flights = [read_flight("drive1.csv"), read_flight("drive2.csv")]
+    link = fit_link(flights)
+    Path("link.toml").write_text(link.toml())
+
+`docs/fit.md` says what is fitted how.
+"""
+
+from skybraid.fit.goodness import Check, held_back
+from skybraid.fit.link import FittedFlight, FittedLink, fit_link
+
+__all__ = ["Check", "FittedFlight", "FittedLink", "fit_link", "held_back"]

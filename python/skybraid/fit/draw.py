@@ -1,0 +1,98 @@
+"""Flights drawn from a fitted link, and from blocks of a measured one."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.traces.flights import DIRECTIONS, Flight
+from skybraid.traces.measurement import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skybraid.fit.durations import Exponentials, Quantiles
+    from skybraid.fit.link import FittedLink
+    from skybraid.traces.measurement import Floats
+
+BLOCK_S = 30.0
+"""Length in s of the blocks by which measured flights are resampled."""
+
+
+def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) -> Flight:
+    """Returns a flight as the processes of a link make one, with rates in Mbit/s and delays in ms."""
+    chosen = link.flights[int(random.integers(len(link.flights)))]
+    step_s = min((process.step_s for process in chosen.processes.values()), default=1.0)
+    count = max(round(length_s / step_s), 1)
+    times_s = np.arange(count, dtype=np.float64) * step_s
+    out_s = _intervals(chosen.outages_per_s, link.outage_gaps, link.outage_length, length_s, random)
+    stalls_s = _intervals(chosen.stalls_per_s, link.stall_gaps, link.stall_length, length_s, random)
+    is_out = _inside(times_s, out_s)
+    waits_ms = _waits_ms(times_s, stalls_s)
+    columns = []
+    for key, process in chosen.processes.items():
+        direction, _, quantity = key.partition(".")
+        factor = math.exp(random.standard_normal() * math.log(link.spread.get(quantity, 1.0)))
+        each = max(round(process.step_s / step_s), 1)
+        if quantity == "rate":
+            values = np.repeat(process.sample(-(-count // each), random, factor), each)[:count]
+            columns.append(Column("rate", "Mbit/s", np.where(is_out | (waits_ms > 0), 0.0, values), direction))
+        else:
+            values = np.repeat(process.sample(-(-count // each), random), each)[:count]
+            # The spread is of the constant part.
+            values = values + process.plus * (factor - 1) + waits_ms
+            columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))
+    if chosen.loss is not None:
+        columns += [Column("loss", "%", np.full(count, 100 * chosen.loss), direction) for direction in DIRECTIONS]
+    return Flight(chosen.name, times_s, tuple(columns), count * step_s)
+
+
+def resample_flight(flights: Sequence[Flight], length_s: float, random: np.random.Generator) -> Flight:
+    """Returns a flight of blocks of one of several measured flights (circular block bootstrap)."""
+    chosen = flights[int(random.integers(len(flights)))]
+    step_s = max(float(np.median(np.diff(chosen.times_s))) if len(chosen.times_s) > 1 else 1.0, 1e-3)
+    count, own = max(round(length_s / step_s), 1), max(int(chosen.length_s / step_s), 1)
+    block = max(round(BLOCK_S / step_s), 1)
+    starts = random.integers(own, size=-(-count // block))
+    places = (starts[:, None] + np.arange(block)).ravel()[:count] % own
+    columns = []
+    for column in chosen.columns:
+        values = chosen.grid(column.quantity, column.direction, step_s)
+        assert values is not None
+        columns.append(Column(column.quantity, column.unit, values[places], column.direction))
+    return Flight(chosen.name, np.arange(count, dtype=np.float64) * step_s, tuple(columns), count * step_s)
+
+
+def _intervals(
+    rate_per_s: float | None,
+    gaps: Exponentials | None,
+    length: Exponentials | Quantiles | None,
+    length_s: float,
+    random: np.random.Generator,
+) -> Floats:
+    """Returns starts and ends in s of events, shape (n, 2)."""
+    if not rate_per_s or gaps is None or length is None:
+        return np.zeros((0, 2))
+    expected = int(rate_per_s * length_s)
+    between_s = gaps.sample(2 * expected + 20, random) / (rate_per_s * gaps.mean_s)
+    starts_s = np.cumsum(between_s)
+    starts_s = starts_s[starts_s < length_s]
+    return np.stack([starts_s, starts_s + length.sample(len(starts_s), random)], axis=1)
+
+
+def _inside(times_s: Floats, spans_s: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    inside = np.zeros(len(times_s), dtype=np.bool_)
+    for start_s, end_s in spans_s:
+        inside |= (times_s >= start_s) & (times_s < end_s)
+    return inside
+
+
+def _waits_ms(times_s: Floats, spans_s: Floats) -> Floats:
+    """Returns how long a packet waits for the end of a stall."""
+    waits_ms = np.zeros(len(times_s))
+    for start_s, end_s in spans_s:
+        rows = (times_s >= start_s) & (times_s < end_s)
+        waits_ms[rows] = np.maximum(waits_ms[rows], 1e3 * (end_s - times_s[rows]))
+    return waits_ms

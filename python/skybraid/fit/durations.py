@@ -1,0 +1,109 @@
+"""Laws of durations and intervals: exponential, hyperexponential, quantiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.fit.process import quantile_table
+
+if TYPE_CHECKING:
+    from skybraid.traces.measurement import Floats
+
+ENOUGH_FOR_TWO = 30
+"""Intervals from which on two exponentials are distinguished."""
+
+ENOUGH_FOR_QUANTILES = 20
+"""Durations from which on their quantiles are used; of fewer their mean."""
+
+_ROUNDS = 500
+
+
+@dataclass(frozen=True)
+class Exponentials:
+    """A mixture of exponential laws: weights that sum to 1, and means in s."""
+
+    weights: tuple[float, ...]
+    means_s: tuple[float, ...]
+
+    @property
+    def mean_s(self) -> float:
+        """Returns the mean in s."""
+        return sum(weight * mean for weight, mean in zip(self.weights, self.means_s, strict=True))
+
+    def sample(self, count: int, random: np.random.Generator) -> Floats:
+        """Returns `count` values in s."""
+        chosen = random.choice(len(self.weights), size=count, p=np.array(self.weights))
+        found: Floats = random.exponential(np.array(self.means_s)[chosen])
+        return found
+
+    def toml(self) -> str:
+        """Returns the law as a scenario writes it."""
+        if len(self.weights) == 1:
+            return f'{{ mean = "{self.means_s[0]:.4g}s" }}'
+        parts = ", ".join(
+            f'{{ weight = {weight:.4g}, mean = "{mean:.4g}s" }}'
+            for weight, mean in zip(self.weights, self.means_s, strict=True)
+        )
+        return f"{{ exponentials = [{parts}] }}"
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """A law by its quantiles: pairs of probability and s."""
+
+    table: tuple[tuple[float, float], ...]
+
+    def sample(self, count: int, random: np.random.Generator) -> Floats:
+        """Returns `count` values in s."""
+        probabilities, values = np.array(self.table).T
+        found: Floats = np.interp(random.random(count), probabilities, values)
+        return found
+
+    def toml(self) -> str:
+        """Returns the law as a scenario writes it."""
+        pairs = ", ".join(f'[{p:g}, "{1e3 * value:.6g}ms"]' for p, value in self.table)
+        return f"{{ quantiles = [{pairs}] }}"
+
+
+def fit_intervals(intervals_s: Floats, span_s: float) -> Exponentials:
+    """Fits intervals between events: two exponentials where they come in clusters, else one.
+
+    The mixture is by expectation and maximisation from the two halves of the sorted intervals on; it is taken where it
+    is more likely than one exponential by more than its two parameters (Akaike 1974).
+
+    Args:
+        intervals_s: in s, each above zero; shape (n,).
+        span_s: time in s in which `n + 1` events were seen; their rate is exact in it.
+    """
+    count = len(intervals_s) + 1
+    one = Exponentials((1.0,), (span_s / count,))
+    if len(intervals_s) < ENOUGH_FOR_TWO:
+        return one
+    values = np.sort(intervals_s)
+    middle = len(values) // 2
+    weights, means = np.array([0.5, 0.5]), np.array([values[:middle].mean(), values[middle:].mean()])
+    likelihood = -np.inf
+    for _ in range(_ROUNDS):
+        density = weights / means * np.exp(-values[:, None] / means)
+        total = density.sum(axis=1)
+        before, likelihood = likelihood, float(np.log(np.maximum(total, 1e-300)).sum())
+        shares = density / np.maximum(total, 1e-300)[:, None]
+        weights = shares.mean(axis=0)
+        means = np.maximum((shares * values[:, None]).sum(axis=0) / np.maximum(shares.sum(axis=0), 1e-12), 1e-6)
+        if likelihood - before < 1e-9 * abs(likelihood):
+            break
+    alone = float((-np.log(values.mean()) - values / values.mean()).sum())
+    if likelihood - alone < 2 or weights.min() < 1e-3:
+        return one
+    order = np.argsort(means)
+    return Exponentials(tuple(float(weight) for weight in weights[order]), tuple(float(mean) for mean in means[order]))
+
+
+def fit_durations(durations_s: Floats) -> Exponentials | Quantiles:
+    """Fits durations: by their quantiles, of few by their mean."""
+    if len(durations_s) >= ENOUGH_FOR_QUANTILES:
+        return Quantiles(quantile_table(durations_s))
+    return Exponentials((1.0,), (float(np.mean(durations_s)),))

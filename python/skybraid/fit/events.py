@@ -1,0 +1,88 @@
+"""Events in a series of probes: outages, stalls, and single losses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from skybraid.traces.measurement import Floats
+
+MIN_OUTAGE_S = 0.5
+"""Time in s without a reply from which on losses are one outage; shorter ones are losses of packets."""
+
+MIN_STALL_STEPS = 3
+"""Replies that come back at once, each later by the time it was sent earlier, to be seen as a stall."""
+
+_SLOPE = 0.25
+"""How far a fall of the delay may be from the time between the probes, as a share of it."""
+
+
+class Events(NamedTuple):
+    """What a series of probes shows.
+
+    Attributes:
+        outages: starts and lengths in s; shape (n, 2).
+        stalls: starts and lengths in s; shape (n, 2).
+        lost: probes lost outside outages.
+        probes: probes outside outages.
+        calm: the delays, NaN in outages, stalls and where lost.
+    """
+
+    outages: Floats
+    stalls: Floats
+    lost: int
+    probes: int
+    calm: Floats
+
+
+def find_events(times_s: Floats, delay_ms: Floats, length_s: float) -> Events:
+    """Finds outages (runs of lost probes) and stalls (delays that fall with slope -1).
+
+    Args:
+        times_s: when each probe was sent, in s, shape (n,).
+        delay_ms: infinity: lost; NaN: not measured.
+        length_s: where the last probe's time ends, in s.
+    """
+    ends_s = np.append(times_s[1:], length_s)
+    lost = np.isinf(delay_ms)
+    calm = np.where(np.isfinite(delay_ms), delay_ms, np.nan)
+    outages = []
+    is_out = np.zeros(len(times_s), dtype=np.bool_)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], lost, [False]]).astype(int)))
+    for first, after in zip(edges[::2], edges[1::2], strict=True):
+        lasts_s = float(ends_s[after - 1] - times_s[first])
+        if lasts_s >= MIN_OUTAGE_S and after - first > 1:
+            outages.append((float(times_s[first]), lasts_s))
+            is_out[first:after] = True
+    stalls, is_stalled = _stalls(times_s, calm)
+    calm = np.where(is_stalled, np.nan, calm)
+    probes = ~is_out & ~np.isnan(delay_ms)
+    return Events(
+        np.array(outages).reshape(-1, 2),
+        np.array(stalls).reshape(-1, 2),
+        int((lost & ~is_out).sum()),
+        int(probes.sum()),
+        calm,
+    )
+
+
+def _stalls(
+    times_s: Floats, delay_ms: Floats
+) -> tuple[list[tuple[float, float]], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    stalled = np.zeros(len(times_s), dtype=np.bool_)
+    if len(times_s) <= MIN_STALL_STEPS:
+        return [], stalled
+    steps_ms = 1e3 * np.diff(times_s)
+    with np.errstate(invalid="ignore"):
+        falls = np.abs(np.diff(delay_ms) + steps_ms) <= _SLOPE * steps_ms
+    base_ms = float(np.nanmedian(delay_ms)) if np.isfinite(delay_ms).any() else 0.0
+    found = []
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], falls, [False]]).astype(int)))
+    for first, after in zip(edges[::2], edges[1::2], strict=True):
+        height_ms = float(delay_ms[first]) - base_ms
+        if after - first >= MIN_STALL_STEPS and height_ms >= MIN_STALL_STEPS * float(np.median(steps_ms)):
+            found.append((float(times_s[first]), height_ms * 1e-3))
+            stalled[first : after + 1] = delay_ms[first : after + 1] > base_ms
+    return found, stalled

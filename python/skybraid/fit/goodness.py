@@ -1,0 +1,258 @@
+"""How good a fit is: flights that it did not see, against flights drawn from it and from blocks of measured ones."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from skybraid.execute.runs import simulation
+from skybraid.fit.draw import draw_flight, resample_flight
+from skybraid.fit.link import fit_link
+from skybraid.fit.process import autocorrelation, normal_scores
+from skybraid.model.scenario import Scenario
+from skybraid.traces.flights import DIRECTIONS, Flight
+from skybraid.traces.replay import path_lines, write_flight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from skybraid._core import FlowStats
+    from skybraid.traces.measurement import Floats
+
+RUN_S = 300.0
+"""Longest flight in s that is run for a verdict: five minutes of Cubic."""
+
+VIDEO_MBPS = 10.0
+CONTROL_MS = 300.0
+
+
+_LAGS_S = (1.0, 5.0, 15.0)
+
+
+class Range(NamedTuple):
+    """Median and the interval that holds 95 % of the values."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number of flights, measured, resampled and as the fit has it.
+
+    Attributes:
+        name: of the number.
+        unit: of all values.
+        measured: of each flight that the fit did not see.
+        resampled: of flights made of blocks of these.
+        fitted: of flights drawn from the fit.
+        is_verdict: whether it was found by running transports.
+    """
+
+    name: str
+    unit: str
+    measured: tuple[float, ...]
+    resampled: Range
+    fitted: Range
+    is_verdict: bool = False
+
+    @property
+    def inside(self) -> int:
+        """Returns how many measured values are in the interval of the fit."""
+        slack = 1e-9 + 1e-6 * abs(self.fitted.high)
+        return sum(self.fitted.low - slack <= value <= self.fitted.high + slack for value in self.measured)
+
+
+@dataclass(frozen=True)
+class Goodness:
+    """All checks of a fit.
+
+    Attributes:
+        checks: the numbers.
+        split: which flights were fitted, and which were held back.
+        fitted: drawn flights, for a page.
+        measured: held-back flights, for a page.
+    """
+
+    checks: tuple[Check, ...]
+    split: str
+    fitted: tuple[Flight, ...]
+    measured: tuple[Flight, ...]
+
+
+def held_back(
+    flights: Sequence[Flight], draws: int = 40, runs: int = 12, progress: Callable[[float], None] | None = None
+) -> Goodness:
+    """Fits every other flight, of a single one the first half, and compares the fit with the others.
+
+    Args:
+        flights: at least one.
+        draws: flights drawn from the fit, and from blocks.
+        runs: how many of these are run with transports; 0: none.
+        progress: receives the share that is done.
+
+    Raises:
+        TraceError: a half is too short for a fit.
+    """
+    whole = [flight.whole() for flight in flights]
+    if len(whole) > 1:
+        seen, kept = whole[::2], whole[1::2]
+        split = f"fitted to {len(seen)} of {len(whole)} flights, compared with the other {len(kept)}"
+    else:
+        half_s = whole[0].length_s / 2
+        seen, kept = [whole[0].part(0.0, half_s)], [whole[0].part(half_s, whole[0].length_s)]
+        split = f"fitted to the first {half_s:.0f} s of the one flight, compared with the other {half_s:.0f} s"
+    link = fit_link(seen)
+    random = np.random.default_rng(1)
+    length_s = float(np.median([flight.length_s for flight in kept]))
+    fitted = [draw_flight(link, length_s, random) for _ in range(draws)]
+    resampled = [resample_flight(kept, length_s, random) for _ in range(draws)]
+    checks = _checks(
+        [_numbers(one) for one in kept], [_numbers(one) for one in resampled], [_numbers(one) for one in fitted]
+    )
+    if runs:
+        groups = (list(kept), resampled[:runs], fitted[:runs])
+        total, done = sum(len(group) for group in groups), 0
+        found: list[list[dict[str, float]]] = []
+        for group in groups:
+            own = []
+            for at, flight in enumerate(group):
+                other = group[at - 1] if len(group) > 1 else _shifted(flight)
+                own.append(verdicts(flight, other))
+                done += 1
+                if progress is not None:
+                    progress(done / total)
+            found.append(own)
+        checks += _checks(*found, is_verdict=True)
+    return Goodness(tuple(checks), split, tuple(fitted[:3]), tuple(kept))
+
+
+def verdicts(flight: Flight, other: Flight) -> dict[str, float]:
+    """Runs transports over a flight: control alone and doubled, video, and five minutes of Cubic.
+
+    Args:
+        flight: over which all are run, its first five minutes.
+        other: the second path of doubled control.
+    """
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="skybraid-fit-") as name:
+        folder = Path(name)
+        length_s = min(RUN_S, flight.length_s, other.length_s)
+        control = 'from = "ground"\ntraffic = { kind = "cbr", rate = "40kbit/s", packet = "100B" }\n'
+        within = f'require = {{ deadline = "{CONTROL_MS:g}ms", share = "99.9%" }}\n'
+        for label, paths, scheduler in (("single", [flight], "single"), ("doubled", [flight, other], "redundant")):
+            transport = f'transport = {{ protocol = "udp", scheduler = "{scheduler}" }}\n'
+            flow = f"[flow.control]\n{control}{transport}{within}"
+            key = f"control within {CONTROL_MS:g} ms, {label}"
+            found[key] = 100 * _share(folder, paths, length_s, flow, CONTROL_MS)
+        if flight.has("rate"):
+            traffic = f'traffic = {{ kind = "cbr", rate = "{VIDEO_MBPS:g}Mbit/s", packet = "1200B" }}\n'
+            flow = f'[flow.video]\nfrom = "{_sender(flight)}"\n{traffic}transport = {{ protocol = "udp" }}\n{within}'
+            found[f"video of {VIDEO_MBPS:g} Mbit/s within {CONTROL_MS:g} ms"] = 100 * _share(
+                folder, [flight], length_s, flow, CONTROL_MS
+            )
+            transport = 'transport = { protocol = "tcp", congestion = "cubic" }\n'
+            flow = f'[flow.bulk]\nfrom = "{_sender(flight)}"\ntraffic = {{ kind = "bulk" }}\n{transport}'
+            found["goodput of Cubic"] = _run(folder, [flight], length_s, flow).goodput_bps * 1e-6
+    return found
+
+
+def _sender(flight: Flight) -> str:
+    return "vehicle" if flight.values("rate", "uplink") is not None else "ground"
+
+
+def _share(folder: Path, flights: list[Flight], length_s: float, flow: str, within_ms: float) -> float:
+    met, trials = _run(folder, flights, length_s, flow).met(within_ms)
+    return met / trials if trials else float("nan")
+
+
+def _run(folder: Path, flights: list[Flight], length_s: float, flow: str) -> FlowStats:
+    text = f'duration = "{length_s:.3f}s"\nseed = 1\n'
+    for at, one in enumerate(flights):
+        file = folder / f"path{at}.csv"
+        write_flight(one, file)
+        text += path_lines(one, file, f"path{at}")
+    text += flow
+    scenario = Scenario(text, str(folder / "flight.toml"))
+    native, _ = simulation(scenario).make(1, [], lambda _: True, None, None)
+    return native.flow_stats()[0]
+
+
+def _shifted(flight: Flight) -> Flight:
+    """Returns the same flight half its length later, for a second path where there is no second flight."""
+    half_s = flight.length_s / 2
+    return flight.part(half_s, flight.length_s)
+
+
+def _numbers(flight: Flight) -> dict[str, float]:
+    """Returns distribution, memory and runs of a flight."""
+    found: dict[str, float] = {}
+    for direction in DIRECTIONS:
+        rate = flight.grid("rate", direction, 1.0)
+        if rate is not None:
+            for q in (0.05, 0.5, 0.95):
+                found[f"{direction} rate, quantile {q:g} [Mbit/s]"] = float(np.nanquantile(rate, q))
+            found |= _memory(f"{direction} rate", rate)
+            low = rate < VIDEO_MBPS
+            found[f"{direction} below {VIDEO_MBPS:g} Mbit/s [% of time]"] = 100 * float(low.mean())
+            found[f"{direction} longest below {VIDEO_MBPS:g} Mbit/s [s]"] = float(_longest(low))
+    for direction in DIRECTIONS:
+        delay = flight.values("delay", direction)
+        if delay is None or (direction == "downlink" and flight.values("delay", "uplink") is delay):
+            # Half a round trip is the delay of both.
+            continue
+        label = f"{direction} delay"
+        known = delay[np.isfinite(delay)]
+        if known.size:
+            for q in (0.5, 0.95, 0.99):
+                found[f"{label}, quantile {q:g} [ms]"] = float(np.quantile(known, q))
+        found |= _memory(label, flight.grid("delay", direction, 1.0))
+        late = ~(delay <= CONTROL_MS)
+        found[f"{label} over {CONTROL_MS:g} ms or lost [% of time]"] = 100 * float(
+            np.average(late, weights=np.diff(flight.times_s, append=flight.length_s))
+        )
+    return found
+
+
+def _memory(label: str, seconds: Floats | None) -> dict[str, float]:
+    if seconds is None:
+        return {}
+    scores = normal_scores(seconds)
+    known = autocorrelation([scores], [int(lag_s) for lag_s in _LAGS_S])
+    return {
+        f"{label}, correlation after {lag_s:g} s []": float(value) for lag_s, value in zip(_LAGS_S, known, strict=True)
+    }
+
+
+def _longest(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(int)))
+    return int((edges[1::2] - edges[::2]).max(initial=0))
+
+
+def _checks(
+    measured: list[dict[str, float]],
+    resampled: list[dict[str, float]],
+    fitted: list[dict[str, float]],
+    *,
+    is_verdict: bool = False,
+) -> list[Check]:
+    names = [name for name in measured[0] if all(name in one for one in (*measured, *resampled[:1], *fitted[:1]))]
+    found = []
+    for name in names:
+        title, _, unit = name.partition(" [")
+        values = tuple(one[name] for one in measured if np.isfinite(one[name]))
+        ranges = [_range([one[name] for one in group if name in one]) for group in (resampled, fitted)]
+        if values and None not in ranges:
+            unit = "Mbit/s" if name.startswith("goodput") else "%" if is_verdict else unit.removesuffix("]")
+            found.append(Check(title, unit, values, ranges[0], ranges[1], is_verdict))  # type: ignore[arg-type]
+    return found
+
+
+def _range(values: list[float]) -> Range | None:
+    known = [value for value in values if np.isfinite(value)]
+    return Range(*(float(value) for value in np.quantile(known, [0.025, 0.5, 0.975]))) if known else None

@@ -1,0 +1,409 @@
+"""A link fitted to flights, and the TOML that a scenario takes as a preset."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
+from skybraid.fit.events import Events, find_events
+from skybraid.fit.process import Memory, Process, fit_memory, quantile_table
+from skybraid.traces.flights import DIRECTIONS, Flight
+from skybraid.traces.formats.source import Source, number_of
+from skybraid.traces.series import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from skybraid.traces.measurement import Floats
+
+MIN_STEP_S = 0.1
+"""Shortest time in s for which a fitted value holds."""
+
+DOWN_MBPS = 0.01
+"""Rate in Mbit/s below which nothing is carried."""
+
+MIN_OWN_STEPS = 300
+"""Values from which on a flight has a memory of its own; flights differ in it too."""
+
+SHORT_S = 300.0
+"""Flights of less than this, in s, say little of slow changes."""
+
+FEW_FLIGHTS = 5
+"""Flights below which the spread between flights is little known."""
+
+
+@dataclass(frozen=True)
+class FittedFlight:
+    """What one flight was like.
+
+    Attributes:
+        name: its files.
+        processes: by their key in a scenario: "uplink.rate", "downlink.delay" and the like; Mbit/s and ms.
+        loss: share of packets lost in each direction outside outages, 0 to 1; None: not measured.
+        outages_per_s: outages that begin in a second; None: not measured.
+        stalls_per_s: likewise of stalls.
+        badness: share of the time with less than 10 Mbit/s, a delay over 300 ms, or no path.
+    """
+
+    name: str
+    processes: dict[str, Process]
+    loss: float | None
+    outages_per_s: float | None
+    stalls_per_s: float | None
+    badness: float
+
+
+@dataclass(frozen=True)
+class FittedLink:
+    """A link of processes, and the flights of the population.
+
+    Attributes:
+        flights: from the worst to the best.
+        outage_length: law of an outage's length; None: none was seen.
+        outage_gaps: law of the time between outages over all flights.
+        stall_length: law of a stall's length; None: none was seen.
+        stall_gaps: law of the time between stalls.
+        handover_gaps: law of the time between handovers; None: not measured.
+        handover_length: law of their execution.
+        spread: factors between flights: "rate", "delay".
+        unknown: what the data cannot tell, in sentences.
+    """
+
+    flights: tuple[FittedFlight, ...]
+    outage_length: Exponentials | Quantiles | None = None
+    outage_gaps: Exponentials | None = None
+    stall_length: Exponentials | Quantiles | None = None
+    stall_gaps: Exponentials | None = None
+    handover_gaps: Exponentials | None = None
+    handover_length: Exponentials | Quantiles | None = None
+    spread: dict[str, float] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    def toml(self, source: str = "") -> str:
+        """Returns the file that `preset = "link.toml"` names."""
+        lines = [
+            f"# Fitted by `skybraid fit`{f' to {source}' if source else ''}.",
+            *(f"# {one}" for one in self.unknown),
+        ]
+        typical = self.flights[len(self.flights) // 2]
+        lines += ["", *self._table(typical, "")]
+        if self.handover_gaps is not None and self.handover_length is not None:
+            lines.append(
+                f"handover = {{ interval = {self.handover_gaps.toml()}, interruption = {self.handover_length.toml()} }}"
+            )
+        if len(self.flights) > 1:
+            for flight in self.flights:
+                lines += ["", "[[flight]]", f"name = {_quoted(flight.name)}", *self._table(flight, "")]
+            if self.spread:
+                lines += ["", "[spread]", *(f"{name} = {value:.4g}" for name, value in self.spread.items())]
+        return "\n".join(lines) + "\n"
+
+    def _table(self, flight: FittedFlight, prefix: str) -> list[str]:
+        lines = [f"{prefix}{key} = {_process(process, key)}" for key, process in flight.processes.items()]
+        if flight.loss is not None and flight.loss > 0:
+            lines += [f'{direction}.loss = {{ uniform = "{100 * flight.loss:.4g}%" }}' for direction in DIRECTIONS]
+        for name, rate, gaps, length in (
+            ("outage", flight.outages_per_s, self.outage_gaps, self.outage_length),
+            ("stall", flight.stalls_per_s, self.stall_gaps, self.stall_length),
+        ):
+            if rate and gaps is not None and length is not None:
+                factor = 1 / (rate * gaps.mean_s)
+                own = Exponentials(gaps.weights, tuple(factor * mean for mean in gaps.means_s))
+                lines.append(f"{name} = {{ interval = {own.toml()}, length = {length.toml()} }}")
+        return lines
+
+
+@dataclass(frozen=True)
+class Handovers:
+    """Handovers of a flight: when they began, in s, and how long they took, in s; shape (n,) each."""
+
+    times_s: Floats
+    lengths_s: Floats
+
+
+def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> FittedLink:
+    """Fits a link to flights: each has its own distributions, all share one memory.
+
+    Args:
+        flights: at least one.
+        handovers: of flights over the same network.
+
+    Raises:
+        TraceError: nothing was measured that a link has.
+    """
+    if not flights:
+        raise TraceError("found no flight; expected one at least")
+    memories = _memories(flights)
+    if not memories and not any(flight.has("loss") for flight in flights):
+        raise TraceError("found neither rate, delay nor loss; expected one of them")
+    events = [_events(flight) for flight in flights]
+    fitted = [
+        _fitted(flight, memories, own, _pooled_rates(events, flights))
+        for flight, own in zip(flights, events, strict=True)
+    ]
+    fitted.sort(key=lambda flight: -flight.badness)
+    outages, stalls = _laws(events, flights, "outages"), _laws(events, flights, "stalls")
+    gaps, lengths = _handover_laws(handovers)
+    return FittedLink(
+        tuple(fitted),
+        outages[1],
+        outages[0],
+        stalls[1],
+        stalls[0],
+        gaps,
+        lengths,
+        _spread(fitted),
+        tuple(_unknown(flights, events, handovers)),
+    )
+
+
+def read_handovers(path: Path) -> list[Handovers]:
+    """Reads handovers: columns `flight` (if there are several), `start [s]` and `duration [ms]`.
+
+    Raises:
+        TraceError: a column is missing, or a cell is no number.
+    """
+    source = Source(path)
+    rows = [(at, row) for at, row in enumerate(csv.reader(source.lines), start=1) if row and not row[0].startswith("#")]
+    heads = rows[0][1] if rows else []
+    if not {"start [s]", "duration [ms]"} <= set(heads):
+        source.fail(1, f"`{','.join(heads)}`", "columns `start [s]` and `duration [ms]`")
+    of_flight: dict[str, list[tuple[float, float]]] = {}
+    for number, row in rows[1:]:
+        if len(row) != len(heads):
+            source.fail(number, f"{len(row)} cells", f"{len(heads)}")
+        cells = dict(zip(heads, row, strict=True))
+        start_s = number_of(source, number, cells["start [s]"], "a time in s")
+        took_ms = number_of(source, number, cells["duration [ms]"], "a duration in ms")
+        of_flight.setdefault(cells.get("flight", ""), []).append((start_s, took_ms * 1e-3))
+    tables = [np.array(sorted(pairs)).T for pairs in of_flight.values()]
+    return [Handovers(times_s, lengths_s) for times_s, lengths_s in tables]
+
+
+def step_of(flight: Flight) -> float:
+    """Returns the time in s for which a fitted value of a flight holds."""
+    return max(round(flight.interval_s, 3), MIN_STEP_S)
+
+
+def _memories(flights: Sequence[Flight]) -> dict[str, tuple[Memory, float]]:
+    """Returns memory and step of each process, over all flights that have it."""
+    found: dict[str, tuple[Memory, float]] = {}
+    for quantity in ("rate", "delay"):
+        for direction in DIRECTIONS:
+            having = [flight for flight in flights if flight.values(quantity, direction) is not None]
+            if not having:
+                continue
+            step_s = max(step_of(flight) for flight in having)
+            series = [_calm(flight, quantity, direction, step_s) for flight in having]
+            found[f"{direction}.{quantity}"] = (fit_memory(series, step_s), step_s)
+    return found
+
+
+def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Floats:
+    """Returns values at even steps, NaN where not measured, lost or stalled."""
+    if quantity == "rate":
+        values = flight.grid(quantity, direction, step_s)
+        own = None if flight.has("delay") else _rate_events(flight)
+        if own is not None and values is not None:
+            starts_s = np.arange(len(values)) * step_s
+            values = values.copy()
+            for start_s, lasts_s in own.outages:
+                values[(starts_s >= start_s - 1e-9) & (starts_s < start_s + lasts_s - 1e-9)] = np.nan
+    else:
+        delay_ms = flight.values(quantity, direction)
+        assert delay_ms is not None
+        calm = find_events(flight.times_s, delay_ms, flight.length_s).calm
+        times_s = np.arange(max(int(flight.length_s / step_s + 1e-9), 1)) * step_s
+        values = calm[np.clip(np.searchsorted(flight.times_s, times_s + 1e-9, side="right") - 1, 0, None)]
+    assert values is not None
+    return values
+
+
+def _events(flight: Flight) -> Events | None:
+    """Returns the events of a flight, by the delay that has most of them; None where no probe was measured."""
+    found = [flight.values("delay", direction) for direction in DIRECTIONS]
+    delays = [delay_ms for delay_ms in found if delay_ms is not None]
+    if not delays:
+        return _rate_events(flight)
+    worst = max(delays, key=lambda delay_ms: int(np.isinf(delay_ms).sum()))
+    return find_events(flight.times_s, worst, flight.length_s)
+
+
+def _rate_events(flight: Flight) -> Events | None:
+    """Returns the times without any rate as outages, for a flight without delays; None without them.
+
+    Single samples of zero stay in the distribution of the rate.
+    """
+    rates = [rate for direction in DIRECTIONS if (rate := flight.values("rate", direction)) is not None]
+    if not rates:
+        return None
+    down = np.all([rate < DOWN_MBPS for rate in rates], axis=0)
+    found = find_events(flight.times_s, np.where(down, math.inf, 0.0), flight.length_s)
+    if len(found.outages) == 0:
+        return None
+    # A rate says nothing of lost packets.
+    return found._replace(lost=0, probes=0)
+
+
+def _pooled_rates(events: Sequence[Events | None], flights: Sequence[Flight]) -> dict[str, tuple[int, float]]:
+    """Returns how many outages and stalls all flights had, and in how many s."""
+    probed = [(own, flight.measured_s) for own, flight in zip(events, flights, strict=True) if own is not None]
+    span_s = math.fsum(length_s for _, length_s in probed)
+    return {
+        "outages": (sum(len(own.outages) for own, _ in probed), span_s),
+        "stalls": (sum(len(own.stalls) for own, _ in probed), span_s),
+    }
+
+
+def _fitted(
+    flight: Flight,
+    memories: dict[str, tuple[Memory, float]],
+    own: Events | None,
+    pooled: dict[str, tuple[int, float]],
+) -> FittedFlight:
+    processes: dict[str, Process] = {}
+    bad = np.zeros(max(int(flight.length_s), 1), dtype=np.bool_)
+    for key, (memory, step_s) in memories.items():
+        direction, _, quantity = key.partition(".")
+        if flight.values(quantity, direction) is None:
+            continue
+        values = _calm(flight, quantity, direction, step_s)
+        known = values[np.isfinite(values)]
+        if known.size == 0 or (quantity == "rate" and known.max() <= 0):
+            continue
+        plus = float(known.min()) if quantity == "delay" else 0.0
+        own_memory = fit_memory([values], step_s) if known.size >= MIN_OWN_STEPS else memory
+        processes[key] = Process(quantile_table(values - plus), own_memory, step_s, plus)
+        seconds = flight.grid(quantity, direction, 1.0)
+        assert seconds is not None
+        with np.errstate(invalid="ignore"):
+            is_bad = seconds < 10 if quantity == "rate" else seconds > 300
+        bad[: len(is_bad)] |= is_bad[: len(bad)]
+    loss = None
+    if own is not None and own.probes:
+        # A probe is lost on either way.
+        loss = 1 - math.sqrt(1 - own.lost / own.probes)
+    shares = [one for direction in DIRECTIONS if (one := flight.values("loss", direction)) is not None]
+    partly = [one[one < 100] for one in shares if (one < 100).any()]
+    if partly:
+        # Times without any packet are outages; what is lost at other times is a share of packets.
+        loss = (loss or 0.0) + float(np.mean([one.mean() for one in partly])) / 100
+    rates: dict[str, float | None] = {}
+    for name in ("outages", "stalls"):
+        count, span_s = pooled[name]
+        if own is None or count == 0:
+            rates[name] = None
+            continue
+        # Half an event of the population's rate keeps a short flight without one from being safe for ever.
+        events = len(own.outages if name == "outages" else own.stalls)
+        rates[name] = (events + 0.5) / (flight.measured_s + 0.5 * span_s / count)
+    return FittedFlight(flight.name, processes, loss, rates["outages"], rates["stalls"], float(bad.mean()))
+
+
+def _laws(
+    events: Sequence[Events | None], flights: Sequence[Flight], name: str
+) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
+    lengths, gaps, span_s = [], [], 0.0
+    for own, flight in zip(events, flights, strict=True):
+        if own is None:
+            continue
+        rows = own.outages if name == "outages" else own.stalls
+        lengths.append(rows[:, 1])
+        gaps.append(np.diff(rows[:, 0]))
+        span_s += flight.measured_s
+    every = np.concatenate(lengths) if lengths else np.array([])
+    if every.size == 0:
+        return None, None
+    between = np.concatenate(gaps)
+    return fit_intervals(between[between > 0], span_s), fit_durations(every)
+
+
+def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None, Exponentials | Quantiles | None]:
+    if not handovers:
+        return None, None
+    gaps = np.concatenate([np.diff(one.times_s) for one in handovers])
+    lengths = np.concatenate([one.lengths_s for one in handovers])
+    if gaps.size == 0:
+        return None, None
+    return fit_intervals(gaps[gaps > 0], float(gaps.sum()) * (len(gaps) + 1) / len(gaps)), fit_durations(lengths)
+
+
+def _spread(fitted: Sequence[FittedFlight]) -> dict[str, float]:
+    """Returns the factors by which a new flight differs from those seen: a smoothed bootstrap (Silverman 1986)."""
+    found: dict[str, float] = {}
+    for quantity in ("rate", "delay"):
+        logs = []
+        for flight in fitted:
+            own = [_median(process) for key, process in flight.processes.items() if key.endswith(quantity)]
+            if own and min(own) > 0:
+                logs.append(float(np.mean(np.log(own))))
+        if len(logs) > 1:
+            found[quantity] = math.exp(min(1.06 * float(np.std(logs, ddof=1)) * len(logs) ** -0.2, 2.0))
+    return found
+
+
+def _median(process: Process) -> float:
+    return process.plus + float(np.interp(0.5, *np.array(process.table).T))
+
+
+def _unknown(flights: Sequence[Flight], events: Sequence[Events | None], handovers: Sequence[Handovers]) -> list[str]:
+    """Returns what the data cannot tell."""
+    told = []
+    if len(flights) == 1:
+        told.append("One flight: how flights differ is unknown; networks differ more between flights than within one.")
+    elif len(flights) < FEW_FLIGHTS:
+        told.append(f"{len(flights)} flights: how flights differ is little known.")
+    shortest_s = min(flight.length_s for flight in flights)
+    if shortest_s < SHORT_S:
+        told.append(f"A flight of {shortest_s:.0f} s: changes slower than {shortest_s / 10:.0f} s are unknown.")
+    told += [
+        f"No {direction} rate was measured: give one ({direction}.rate), or goodput is unknown."
+        for direction in DIRECTIONS
+        if not any(flight.values("rate", direction) is not None for flight in flights)
+    ]
+    probed_s = math.fsum(flight.measured_s for flight, own in zip(flights, events, strict=True) if own is not None)
+    if not any(flight.has("delay") for flight in flights):
+        told.append("No delay was measured: give one (uplink.delay, downlink.delay); loss is unknown.")
+        if not any(own is not None for own in events):
+            told.append("No time without any rate was seen: rare outages are unknown.")
+    else:
+        lost = sum(own.lost + len(own.outages) for own in events if own is not None)
+        shares = [
+            one
+            for flight in flights
+            for direction in DIRECTIONS
+            if (one := flight.values("loss", direction)) is not None
+        ]
+        if lost == 0 and not any((one > 0).any() for one in shares):
+            told.append("No probe was lost (or losses were not recorded): loss is unknown, not zero.")
+        if not any(len(own.outages) for own in events if own is not None):
+            told.append(f"No outage in {probed_s:.0f} s: those rarer than one in {probed_s / 3:.0f} s are unknown.")
+        if any(flight.has("rate") and flight.has("delay") for flight in flights):
+            told.append(
+                "Delays measured while the link was loaded contain the queue: a probe on an idle link has none."
+            )
+    directed = {column.direction for flight in flights for column in flight.columns if column.quantity == "delay"}
+    if directed == {""}:
+        told.append("Round trips do not tell the directions apart: each has half, varying by itself.")
+    if not handovers:
+        told.append("No handovers were given: those of the measured link are in its delays and rates.")
+    return told
+
+
+def _process(process: Process, key: str) -> str:
+    unit = "Mbit/s" if key.endswith("rate") else "ms"
+    pairs = ", ".join(f'[{p:g}, "{value:.5g}{unit}"]' for p, value in process.table)
+    plus = f'plus = "{process.plus:.5g}ms", ' if unit == "ms" else ""
+    memory = process.memory
+    times = f'slow = "{memory.slow_s:.4g}s", fast = "{1e3 * memory.fast_s:.4g}ms", slow_share = {memory.slow_share:.4g}'
+    return f'{{ process = [{pairs}], {plus}{times}, step = "{1e3 * process.step_s:g}ms" }}'
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,195 @@
+"""A process in time: a marginal distribution, and how long the values remember.
+
+The process is a Gaussian copula of two autoregressive parts: with `a = exp(-step/slow)`, `S' = a S + sqrt(1 - a^2) e`,
+likewise F with `fast`; `Z = sqrt(s) S + sqrt(1 - s) F`; the value is `Q(Phi(Z))` of the quantile table Q. The normal
+scores of its values therefore have the correlation `s exp(-t/slow) + (1 - s) exp(-t/fast)` at lag t, whatever Q is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.model.heavy import special
+
+if TYPE_CHECKING:
+    from skybraid.traces.measurement import Floats
+
+PROBABILITIES = (
+    0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7,
+    0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 1.0,
+)  # fmt: skip
+"""At which the quantile table is given, where there are values enough."""
+
+MAX_LAG_S = 120.0
+"""Longest lag in s at which the memory is looked at."""
+
+_LAG_SHARE = 0.25
+"""Part of a series beyond which lags have too few pairs."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How long values remember.
+
+    Attributes:
+        slow_s: correlation time of the slow part in s (1/e); 0: none.
+        fast_s: of the fast part in s.
+        slow_share: share of the variance of the slow part, 0 to 1.
+        misfit: root mean square of the difference of the autocorrelations.
+    """
+
+    slow_s: float
+    fast_s: float
+    slow_share: float
+    misfit: float = 0.0
+
+    def correlation(self, lags_s: Floats) -> Floats:
+        """Returns the correlation of normal scores at lags in s, shape (n,)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slow = np.where(lags_s == 0, 1.0, np.exp(-lags_s / self.slow_s) if self.slow_s > 0 else 0.0)
+            fast = np.where(lags_s == 0, 1.0, np.exp(-lags_s / self.fast_s) if self.fast_s > 0 else 0.0)
+        found: Floats = self.slow_share * slow + (1 - self.slow_share) * fast
+        return found
+
+
+@dataclass(frozen=True)
+class Process:
+    """A fitted process.
+
+    Attributes:
+        table: pairs of probability and value; probabilities increase from 0 to 1, values do not decrease.
+        memory: how long values remember.
+        step_s: for how long a value holds, in s.
+        plus: added to every value.
+    """
+
+    table: tuple[tuple[float, float], ...]
+    memory: Memory
+    step_s: float
+    plus: float = 0.0
+
+    def sample(self, count: int, random: np.random.Generator, scale: float = 1.0) -> Floats:
+        """Returns `count` values, one a step."""
+        share = self.memory.slow_share
+        scores = np.sqrt(share) * _autoregressive(count, self.memory.slow_s, self.step_s, random)
+        scores += np.sqrt(1 - share) * _autoregressive(count, self.memory.fast_s, self.step_s, random)
+        probabilities, values = np.array(self.table).T
+        found: Floats = self.plus + scale * np.interp(special.ndtr(scores), probabilities, values)
+        return found
+
+
+def quantile_table(values: Floats) -> tuple[tuple[float, float], ...]:
+    """Returns the quantiles of finite values at those probabilities that they can tell.
+
+    Args:
+        values: shape (n,), at least one; others than finite ones are left out.
+    """
+    known = np.sort(values[np.isfinite(values)])
+    told = [p for p in PROBABILITIES if p in (0.0, 1.0) or min(p, 1 - p) * len(known) >= 1]
+    quantiles = np.quantile(known, told)
+    return tuple((p, float(value)) for p, value in zip(told, np.maximum.accumulate(quantiles), strict=True))
+
+
+def normal_scores(values: Floats) -> Floats:
+    """Returns the normal quantiles of the values' ranks, shape (n,); equal values share one; NaN where not finite."""
+    scores = np.full(len(values), np.nan)
+    known = np.isfinite(values)
+    if known.any():
+        _, inverse, counts = np.unique(values[known], return_inverse=True, return_counts=True)
+        middle = np.cumsum(counts) - (counts - 1) / 2 - 0.5
+        scores[known] = special.ndtri(middle[inverse] / known.sum())
+    return scores
+
+
+def autocorrelation(series: list[Floats], lags: list[int]) -> Floats:
+    """Returns the correlation of normal scores at lags in steps, over all series together.
+
+    Args:
+        series: scores, NaN where not measured.
+        lags: in steps, each at least 1.
+    """
+    found = []
+    for lag in lags:
+        product, square, pairs = 0.0, 0.0, 0
+        for scores in series:
+            if len(scores) <= lag:
+                continue
+            first, second = scores[:-lag], scores[lag:]
+            both = np.isfinite(first) & np.isfinite(second)
+            product += float(first[both] @ second[both])
+            square += float((first[both] @ first[both] + second[both] @ second[both]) / 2)
+            pairs += int(both.sum())
+        found.append(product / square if pairs > 1 and square > 0 else np.nan)
+    return np.array(found)
+
+
+def fit_memory(series: list[Floats], step_s: float) -> Memory:
+    """Fits the two correlation times to the autocorrelation of series' normal scores, by least squares.
+
+    Args:
+        series: values at even steps, NaN where not measured.
+        step_s: in s.
+    """
+    longest = max(len(one) for one in series)
+    most = min(int(longest * _LAG_SHARE), int(MAX_LAG_S / step_s))
+    if most < 2:
+        return Memory(0.0, 0.0, 0.0)
+    lags = sorted({int(lag) for lag in np.geomspace(1, most, 40)})
+    measured = autocorrelation([normal_scores(one) for one in series], lags)
+    known = np.isfinite(measured)
+    lags_s = np.array(lags)[known] * step_s
+    measured = measured[known]
+    if len(measured) < 2:
+        return Memory(0.0, 0.0, 0.0)
+    times_s = np.geomspace(step_s / 3, 3 * MAX_LAG_S, 60)
+    best = Memory(0.0, 0.0, 0.0, float(np.sqrt(np.mean(measured**2))))
+    counts = [int(np.isfinite(one).sum()) for one in series]
+    # Scores have the mean 0 in each series, though its true mean differs: that takes `1 - r` times the variance of the
+    # mean from each correlation r (Kendall 1954). So short series remember longer than they seem to.
+    taken = np.array([_variance_of_mean(step_s, float(time_s), counts) for time_s in times_s])
+    decays = np.exp(-lags_s[None, :] / times_s[:, None]) - taken[:, None] * (1 - measured[None, :])
+    # A fast time of zero is white noise: part of what was measured need not be remembered at all.
+    white = -_variance_of_mean(step_s, 0.0, counts) * (1 - measured)
+    fast_decays = np.vstack([white, decays])
+    fast_times_s = np.concatenate([[0.0], times_s])
+    for at, slow in enumerate(decays):
+        for place, fast in enumerate(fast_decays[: at + 2]):
+            # With both times given, the share is a line's slope.
+            over, away = slow - fast, measured - fast
+            square = float(over @ over)
+            share = min(max(float(over @ away) / square, 0.0), 1.0) if square > 1e-12 else 0.0
+            misfit = float(np.sqrt(np.mean((away - share * over) ** 2)))
+            if misfit < best.misfit - 1e-12:
+                best = Memory(float(times_s[at]), float(fast_times_s[place]), share, misfit)
+    return best
+
+
+def fit_process(series: list[Floats], step_s: float, plus: float = 0.0) -> Process:
+    """Fits one process to all series together."""
+    values = np.concatenate(series) - plus
+    return Process(quantile_table(np.maximum(values, 0.0)), fit_memory(series, step_s), step_s, plus)
+
+
+def _variance_of_mean(step_s: float, time_s: float, counts: list[int]) -> float:
+    """Returns the variance of the mean of a series of unit variance and exponential memory, by the series' lengths."""
+    kept = float(np.exp(-step_s / time_s)) if time_s > 0 else 0.0
+    long = np.array([count for count in counts if count > 1], dtype=np.float64)
+    each = (1 + kept) / (1 - kept) / long - 2 * kept * (1 - kept**long) / (long * (1 - kept)) ** 2
+    return float(np.average(each, weights=long)) if long.size else 1.0
+
+
+def _autoregressive(count: int, time_s: float, step_s: float, random: np.random.Generator) -> Floats:
+    noise = random.standard_normal(count)
+    if time_s <= 0:
+        return noise
+    kept = float(np.exp(-step_s / time_s))
+    noise[1:] *= np.sqrt(1 - kept * kept)
+    found = np.empty(count)
+    before = 0.0
+    for place, value in enumerate(noise):
+        before = kept * before + float(value)
+        found[place] = before
+    return found

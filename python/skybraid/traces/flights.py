@@ -1,0 +1,208 @@
+"""Flights: what was measured of one network on one journey, perhaps by several tools at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skybraid.traces.importing import load
+from skybraid.traces.measurement import (
+    NETWORK,
+    Column,
+    Floats,
+    Measurement,
+    gaps_of,
+    with_derived,
+)
+from skybraid.traces.series import TraceError
+
+if TYPE_CHECKING:
+    from skybraid.traces.formats import Options
+
+Flags = NDArray[np.bool_]
+
+DIRECTIONS = ("uplink", "downlink")
+"""From the vehicle, and to it."""
+
+_MICRO = 6
+
+
+@dataclass(frozen=True)
+class Flight:
+    """All series of one journey over one network, on one clock.
+
+    Attributes:
+        name: the files that they came from.
+        times_s: when each row begins, in s, strictly increasing from 0; shape (n,).
+        columns: of `rate`, `delay` and `loss`; NaN: not measured.
+        length_s: in s.
+        notes: what was assumed.
+    """
+
+    name: str
+    times_s: Floats
+    columns: tuple[Column, ...]
+    length_s: float
+    notes: tuple[str, ...] = ()
+
+    def values(self, quantity: str, direction: str) -> Floats | None:
+        """Returns the values of a quantity in a direction, shape (n,); None where it was not measured."""
+        for wanted in (direction, ""):
+            for column in self.columns:
+                if column.quantity == quantity and column.direction == wanted:
+                    return column.values
+        return None
+
+    def has(self, quantity: str) -> bool:
+        """Whether a quantity was measured in either direction."""
+        return any(column.quantity == quantity for column in self.columns)
+
+    @property
+    def measured_s(self) -> float:
+        """Returns the time in s in which all columns were measured."""
+        return float(self._durations_s()[~self._unknown()].sum())
+
+    @property
+    def interval_s(self) -> float:
+        """Returns the median time in s between rows."""
+        return float(np.median(np.diff(self.times_s))) if len(self.times_s) > 1 else 1.0
+
+    def whole(self) -> Flight:
+        """Returns the flight without the times in which something was not measured, joined to one."""
+        unknown = self._unknown()
+        if not unknown.any():
+            return self
+        lengths_s = self._durations_s()[~unknown]
+        if lengths_s.size == 0:
+            raise TraceError(f"{self.name}: found no time in which all columns were measured; expected some")
+        times_s = np.concatenate([[0.0], np.cumsum(lengths_s)])
+        columns = tuple(replace(column, values=column.values[~unknown]) for column in self.columns)
+        note = f"{self.name}: gaps of {self._durations_s()[unknown].sum():.4g} s were cut out"
+        return replace(
+            self, times_s=times_s[:-1], columns=columns, length_s=float(times_s[-1]), notes=(*self.notes, note)
+        )
+
+    def part(self, start_s: float, end_s: float) -> Flight:
+        """Returns the rows that begin from `start_s` on and before `end_s`, from time zero on."""
+        rows = (self.times_s >= start_s) & (self.times_s < end_s)
+        if not rows.any():
+            raise TraceError(f"{self.name}: found nothing between {start_s:g} s and {end_s:g} s; expected a row")
+        times_s = self.times_s[rows]
+        columns = tuple(replace(column, values=column.values[rows]) for column in self.columns)
+        return replace(
+            self,
+            times_s=times_s - times_s[0],
+            columns=columns,
+            length_s=min(end_s, self.length_s) - float(times_s[0]),
+        )
+
+    def grid(self, quantity: str, direction: str, step_s: float) -> Floats | None:
+        """Returns the values at even times, shape (length / step,); NaN: not measured; None: never measured."""
+        values = self.values(quantity, direction)
+        if values is None:
+            return None
+        times_s = np.arange(max(int(self.length_s / step_s + 1e-9), 1)) * step_s
+        rows = np.searchsorted(self.times_s, times_s + 1e-9, side="right") - 1
+        found: Floats = values[np.clip(rows, 0, None)]
+        return found
+
+    def _durations_s(self) -> Floats:
+        return np.diff(self.times_s, append=self.length_s)
+
+    def _unknown(self) -> Flags:
+        unknown = np.zeros(len(self.times_s), dtype=np.bool_)
+        for column in self.columns:
+            unknown |= np.isnan(column.values)
+        return unknown
+
+
+def read_flight(text: str, options: Options | None = None) -> Flight:
+    """Reads a flight: a file, or several of the same journey with `+` between.
+
+    Args:
+        text: `drive.csv`, `uplink:up.csv+downlink:down.csv+ping.txt`; a direction is that of columns without one.
+        options: what the files do not say.
+
+    Raises:
+        TraceError: a file cannot be read, or holds nothing that a link can replay.
+    """
+    words = [text] if Path(text).exists() else text.split("+")
+    found: list[Measurement] = []
+    for word in words:
+        direction, colon, path = word.partition(":")
+        if not colon or direction not in DIRECTIONS:
+            direction, path = "", word
+        for one in load(path, None, options):
+            if not isinstance(one, Measurement):
+                continue
+            columns = tuple(
+                replace(column, direction=column.direction or direction)
+                for column in with_derived(one).columns
+                if column.quantity in NETWORK
+            )
+            if columns:
+                found.append(replace(one, columns=columns))
+    if not found:
+        raise TraceError(f"{text}: found no rate, delay or loss; expected one of them")
+    return _joined(text, found)
+
+
+def _joined(name: str, found: list[Measurement]) -> Flight:
+    notes = [note for one in found for note in one.notes]
+    starts = [one.start_unix_s for one in found]
+    dated = [start for start in starts if start is not None]
+    offsets_s = [0.0] * len(found)
+    if len(found) > 1 and len(dated) == len(found):
+        origin_s = max(dated)
+        offsets_s = [start - origin_s for start in dated]
+    elif len(found) > 1:
+        notes.append(f"{name}: not all files have dates: taken as begun together")
+    end_s = min(offset_s + one.length_s for offset_s, one in zip(offsets_s, found, strict=True))
+    if end_s <= 0:
+        raise TraceError(f"{name}: found no time in common; expected files of one journey")
+    longest_s = max(one.length_s for one in found)
+    if end_s < 0.9 * longest_s:
+        notes.append(f"{name}: only the {end_s:.4g} s that all files have in common are used, of {longest_s:.4g} s")
+    marked = [_marked(one) for one in found]
+    own = [np.round(times_s + offset_s, _MICRO) for (times_s, _), offset_s in zip(marked, offsets_s, strict=True)]
+    inside = [times_s[(times_s > 0) & (times_s < end_s)] for times_s in own]
+    times_s = np.unique(np.concatenate([[0.0], *inside]))
+    columns: list[Column] = []
+    for (_, its), its_s in zip(marked, own, strict=True):
+        rows = np.clip(np.searchsorted(its_s, times_s, side="right") - 1, 0, None)
+        columns += [
+            replace(column, values=column.values[rows])
+            for column in its
+            if column.quantity in ("rate", "delay", "loss")
+            and not any((column.quantity, column.direction) == (one.quantity, one.direction) for one in columns)
+        ]
+    if not columns:
+        raise TraceError(f"{name}: found no rate, delay or loss; expected one of them")
+    return Flight(name, times_s, tuple(_with_losses(columns)), end_s, tuple(notes))
+
+
+def _with_losses(columns: list[Column]) -> list[Column]:
+    """Returns the columns with delays of infinity while everything was lost, so that both say the same."""
+    lost = {column.direction: column.values >= 100 for column in columns if column.quantity == "loss"}
+    found = []
+    for column in columns:
+        out = lost.get(column.direction, lost.get(""))
+        if column.quantity == "delay" and out is not None:
+            found.append(replace(column, values=np.where(out, math.inf, column.values)))
+        else:
+            found.append(column)
+    return found
+
+
+def _marked(one: Measurement) -> tuple[Floats, tuple[Column, ...]]:
+    """Returns the rows with one more at each gap, NaN in all columns."""
+    gaps = [gap for gap in gaps_of(one) if not np.isclose(one.times_s, gap.start_s, atol=1e-9).any()]
+    added = np.array([gap.start_s for gap in gaps])
+    rows = np.searchsorted(one.times_s, added)
+    columns = tuple(replace(column, values=np.insert(column.values, rows, math.nan)) for column in one.columns)
+    return np.insert(one.times_s, rows, added), columns

@@ -1,0 +1,115 @@
+"""Formats of measuring tools, a file for each: what it recognises, and its reader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from skybraid.traces.formats import (
+    dataflash,
+    dish,
+    iperf3,
+    iperf3_text,
+    irtt,
+    mavlink,
+    mtr,
+    nuttcp,
+    pcap,
+    ping_bsd,
+    ping_linux,
+    ping_windows,
+    series,
+    speedtest,
+    table,
+    tracks,
+    ulog,
+    values,
+)
+from skybraid.traces.formats.source import Options, Source
+from skybraid.traces.series import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from skybraid.traces.measurement import Imported
+
+__all__ = ["FORMATS", "Entry", "Options", "Source", "entry_of", "recognise"]
+
+
+class Entry(NamedTuple):
+    """A format.
+
+    Attributes:
+        title: what the file is.
+        gives: what is read from it.
+        recognises: whether a file is of this format.
+        read: reads it.
+    """
+
+    title: str
+    gives: str
+    recognises: Callable[[Source], bool]
+    read: Callable[[Source, Options], Sequence[Imported]]
+
+
+FORMATS = {
+    "csv": Entry("CSV, headings with units", "its columns", series.recognises_csv, series.read_csv),
+    "parquet": Entry("Parquet", "a column", series.recognises_parquet, series.read_parquet),
+    "mahimahi": Entry("mahimahi opportunities", "rate", series.recognises_mahimahi, series.read_mahimahi),
+    "hypatia": Entry("Hypatia series", "round trip", series.recognises_hypatia, series.read_hypatia),
+    "dated": Entry("CSV with dates", "columns by heading, or `--as`", table.recognises, table.read),
+    "values": Entry("one value a line", "what `--every` and `--as` say", values.recognises, values.read),
+    "ping": Entry("`ping` of Linux", "round trip, loss", ping_linux.recognises, ping_linux.read),
+    "ping-bsd": Entry("`ping` of macOS and BSD", "round trip, loss", ping_bsd.recognises, ping_bsd.read),
+    "ping-windows": Entry("`ping` of Windows", "round trip, loss", ping_windows.recognises, ping_windows.read),
+    "mtr": Entry("`mtr --raw`, `mtr --csv`", "round trip, loss to the last hop", mtr.recognises, mtr.read),
+    "irtt": Entry("`irtt client -o`", "round trip, loss, with `--one-way` one way", irtt.recognises, irtt.read),
+    "iperf3": Entry("`iperf3 --json`", "rate, loss of UDP", iperf3.recognises, iperf3.read),
+    "iperf3-text": Entry("`iperf3`", "rate, loss of UDP", iperf3_text.recognises, iperf3_text.read),
+    "nuttcp": Entry("`nuttcp -i`", "rate, loss of UDP", nuttcp.recognises, nuttcp.read),
+    "speedtest": Entry("CSV of speed tests", "rates, round trip, loss", speedtest.recognises, speedtest.read),
+    "starlink": Entry("Starlink dish statistics", "round trip, loss, carried rates", dish.recognises, dish.read),
+    "pcap": Entry("captures of both ends", "one-way delay, loss by packet", pcap.recognises, pcap.read),
+    "tlog": Entry("MAVLink telemetry log", "loss, radio, track", mavlink.recognises, mavlink.read),
+    "dataflash": Entry("ArduPilot log (`.bin`)", "radio, track", dataflash.recognises, dataflash.read),
+    "ulog": Entry("PX4 log (`.ulg`)", "loss, radio, track", ulog.recognises, ulog.read),
+    "track": Entry("GPX, KML", "track", tracks.recognises, tracks.read),
+}
+"""All formats by the name that `--format` takes."""
+
+
+def entry_of(name: str) -> Entry:
+    """Returns the format of a name.
+
+    Raises:
+        TraceError: there is none.
+    """
+    if name not in FORMATS:
+        raise TraceError(f"--format: found `{name}`; expected one of {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def recognise(source: Source) -> str:
+    """Returns the name of the one format that a file can be of.
+
+    Raises:
+        TraceError: it may be none or several: the error shows the beginning of the file.
+    """
+    names = [name for name, entry in FORMATS.items() if entry.recognises(source)]
+    if len(names) > 1:
+        # A table with dates is what remains of CSV that no tool claims.
+        names = [name for name in names if name != "dated"]
+    if len(names) != 1:
+        _ask(source, names)
+    return names[0]
+
+
+def _ask(source: Source, names: list[str]) -> NoReturn:
+    """Raises TraceError with the formats that a file may be of."""
+    if not source.data:
+        source.fail(None, "an empty file", "a measurement")
+    is_text = bool(source.begins) and source.begins[0].replace("\t", " ").isprintable()
+    shown = "text" if is_text else "bytes"
+    first = source.begins[0][:60] if shown == "text" else source.data[:12].hex(" ")
+    if names:
+        source.fail(None, f"what may be {' or '.join(names)}", "--format with one of them")
+    source.fail(None, f"{shown} that begin with `{first}`", f"--format with one of {', '.join(FORMATS)}")

@@ -1,0 +1,94 @@
+"""Statistics of a Starlink dish: CSV of starlink-grpc-tools, or the history that grpcurl prints as JSON.
+
+Source: `dish_grpc_text.py` of starlink-grpc-tools (modes `bulk_history` and `status`, with the headings of `-H`) and
+the dish's `get_history`: rings of one value a second, of which `current` counts all; the newest is at `current - 1`
+modulo the ring's length. A second in which all pings were dropped has no latency. Times are UTC.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from skybraid.traces.formats.source import Options, Source, from_zero, optional_number, unix_time
+from skybraid.traces.measurement import Column, Floats, Measurement
+
+_NAMES = ("pop_ping_latency_ms", "pop_ping_drop_rate", "downlink_throughput_bps", "uplink_throughput_bps")
+_RINGS = ("popPingLatencyMs", "popPingDropRate", "downlinkThroughputBps", "uplinkThroughputBps")
+_NOTE = "rates are what was carried, not what the dish could have carried"
+
+
+def recognises(source: Source) -> bool:
+    """Whether the file is of a dish."""
+    if source.head.lstrip().startswith("{"):
+        return "popPingDropRate" in source.text
+    return bool(source.begins) and "pop_ping_drop_rate" in source.begins[0]
+
+
+def read(source: Source, options: Options) -> list[Measurement]:
+    """Reads the round trip to the point of presence, its loss, and the carried rates both ways.
+
+    Raises:
+        TraceError: a line is invalid, or headings are missing.
+    """
+    del options
+    if source.head.lstrip().startswith("{"):
+        return [_history(source)]
+    headings: list[str] = []
+    rows: list[list[float]] = []
+    times_s: list[float] = []
+    lines: list[int] = []
+    for number, row in enumerate(csv.reader(source.lines), start=1):
+        if not row:
+            continue
+        if not headings:
+            headings = row
+            if "pop_ping_drop_rate" not in headings or "datetimestamp_utc" not in headings:
+                source.fail(number, f"`{','.join(row)}`", "headings with datetimestamp_utc and pop_ping_drop_rate")
+            continue
+        if row == headings:
+            continue
+        cells = dict(zip(headings, row, strict=False))
+        at_s = unix_time(cells["datetimestamp_utc"], None)
+        if at_s is None:
+            source.fail(number, f"`{cells['datetimestamp_utc']}`", "a date and time")
+        times_s.append(at_s)
+        lines.append(number)
+        rows.append([optional_number(source, number, cells.get(name, ""), f"a number as `{name}`") for name in _NAMES])
+    start_s = times_s[0] if times_s else 0.0
+    return [_measurement(source, from_zero(source, times_s, lines), np.array(rows), start_s)]
+
+
+def _history(source: Source) -> Measurement:
+    try:
+        report: dict[str, Any] = json.loads(source.text)
+        history = report.get("dishGetHistory", report)
+        current = int(history["current"])
+        rings = [[float(value or 0.0) for value in history[name]] for name in _RINGS]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        source.fail(None, f"{type(error).__name__} {error}", "the dish's get_history as grpcurl prints it")
+    size = len(rings[0])
+    if size == 0 or current < 1 or any(len(ring) != size for ring in rings):
+        source.fail(None, f"rings of {', '.join(str(len(ring)) for ring in rings)}", "four of one length, with values")
+    count = min(current, size)
+    places = (np.arange(current - count, current)) % size
+    return _measurement(source, np.arange(count, dtype=np.float64), np.array(rings)[:, places].T, None)
+
+
+def _measurement(source: Source, times_s: Floats, values: Floats, start_unix_s: float | None) -> Measurement:
+    latency_ms, drops, down, up = values.T
+    if (values < 0).any() or (drops > 1).any() or np.isinf(values).any():
+        source.fail(None, "values out of range", "latencies and rates from 0, drop rates from 0 to 1")
+    silent = drops >= 1
+    latency_ms = np.where(silent, math.inf, np.where(latency_ms == 0, math.nan, latency_ms))
+    columns = [Column("rtt", "ms", latency_ms), Column("round_trip_loss", "%", 100 * drops)]
+    columns += [
+        Column("carried", "Mbit/s", rates * 1e-6, direction)
+        for rates, direction in ((down, "downlink"), (up, "uplink"))
+        if not np.isnan(rates).all()
+    ]
+    return Measurement(str(source.path), times_s, tuple(columns), start_unix_s, notes=(_NOTE,))

@@ -1,0 +1,106 @@
+"""Output of iperf3 for people.
+
+Source: iperf3's manual and its `report_bw_format` lines: `[  5]   0.00-1.00   sec  11.2 MBytes  94.4 Mbits/sec`, with
+`[SUM]` for several streams, `[TX-C]` and `[RX-C]` for both directions at once, `(omitted)`, and of a UDP receiver
+`0.041 ms  3/8000 (0.037%)`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from skybraid.traces.formats.iperf3 import OFFERED
+from skybraid.traces.formats.source import Options, Source, from_zero
+from skybraid.traces.measurement import Column, Measurement
+
+_LINE = re.compile(
+    r"\[\s*(?P<id>\d+|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s+(?P<start>\d+\.\d+)-(?P<end>\d+\.\d+)\s+sec\s+"
+    r"[\d.]+\s+[KMGT]?Bytes\s+(?P<rate>[\d.]+)\s+(?P<unit>[KMGT]?(?:bits|Bytes)/sec)(?P<rest>.*)"
+)
+_LOST = re.compile(r"\s(?P<lost>-?\d+)/(?P<packets>\d+)\s+\(")
+_SIZES = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
+
+
+def recognises(source: Source) -> bool:
+    """Whether the file has interval lines of iperf3."""
+    return any(_LINE.search(line) for line in source.begins)
+
+
+@dataclass
+class _Interval:
+    line: int
+    end_s: float
+    rate: float = 0.0
+    lost: int = 0
+    packets: int = 0
+    is_sum: bool = False
+
+
+def read(source: Source, options: Options) -> list[Measurement]:
+    """Reads the rate of each interval, and of a UDP receiver its loss.
+
+    Raises:
+        TraceError: there are no intervals, several tests, or only what a UDP sender offered.
+    """
+    is_reverse = any(line.lstrip().startswith("Reverse mode") for line in source.lines)
+    is_udp, is_server = False, any("Accepted connection from" in line for line in source.lines)
+    intervals: dict[str, dict[float, _Interval]] = defaultdict(dict)
+    omitted, tests = 0, 0
+    for number, line in enumerate(source.lines, start=1):
+        tests += line.strip().startswith("Connecting to host") or "Accepted connection from" in line
+        if tests > 1:
+            source.fail(number, "a second test", "one test in a file")
+        if "Total Datagrams" in line:
+            is_udp = True
+        found = _LINE.search(line)
+        if found is None or found["rest"].rstrip().endswith(("sender", "receiver")):
+            continue
+        if "(omitted)" in found["rest"]:
+            omitted += 1
+            continue
+        _take(intervals[found["role"] or ""], found, number)
+    notes = () if omitted == 0 else (f"{omitted} intervals left out, which iperf3 --omit marked",)
+    if not intervals:
+        source.fail(None, "no intervals", "lines such as `[  5]   0.00-1.00   sec  11.2 MBytes  94.4 Mbits/sec`")
+    measurements = []
+    for role, by_start in intervals.items():
+        # A server shows what it receives, unless the client asked for the reverse.
+        sends = role.startswith("TX") == role.endswith("C") if role else not is_reverse
+        if is_udp and not any(one.packets for one in by_start.values()):
+            source.fail(None, "UDP intervals of the sender", OFFERED.removeprefix("expected "))
+        knows_loss = is_udp and (is_server or is_reverse or role.startswith("RX"))
+        direction = options.sent if sends else options.received
+        measurements.append(_measurement(source, direction, by_start, notes, knows_loss=knows_loss))
+    return measurements
+
+
+def _take(by_start: dict[float, _Interval], found: re.Match[str], number: int) -> None:
+    """Adds a stream's line to its interval; the line of all streams takes their place."""
+    start_s, is_sum = float(found["start"]), found["id"] == "SUM"
+    interval = by_start.setdefault(start_s, _Interval(number, float(found["end"])))
+    if interval.is_sum and not is_sum:
+        return
+    if is_sum and not interval.is_sum:
+        interval.rate, interval.lost, interval.packets, interval.is_sum = 0.0, 0, 0, True
+    size = _SIZES[found["unit"][0] if found["unit"][0] in _SIZES else ""]
+    interval.rate += float(found["rate"]) * size * (8 if "Bytes" in found["unit"] else 1)
+    if lost := _LOST.search(found["rest"]):
+        interval.lost += max(int(lost["lost"]), 0)
+        interval.packets += int(lost["packets"])
+
+
+def _measurement(
+    source: Source, direction: str, by_start: dict[float, _Interval], notes: tuple[str, ...], *, knows_loss: bool
+) -> Measurement:
+    rows = list(by_start.items())
+    times_s = from_zero(source, [start_s for start_s, _ in rows], [one.line for _, one in rows])
+    columns = [Column("rate", "Mbit/s", np.array([one.rate for _, one in rows]), direction)]
+    if knows_loss:
+        shares = [100 * min(one.lost / one.packets, 1.0) if one.packets else 100.0 for _, one in rows]
+        columns.append(Column("loss", "%", np.array(shares), direction))
+    end_s = max(rows[-1][1].end_s - rows[0][0], float(times_s[-1]) + 1e-9)
+    return Measurement(str(source.path), times_s, tuple(columns), None, end_s, label=direction, notes=notes)

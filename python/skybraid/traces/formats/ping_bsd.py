@@ -1,0 +1,65 @@
+"""Output of `ping` of macOS and the BSDs.
+
+Source: FreeBSD's ping(8) and its `pr_pack`: `64 bytes from 10.0.0.1: icmp_seq=0 ttl=55 time=12.345 ms`, sequence
+numbers from 0, `Request timeout for icmp_seq 1` on macOS, `4 packets transmitted, 3 packets received`. A reply after
+its timeout counts. macOS with `--apple-time` puts the time of day before each line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from skybraid.traces.formats.probes import even_probes
+from skybraid.traces.formats.source import MAX_ROWS, Options, Source, number_of
+
+if TYPE_CHECKING:
+    from skybraid.traces.measurement import Measurement
+
+_REPLY = re.compile(r"\d+ bytes from .*icmp_seq=(?P<seq>\d+) .*time=(?P<rtt>\S+) ms")
+_TIMEOUT = re.compile(r"Request timeout for icmp_seq (?P<seq>\d+)")
+_SUMMARY = re.compile(r"(?P<sent>\d+) packets transmitted, (?P<received>\d+) packets received")
+
+
+def recognises(source: Source) -> bool:
+    """Whether the file is the output of a BSD's ping."""
+    return any(line.startswith("PING ") and line.endswith("data bytes") for line in source.begins) or (
+        any(_TIMEOUT.search(line) for line in source.begins)
+    )
+
+
+def read(source: Source, options: Options) -> list[Measurement]:
+    """Reads the probes, `every` apart, by default 1 s.
+
+    Raises:
+        TraceError: a line is invalid, or there is no probe.
+    """
+    replies: dict[int, float] = {}
+    newest = -1
+    for number, line in enumerate(source.lines, start=1):
+        if reply := _REPLY.search(line):
+            sequence = _unwrapped(int(reply["seq"]), newest)
+            rtt_ms = number_of(source, number, reply["rtt"], "a round-trip time in ms")
+            if sequence > MAX_ROWS:
+                source.fail(number, f"icmp_seq={sequence}", f"fewer than {MAX_ROWS} probes")
+            newest = max(newest, sequence)
+            replies.setdefault(sequence, rtt_ms)
+        elif timeout := _TIMEOUT.search(line):
+            sequence = _unwrapped(int(timeout["seq"]), newest)
+            if sequence > MAX_ROWS:
+                source.fail(number, f"icmp_seq {sequence}", f"fewer than {MAX_ROWS} probes")
+            newest = max(newest, sequence)
+        elif (summary := _SUMMARY.search(line)) and int(summary["sent"]) <= MAX_ROWS:
+            newest = max(newest, int(summary["sent"]) - 1)
+    if newest < 0:
+        source.fail(None, "no probe", "lines such as `64 bytes from 10.0.0.1: icmp_seq=0 ttl=55 time=12.3 ms`")
+    every_s = 1.0 if options.every_s is None else options.every_s
+    notes = (f"no dates: probes taken as {every_s:g} s apart (--every)",)
+    return [even_probes(source, replies, 0, newest, every_s, notes)]
+
+
+def _unwrapped(sequence: int, newest: int) -> int:
+    """Returns the full number of a 16-bit sequence number near the newest one."""
+    if sequence >= 1 << 16:
+        return sequence
+    return sequence + max(newest + (1 << 15) - sequence, 0) // (1 << 16) * (1 << 16)

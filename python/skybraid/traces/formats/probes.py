@@ -1,0 +1,59 @@
+"""Probes of a ping, in their order, as a measurement."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.traces.measurement import Column, Measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skybraid.traces.formats.source import Source
+    from skybraid.traces.measurement import Floats
+
+
+def of_probes(
+    source: Source,
+    times_s: Sequence[float] | Floats,
+    rtt_ms: Sequence[float] | Floats,
+    start_unix_s: float | None = None,
+    end_s: float | None = None,
+    notes: tuple[str, ...] = (),
+) -> Measurement:
+    """Returns the round-trip time and the loss of probes.
+
+    Args:
+        source: the file.
+        times_s: when each was sent, in s from the first on.
+        rtt_ms: in ms; infinity: lost.
+        start_unix_s: when the first was sent, in s since 1970.
+        end_s: when the last one's time ends, in s.
+        notes: what the reader assumed.
+    """
+    rtt = np.asarray(rtt_ms, dtype=np.float64)
+    columns = (Column("rtt", "ms", rtt), Column("round_trip_loss", "%", np.where(np.isinf(rtt), 100.0, 0.0)))
+    return Measurement(
+        str(source.path), np.asarray(times_s, dtype=np.float64), columns, start_unix_s, end_s, False, notes=notes
+    )
+
+
+def even_probes(
+    source: Source, replies: dict[int, float], first: int, last: int, every_s: float, notes: tuple[str, ...] = ()
+) -> Measurement:
+    """Returns probes at an even interval; those without a reply were lost.
+
+    Args:
+        source: the file.
+        replies: round-trip times in ms by sequence number.
+        first: sequence number of the first probe.
+        last: of the last one.
+        every_s: time between them in s.
+        notes: what the reader assumed.
+    """
+    count = last - first + 1
+    rtt = [replies.get(first + place, math.inf) for place in range(count)]
+    return of_probes(source, np.arange(count, dtype=np.float64) * every_s, rtt, None, count * every_s, notes)

@@ -1,0 +1,208 @@
+"""A file as the readers see it, their options, and the parsing that they share."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+
+from skybraid.traces.reading import read_bytes
+from skybraid.traces.series import LOSS_UNITS, RATE_UNITS, TIME_UNITS, TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from skybraid.traces.measurement import Floats
+
+MAX_ROWS = 10_000_000
+"""Rows that a measurement may have."""
+
+_BYTE_UNITS = {"B/s": 8e-6, "kB/s": 8e-3, "MB/s": 8.0, "GB/s": 8e3}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user says of a file where it does not say so itself.
+
+    Attributes:
+        every_s: time between lines or probes in s.
+        zone: time zone of dates without one, such as "Europe/Zurich".
+        client: where the measuring client was: "vehicle" or "ground".
+        columns: what columns hold, by their name or number: "downlink rate [Mbit/s]".
+        one_way: whether the clocks of both ends agree, so that one-way delays are as measured.
+        peer: the capture at the other end.
+        lost: value of a round trip or delay that stands for a lost probe, such as -1.
+    """
+
+    every_s: float | None = None
+    zone: str | None = None
+    client: str = "vehicle"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    one_way: bool = False
+    peer: Path | None = None
+    lost: float | None = None
+
+    @property
+    def sent(self) -> str:
+        """Returns the direction of what the client sends."""
+        return "uplink" if self.client == "vehicle" else "downlink"
+
+    @property
+    def received(self) -> str:
+        """Returns the direction of what the client receives."""
+        return "downlink" if self.client == "vehicle" else "uplink"
+
+
+class Source:
+    """A file to import; its contents are read once, when they are first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def data(self) -> bytes:
+        """Contents of the file."""
+        return read_bytes(self.path)
+
+    @cached_property
+    def text(self) -> str:
+        """Contents as text; Windows writes UTF-16 and code pages."""
+        encoding = "utf-16" if self.data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        try:
+            return self.data.decode(encoding)
+        except UnicodeDecodeError:
+            return self.data.decode("cp1252", errors="replace")
+
+    @cached_property
+    def head(self) -> str:
+        """The first 4000 bytes as text."""
+        if self.data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return self.text[:4000]
+        return self.data[:4000].decode("utf-8-sig", errors="replace")
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of the file."""
+        return self.text.splitlines()
+
+    @property
+    def begins(self) -> list[str]:
+        """The first lines that are not blank, stripped; the last of them may be cut."""
+        return [line.strip() for line in self.head.splitlines() if line.strip()]
+
+    def fail(self, line: int | None, found: str, expected: str) -> NoReturn:
+        """Raises TraceError for a line, counted from 1, or for the file as a whole."""
+        place = f"{self.path}" if line is None else f"{self.path}:{line}"
+        shown = found if len(found) <= 80 else f"{found[:77]}..."
+        raise TraceError(f"{place}: found {shown}; expected {expected}")
+
+
+def number_of(source: Source, line: int, text: str, what: str) -> float:
+    """Returns a finite number.
+
+    Raises:
+        TraceError: it is none.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        source.fail(line, f"`{text}`", what)
+    return value
+
+
+def optional_number(source: Source, line: int, text: str, what: str) -> float:
+    """Returns a number, or NaN where the cell says that nothing was measured.
+
+    Raises:
+        TraceError: it is neither.
+    """
+    if text.strip().lower() in {"", "na", "n/a", "nan", "null", "none", "-", "--"}:
+        return math.nan
+    return number_of(source, line, text.strip(), what)
+
+
+def zone_of(options: Options) -> ZoneInfo | None:
+    """Returns the time zone that the user names; None without one.
+
+    Raises:
+        TraceError: there is no such zone.
+    """
+    if options.zone is None:
+        return None
+    try:
+        return ZoneInfo(options.zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise TraceError(f"--zone: found `{options.zone}`; expected a zone such as Europe/Zurich") from None
+
+
+def unix_time(text: str, zone: ZoneInfo | None) -> float | None:
+    """Returns a date and time, ISO 8601 or s or ms or us or ns since 1970, in s since 1970; None for other texts."""
+    cleaned = text.strip().strip('"')
+    # From 2001 to 2033 these begin with 1; other numbers of that length are bytes and the like.
+    for digits, size in ((9, 1.0), (12, 1e-3), (15, 1e-6), (18, 1e-9)):
+        if re.fullmatch(rf"1\d{{{digits}}}(\.\d+)?", cleaned):
+            return float(cleaned) * size
+    # Python 3.11 reads ISO 8601 without spaces before the zone; tools write one.
+    cleaned = re.sub(r"\s+(UTC|GMT|Z)$", "Z", cleaned)
+    cleaned = re.sub(r"\s+([+-]\d{2}:?\d{2})$", r"\1", cleaned)
+    cleaned = re.sub(r"^(\d{4})/(\d{2})/(\d{2})", r"\1-\2-\3", cleaned)
+    if not re.match(r"\d{4}-\d{2}-\d{2}[ T]\d", cleaned):
+        return None
+    try:
+        found = datetime.fromisoformat(cleaned)
+    except ValueError:
+        return None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=zone or UTC)
+    try:
+        return found.timestamp()
+    except (OverflowError, ValueError):
+        return None
+
+
+def has_zone(text: str) -> bool:
+    """Whether a date names its zone, or needs none."""
+    cleaned = text.strip().strip('"')
+    return bool(re.search(r"(Z|UTC|GMT|[+-]\d{2}:?\d{2})$", cleaned)) or "-" not in cleaned[1:8].replace("/", "-")
+
+
+def unit_scale(quantity: str, unit: str) -> float | None:
+    """Returns the size of a unit in the unit of a network quantity (Mbit/s, ms, %); None for another unit."""
+    units = {
+        "rate": RATE_UNITS | _BYTE_UNITS,
+        "delay": TIME_UNITS,
+        "rtt": TIME_UNITS,
+        "loss": LOSS_UNITS,
+        "round_trip_loss": LOSS_UNITS,
+    }[quantity]
+    return units.get(unit)
+
+
+def from_zero(
+    source: Source, times_s: Sequence[float], lines: Sequence[int], expected: str = "increasing times"
+) -> Floats:
+    """Returns times in s from the first one on, shape (n,).
+
+    Raises:
+        TraceError: there are none or too many, or they do not increase.
+    """
+    if len(times_s) == 0:
+        source.fail(None, "no measurements", "at least one")
+    if len(times_s) > MAX_ROWS:
+        source.fail(None, f"{len(times_s)} rows", f"at most {MAX_ROWS}")
+    found = np.asarray(times_s, dtype=np.float64)
+    steps_s = np.diff(found)
+    if (steps_s <= 0).any():
+        row = int(np.argmax(steps_s <= 0))
+        source.fail(lines[row + 1], f"a step of {steps_s[row]:g} s", expected)
+    relative: Floats = found - found[0]
+    return relative

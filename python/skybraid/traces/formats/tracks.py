@@ -1,0 +1,84 @@
+"""Tracks in GPX and KML.
+
+Source: GPX 1.1 (`trkpt` with `ele` and `time`) and KML 2.2 (`gx:Track` with `when` and `gx:coord`). A route without
+times needs a speed, which a scenario takes (`track = { file = "route.gpx", speed = "60m/s" }`).
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+
+from skybraid.traces.formats.source import Options, Source, unix_time, zone_of
+from skybraid.traces.measurement import Imported, MeasuredTrack
+
+
+def recognises(source: Source) -> bool:
+    """Whether the file is GPX or KML."""
+    return source.head.lstrip().startswith("<") and bool(re.search(r"<(gpx|kml)[\s>]", source.head))
+
+
+def read(source: Source, options: Options) -> list[Imported]:
+    """Reads the points with their times.
+
+    Raises:
+        TraceError: the file is damaged, or its points have no times.
+    """
+    if "<!ENTITY" in source.text:
+        source.fail(None, "entities of its own", "a track without them")
+    try:
+        root = ElementTree.fromstring(source.data)
+    except (ElementTree.ParseError, ValueError) as error:
+        source.fail(None, f"no XML ({error})", "GPX or KML")
+    points = _gpx(root) if _name(root) == "gpx" else _kml(root)
+    rows: list[tuple[float, float, float, float]] = []
+    zone = zone_of(options)
+    for number, (when, words) in enumerate(points, start=1):
+        at_s = unix_time(when or "", zone)
+        if at_s is None:
+            expected = 'times; without, use it as it is: track = { file = "…", speed = "60m/s" }'
+            source.fail(None, f"point {number} without a time", expected)
+        try:
+            latitude, longitude, altitude = (float(word) for word in words)
+        except ValueError:
+            source.fail(None, f"point {number} at `{', '.join(words)}`", "latitude, longitude and altitude")
+        if not (-90 <= latitude <= 90 and -180 <= longitude <= 180 and abs(altitude) < 1e6):
+            source.fail(None, f"point {number} at {latitude:g}, {longitude:g}, {altitude:g} m", "a place on earth")
+        if rows and at_s < rows[-1][0]:
+            source.fail(None, f"point {number} at {when}, before the one before it", "increasing times")
+        if not rows or at_s > rows[-1][0]:
+            rows.append((at_s, latitude, longitude, altitude))
+    if not rows:
+        source.fail(None, "no points", "trkpt of GPX, or gx:Track of KML")
+    times_s, latitude_deg, longitude_deg, altitude_m = np.array(rows).T
+    start_s = float(times_s[0])
+    return [MeasuredTrack(str(source.path), times_s - start_s, latitude_deg, longitude_deg, altitude_m, start_s)]
+
+
+def _name(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _gpx(root: ElementTree.Element) -> list[tuple[str | None, list[str]]]:
+    found: list[tuple[str | None, list[str]]] = []
+    for point in root.iter():
+        if _name(point) == "trkpt":
+            inside = {_name(child): (child.text or "").strip() for child in point}
+            place = [point.get("lat", ""), point.get("lon", ""), inside.get("ele", "0")]
+            found.append((inside.get("time"), place))
+    return found
+
+
+def _kml(root: ElementTree.Element) -> list[tuple[str | None, list[str]]]:
+    found: list[tuple[str | None, list[str]]] = []
+    for track in root.iter():
+        if _name(track) != "Track":
+            continue
+        whens = [(child.text or "").strip() for child in track if _name(child) == "when"]
+        coords = [(child.text or "").split() for child in track if _name(child) == "coord"]
+        for at, words in enumerate(coords):
+            longitude, latitude, altitude = [*words, *("", "", "0")[len(words) :]][:3]
+            found.append((whens[at] if at < len(whens) else None, [latitude, longitude, altitude]))
+    return found

@@ -1,0 +1,199 @@
+"""Files of measuring tools turned into CSV that scenarios replay, and series measured together joined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.traces.formats import Options, Source, entry_of, recognise
+from skybraid.traces.measurement import (
+    NETWORK,
+    Imported,
+    MeasuredTrack,
+    Measurement,
+    filled,
+    moment,
+    on_one_clock,
+    with_derived,
+)
+from skybraid.traces.series import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from skybraid.traces.measurement import Floats
+
+TRACK = "track"
+"""Label of a track among the measurements of a file."""
+
+
+def load(path: str | Path, format: str | None = None, options: Options | None = None) -> list[Imported]:  # noqa: A002
+    """Reads all that a file holds, gaps and lost probes included.
+
+    Args:
+        path: of the file.
+        format: its name in `formats.FORMATS`; by default recognised.
+        options: what the file does not say.
+
+    Raises:
+        TraceError: the format is not certain, or the file does not follow it.
+    """
+    source = Source(Path(path))
+    chosen = format or recognise(source)
+    return list(entry_of(chosen).read(source, options or Options()))
+
+
+def import_files(
+    paths: Sequence[str | Path],
+    out: str | Path,
+    format: str | None = None,  # noqa: A002
+    options: Options | None = None,
+    gaps: str | None = None,
+) -> list[tuple[Path, Imported]]:
+    """Writes the measurements of files as CSV.
+
+    Args:
+        paths: of the files.
+        out: a folder, or a new file that ends in `.csv` where there is one measurement.
+        format: name of the format of all files; by default recognised, file by file.
+        options: what the files do not say.
+        gaps: what becomes of gaps: "outage", "hold" or "split"; without it they are an error.
+
+    Returns:
+        What was written, with its file.
+
+    Raises:
+        TraceError: a file cannot be read, or a file to write exists.
+    """
+    found: list[tuple[str, Imported]] = []
+    for path in map(Path, paths):
+        loaded = load(path, format, options)
+        several = len(loaded) > 1
+        for one in loaded:
+            for part in [one] if isinstance(one, MeasuredTrack) else filled(one, gaps):
+                label = TRACK if isinstance(part, MeasuredTrack) else part.label if several or gaps == "split" else ""
+                found.append((f"{_stem(path)}{'-' if label else ''}{label}", part))
+    target = Path(out)
+    if target.suffix == ".csv":
+        if len(found) > 1:
+            listed = ", ".join(name for name, _ in found)
+            raise TraceError(f"--out {target}: found {len(found)} measurements ({listed}); expected a folder for them")
+        places = [(target, found[0][1])]
+    else:
+        names = [name for name, _ in found]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise TraceError(f"--out {target}: found two measurements `{twice}`; expected a folder for each")
+        places = [(target / f"{name}.csv", one) for name, one in found]
+    for place, _ in places:
+        if place.exists():
+            raise TraceError(f"{place}: exists already; expected a new file")
+    for place, one in places:
+        save(one, place)
+    return places
+
+
+def join(
+    paths: Sequence[tuple[str, str | Path]],
+    out: str | Path,
+    format: str | None = None,  # noqa: A002
+    options: Options | None = None,
+    gaps: str | None = None,
+) -> Measurement:
+    """Writes series that were measured together as one CSV, over the time that all have in common.
+
+    Args:
+        paths: a name and a file for each.
+        out: a new file that ends in `.csv`.
+        format: name of the format of all files; by default recognised.
+        options: what the files do not say.
+        gaps: what becomes of gaps, "outage" or "hold".
+
+    Raises:
+        TraceError: a file has no dates, or they have no time in common.
+    """
+    if gaps == "split":
+        raise TraceError("--gaps: found split; expected outage or hold: joined series stay whole")
+    whole: list[Measurement] = []
+    names: list[str] = []
+    for name, path in paths:
+        for one in load(path, format, options):
+            if isinstance(one, Measurement) and any(column.quantity in NETWORK for column in one.columns):
+                whole.append(with_derived(filled(one, gaps)[0]))
+                names.append(name)
+    target = Path(out)
+    joined = on_one_clock(whole, names, ", ".join(str(path) for _, path in paths))
+    if target.exists():
+        raise TraceError(f"{target}: exists already; expected a new file")
+    save(joined, target)
+    return joined
+
+
+def save(found: Imported, path: Path) -> None:
+    """Writes a measurement or a track as CSV, with where it came from in comments.
+
+    Raises:
+        TraceError: the file cannot be written.
+    """
+    lines = [f"# imported from {found.source}"]
+    if found.start_unix_s is not None:
+        lines.append(f"# starts at {moment(found.start_unix_s)}")
+    lines += [f"# {note}" for note in found.notes]
+    if isinstance(found, MeasuredTrack):
+        lines.append("time_s,latitude,longitude,altitude_m")
+        table = [found.times_s, found.latitude_deg, found.longitude_deg, found.altitude_m]
+        digits: tuple[int, ...] = (6, 7, 7, 3)
+    else:
+        derived = with_derived(found)
+        lines.append(",".join(["time [s]", *(column.heading for column in derived.columns)]))
+        times_s = derived.times_s
+        table = [times_s, *(column.values for column in derived.columns)]
+        if _needs_end(derived):
+            # The last value holds as long as the step before it: two rows more end it in time.
+            ends_s = derived.length_s - np.array([2e-6, 1e-6])
+            table = [np.append(times_s, ends_s), *(np.append(one, one[[-1, -1]]) for one in table[1:])]
+        digits = (9, *(6 for _ in derived.columns))
+    rows = ("".join(_row(row, digits)) for row in zip(*table, strict=True))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n" + "".join(rows), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def scenario_lines(found: Imported, path: Path) -> list[str]:
+    """Returns the lines of a scenario that replay a written file."""
+    if isinstance(found, MeasuredTrack):
+        return [f'track = {{ file = "{path.name}" }}']
+    lines = []
+    for column in with_derived(found).columns:
+        if column.quantity not in ("rate", "delay", "loss"):
+            continue
+        entry = f'{{ trace = "{path.name}", column = "{column.heading}", unit = "{column.unit}" }}'
+        directions = [column.direction] if column.direction in ("uplink", "downlink") else ["uplink", "downlink"]
+        lines += [f"{direction}.{column.quantity} = {entry}" for direction in directions]
+    return lines
+
+
+def _needs_end(measurement: Measurement) -> bool:
+    """Whether the last row's time differs from what a reader takes for it: as long as the step before."""
+    times_s = measurement.times_s
+    taken_s = float(times_s[-1] - times_s[-2]) if len(times_s) > 1 else 1.0
+    left_s = measurement.length_s - float(times_s[-1])
+    return left_s > 4e-6 and abs(left_s - taken_s) > 0.01 * taken_s
+
+
+def _row(row: Sequence[Floats], digits: Sequence[int]) -> str:
+    cells = ("" if np.isnan(value) else _shown(float(value), places) for value, places in zip(row, digits, strict=True))
+    return ",".join(cells) + "\n"
+
+
+def _shown(value: float, places: int) -> str:
+    text = f"{value:.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").rsplit(".", 1)[0]

@@ -1,0 +1,67 @@
+"""Flights written for a scenario that replays them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skybraid.traces.flights import DIRECTIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skybraid.traces.flights import Flight
+
+RATE_MBPS = 20.0
+"""Rate in Mbit/s of a path for which none was measured."""
+
+DELAY_MS = 30.0
+"""One-way delay in ms of a path for which none was measured."""
+
+_QUANTITIES = (("rate", "Mbit/s", f'"{RATE_MBPS:g}Mbit/s"'), ("delay", "ms", f'"{DELAY_MS:g}ms"'), ("loss", "%", None))
+
+
+def write_flight(flight: Flight, file: Path) -> None:
+    """Writes a flight without gaps as CSV, its columns named "uplink rate [Mbit/s]" and the like."""
+    heads, table = ["time [s]"], [flight.times_s]
+    for direction, quantity, unit, values in _series(flight):
+        heads.append(f"{direction} {quantity} [{unit}]")
+        table.append(values)
+    # The last value holds as long as the step before it: two rows more end it in time.
+    ends_s = flight.length_s - np.array([2e-6, 1e-6])
+    if ends_s[0] > flight.times_s[-1]:
+        table = [np.append(flight.times_s, ends_s), *(np.append(values, values[[-1, -1]]) for values in table[1:])]
+    fmt = ["%.9f", *["%.9g"] * (len(table) - 1)]
+    np.savetxt(file, np.stack(table, axis=1), fmt=fmt, delimiter=",", header=",".join(heads), comments="")
+
+
+def path_lines(flight: Flight, file: Path, name: str) -> str:
+    """Returns the lines of a path that replays a written flight again and again.
+
+    Args:
+        flight: as it was written.
+        file: next to the scenario.
+        name: of the path.
+    """
+    lines = [f"[path.{name}]"]
+    measured = {(direction, quantity) for direction, quantity, _, _ in _series(flight)}
+    for direction in DIRECTIONS:
+        for quantity, unit, otherwise in _QUANTITIES:
+            if (direction, quantity) in measured:
+                keys = (
+                    f'trace = "{file.name}", column = "{direction} {quantity} [{unit}]", unit = "{unit}", repeat = true'
+                )
+                lines.append(f"{direction}.{quantity} = {{ {keys} }}")
+            elif otherwise is not None:
+                lines.append(f"{direction}.{quantity} = {otherwise}")
+    return "\n".join(lines) + "\n"
+
+
+def _series(flight: Flight) -> list[tuple[str, str, str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]]:
+    return [
+        (direction, quantity, unit, values)
+        for direction in DIRECTIONS
+        for quantity, unit, _ in _QUANTITIES
+        if (values := flight.values(quantity, direction)) is not None
+    ]

@@ -1,0 +1,137 @@
+"""A step-wise series of one quantity, and its statistics."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skybraid._core import SkybraidError
+
+Quantity = Literal["rate", "delay", "loss", "rtt"]
+
+UNIT_OF: dict[Quantity, str] = {"rate": "Mbit/s", "delay": "ms", "loss": "%", "rtt": "ms"}
+"""The unit in which a `Trace` holds each quantity."""
+
+DEADLINE_MS = 300.0
+"""One-way delay that remote piloting allows (Baltaci et al. 2023, section II)."""
+
+RATE_UNITS = {"bit/s": 1e-6, "kbit/s": 1e-3, "Mbit/s": 1.0, "Gbit/s": 1e3}
+RATE_UNITS |= {"bps": 1e-6, "kbps": 1e-3, "Mbps": 1.0, "Gbps": 1e3}
+"""Size of each unit of a rate in Mbit/s; the same units as in a scenario's file."""
+
+TIME_UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "min": 60e3, "h": 3600e3}
+"""Size of each unit of time in ms."""
+
+LOSS_UNITS = {"%": 1.0, "ppm": 1e-4, "ratio": 100.0}
+"""Size of each unit of a loss in %."""
+
+
+class TraceError(SkybraidError):
+    """A trace cannot be read or written. Says file, place, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One step-wise series.
+
+    times_s: when each value begins, in s, strictly increasing from 0; shape (n,).
+    values: the values in `unit`; shape (n,). A round trip of infinity: there is no path meanwhile.
+    quantity: "rate", "delay" (one way), "loss" or "rtt".
+    unit: "Mbit/s", "ms" or "%".
+    name: the file and column that it came from.
+    end_s: where the last value ends, in s; None: it holds as long as the one before it.
+    """
+
+    times_s: NDArray[np.float64]
+    values: NDArray[np.float64]
+    quantity: Quantity
+    unit: str
+    name: str = ""
+    end_s: float | None = None
+
+    def length_s(self) -> float:
+        """Length of the trace in s. A single value without an end counts as 1 s."""
+        if self.end_s is not None:
+            return self.end_s
+        if len(self.times_s) == 1:
+            return 1.0
+        return float(2 * self.times_s[-1] - self.times_s[-2])
+
+    def durations_s(self) -> NDArray[np.float64]:
+        """How long each value holds, in s; shape (n,)."""
+        return np.diff(self.times_s, append=self.length_s())
+
+    def at(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The values in force at `times_s` in s; both of shape (m,). Outside, the ends hold."""
+        index = np.searchsorted(self.times_s, times_s, side="right") - 1
+        return self.values[np.clip(index, 0, len(self.values) - 1)]
+
+    def quantile(self, q: float) -> float:
+        """The smallest value not exceeded during the share `q` (0 to 1) of the time, in `unit`."""
+        return quantile_of(self.values, self.durations_s(), q)
+
+
+@dataclass(frozen=True)
+class TraceStats:
+    """Statistics of a trace, weighted by time; values in the trace's unit. Gaps without a path are left out.
+
+    share_over_300ms: share of the time (0 to 1) with a one-way delay above 300 ms; None unless the
+    trace is one of delay.
+    share_without_path: share of the time (0 to 1) that is a gap.
+    """
+
+    name: str
+    quantity: Quantity
+    unit: str
+    samples: int
+    length_s: float
+    mean: float
+    sd: float
+    min: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    share_over_300ms: float | None
+    share_without_path: float = 0.0
+
+
+def quantile_of(values: NDArray[np.float64], weights: NDArray[np.float64], q: float) -> float:
+    """The smallest of `values` that is not exceeded by the share `q` of their `weights`."""
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order])
+    index = int(np.searchsorted(share, q * share[-1] * (1 - 1e-12)))
+    return float(values[order[min(index, len(order) - 1)]])
+
+
+def stats(trace: Trace) -> TraceStats:
+    """Statistics of `trace`, each value weighted by how long it holds."""
+    durations_s = trace.durations_s()
+    there = np.isfinite(trace.values)
+    values, weights = trace.values[there], durations_s[there]
+    mean = float(np.average(values, weights=weights))
+    over = None
+    if trace.quantity == "delay":
+        over = float(weights[values > DEADLINE_MS].sum() / weights.sum())
+
+    def quantile(q: float) -> float:
+        return quantile_of(values, weights, q)
+
+    return TraceStats(
+        name=trace.name,
+        quantity=trace.quantity,
+        unit=trace.unit,
+        samples=len(trace.values),
+        length_s=trace.length_s(),
+        mean=mean,
+        sd=math.sqrt(float(np.average((values - mean) ** 2, weights=weights))),
+        min=float(values.min()),
+        p50=quantile(0.50),
+        p95=quantile(0.95),
+        p99=quantile(0.99),
+        max=float(values.max()),
+        share_over_300ms=over,
+        share_without_path=float(durations_s[~there].sum() / durations_s.sum()),
+    )

@@ -1,0 +1,184 @@
+"""Assessments: what is asked, what is run, verdicts that few flights cannot bear, and the command on real files."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import Command
+from skybraid.assess import assess, parse_wanted, read_networks
+from skybraid.assess.candidates import candidates
+from skybraid.assess.judging import MIN_OCCASIONS, Seen, flights_needed, judge_passes, unseen_flights
+from skybraid.model.episodes import RunShare
+from skybraid.model.errors import ScenarioError
+from skybraid.model.statistics import Verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+CARS = ROOT / "traces" / "lte_drive_pam2025"
+CONTROL = parse_wanted("control: 99% within 300ms")
+
+
+def seen(missed_s: int, length_s: int = 3600, at: int = 100) -> Seen:
+    """A flight of ten messages a second that lost all in some seconds together."""
+    trials = np.full(length_s, 10)
+    met = trials.copy()
+    met[at : at + missed_s] = 0
+    return Seen(RunShare.of_bins(trials, met, 1.0), 1e6, 30.0, 90.0)
+
+
+class TestWanted:
+    @pytest.mark.parametrize(
+        ("text", "metric", "target", "within_ms", "direction"),
+        [
+            ("control: 99.9% within 300ms", "share", 0.999, 300.0, "downlink"),
+            ("control: 99.9 % within 0.3 s", "share", 0.999, 300.0, "downlink"),
+            ("video: 95% of frames within 300ms", "frames", 0.95, 300.0, "uplink"),
+            ("data: 8Mbit/s", "goodput", 8e6, None, "uplink"),
+        ],
+    )
+    def test_a_sentence_is_a_requirement(
+        self, text: str, metric: str, target: float, within_ms: float | None, direction: str
+    ) -> None:
+        wanted = parse_wanted(text)
+        assert (wanted.metric, wanted.target, wanted.direction) == (metric, target, direction)
+        assert wanted.within_ms == (None if within_ms is None else pytest.approx(within_ms))
+
+    def test_a_profile_stands_for_its_numbers(self) -> None:
+        wanted = parse_wanted("control: 3gpp-c2-sticks")
+        assert (wanted.metric, wanted.target, wanted.within_ms) == ("share", 0.999, 40.0)
+        assert parse_wanted("video: 3gpp-video-beyond-sight").target == 4e6
+
+    @pytest.mark.parametrize(
+        "text", ["control", "control: 3gpp", "control: fast", "control: 101% within 1s", "a b: 99% within 1s"]
+    )
+    def test_another_sentence_is_an_error(self, text: str) -> None:
+        with pytest.raises(ScenarioError, match="--require: found"):
+            parse_wanted(text)
+
+    def test_every_candidate_is_a_correct_transport(self, tmp_path: Path) -> None:
+        networks = read_networks([f"a={CARS}/atnt.csv", f"b={CARS}/tmobile.csv"])
+        assert [len(candidates(["a"], is_video=flag)) for flag in (False, True)] == [1, 4]
+        assert len({one.name for one in candidates(["a", "b"], is_video=True)}) == 13
+        assert [network.name for network in networks] == ["a", "b"]
+
+
+class TestVerdict:
+    def test_one_flight_is_never_enough(self) -> None:
+        judged = judge_passes(CONTROL, [[seen(0, 50 * 3600)]], 1, apart=False)
+        assert judged.estimate == 1.0
+        assert judged.verdict is Verdict.INCONCLUSIVE
+
+    def test_many_good_flights_meet_it(self) -> None:
+        flights = [seen(0) for _ in range(20)]
+        judged = judge_passes(CONTROL, [flights], 20, apart=False)
+        assert judged.verdict is Verdict.MET
+
+    def test_a_bad_flight_is_not_met_even_alone(self) -> None:
+        judged = judge_passes(CONTROL, [[seen(1200)]], 1, apart=False)
+        assert judged.high < 1
+        losing = [Seen(RunShare.of_bins(np.full(3600, 10), np.full(3600, 9), 1.0), 1e6, 30.0, 90.0)]
+        assert judge_passes(CONTROL, [losing], 1, apart=False).verdict is Verdict.NOT_MET
+
+    def test_the_flights_needed_are_enough(self) -> None:
+        number = flights_needed(CONTROL, 1.0, 1)
+        assert number is not None
+        assert 0.029 * unseen_flights(number) <= 0.01 < 0.029 * unseen_flights(number - 1)
+        assert flights_needed(CONTROL, 0.98, 1) is None
+
+    def test_unseen_flights_follow_the_binomial(self) -> None:
+        # If that share of all flights were bad, none of n would be in 2.5 % of the cases.
+        for number in (5, 30):
+            assert (1 - unseen_flights(number)) ** number == pytest.approx(0.025)
+
+    @pytest.mark.parametrize("number", [MIN_OCCASIONS, 8, 12, 30])
+    @pytest.mark.parametrize("bad_share", [0.35, 0.6])
+    def test_flights_that_differ_are_hardly_ever_wrongly_met(self, number: int, bad_share: float) -> None:
+        # A part of all flights is as bad as the worst known: the mean is below what is required.
+        random = np.random.default_rng(number)
+        lost = 0.029
+        assert 1 - bad_share * lost < CONTROL.target
+        wrong = 0
+        for _ in range(300):
+            flights = []
+            for _ in range(number):
+                missed = round(lost * 1800) if random.random() < bad_share else 0
+                flights.append(seen(missed, 1800, int(random.integers(10, 1000))))
+            judged = judge_passes(CONTROL, [flights], number, apart=False)
+            wrong += judged.verdict is Verdict.MET
+        # The interval errs on this side in 2.5 %; 300 trials of that have up to 5 %.
+        assert wrong / 300 <= 0.05
+
+    def test_misses_of_networks_apart_weigh_more(self) -> None:
+        flights = [seen(36, at=100 + 10 * n) for n in range(30)]
+        together = judge_passes(CONTROL, [flights], 30, 2, apart=False)
+        apart = judge_passes(CONTROL, [flights], 30, 2, apart=True)
+        assert 1 - apart.low == pytest.approx(3.6 * (1 - together.low), rel=1e-6)
+
+    def test_the_goodput_of_one_flight_decides_nothing(self) -> None:
+        wanted = parse_wanted("data: 8Mbit/s")
+        one = Seen(None, 20e6, 30.0, 90.0)
+        judged = judge_passes(wanted, [[one]], 1, apart=False)
+        assert judged.verdict is Verdict.INCONCLUSIVE
+        assert math.isinf(judged.high)
+
+
+class TestNetworks:
+    def test_a_measurement_needs_the_name_of_its_network(self) -> None:
+        with pytest.raises(ScenarioError, match="expected NAME=FLIGHT"):
+            read_networks(["drive.csv"])
+
+    def test_joined_series_are_networks_measured_together(self, tmp_path: Path) -> None:
+        rows = "".join(f"{at},{20 + at},{'inf' if at == 3 else 10}\n" for at in range(10))
+        path = tmp_path / "both.csv"
+        path.write_text(f"time [s],lte delay [ms],leo uplink delay [ms]\n{rows}")
+        lte, leo = read_networks([f"lte,leo={path}"])
+        assert lte.together == leo.together == "lte,leo"
+        assert not lte.lacks("delay", "downlink")
+        assert leo.lacks("delay", "downlink")
+        delay = leo.flights[0].values("delay", "uplink")
+        assert delay is not None
+        assert math.isinf(delay[3])
+
+
+class TestAssess:
+    def test_two_networks_are_ranked_and_what_is_missing_is_said(self) -> None:
+        networks = read_networks([f"a={CARS}/atnt.csv", f"b={CARS}/verizon.csv"])
+        cut = [type(one)(one.name, (one.flights[0].part(0, 300),)) for one in networks]
+        answer = assess(cut, [parse_wanted("control: 99.9% within 300ms", {"control": 0.1})], budget_s=60)
+        (flow,) = answer.flows
+        assert "redundant" in flow.best.names[0]
+        assert answer.verdict is not Verdict.MET
+        words = " ".join(answer.missing)
+        assert "more flights of a" in words
+        assert "at the same time" in words
+        assert sum(len(row.names) for row in flow.rows) == 4
+
+    def test_a_video_is_not_judged_without_a_rate(self) -> None:
+        (network,) = read_networks([f"a={CARS}/atnt.csv"])
+        cut = type(network)("a", (network.flights[0].part(0, 60),))
+        answer = assess([cut], [parse_wanted("video: 50% of frames within 300ms", {"video": 1.0})], budget_s=20)
+        assert answer.verdict is Verdict.INCONCLUSIVE
+        assert answer.flows[0].best.judged.why == "no rate measured"
+        assert any("measure the uplink rate of a" in one for one in answer.missing)
+
+    def test_the_command_answers_on_a_ping_log(self, skybraid: Command, tmp_path: Path) -> None:
+        lines = "\n".join(
+            f"[{1683995463 + at * 0.2:.6f}] 64 bytes from 10.0.0.1: icmp_seq={at + 1} ttl=44 time={40 + at % 7} ms"
+            for at in range(300)
+            if at % 50
+        )
+        (tmp_path / "ping.log").write_text(f"PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n{lines}\n")
+        require = ["--require", "control: 99.9% within 300ms", "--rate", "control=40kbit/s"]
+        out = tmp_path / "report.html"
+        done = skybraid("assess", f"leo={tmp_path}/ping.log", *require, "--json", "--out", out)
+        assert done.returncode == 1, done.stderr
+        found = json.loads(done.stdout)
+        (flow,) = found["flows"]
+        assert found["verdict"] == "not met"
+        # Five of 300 probes were lost, each for 0.2 s.
+        assert flow["transports"][0]["estimate"] == pytest.approx(1 - 6 / 300, abs=0.012)
+        assert "no uplink rate was measured" in out.read_text()
+        again = skybraid("assess", f"leo={tmp_path}/ping.log", *require, "--out", out)
+        assert (again.returncode, "exists already" in again.stderr) == (2, True)

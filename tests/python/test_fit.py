@@ -1,0 +1,238 @@
+"""Fits: laws recovered from what they made, events in made series, and a fit against what it did not see."""
+
+import json
+import math
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import Command
+from skybraid.fit import fit_link, held_back
+from skybraid.fit.draw import draw_flight, resample_flight
+from skybraid.fit.durations import Exponentials, fit_durations, fit_intervals
+from skybraid.fit.events import find_events
+from skybraid.fit.link import read_handovers
+from skybraid.fit.process import Memory, Process, autocorrelation, fit_memory, normal_scores, quantile_table
+from skybraid.traces import TraceError
+from skybraid.traces.flights import Flight, read_flight
+from skybraid.traces.measurement import Column
+from test_traces import MEASUREMENTS, needs_measurements
+
+ROOT = Path(__file__).resolve().parents[2]
+CARS = [ROOT / "traces" / "lte_drive_pam2025" / f"{name}.csv" for name in ("atnt", "tmobile", "verizon")]
+
+
+def probes(delay_ms: list[float], every_s: float = 0.1) -> tuple[np.ndarray, np.ndarray, float]:
+    values = np.array(delay_ms)
+    return np.arange(len(values)) * every_s, values, len(values) * every_s
+
+
+class TestMemory:
+    @pytest.mark.parametrize(("slow_s", "fast_s", "share"), [(40.0, 2.0, 0.6), (20.0, 0.0, 0.5), (30.0, 1.5, 0.9)])
+    def test_two_times_are_found_in_what_they_made(self, slow_s: float, fast_s: float, share: float) -> None:
+        memory = Memory(slow_s, fast_s, share)
+        table = ((0.0, 0.0), (0.5, 20.0), (1.0, 60.0))
+        values = Process(table, memory, 1.0).sample(40_000, np.random.default_rng(3))
+        found = fit_memory([values], 1.0)
+        lags_s = np.array([1.0, 5.0, 15.0, 40.0])
+        # 40,000 s are 500 times the longest memory: the standard error of a correlation is below 0.05.
+        assert found.correlation(lags_s) == pytest.approx(memory.correlation(lags_s), abs=0.07)
+
+    def test_a_sample_has_the_closed_forms_correlation(self) -> None:
+        memory = Memory(20.0, 2.0, 0.7)
+        values = Process(((0.0, 0.0), (1.0, 1.0)), memory, 0.5).sample(100_000, np.random.default_rng(5))
+        found = autocorrelation([normal_scores(values)], [1, 10, 40])
+        expected = [0.7 * math.exp(-t / 20) + 0.3 * math.exp(-t / 2) for t in (0.5, 5.0, 20.0)]
+        assert found == pytest.approx(expected, abs=0.05)
+
+    def test_a_sample_has_the_tables_quantiles(self) -> None:
+        table = ((0.0, 5.0), (0.1, 5.0), (0.9, 45.0), (1.0, 50.0))
+        values = Process(table, Memory(0.0, 0.0, 0.5), 1.0, plus=1.0).sample(50_000, np.random.default_rng(1))
+        assert np.quantile(values, [0.05, 0.5, 0.9]) == pytest.approx([6.0, 26.0, 46.0], abs=0.5)
+
+    def test_a_table_says_no_more_than_the_values(self) -> None:
+        table = quantile_table(np.arange(11.0))
+        assert table[0] == (0.0, 0.0)
+        assert table[-1] == (1.0, 10.0)
+        # Eleven values know nothing of the thousandth.
+        assert min(p for p, _ in table if p > 0) == 0.1
+
+    def test_equal_values_share_a_score(self) -> None:
+        scores = normal_scores(np.array([1.0, 1.0, 2.0, np.nan]))
+        assert scores[0] == scores[1] < scores[2]
+        assert math.isnan(scores[3])
+
+
+class TestDurations:
+    def test_clusters_are_found_in_what_made_them(self) -> None:
+        law = Exponentials((0.8, 0.2), (2.0, 60.0))
+        values = law.sample(5000, np.random.default_rng(2))
+        found = fit_intervals(values, float(values.sum()))
+        assert found.weights == pytest.approx(law.weights, abs=0.03)
+        assert found.means_s == pytest.approx(law.means_s, rel=0.1)
+
+    def test_a_poisson_process_stays_one_exponential(self) -> None:
+        values = np.random.default_rng(2).exponential(5.0, 2000)
+        found = fit_intervals(values, float(values.sum()))
+        assert found.weights == (1.0,)
+        assert found.means_s[0] == pytest.approx(5.0, rel=0.05)
+
+    def test_few_durations_give_their_mean(self) -> None:
+        assert fit_durations(np.array([1.0, 3.0])) == Exponentials((1.0,), (2.0,))
+
+
+class TestEvents:
+    def test_a_run_of_lost_probes_is_one_outage(self) -> None:
+        found = find_events(*probes([30.0] * 10 + [math.inf] * 20 + [30.0] * 10))
+        assert found.outages.tolist() == [[pytest.approx(1.0), pytest.approx(2.0)]]
+        assert (found.lost, found.probes) == (0, 20)
+
+    def test_a_single_lost_probe_is_a_loss(self) -> None:
+        found = find_events(*probes([30.0, math.inf, 30.0, 30.0]))
+        assert (len(found.outages), found.lost, found.probes) == (0, 1, 4)
+
+    def test_a_delay_that_falls_with_the_time_is_a_stall(self) -> None:
+        falling = [30.0 + 100 * left for left in range(20, 0, -1)]
+        found = find_events(*probes([30.0] * 50 + falling + [30.0] * 50))
+        assert found.stalls.tolist() == [[pytest.approx(5.0), pytest.approx(2.0)]]
+        assert np.nanmax(found.calm) == 30.0
+
+    def test_noise_is_no_stall(self) -> None:
+        noise = 30 + np.random.default_rng(1).normal(0, 3, 2000)
+        assert len(find_events(*probes(noise.tolist())).stalls) == 0
+
+
+class TestFlights:
+    def test_files_of_one_flight_are_on_one_clock(self, tmp_path: Path) -> None:
+        (tmp_path / "up.csv").write_text("time [s],rate [Mbit/s]\n0,5\n1,6\n2,7\n")
+        (tmp_path / "ping.txt").write_text(
+            "PING a (10.0.0.1) 56(84) bytes of data.\n64 bytes from a: icmp_seq=1 ttl=1 time=40 ms\n"
+            "64 bytes from a: icmp_seq=3 ttl=1 time=60 ms\n"
+        )
+        flight = read_flight(f"uplink:{tmp_path}/up.csv+{tmp_path}/ping.txt")
+        rate, delay = flight.values("rate", "uplink"), flight.values("delay", "downlink")
+        assert rate is not None
+        assert delay is not None
+        assert (rate.tolist(), delay.tolist()) == ([5.0, 6.0, 7.0], [20.0, math.inf, 30.0])
+        assert flight.values("rate", "downlink") is None
+
+    def test_gaps_are_cut_and_told(self, tmp_path: Path) -> None:
+        rows = "".join(f"2026-05-13T12:00:{at:02d}Z,{at}\n" for at in (*range(10), *range(30, 40)))
+        (tmp_path / "a.csv").write_text(f"time,dl_mbps\n{rows}")
+        flight = read_flight(str(tmp_path / "a.csv"))
+        assert flight.length_s == pytest.approx(40.0)
+        whole = flight.whole()
+        assert whole.length_s == pytest.approx(20.0)
+        assert "gaps of 20 s were cut out" in whole.notes[-1]
+
+
+def made(seed: int, length_s: int = 900) -> Flight:
+    """A flight of known processes: 25 Mbit/s, 40 ms, an outage of 3 s each 100 s."""
+    random = np.random.default_rng(seed)
+    times_s = np.arange(0, length_s, 0.5)
+    rate = Process(((0.0, 2.0), (0.5, 25.0), (1.0, 50.0)), Memory(20.0, 2.0, 0.6), 0.5).sample(len(times_s), random)
+    delay = 40 + random.exponential(5, len(times_s))
+    for start_s in np.cumsum(random.exponential(100, 40)):
+        delay[(times_s >= start_s) & (times_s < start_s + 3)] = math.inf
+    columns = (Column("rate", "Mbit/s", rate, "uplink"), Column("delay", "ms", delay))
+    return Flight(f"made {seed}", times_s, columns, float(length_s))
+
+
+class TestLink:
+    def test_outages_are_as_frequent_as_made(self) -> None:
+        link = fit_link([made(seed) for seed in range(6)])
+        random = np.random.default_rng(1)
+        drawn = [draw_flight(link, 900.0, random) for _ in range(40)]
+        lost = [float(np.isinf(one.columns[1].values).mean()) for one in drawn]
+        measured = [float(np.isinf(made(seed).columns[1].values).mean()) for seed in range(6)]
+        assert float(np.mean(lost)) == pytest.approx(float(np.mean(measured)), rel=0.35)
+
+    def test_the_file_is_toml_with_flights_from_worst_to_best(self) -> None:
+        link = fit_link([made(seed) for seed in range(4)])
+        table = tomllib.loads(link.toml("made flights"))
+        assert len(table["flight"]) == 4
+        assert table["spread"]["rate"] >= 1
+        process = table["flight"][0]["uplink"]["rate"]["process"]
+        probabilities = [p for p, _ in process]
+        assert probabilities[0] == 0
+        assert probabilities[-1] == 1
+        assert (np.diff(probabilities) > 0).all()
+        assert [flight.badness for flight in link.flights] == sorted((f.badness for f in link.flights), reverse=True)
+
+    def test_what_the_data_cannot_tell_is_said(self) -> None:
+        times_s = np.arange(100.0)
+        link = fit_link([Flight("short", times_s, (Column("delay", "ms", times_s + 20),), 100.0)])
+        words = " ".join(link.unknown)
+        for expected in ("One flight", "A flight of 100 s", "No uplink rate", "loss is unknown, not zero", "No outage"):
+            assert expected in words
+
+    def test_a_short_flight_without_an_outage_is_not_safe_for_ever(self) -> None:
+        calm = Flight("calm", np.arange(60.0), (Column("delay", "ms", np.full(60, 30.0)),), 60.0)
+        link = fit_link([*(made(seed) for seed in range(3)), calm])
+        rates = {flight.name: flight.outages_per_s for flight in link.flights}
+        assert rates["calm"] is not None
+        assert rates["calm"] > 0.1 * (rates["made 0"] or 0)
+
+    def test_handovers_come_in_their_measured_clusters(self, tmp_path: Path) -> None:
+        path = tmp_path / "handovers.csv"
+        path.write_text("flight,start [s],duration [ms]\na,0,2\na,5,3\nb,0,2\nb,7,x\n")
+        with pytest.raises(TraceError, match=r"handovers.csv:5: found `x`; expected a duration in ms"):
+            read_handovers(path)
+        path.write_text("flight,start [s],duration [ms]\na,0,2\na,5,3\nb,0,2\nb,7,3\n")
+        link = fit_link([made(1)], read_handovers(path))
+        assert link.handover_gaps is not None
+        assert link.handover_gaps.mean_s == pytest.approx(6.0)
+        assert "handover = {" in link.toml()
+
+
+class TestGoodness:
+    def test_a_fit_of_its_own_processes_covers_other_flights(self) -> None:
+        found = held_back([made(seed) for seed in range(8)], runs=0)
+        inside = sum(check.inside for check in found.checks)
+        total = sum(len(check.measured) for check in found.checks)
+        # Intervals of 95 % over 4 flights and some 12 numbers; half of the flights were seen.
+        assert inside / total > 0.8
+
+    def test_blocks_keep_what_was_measured_together(self) -> None:
+        flight = made(1)
+        drawn = resample_flight([flight], 300.0, np.random.default_rng(1))
+        pairs = {(round(a, 9), round(b, 9)) for a, b in zip(*(column.values for column in flight.columns), strict=True)}
+        seen = {(round(a, 9), round(b, 9)) for a, b in zip(*(column.values for column in drawn.columns), strict=True)}
+        assert seen <= pairs
+
+    @needs_measurements
+    def test_drone_flights_are_covered_by_the_fit_of_their_first_half(self) -> None:
+        folder = MEASUREMENTS / "imc22_drone_lte"
+        text = f"uplink:{folder}/urban_p2_uplink.csv+downlink:{folder}/urban_p2_downlink.csv"
+        found = held_back([read_flight(text)], runs=0)
+        quantiles = [check for check in found.checks if "quantile" in check.name]
+        assert len(quantiles) == 6
+        assert all(check.inside == 1 for check in quantiles)
+
+
+class TestCommand:
+    def test_a_fit_writes_its_file_and_its_page(self, skybraid: Command, tmp_path: Path) -> None:
+        out, page = tmp_path / "link.toml", tmp_path / "link.html"
+        done = skybraid("fit", *CARS, "--out", out, "--page", page, "--no-check", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["flights"] == 3
+        assert tomllib.loads(out.read_text())["outage"]
+        assert "What the data cannot tell" in page.read_text()
+
+    def test_a_page_shows_measured_and_fitted(self, skybraid: Command, tmp_path: Path) -> None:
+        page = tmp_path / "link.html"
+        done = skybraid("fit", CARS[0], "--out", tmp_path / "a.toml", "--page", page)
+        assert done.returncode == 0, done.stderr
+        assert "unknown: One flight" in done.stdout
+        text = page.read_text()
+        assert text.count("<svg") == 1
+        assert "control within 300 ms, doubled" in text
+
+    def test_an_existing_file_is_never_written_over(self, skybraid: Command, tmp_path: Path) -> None:
+        out = tmp_path / "a.toml"
+        out.write_text("")
+        done = skybraid("fit", CARS[0], "--out", out, "--no-check")
+        assert done.returncode == 2
+        assert "exists already" in done.stderr
