@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
