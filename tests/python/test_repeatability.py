@@ -107,7 +107,11 @@ def test_an_effect_that_delays_loses_no_other_packets(effect: str) -> None:
     assert (moved_s[arrived] > plain_s[arrived] + 0.001).any()
 
 
-@pytest.mark.parametrize("preset", ["lte-aerial", "lte-ground", "starlink", "leo", "meo", "geo", "wifi", "ethernet"])
+@pytest.mark.parametrize(
+    "preset",
+    ["lte-aerial", "lte-ground", "starlink", "leo", "meo", "geo", "geo-dvb", "wifi", "ethernet"]
+    + [f"testbed-{work}-{link}" for work in ("article", "thesis") for link in ("satellite", "lte")],
+)
 def test_a_link_fed_twice_gives_the_same_arrays(preset: str) -> None:
     times_s, sizes = packets(20_000, 0.002)
     first_s, first_cause = Link(f'preset = "{preset}"', seed=3).admit(times_s, sizes)

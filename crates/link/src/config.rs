@@ -497,7 +497,7 @@ impl PathConfig {
             }
             if own.changes.iter().any(|(_, change)| matches!(change, ChangeConfig::Rate(_))) {
                 return Err(wrong(at("rate"))(
-                    "expected no change of the rate with `access`".into(),
+                    "an event sets it, which a link with `access` does not take".into(),
                 ));
             }
         }

@@ -185,3 +185,22 @@ fn a_terminal_without_a_scenario_needs_place_and_gateway() {
     let found = request(&format!("{orbit}{here}{there}")).unwrap();
     assert_eq!(found.service.serving.len(), 1);
 }
+
+#[test]
+fn a_link_with_an_es_n0_adapts_its_coding_to_the_rain() {
+    let access = "uplink.rate = '1Gbit/s'\ndownlink.access = { kind = 'dvb', frame = '1ms', \
+                  symbol_rate = '10MHz', es_n0 = { clear_sky = '17dB' } }\n";
+    let orbit = "[path.sat.orbit]\nconstellation = 'starlink-550'\n\
+                 rain = { rate = '25mm/h', frequency = '20GHz', margin = '1dB', from = '100s' }\n";
+    let scenario = parse(&format!("{PLACES}[path.sat]\n{access}{orbit}")).unwrap();
+    let sat = &scenario.links[0];
+    // Without an access layer the rain is above the margin, and the link down.
+    assert!(!sat.uplink.down.is_empty());
+    assert!(sat.downlink.down.is_empty());
+    let mut link = Link::new(&sat.downlink, "sat", "downlink", Seed(1));
+    let dry = link.conditions(Instant::from_millis(50_000)).rate.as_bps();
+    let wet = link.conditions(Instant::from_millis(150_000));
+    // 32APSK 9/10 in the clear: 10 Mbaud at 4.453 bits.
+    assert!(dry.abs_diff(44_530_000) < 10_000, "{dry}");
+    assert!(wet.rate.as_bps() < dry / 2 && wet.up && wet.loss.ratio() == 0.0, "{wet:?}");
+}

@@ -12,7 +12,7 @@ fn an_invalid_link_effect_is_rejected() {
     refused_at_line(
         5,
         "uplink.queue = 3",
-        "scenarios/x.toml:5: path.lte.uplink.queue: found `3`, expected a name or a table",
+        "scenarios/x.toml:5: path.lte.uplink.queue: found integer `3`, expected a name or a table",
     );
     refused_at_line(
         5,

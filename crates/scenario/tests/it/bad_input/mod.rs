@@ -97,7 +97,7 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
     refused_at_line(
         8,
         r#"preset = "starlnk""#,
-        "scenarios/x.toml:8: path.leo.preset: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-drone-urban`, `lte-drone-rural`, `lte-car`, `5g-road`, `starlink-car`, `starlink-ship`, `testbed-lte-aerial`, `testbed-lte-ground`, `testbed-starlink`, `testbed-leo`, `meo`, `geo`, `wifi`, `ethernet`, `lte-aerial`, `lte-ground`, `starlink`, `leo`)",
+        "scenarios/x.toml:8: path.leo.preset: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-drone-urban`, `lte-drone-rural`, `lte-car`, `5g-road`, `starlink-car`, `starlink-ship`, `testbed-lte-aerial`, `testbed-lte-ground`, `testbed-starlink`, `testbed-leo`, `testbed-article-satellite`, `testbed-article-lte`, `testbed-thesis-satellite`, `testbed-thesis-lte`, `geo-dvb`, `meo`, `geo`, `wifi`, `ethernet`, `lte-aerial`, `lte-ground`, `starlink`, `leo`)",
     );
     refused_at_line(
         10,
@@ -481,7 +481,7 @@ fn an_invalid_override_is_reported_by_its_key() {
     refused_override(
         "path.leo.preset",
         "starlnk",
-        "override `path.leo.preset`: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-drone-urban`, `lte-drone-rural`, `lte-car`, `5g-road`, `starlink-car`, `starlink-ship`, `testbed-lte-aerial`, `testbed-lte-ground`, `testbed-starlink`, `testbed-leo`, `meo`, `geo`, `wifi`, `ethernet`, `lte-aerial`, `lte-ground`, `starlink`, `leo`)",
+        "override `path.leo.preset`: unknown preset `starlnk`; did you mean `starlink`? (expected one of `lte-drone-urban`, `lte-drone-rural`, `lte-car`, `5g-road`, `starlink-car`, `starlink-ship`, `testbed-lte-aerial`, `testbed-lte-ground`, `testbed-starlink`, `testbed-leo`, `testbed-article-satellite`, `testbed-article-lte`, `testbed-thesis-satellite`, `testbed-thesis-lte`, `geo-dvb`, `meo`, `geo`, `wifi`, `ethernet`, `lte-aerial`, `lte-ground`, `starlink`, `leo`)",
     );
 }
 
