@@ -140,7 +140,7 @@ search: build
 words: $(VENV)/.dev
 	$(VENV)/bin/python tests/words.py
 
-lint: $(VENV)/.dev docs
+lint: $(VENV)/.dev docs words
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff check python studies tests traces benches

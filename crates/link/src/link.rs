@@ -197,9 +197,11 @@ impl Link {
         if limit <= now {
             return Fate::Lost { at: now, cause: Cause::Outage };
         }
+        if self.line.is_some() || self.access.is_some() {
+            return self.admit_to_emulated(now, size, limit);
+        }
         self.queue.remove_departed(now);
-        let fits = self.line.as_mut().is_none_or(|line| line.has_room(now));
-        if !fits || !self.queue.has_room(size, self.free.since(now)) {
+        if !self.queue.has_room(size, self.free.since(now)) {
             return Fate::Lost { at: now, cause: Cause::Queue };
         }
         let (ready, radio) = match &self.drx {
@@ -217,28 +219,7 @@ impl Link {
             }
         }
         let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
-        if let Some(line) = &mut self.line {
-            let packet = (now, ready, job.size);
-            let delay = self.delays.at(now).0;
-            let sent = self.service.pass(line, packet, delay, ramp.map(|drx| (&radio, drx)));
-            self.radio = radio;
-            return self.after_delay(now, sent, limit, size);
-        }
-        let mut frame_loss = None;
-        let served = match &mut self.access {
-            None => self.service.serve(job, ramp.map(|drx| (&radio, drx))),
-            Some(access) => {
-                match access.place(ready, job.size, limit, |at| self.service.resume(at)) {
-                    Placed::At { sent, cause } => {
-                        frame_loss = cause;
-                        Served::At(sent)
-                    }
-                    Placed::Cut => Served::Cut,
-                    Placed::Never => Served::Never,
-                }
-            }
-        };
-        let sent = match served {
+        let sent = match self.service.serve(job, ramp.map(|drx| (&radio, drx))) {
             Served::At(sent) => sent,
             Served::Cut => {
                 self.queue.push(limit, size);
@@ -256,7 +237,54 @@ impl Link {
             self.radio = radio;
             self.radio.on_sent(sent);
         }
-        self.propagate(sent, size, frame_loss)
+        self.propagate(sent, size, (sent, None))
+    }
+
+    /// Admits a packet to a link with an access layer or a delay line in place of its service.
+    #[cold]
+    fn admit_to_emulated(&mut self, now: Instant, size: Bytes, limit: Instant) -> Fate {
+        self.queue.remove_departed(now);
+        let fits = self.line.as_mut().is_none_or(|line| line.has_room(now));
+        if !fits || !self.queue.has_room(size, self.free.since(now)) {
+            return Fate::Lost { at: now, cause: Cause::Queue };
+        }
+        let (ready, radio) = match &self.drx {
+            Some(drx) => self.radio.woken(now, drx),
+            None => (now, self.radio),
+        };
+        let length = size + self.overhead;
+        if let Some(line) = &mut self.line {
+            let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
+            let delay = self.delays.at(now).0;
+            let ramp = ramp.map(|drx| (&radio, drx));
+            let sent = self.service.pass(line, (now, ready, length), delay, ramp);
+            self.radio = radio;
+            return self.after_delay(now, sent, limit, size);
+        }
+        let Some(access) = &mut self.access else {
+            return Fate::Lost { at: now, cause: Cause::Outage };
+        };
+        let (sent, cause) = match access.place(ready, length, limit, |at| self.service.resume(at)) {
+            Placed::At { sent, cause } => (sent, cause),
+            Placed::Cut => {
+                self.queue.push(limit, size);
+                self.free = limit;
+                return Fate::Lost { at: limit, cause: Cause::Outage };
+            }
+            Placed::Never => {
+                self.free = Instant::FAR_FUTURE;
+                return Fate::Lost { at: now, cause: Cause::Outage };
+            }
+        };
+        let passed = access.pass(sent);
+        let cause = cause.or(passed.is_none().then_some(Cause::Outage));
+        self.queue.push(sent, size);
+        self.free = sent;
+        if self.drx.is_some() {
+            self.radio = radio;
+            self.radio.on_sent(sent);
+        }
+        self.propagate(sent, size, (passed.unwrap_or(sent), cause))
     }
 
     /// Returns the fate of a packet that leaves the delay line at `sent`, and arrives then.
@@ -287,20 +315,20 @@ impl Link {
         }
     }
 
-    /// Returns the fate of a packet whose last bit departs at `sent`, or that is lost with a frame. Every effect draws
-    /// for every packet, whatever the other effects decide.
-    fn propagate(&mut self, sent: Instant, size: Bytes, frame_loss: Option<Cause>) -> Fate {
-        let mut cause = frame_loss;
+    /// Returns the fate of a packet whose last bit departs at `sent` and has `passed` the access layer, if there is
+    /// one, at an instant, lost or not. Every effect draws for every packet, whatever the other effects decide.
+    #[inline]
+    fn propagate(
+        &mut self,
+        sent: Instant,
+        size: Bytes,
+        (passed, mut cause): (Instant, Option<Cause>),
+    ) -> Fate {
         for loss in self.losses.at(sent).0 {
             let loss = loss.on_sent(sent, size);
             cause = cause.or(loss);
         }
-        let mut through = sent;
-        if let Some(access) = &mut self.access {
-            let passed = access.pass(sent);
-            cause = cause.or(passed.is_none().then_some(Cause::Outage));
-            through = passed.unwrap_or(sent);
-        }
+        let mut through = passed;
         if let Some(harq) = &mut self.harq {
             through = harq.release(through, size);
         }

@@ -130,13 +130,17 @@ impl Outages {
     /// Start of the outage at `at`, or of the next one.
     pub fn next_start(&mut self, at: Instant) -> Instant {
         while self.spans.pop_if(|(_, end)| *end <= at).is_some() {}
-        let mut next = self.spans.last().map_or(Instant::FAR_FUTURE, |(start, _)| *start);
-        if let Some((timeline, span)) = &mut self.random {
-            while span.1 <= at && at < Instant::FAR_FUTURE {
-                *span = timeline.next();
-            }
-            next = next.min(span.0);
+        let next = self.spans.last().map_or(Instant::FAR_FUTURE, |(start, _)| *start);
+        if self.random.is_some() { next.min(self.next_random(at)) } else { next }
+    }
+
+    /// Start of the random outage at `at`, or of the next one.
+    #[cold]
+    fn next_random(&mut self, at: Instant) -> Instant {
+        let Some((timeline, span)) = &mut self.random else { return Instant::FAR_FUTURE };
+        while span.1 <= at && at < Instant::FAR_FUTURE {
+            *span = timeline.next();
         }
-        next
+        span.0
     }
 }
