@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from skybraid.assess.candidates import Candidate, candidates
 from skybraid.assess.judging import Judged, Seen, judge_passes
-from skybraid.execute.runs import Gauge, on_all_cores, simulation
+from skybraid.execute.pool import Gauge, on_all_cores
+from skybraid.execute.runs import simulation
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ScenarioError
 from skybraid.model.requirements import about
