@@ -340,6 +340,10 @@ def test_open_says_its_new_name_and_works() -> None:
     assert found is skybraid.open_results
 
 
+def test_each_command_is_in_one_section_of_the_help() -> None:
+    assert sorted(name for names in cli.GROUPS.values() for name in names) == sorted(cli.COMMANDS)
+
+
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     assert cli.added().keys() == {"reproduce", "import-lines"}
     for name, entry in (cli.COMMANDS | cli.added()).items():

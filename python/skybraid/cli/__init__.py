@@ -94,6 +94,16 @@ COMMANDS = {
 }
 
 
+GROUPS = {
+    "Simulate and judge": ("new", "run", "explain", "compare", "sweep", "assess"),
+    "Look at results": ("report", "plot"),
+    "Links, routes and measurements": ("list", "trace", "fit", "network", "orbit"),
+    "Real time": ("emulate", "shell", "link", "ctl", "probe", "video"),
+    "This machine": ("doctor", "clean", "check-plugin"),
+}
+"""Sections of the help; commands of other distributions have one of their own."""
+
+
 @cache
 def added() -> dict[str, Entry]:
     """Returns the commands that installed distributions add, by name."""
@@ -114,6 +124,13 @@ class Commands(TyperGroup):
         """Returns a command's line in the list of commands, or None if it is unknown."""
         known = super().get_command(ctx, cmd_name)
         return _alone(cmd_name, _listed, help=added()[cmd_name].help) if not known and cmd_name in added() else known
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 the same
+        """Writes all commands with their whole help, by sections."""
+        others = {"Published studies": tuple(added())} if added() else {}
+        for title, names in (GROUPS | others).items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.get_command(ctx, name).help) for name in names])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 typer's types of these are private
         """Finds a command and imports it."""
