@@ -191,7 +191,7 @@ def test_a_link_is_shown_whole_with_its_numbers_and_their_sources(skybraid: Comm
     assert json.loads(skybraid("list", "links", "starlink", "--json").stdout)["text"] in shown.stdout + "\n"
     wrong = skybraid("list", "links", "starlnk")
     assert wrong.returncode == 2
-    assert "found starlnk, expected one of lte-aerial" in wrong.stderr
+    assert "found starlnk, expected one of lte-drone-urban" in wrong.stderr
 
 
 def test_a_list_of_nothing_in_particular_names_everything(skybraid: Command) -> None:
