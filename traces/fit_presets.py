@@ -548,7 +548,7 @@ def text_of(name: str, folder: Path) -> str:
     recipe = FAMILIES[name]
     family = recipe.fit(folder)
     head = [
-        f"# {recipe.title}: a family of flights, from the worst to the best, of which each run draws one.",
+        f"# {recipe.title}: a family of flights, from the worst to the best; each run draws one.",
         "# Fitted by traces/fit_presets.py; docs/links.md has the processes. Sources of every number:",
         *(f"# {line}" for line in recipe.sources.strip().splitlines()),
         'mtu = "1500B"                              # assumed: Ethernet\'s usual size',

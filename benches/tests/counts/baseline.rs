@@ -63,7 +63,10 @@ fn rise(now: u64, before: u64) -> f64 {
 impl Baseline {
     /// Reads the file; an absent one is empty.
     pub fn read() -> Result<Self, String> {
-        let text = std::fs::read_to_string(path()).unwrap_or_default();
+        let text = match std::fs::read_to_string(path()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|error| format!("{}: {error}", path().display()))?,
+        };
         let mut baseline = Self { compiler: String::new(), lines: Vec::new() };
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let fields: Vec<_> = line.splitn(4, '|').map(str::trim).collect();
@@ -148,7 +151,7 @@ impl Baseline {
         std::fs::write(path(), text).map_err(|error| error.to_string())
     }
 
-    /// Prints the counts beside the baseline's. True if one has risen by more than the tolerance.
+    /// Prints the counts next to the baseline's. True if one has risen by more than the tolerance.
     pub fn report(&self, counted: &[Counted]) -> bool {
         let comparable = self.is_of_this_compiler();
         let mut failed = false;
@@ -180,8 +183,8 @@ impl Baseline {
                 report("allocations", *allocations, line.allocations);
                 failed = true;
             }
-            if comparable && slower > TOLERANCE {
-                report("instructions", instructions.unwrap_or_default(), line.instructions);
+            if let Some(count) = instructions.filter(|_| comparable && slower > TOLERANCE) {
+                report("instructions", count, line.instructions);
                 failed = true;
             }
             if comparable && (more < -TOLERANCE || slower < -TOLERANCE) {

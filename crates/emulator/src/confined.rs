@@ -32,10 +32,12 @@ pub(crate) struct Confinement {
 impl Confinement {
     /// Returns the confinement for programs of this process; `None` if it is not root of the machine.
     pub fn of_root() -> io::Result<Option<Self>> {
+        if !geteuid().is_root() {
+            return Ok(None);
+        }
         // A user namespace maps few users and only has power over the user's own resources anyway.
-        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-        let is_whole = map.split_whitespace().eq(["0", "0", "4294967295"]);
-        if !geteuid().is_root() || !is_whole {
+        let map = fs::read_to_string("/proc/self/uid_map")?;
+        if !map.split_whitespace().eq(["0", "0", "4294967295"]) {
             return Ok(None);
         }
         let home = User::from_uid(Uid::from_raw(0)).ok().flatten().map(|root| root.dir);

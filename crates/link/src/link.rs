@@ -197,9 +197,6 @@ impl Link {
         if limit <= now {
             return Fate::Lost { at: now, cause: Cause::Outage };
         }
-        if self.line.is_some() || self.access.is_some() {
-            return self.admit_to_emulated(now, size, limit);
-        }
         self.queue.remove_departed(now);
         if !self.queue.has_room(size, self.free.since(now)) {
             return Fate::Lost { at: now, cause: Cause::Queue };
@@ -208,6 +205,16 @@ impl Link {
             Some(drx) => self.radio.woken(now, drx),
             None => (now, self.radio),
         };
+        if let Some(mut line) = self.line.take() {
+            let fate = self.admit_to_line(&mut line, now, (ready, radio), limit, size);
+            self.line = Some(line);
+            return fate;
+        }
+        if let Some(mut access) = self.access.take() {
+            let fate = self.admit_to_access(&mut access, (ready, radio), limit, size);
+            self.access = Some(access);
+            return fate;
+        }
         let job = Job { ready, free: self.free, size: size + self.overhead, limit };
         if self.queue.drops_at_head() {
             let head = self.service.head(job);
@@ -240,30 +247,49 @@ impl Link {
         self.propagate(sent, size, (sent, None))
     }
 
-    /// Admits a packet to a link with an access layer or a delay line in place of its service.
+    /// Admits a packet to a delay line, in place of the service: the packet arrives when it leaves the line.
     #[cold]
-    fn admit_to_emulated(&mut self, now: Instant, size: Bytes, limit: Instant) -> Fate {
-        self.queue.remove_departed(now);
-        let fits = self.line.as_mut().is_none_or(|line| line.has_room(now));
-        if !fits || !self.queue.has_room(size, self.free.since(now)) {
+    fn admit_to_line(
+        &mut self,
+        line: &mut DelayLine,
+        now: Instant,
+        (ready, radio): (Instant, Radio),
+        limit: Instant,
+        size: Bytes,
+    ) -> Fate {
+        if !line.has_room(now) {
             return Fate::Lost { at: now, cause: Cause::Queue };
         }
-        let (ready, radio) = match &self.drx {
-            Some(drx) => self.radio.woken(now, drx),
-            None => (now, self.radio),
-        };
-        let length = size + self.overhead;
-        if let Some(line) = &mut self.line {
-            let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
-            let delay = self.delays.at(now).0;
-            let ramp = ramp.map(|drx| (&radio, drx));
-            let sent = self.service.pass(line, (now, ready, length), delay, ramp);
-            self.radio = radio;
-            return self.after_delay(now, sent, limit, size);
+        let ramp = self.drx.as_ref().filter(|drx| radio.ramp(ready, drx).is_some());
+        let delay = self.delays.at(now).0;
+        let ramp = ramp.map(|drx| (&radio, drx));
+        let sent = self.service.pass(line, (now, ready, size + self.overhead), delay, ramp);
+        self.radio = radio;
+        let Some(sent) = sent else { return Fate::Lost { at: now, cause: Cause::Outage } };
+        self.queue.push(sent.min(limit), size);
+        self.free = sent.min(limit);
+        if self.drx.is_some() {
+            self.radio.on_sent(sent);
         }
-        let Some(access) = &mut self.access else {
-            return Fate::Lost { at: now, cause: Cause::Outage };
-        };
+        if sent >= limit {
+            return Fate::Lost { at: limit, cause: Cause::Outage };
+        }
+        match self.draw_losses(sent, size) {
+            Some(cause) => Fate::Lost { at: sent, cause },
+            None => Fate::Delivered { at: sent },
+        }
+    }
+
+    /// Admits a packet to an access layer, in place of the service.
+    #[cold]
+    fn admit_to_access(
+        &mut self,
+        access: &mut AccessProcess,
+        (ready, radio): (Instant, Radio),
+        limit: Instant,
+        size: Bytes,
+    ) -> Fate {
+        let length = size + self.overhead;
         let (sent, cause) = match access.place(ready, length, limit, |at| self.service.resume(at)) {
             Placed::At { sent, cause } => (sent, cause),
             Placed::Cut => {
@@ -273,7 +299,7 @@ impl Link {
             }
             Placed::Never => {
                 self.free = Instant::FAR_FUTURE;
-                return Fate::Lost { at: now, cause: Cause::Outage };
+                return Fate::Lost { at: self.now, cause: Cause::Outage };
             }
         };
         let passed = access.pass(sent);
@@ -287,32 +313,15 @@ impl Link {
         self.propagate(sent, size, (passed.unwrap_or(sent), cause))
     }
 
-    /// Returns the fate of a packet that leaves the delay line at `sent`, and arrives then.
-    fn after_delay(
-        &mut self,
-        now: Instant,
-        sent: Option<Instant>,
-        limit: Instant,
-        size: Bytes,
-    ) -> Fate {
-        let Some(sent) = sent else { return Fate::Lost { at: now, cause: Cause::Outage } };
-        self.queue.push(sent.min(limit), size);
-        self.free = sent.min(limit);
-        if self.drx.is_some() {
-            self.radio.on_sent(sent);
-        }
-        if sent >= limit {
-            return Fate::Lost { at: limit, cause: Cause::Outage };
-        }
+    /// Draws from every loss process and returns the first cause.
+    #[inline]
+    fn draw_losses(&mut self, sent: Instant, size: Bytes) -> Option<Cause> {
         let mut cause = None;
         for loss in self.losses.at(sent).0 {
             let loss = loss.on_sent(sent, size);
             cause = cause.or(loss);
         }
-        match cause {
-            Some(cause) => Fate::Lost { at: sent, cause },
-            None => Fate::Delivered { at: sent },
-        }
+        cause
     }
 
     /// Returns the fate of a packet whose last bit departs at `sent` and has `passed` the access layer, if there is
@@ -322,12 +331,10 @@ impl Link {
         &mut self,
         sent: Instant,
         size: Bytes,
-        (passed, mut cause): (Instant, Option<Cause>),
+        (passed, cause): (Instant, Option<Cause>),
     ) -> Fate {
-        for loss in self.losses.at(sent).0 {
-            let loss = loss.on_sent(sent, size);
-            cause = cause.or(loss);
-        }
+        let drawn = self.draw_losses(sent, size);
+        let mut cause = cause.or(drawn);
         let mut through = passed;
         if let Some(harq) = &mut self.harq {
             through = harq.release(through, size);

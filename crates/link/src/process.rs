@@ -20,7 +20,7 @@ use crate::quantiles::Quantiles;
 /// Minimum step of a process.
 const MIN_STEP: Duration = Duration::from_millis(1);
 
-/// Keys of a process beside its table of quantiles; a missing key has the default of its quantity.
+/// Keys of a process other than its quantiles; a missing key has the default of its quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessKeys {
     /// Correlation time of the slow part.

@@ -66,7 +66,7 @@ pub struct Link {
     pub uplink: LinkConfig,
     /// Direction from the second node to the first.
     pub downlink: LinkConfig,
-    /// Family of flights of which each run draws one in place of `uplink` and `downlink`, which are then those of the
+    /// Family of flights; each run draws one in place of `uplink` and `downlink`, which are then those of the
     /// median flight.
     pub population: Option<Population>,
     /// Path information for transports whose path starts with this link.

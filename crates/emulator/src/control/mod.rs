@@ -2,7 +2,7 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `{"do":"status"}` | says how each path stands |
+//! | `{"do":"status"}` | reports the state of each path |
 //! | `{"do":"watch"}` | tells it every 500 ms until the client leaves |
 //! | `{"do":"cut","path":"lte"}` | takes a path down |
 //! | `{"do":"restore","path":"lte"}` | ends the cut |

@@ -8,6 +8,7 @@ use skybraid_gateway::config::PathConfig;
 use skybraid_units::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::alarms::Alarms;
 use crate::interfaces::Interfaces;
 use skybraid_io::batch::{join_arrivals, set_int, stamp_arrivals, widen};
 
@@ -161,6 +162,24 @@ impl Remote {
     #[cfg(test)]
     pub const fn due(&self) -> Instant {
         self.ask_at
+    }
+
+    /// Handles the result of a resolution: stores the addresses, or raises an alarm.
+    pub fn on_resolved(
+        &mut self,
+        now: Instant,
+        addresses: io::Result<Vec<SocketAddr>>,
+        alarms: &mut Alarms,
+    ) {
+        match addresses {
+            Ok(addresses) => {
+                self.learn(now, addresses);
+                alarms.clear(&self.name);
+            }
+            Err(error) => {
+                alarms.raise(&self.name, format!("`{}` cannot be resolved: {error}", self.name));
+            }
+        }
     }
 
     /// Stores resolved addresses. Old addresses are kept if there are none.

@@ -171,16 +171,7 @@ impl Streams {
     ) {
         let path = self.paths.get_mut(usize::from(path)).promised("a path of this gateway");
         let Some(remote) = path.and_then(|path| path.remote.as_mut()) else { return };
-        match addresses {
-            Ok(addresses) => {
-                remote.learn(now, addresses);
-                tools.alarms.clear(&remote.name);
-            }
-            Err(error) => {
-                let text = format!("`{}` cannot be resolved: {error}", remote.name);
-                tools.alarms.raise(&remote.name, text);
-            }
-        }
+        remote.on_resolved(now, addresses, &mut tools.alarms);
         self.look = now;
     }
 

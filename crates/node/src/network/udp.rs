@@ -159,16 +159,7 @@ impl Sockets {
     ) {
         let binding = self.bindings.iter_mut().find(|binding| binding.first == PathId(path));
         let Some(remote) = binding.and_then(|binding| binding.remote.as_mut()) else { return };
-        match addresses {
-            Ok(addresses) => {
-                remote.learn(now, addresses);
-                tools.alarms.clear(&remote.name);
-            }
-            Err(error) => {
-                let text = format!("`{}` cannot be resolved: {error}", remote.name);
-                tools.alarms.raise(&remote.name, text);
-            }
-        }
+        remote.on_resolved(now, addresses, &mut tools.alarms);
         self.retry = now;
     }
 
