@@ -233,9 +233,8 @@ class Pair:
             folder,
             (here, here),
             paths,
-            common=common,
-            aircraft={"udp": tables["aircraft"]},
-            ground=ground | {"udp": tables["ground"]},
+            aircraft={**(common or {}), "udp": tables["aircraft"]},
+            ground={**(common or {}), **ground, "udp": tables["ground"]},
             status_ports=(status[0], status[1]),
         )
         self._paths = len(ways)

@@ -139,9 +139,8 @@ class Flight:
             folder,
             (self.field.vehicle, self.field.ground),
             in_emulator(known),
-            common={"messages": MESSAGES},
-            aircraft={"mavlink": [{"udp_listen": "127.0.0.1:14540"}], **(aircraft or {})},
-            ground={"mavlink": [{"udp_listen": "127.0.0.1:14550"}]},
+            aircraft={"messages": MESSAGES, "mavlink": [{"udp_listen": "127.0.0.1:14540"}], **(aircraft or {})},
+            ground={"messages": MESSAGES, "mavlink": [{"udp_listen": "127.0.0.1:14550"}]},
         )
         self.ground.clock_ahead_s = clock_ahead_s
         self.shells = {"here": Shell(self.field.vehicle), "there": Shell(self.field.ground)}

@@ -29,7 +29,7 @@ from skybraid.gateway.field import lacks
 from skybraid.model.errors import VideoError
 from skybraid.video import clips, pipeline, rtp, timecode
 from skybraid.video.decode import luma
-from skybraid.video.encode import Encoded, encode
+from skybraid.video.encode import Encoded, Encoding, encode
 from skybraid.video.pipeline import Received, Receiver, Sent
 from skybraid.video.sockets import Address, address
 
@@ -61,12 +61,12 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 @pytest.fixture(scope="module")
 def h264(clip: clips.Clip) -> Encoded:
-    return encode(clip, codec="h264", rate_bps=RATE_BPS)
+    return encode(clip, Encoding(codec="h264", rate_bps=RATE_BPS))
 
 
 @pytest.fixture(params=["h264", "h265"])
 def encoded(request: pytest.FixtureRequest, clip: clips.Clip) -> Encoded:
-    return encode(clip, codec=request.param, rate_bps=RATE_BPS)
+    return encode(clip, Encoding(codec=request.param, rate_bps=RATE_BPS))
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
@@ -126,7 +126,7 @@ def has_mptcp() -> bool:
 
 
 def test_a_clip_goes_on_from_its_beginning_and_h265_is_shown_too(clip: clips.Clip) -> None:
-    encoded = encode(clip, codec="h265", rate_bps=RATE_BPS)
+    encoded = encode(clip, Encoding(codec="h265", rate_bps=RATE_BPS))
     _, received = carried(encoded, (FRAMES + 5) / 30)
     assert [row.frame for row in received.rows] == [*range(FRAMES), *range(5)]
     assert not any(row.damaged for row in received.rows)

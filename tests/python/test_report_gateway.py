@@ -324,11 +324,13 @@ def test_logs_of_two_gateways_that_flew_are_read_and_held_against_one_another(tm
         tmp_path,
         (here, here),
         paths,
-        common={"log": {"file": "log.jsonl", "every": "100ms"}},
-        aircraft={"udp": {"sticks": {"listen": f"127.0.0.1:{into}", "class": "control"}}, "log": {"file": "air.jsonl"}},
+        aircraft={
+            "udp": {"sticks": {"listen": f"127.0.0.1:{into}", "class": "control"}},
+            "log": {"file": "air.jsonl", "every": "100ms"},
+        },
         ground={
             "udp": {"sticks": {"send_to": f"127.0.0.1:{out}", "class": "control"}},
-            "log": {"file": "ground.jsonl"},
+            "log": {"file": "ground.jsonl", "every": "100ms"},
         },
         status_ports=(air_page, ground_page),
     )

@@ -16,7 +16,7 @@ from skybraid.model.errors import VideoError
 from skybraid.video import cache, clips, quality, timecode
 from skybraid.video import encode as room
 from skybraid.video.decode import decode
-from skybraid.video.encode import Encoded, encode
+from skybraid.video.encode import Encoded, Encoding, encode
 
 WIDTH, HEIGHT, FRAMES = 240, 136, 75
 RATE_BPS = 600e3
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 @pytest.fixture(params=["h264", "h265"])
 def encoded(request: pytest.FixtureRequest, clip: clips.Clip) -> Encoded:
-    return encode(clip, codec=request.param, rate_bps=RATE_BPS)
+    return encode(clip, Encoding(codec=request.param, rate_bps=RATE_BPS))
 
 
 def sent(encoded: Encoded) -> Received:
@@ -89,7 +89,7 @@ def test_the_index_tells_what_the_byte_stream_holds(encoded: Encoded) -> None:
 
 @pytest.mark.parametrize("buffer_frames", [3.0, 10.0])
 def test_no_stretch_of_frames_is_larger_than_its_rate_and_the_buffer(clip: clips.Clip, buffer_frames: float) -> None:
-    made = encode(clip, rate_bps=RATE_BPS, buffer_frames=buffer_frames)
+    made = encode(clip, Encoding(rate_bps=RATE_BPS, buffer_frames=buffer_frames))
     sizes = np.array([8 * sum(frame) for frame in made.unit_lengths()])
     per_frame = RATE_BPS / 30
     ahead = np.concatenate(([0], np.cumsum(sizes - per_frame)))
@@ -100,17 +100,17 @@ def test_no_stretch_of_frames_is_larger_than_its_rate_and_the_buffer(clip: clips
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])
 def test_a_picture_is_cut_into_as_many_slices_as_asked(clip: clips.Clip, codec: str) -> None:
-    made = encode(clip, codec=codec, rate_bps=RATE_BPS, slices=2)
+    made = encode(clip, Encoding(codec=codec, rate_bps=RATE_BPS, slices=2))
     slices = [[unit for unit in frame.units if TYPE[codec](unit) in (1, 5, 19, 20)] for frame in made.frames]
     assert {len(found) for found in slices} == {2}
 
 
 def test_every_decoded_picture_says_which_frame_it_is_even_at_a_low_rate(clip: clips.Clip) -> None:
     for codec in ("h264", "h265"):
-        made = encode(clip, codec=codec, rate_bps=60e3)
+        made = encode(clip, Encoding(codec=codec, rate_bps=60e3))
         codes = [(number, timecode.read(planes[:HEIGHT])) for number, planes in decode(made, sent(made))]
         assert codes == [(number, number) for number in range(FRAMES)]
-    without = encode(clip, rate_bps=RATE_BPS, time_code=False)
+    without = encode(clip, Encoding(rate_bps=RATE_BPS, time_code=False))
     assert {timecode.read(planes[:HEIGHT]) for _, planes in decode(without, sent(without))} == {None}
 
 
@@ -118,28 +118,28 @@ def test_what_was_encoded_is_found_again_and_another_setting_is_not(
     clip: clips.Clip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"rate_bps": 500e3, "fps": 10, "size": (128, 64)}
-    first = encode(clip, **settings)
+    first = encode(clip, Encoding(**settings))
     assert (len(first), float(first.fps), first.settings.width) == (FRAMES // 3, 10.0, 128)
     monkeypatch.setattr(room, "_encoder", None)
-    again = encode(clip, **settings)
+    again = encode(clip, Encoding(**settings))
     assert again.file == first.file
     assert again.unit_lengths() == first.unit_lengths()
     assert again.frames == first.frames
     for other in ({"rate_bps": 501e3}, {"slices": 2}, {"preset": "fast"}, {"time_code": False}):
         with pytest.raises(TypeError, match="not callable"):
-            encode(clip, **(settings | other))
+            encode(clip, Encoding(**(settings | other)))
 
 
 def test_what_was_kept_and_is_cut_short_is_made_again(clip: clips.Clip) -> None:
-    first = encode(clip, rate_bps=400e3)
+    first = encode(clip, Encoding(rate_bps=400e3))
     whole = first.file.read_bytes()
     first.file.write_bytes(whole[:-1])
-    again = encode(clip, rate_bps=400e3)
+    again = encode(clip, Encoding(rate_bps=400e3))
     assert again.file.read_bytes() == whole
     index = first.file.with_suffix(".h264.npz")
     for kept in (index.read_bytes()[:-100], b"", b"PK\3\4"):
         index.write_bytes(kept)
-        assert encode(clip, rate_bps=400e3).unit_lengths() == first.unit_lengths()
+        assert encode(clip, Encoding(rate_bps=400e3)).unit_lengths() == first.unit_lengths()
     assert not list(cache.folder().glob(".*"))
 
 
@@ -159,7 +159,7 @@ def test_without_loss_the_pictures_are_those_of_the_byte_stream(encoded: Encoded
 def test_a_lost_unit_breaks_what_it_breaks_in_the_byte_stream_without_it(
     clip: clips.Clip, codec: str, slices: int, lost: int, tmp_path: Path
 ) -> None:
-    made = encode(clip, codec=codec, rate_bps=RATE_BPS, slices=slices)
+    made = encode(clip, Encoding(codec=codec, rate_bps=RATE_BPS, slices=slices))
     received = sent(made)
     received[lost] = (received[lost] or [])[:-1]
     pictures = dict(decode(made, received))
@@ -188,7 +188,7 @@ def test_nothing_is_shown_before_the_first_key_frame_that_came(encoded: Encoded)
 
 
 def test_with_intra_refresh_a_loss_heals_by_the_recovery_point(clip: clips.Clip) -> None:
-    made = encode(clip, rate_bps=RATE_BPS, intra_refresh=True, key_every_s=0.5)
+    made = encode(clip, Encoding(rate_bps=RATE_BPS, intra_refresh=True, key_every_s=0.5))
     assert np.flatnonzero(made.key).tolist() == [0]
     points = {number: later for number, later in enumerate(made.recovery_frames.tolist()) if later >= 0}
     assert list(points) == [0, 15, 30, 45, 60]
@@ -229,7 +229,7 @@ def test_ssim_of_the_furthest_pictures_overflows_nowhere() -> None:
 
 
 def test_a_screen_is_as_good_as_the_encoder_until_something_is_lost(clip: clips.Clip) -> None:
-    made = encode(clip, rate_bps=RATE_BPS)
+    made = encode(clip, Encoding(rate_bps=RATE_BPS))
     received = sent(made)
     received[40] = None
     seen = quality.measure(made, received, source=clip)
@@ -257,10 +257,10 @@ def test_a_screen_is_as_good_as_the_encoder_until_something_is_lost(clip: clips.
 def test_a_rate_that_does_not_even_carry_the_headers_is_refused(clip: clips.Clip) -> None:
     # Eight slices of some eight bytes, 30 times a second, are 15 kbit/s.
     with pytest.raises(VideoError, match=r"found a rate of 5\.?0* kbit/s, expected .* kbit/s, which 240×136 pixels"):
-        encode(clip, rate_bps=5e3, slices=8)
+        encode(clip, Encoding(rate_bps=5e3, slices=8))
     assert not list(cache.folder().glob(".*"))
     with pytest.raises(VideoError, match="5 kbit/s"):
-        encode(clip, rate_bps=5e3, slices=8)
+        encode(clip, Encoding(rate_bps=5e3, slices=8))
 
 
 @pytest.mark.parametrize(
@@ -279,11 +279,11 @@ def test_a_rate_that_does_not_even_carry_the_headers_is_refused(clip: clips.Clip
 )
 def test_a_setting_without_meaning_is_refused_in_words(clip: clips.Clip, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(VideoError, match=words):
-        encode(clip, **({"rate_bps": RATE_BPS} | settings))
+        encode(clip, Encoding(**({"rate_bps": RATE_BPS} | settings)))
 
 
 def test_the_command_tells_what_was_encoded(skybraid: Command, clip: clips.Clip) -> None:
-    made = encode(clip, rate_bps=RATE_BPS)
+    made = encode(clip, Encoding(rate_bps=RATE_BPS))
     told = skybraid("video", "encode", clip.file, "--rate", "600kbit/s")
     assert told.returncode == 0, told.stderr
     assert told.stdout.splitlines()[0].startswith("75 frames of 240×136 pixels, 2.500 s, ")

@@ -16,7 +16,7 @@ from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
 from skybraid.video import clips
 from skybraid.video.decode import decode
-from skybraid.video.encode import encode
+from skybraid.video.encode import Encoding, encode
 from skybraid.video.watch import QUALITY, beside, save, watch
 
 WIDTH, HEIGHT, FRAMES = 240, 136, 60
@@ -63,7 +63,7 @@ def test_lost_packets_break_the_frames_that_ffmpeg_breaks_on_the_same_units(fold
     results = flown(folder, "1%", slices=4)
     frames = results.tables["frames"]
     assert frames.filter(pl.col("missing") != "").height > 3
-    made = encode(clips.open_clip(folder / "flight.mkv"), rate_bps=RATE_BPS, slices=4)
+    made = encode(clips.open_clip(folder / "flight.mkv"), Encoding(rate_bps=RATE_BPS, slices=4))
     counts = [
         sum(-(-max(unit - 1, 1) // 1186) if unit > 1188 else 1 for unit in units) for units in made.unit_lengths()
     ]
@@ -97,7 +97,7 @@ def test_lost_packets_break_the_frames_that_ffmpeg_breaks_on_the_same_units(fold
 
 def test_the_camera_sends_what_the_encoder_made(folder: Path) -> None:
     frames = flown(folder, "0%").tables["frames"]
-    made = encode(clips.open_clip(folder / "flight.mkv"), rate_bps=RATE_BPS)
+    made = encode(clips.open_clip(folder / "flight.mkv"), Encoding(rate_bps=RATE_BPS))
     assert frames["key"].to_list() == [bool(made.key[number % FRAMES]) for number in range(150)]
     lengths = made.unit_lengths()
     for number, size, packets in frames.select("frame", "bytes", "packets").iter_rows():

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -93,7 +93,7 @@ def ping(
         share = f"{100 * lost / len(rows):.3g} %"
         return f"{host} port {port}: {len(rows)} datagrams of {size} bytes every {every}, {lost} lost ({share})"
 
-    _measure("ping", f"{host} {port}", runs, wait, one, words, out=out, as_json=as_json, quiet=quiet)
+    _measure("ping", f"{host} {port}", runs, wait, one, words, Print(out, as_json, quiet))
 
 
 @app.command()
@@ -121,7 +121,7 @@ def connect(
     def words(rows: list[Row]) -> str:
         return f"{host} port {port}: {_plural(len(rows), 'connection')} of {_protocols(rows)}"
 
-    _measure("connect", f"{host} {port}", runs, wait, one, words, out=out, as_json=as_json, quiet=quiet)
+    _measure("connect", f"{host} {port}", runs, wait, one, words, Print(out, as_json, quiet))
 
 
 @app.command()
@@ -150,7 +150,7 @@ def http(
     def one(run: int) -> Awaitable[list[Row]]:
         return tcp.load(run, page, parallel=parallel, mptcp=mptcp, timeout_s=timeout_s)
 
-    _measure("http", page.url, runs, wait, one, _page_words(page.url), out=out, as_json=as_json, quiet=quiet)
+    _measure("http", page.url, runs, wait, one, _page_words(page.url), Print(out, as_json, quiet))
 
 
 @app.command()
@@ -177,7 +177,7 @@ def http3(
     def one(run: int) -> Awaitable[list[Row]]:
         return quic.load(run, page, timeout_s=timeout_s)  # type: ignore[no-any-return]
 
-    _measure("http3", page.url, runs, wait, one, _page_words(page.url), out=out, as_json=as_json, quiet=quiet)
+    _measure("http3", page.url, runs, wait, one, _page_words(page.url), Print(out, as_json, quiet))
 
 
 @app.command("quic-bulk")
@@ -206,7 +206,15 @@ def quic_bulk(
     def words(rows: list[Row]) -> str:
         return f"{host} port {port}: {for_} of bulk transfer over QUIC, {_plural(len(rows), 'run')}"
 
-    _measure("quic-bulk", f"{host} {port}", runs, wait, one, words, out=out, as_json=as_json, quiet=quiet)
+    _measure("quic-bulk", f"{host} {port}", runs, wait, one, words, Print(out, as_json, quiet))
+
+
+class Print(NamedTuple):
+    """Where a measurement goes: a CSV file, and the terminal."""
+
+    out: Path | None
+    as_json: bool
+    quiet: bool
 
 
 def _measure(
@@ -216,23 +224,20 @@ def _measure(
     wait: str,
     one: Callable[[int], Awaitable[list[Row]]],
     words: Callable[[list[Row]], str],
-    *,
-    out: Path | None,
-    as_json: bool,
-    quiet: bool,
+    to: Print,
 ) -> None:
     """Runs a probe, prints and writes its results, and exits with its code."""
-    if out is not None:
-        check_new_file(out)
+    if to.out is not None:
+        check_new_file(to.out)
     rows, failures = asyncio.run(repeat(runs, seconds(wait, "--wait"), one))
     found = Measurement(probe, target, words(rows), rows, failures)
-    if out is not None:
-        write_whole(out, found.csv().encode())
+    if to.out is not None:
+        write_whole(to.out, found.csv().encode())
     for failure in failures:
         typer.echo(f"error: {failure}", err=True)
-    if as_json:
+    if to.as_json:
         typer.echo(json.dumps(found.json(), ensure_ascii=False, allow_nan=False))
-    elif not quiet:
+    elif not to.quiet:
         typer.echo(found.text())
     raise typer.Exit(IN_PART if failures else MEASURED)
 

@@ -90,8 +90,7 @@ def encode(
     with progress(shown=not quiet, doing="drawing") as told:
         source = clips.open_clip(clip, told)
     key_every_s = cast("float", seconds("--key-every", key_every))
-    made = encoding.encode(
-        source,
+    wanted = encoding.Encoding(
         codec=codec,
         rate_bps=rate_bps,
         fps=fps,
@@ -103,6 +102,7 @@ def encode(
         buffer_frames=buffer_frames,
         time_code=time_code,
     )
+    made = encoding.encode(source, wanted)
     largest = max(map(sum, made.unit_lengths()))
     keys = int(made.key.sum())
     if as_json:
@@ -151,7 +151,8 @@ def send(
         raise VideoError("--sdp: found a connection, expected UDP; players do not take RTP over TCP by a description")
     with progress(shown=not quiet, doing="drawing") as told:
         source = clips.open_clip(clip, told)
-    made = encoding.encode(source, codec=codec, rate_bps=rate_bps, fps=fps, key_every_s=key_every_s, preset=preset)
+    wanted = encoding.Encoding(codec=codec, rate_bps=rate_bps, fps=fps, key_every_s=key_every_s, preset=preset)
+    made = encoding.encode(source, wanted)
     if sdp is not None:
         with cache.whole(sdp) as aside:
             aside.write_text(pipeline.sdp(made, where, one_port=one_port), encoding="utf-8")

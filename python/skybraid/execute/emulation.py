@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from skybraid import _core
 from skybraid.execute import control
-from skybraid.execute.runs import Driver, run_all, seeds_of
+from skybraid.execute.runs import Driver, Keep, run_all, seeds_of
 from skybraid.model.errors import EmulationError, ScenarioError
 from skybraid.model.results import Results
 from skybraid.model.scenario import Scenario
@@ -202,7 +202,7 @@ def emulate_here(
         )
     kept = ["links"] if options.programs and tables is None else tables
     driver = _programs(scenario, options) if options.programs else emulator(scenario, options)
-    return run_all(scenario, driver, seeds_of(scenario, seed, None), kept, out, progress, pcap=pcap)
+    return run_all(scenario, driver, seeds_of(scenario, seed, None), Keep(kept, out, pcap), progress)
 
 
 def emulator(scenario: Scenario, options: Options) -> Driver:

@@ -57,6 +57,21 @@ class Driver:
     keeps: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What is kept of runs.
+
+    Attributes:
+        tables: names; None for the default of one run or of several.
+        out: folder of the result; None keeps it in memory.
+        pcap: also packet captures, below `out`.
+    """
+
+    tables: Sequence[str] | None = None
+    out: Path | None = None
+    pcap: bool = False
+
+
 def simulation(scenario: Scenario) -> Driver:
     """The simulator: as fast as the machine allows, the same each time."""
     chosen = with_clips(scenario)
@@ -119,35 +134,34 @@ def run(
         chosen, about_traces = sampled(chosen)
         numbers, about_seeds = distinct(chosen, numbers)
         notices = (*about_traces, *about_seeds)
-    folder = None if out is None else Path(out)
-    return run_all(chosen, simulation(chosen), numbers, tables, folder, progress, pcap=pcap, notices=notices)
+    keep = Keep(tables, None if out is None else Path(out), pcap)
+    return run_all(chosen, simulation(chosen), numbers, keep, progress, notices=notices)
 
 
 def run_all(
     scenario: Scenario,
     driver: Driver,
     seeds: list[int],
-    tables: Sequence[str] | None,
-    out: Path | None,
+    keep: Keep,
     progress: Progress | None = None,
     *,
-    pcap: bool = False,
     notices: tuple[str, ...] = (),
 ) -> Results:
     """Makes the runs, judges them, and puts them into a folder if one is named; what `run` and `emulate` share.
 
     Raises:
         ScenarioError: there is no such table.
-        ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
+        ResultError: `keep.out` holds something already or cannot be written; no trace of the attempt is left.
         KeyboardInterrupt: Ctrl-C, where the driver keeps nothing then; no trace of the attempt is left.
     """
-    kept = _tables(tables, several=len(seeds) > 1, video=bool(scenario.native.videos()))
-    if out is None:
-        return _run_all(scenario, driver, seeds, kept, None, progress, pcap=False, notices=notices)
-    with new_folder(out) as aside:
-        results = _run_all(scenario, driver, seeds, kept, aside, progress, pcap=pcap, notices=notices)
-        results.write_summary(aside, parquet=tables is None or len(kept) > 0)
-    return Results.open(out)
+    tables = _tables(keep.tables, several=len(seeds) > 1, video=bool(scenario.native.videos()))
+    if keep.out is None:
+        return _run_all(scenario, driver, seeds, Keep(tables), progress, notices=notices)
+    with new_folder(keep.out) as aside:
+        kept = Keep(tables, aside, keep.pcap)
+        results = _run_all(scenario, driver, seeds, kept, progress, notices=notices)
+        results.write_summary(aside, parquet=keep.tables is None or len(tables) > 0)
+    return Results.open(keep.out)
 
 
 @dataclass(slots=True)
@@ -169,13 +183,13 @@ def _run_all(
     scenario: Scenario,
     driver: Driver,
     seeds: list[int],
-    tables: list[str],
-    folder: Path | None,
+    keep: Keep,
     progress: Progress | None,
     *,
-    pcap: bool,
     notices: tuple[str, ...],
 ) -> Results:
+    """Makes the runs and judges them; `keep` names its tables."""
+    tables, folder = list(keep.tables or ()), keep.out
     started, clock = utc_now(), time.perf_counter()
     bugs_before, _ = _core.bugs()
     several = len(seeds) > 1
@@ -185,7 +199,7 @@ def _run_all(
     def run_seed(seed: int) -> _Finished:
         gauge.go_on()
         label = seed if several else None
-        captures = _captures(folder, label) if pcap and folder is not None else None
+        captures = _captures(folder, label) if keep.pcap and folder is not None else None
         native, emulation = driver.make(seed, tables, gauge.reporter(seed), folder, captures)
         if folder is not None:
             for table in tables:

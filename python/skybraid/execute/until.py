@@ -28,7 +28,7 @@ from skybraid.execute.rows import FLOWS
 from skybraid.model.episodes import SPREAD, RunShare, ShareInterval, factor_needed, share_interval
 from skybraid.model.errors import ScenarioError
 from skybraid.model.heavy import pl
-from skybraid.model.measures import MEASURES, MESSAGES, Measure, names
+from skybraid.model.measures import MEASURES, Measure, names
 from skybraid.model.requirements import count, percent_range
 from skybraid.model.statistics import CONFIDENCE, Interval, Verdict, mean_interval, median_interval
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from skybraid.execute.batches import Job
     from skybraid.execute.sweep import Running
+    from skybraid.model.measures import Counted
 
 FIRST_LOOK = 10
 """Flights of a point before the first look, unless more seeds are given."""
@@ -246,9 +247,42 @@ def run_until(running: Running, asked: Question, limit: Budget) -> list[Answer]:
     return [answers[point] for point in running.plan.wanted]
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a point's flights say so far.
+
+    Attributes:
+        flights: how many were run.
+        estimate: of what is asked; None where no flight says anything.
+        shown: its 95 % interval.
+        decides: the interval by which the question is decided.
+        share: with its misses, where shares are asked for.
+        needed: how many flights would decide the question, in words; empty where that cannot be told.
+    """
+
+    flights: int
+    estimate: float | None
+    shown: Interval | None
+    decides: Interval | None
+    share: ShareInterval | None = None
+    needed: str = ""
+
+    def words(self, asked: Question) -> str:
+        """The estimate, the flights and the interval."""
+        seen = "nothing" if self.estimate is None else asked.told(self.estimate)
+        if self.share is not None and self.share.trials:
+            misses = "1 miss" if self.share.missed == 1 else f"{count(self.share.missed)} misses"
+            together = "1 episode" if self.share.episodes == 1 else f"{count(self.share.episodes)} episodes"
+            interval = f"95 % interval {percent_range(*self.share.interval)}; {misses} in {together}"
+        elif self.shown is None:
+            interval = "no interval"
+        else:
+            interval = f"95 % interval {asked.told(self.shown.low)} to {asked.told(self.shown.high)}"
+        return f"{seen} in {count(self.flights)} flights ({interval})"
+
+
 def _look(running: Running, asked: Question, point: int, seeds: set[int]) -> Answer:
     """What the flights of a point say so far."""
-    counted = asked.metric.counted or MESSAGES
     frame = (
         running.campaign.scan(FLOWS)
         .filter((pl.col("point") == point) & (pl.col("flow") == asked.flow))
@@ -256,48 +290,42 @@ def _look(running: Running, asked: Question, point: int, seeds: set[int]) -> Ans
         .collect()
     )
     frame = frame.filter(pl.col("seed").is_in(list(seeds)))
-    share: ShareInterval | None = None
-    shown: Interval | None
-    decides: Interval | None
-    needed = ""
-    if asked.metric.counted is not None:
-        rows = frame.select(counted.met, counted.trials, *(f"{counted.misses}{name}" for name in SPREAD))
-        known = (
-            RunShare.of_row(row, counted.met, counted.trials, counted.misses) for row in rows.iter_rows(named=True)
-        )
-        runs = [run for run in known if run is not None]
-        share = share_interval(runs)
-        shown, decides = share.interval, share_interval(runs, 2 * DECIDING - 1).interval
-        estimate = share.estimate if share.trials else None
-        factor = None if asked.target is None else factor_needed(runs, asked.target, 2 * DECIDING - 1)
-        if factor is not None:
-            needed = f"; about {count(math.ceil(factor * len(runs)))} flights like these would decide it"
-    else:
-        values = [asked.metric.nothing if value is None else value for value in frame[asked.metric.column].to_list()]
-        middle, reach = (statistics.fmean, _mean) if asked.metric.mean else (statistics.median, median_interval)
-        estimate = middle(values) if values else None
-        shown = reach(values, CONFIDENCE)
-        decides = reach(values, 2 * DECIDING - 1)
-    verdict = _verdict(asked, shown, decides)
-    words = _words(running, asked, point, frame.height, estimate, shown, share, verdict)
-    low, high = (None, None) if shown is None else (_finite(shown.low), _finite(shown.high))
-    name = running.plan.manifest.points[point].words(running.plan.manifest.columns)
-    if verdict is Verdict.INCONCLUSIVE:
-        words += needed
-    return Answer(
-        point,
-        name,
-        asked.text,
-        verdict,
-        frame.height,
-        None if estimate is None else _finite(estimate),
-        low,
-        high,
-        words,
+    seen = (
+        _seen_value(asked, frame) if asked.metric.counted is None else _seen_share(asked, asked.metric.counted, frame)
     )
+    verdict = _verdict(asked, seen)
+    name = running.plan.manifest.points[point].words(running.plan.manifest.columns)
+    before = f"{name}: " if name else ""
+    needed = seen.needed if verdict is Verdict.INCONCLUSIVE else ""
+    words = f"{before}{asked.text}: {verdict}. {seen.words(asked)}{needed}"
+    low, high = (None, None) if seen.shown is None else (_finite(seen.shown.low), _finite(seen.shown.high))
+    estimate = None if seen.estimate is None else _finite(seen.estimate)
+    return Answer(point, name, asked.text, verdict, seen.flights, estimate, low, high, words)
 
 
-def _verdict(asked: Question, shown: Interval | None, decides: Interval | None) -> Verdict:
+def _seen_share(asked: Question, counted: Counted, frame: pl.DataFrame) -> _Seen:
+    rows = frame.select(counted.met, counted.trials, *(f"{counted.misses}{name}" for name in SPREAD))
+    known = (RunShare.of_row(row, counted.met, counted.trials, counted.misses) for row in rows.iter_rows(named=True))
+    runs = [run for run in known if run is not None]
+    share = share_interval(runs)
+    decides = share_interval(runs, 2 * DECIDING - 1).interval
+    factor = None if asked.target is None else factor_needed(runs, asked.target, 2 * DECIDING - 1)
+    needed = ""
+    if factor is not None:
+        needed = f"; about {count(math.ceil(factor * len(runs)))} flights like these would decide it"
+    estimate = share.estimate if share.trials else None
+    return _Seen(frame.height, estimate, share.interval, decides, share, needed)
+
+
+def _seen_value(asked: Question, frame: pl.DataFrame) -> _Seen:
+    values = [asked.metric.nothing if value is None else value for value in frame[asked.metric.column].to_list()]
+    middle, reach = (statistics.fmean, _mean) if asked.metric.mean else (statistics.median, median_interval)
+    estimate = middle(values) if values else None
+    return _Seen(frame.height, estimate, reach(values, CONFIDENCE), reach(values, 2 * DECIDING - 1))
+
+
+def _verdict(asked: Question, seen: _Seen) -> Verdict:
+    shown, decides = seen.shown, seen.decides
     if asked.reach is not None:
         precise = shown is not None and (shown.high - shown.low) / 2 <= asked.reach
         return Verdict.MET if precise else Verdict.INCONCLUSIVE
@@ -308,30 +336,6 @@ def _verdict(asked: Question, shown: Interval | None, decides: Interval | None) 
     else:
         reached, missed = decides.high <= asked.target, decides.low > asked.target
     return Verdict.MET if reached else Verdict.NOT_MET if missed else Verdict.INCONCLUSIVE
-
-
-def _words(
-    running: Running,
-    asked: Question,
-    point: int,
-    flights: int,
-    estimate: float | None,
-    shown: Interval | None,
-    share: ShareInterval | None,
-    verdict: Verdict,
-) -> str:
-    name = running.plan.manifest.points[point].words(running.plan.manifest.columns)
-    before = f"{name}: " if name else ""
-    seen = "nothing" if estimate is None else asked.told(estimate)
-    if share is not None and share.trials:
-        misses = "1 miss" if share.missed == 1 else f"{count(share.missed)} misses"
-        together = "1 episode" if share.episodes == 1 else f"{count(share.episodes)} episodes"
-        interval = f"95 % interval {percent_range(*share.interval)}; {misses} in {together}"
-    elif shown is None:
-        interval = "no interval"
-    else:
-        interval = f"95 % interval {asked.told(shown.low)} to {asked.told(shown.high)}"
-    return f"{before}{asked.text}: {verdict}. {seen} in {count(flights)} flights ({interval})"
 
 
 def _mean(values: Sequence[float], confidence: float) -> Interval | None:

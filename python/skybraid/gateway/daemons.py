@@ -229,7 +229,6 @@ def both(
     nodes: tuple[Node, Node],
     paths: Mapping[str, Mapping[str, Any]],
     *,
-    common: Mapping[str, Any] | None = None,
     aircraft: Mapping[str, Any] | None = None,
     ground: Mapping[str, Any] | None = None,
     status_ports: tuple[int, int] = (STATUS_PORT, STATUS_PORT),
@@ -241,7 +240,6 @@ def both(
         folder: for keys, files and what the daemons say.
         nodes: of the aircraft and of the ground.
         paths: by name, what is in the aircraft's file; `remote` is where the ground listens.
-        common: tables that are in both files.
         aircraft: tables of the aircraft's.
         ground: tables of the ground's; its paths, if any, are added to those of `paths`.
         status_ports: of the aircraft and of the ground.
@@ -255,9 +253,8 @@ def both(
     for side, other, node, port in zip(sides, sides[::-1], nodes, status_ports, strict=True):
         text: dict[str, Any] = {"name": side, "side": side, "key": f"{side}.key", "peer": public[other]}
         text |= own[side] | {"status": {"listen": f"127.0.0.1:{port}"}}
-        for tables in (common or {}, more[side]):
-            for name, table in tables.items():
-                text[name] = text[name] | dict(table) if isinstance(text.get(name), dict) else table
+        for name, table in more[side].items():
+            text[name] = text[name] | dict(table) if isinstance(text.get(name), dict) else table
         file = folder / f"{side}.toml"
         file.write_text(tomli_w.dumps(text), encoding="utf-8")
         daemons.append(Daemon(program, node, file, port))

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from skybraid.execute import control, emulation
 from skybraid.model.errors import EmulationError
@@ -24,7 +24,6 @@ from skybraid.model.errors import EmulationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
-    from typing import IO
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_NETWORK, _NEW_TIME = 0x4000_0000, 0x80
@@ -33,6 +32,18 @@ _FIRST = -15
 _MAX_START_S = 20.0
 _MAX_DURATION = "8760h"
 _DONE = "is what it ended with"
+
+
+class Streams(TypedDict, total=False):
+    """Where a program reads, prints and works, as of `subprocess`."""
+
+    stdin: int | None
+    stdout: int | IO[bytes] | None
+    stderr: int | IO[bytes] | None
+    cwd: Path | None
+
+
+_QUIET: Streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 class Node:
@@ -78,33 +89,24 @@ class Node:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        stdin: int | None = subprocess.DEVNULL,
-        stdout: int | IO[bytes] | None = subprocess.DEVNULL,
-        stderr: int | IO[bytes] | None = subprocess.DEVNULL,
-        cwd: Path | None = None,
         clock_ahead_s: int = 0,
         first: bool = False,
+        **streams: Unpack[Streams],
     ) -> subprocess.Popen[bytes]:
         """Starts a program in the node; it is killed with this process; returns its process.
 
         Args:
             command: the program and its arguments.
             environment: what it finds besides what is in the node.
-            stdin: as of `subprocess`, and so the next three.
-            stdout: where it prints.
-            stderr: where it prints.
-            cwd: its folder.
             clock_ahead_s: how far its monotonic clock is ahead of the machine's, as that of another machine is.
             first: it goes before the machine's other work, which is not what is measured.
+            streams: as of `subprocess`; none of them by default.
         """
         return subprocess.Popen(
             command,
             env=os.environ | self.environment | dict(environment or {}),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
             preexec_fn=lambda: self._before(clock_ahead_s, first=first),
+            **(_QUIET | streams),
         )
 
     def run(self, *command: str) -> str:

@@ -250,9 +250,8 @@ def _carry(field: Field, how: Play, folder: Path, length_s: float) -> dict[str, 
         folder,
         (field.vehicle, field.ground),
         in_emulator(addresses),
-        common=how.tables,
-        aircraft={"udp": {name: {"listen": to, "class": classes[name]} for name, to in local.items()}},
-        ground={"udp": {name: {"send_to": to, "class": classes[name]} for name, to in local.items()}},
+        aircraft={**how.tables, "udp": {name: {"listen": to, "class": classes[name]} for name, to in local.items()}},
+        ground={**how.tables, "udp": {name: {"send_to": to, "class": classes[name]} for name, to in local.items()}},
     )
     ends = {name: _Ends(field, name, how, began_ns) for name in how.flows}
     try:

@@ -67,7 +67,7 @@ class EncodedFrame:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of an encoding; see `encode`."""
+    """Settings of an encoding, all of them known; see `Encoding`."""
 
     codec: str
     rate_bps: int
@@ -80,6 +80,89 @@ class Settings:
     preset: str
     buffer_frames: float
     time_code: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding:
+    """How a clip is to be encoded.
+
+    Attributes:
+        codec: "h264" or "h265".
+        rate_bps: constant rate of all units.
+        fps: pictures a second; None: the clip's.
+        size: width and height in pixels, even; None: the clip's.
+        key_every_s: time between key frames, or in which `intra_refresh` goes once over the picture.
+        intra_refresh: in place of key frames after the first, a strip of each picture is encoded by itself; it wanders.
+            H.264 alone.
+        slices: into how many a picture is cut, each decodable when others of the picture are lost.
+        preset: one of `PRESETS`.
+        buffer_frames: the buffer of the rate control (VBV) in mean frames; no key frame is larger.
+        time_code: draws each frame's number into it (`timecode`).
+    """
+
+    rate_bps: float
+    codec: str = "h264"
+    fps: float | Fraction | None = None
+    size: tuple[int, int] | None = None
+    key_every_s: float = 1.0
+    intra_refresh: bool = False
+    slices: int = 1
+    preset: str = "veryfast"
+    buffer_frames: float = 5.0
+    time_code: bool = True
+
+    def settings(self, clip: Clip) -> Settings:
+        """Settings for a clip.
+
+        Raises:
+            VideoError: one of them has no meaning, the picture needs a higher rate, or this PyAV lacks the codec.
+        """
+        fps = clip.fps if self.fps is None else Fraction(self.fps).limit_denominator(1001)
+        width, height = self.size or (clip.width, clip.height)
+        self._check(fps, width, height)
+        return Settings(
+            self.codec,
+            round(self.rate_bps),
+            str(fps),
+            width,
+            height,
+            max(1, round(self.key_every_s * fps)),
+            self.intra_refresh,
+            self.slices,
+            self.preset,
+            float(self.buffer_frames),
+            self.time_code,
+        )
+
+    def _check(self, fps: Fraction, width: int, height: int) -> None:
+        if self.codec not in _CODECS:
+            raise VideoError(f"codec: found {self.codec}, expected one of {', '.join(_CODECS)}")
+        if _CODECS[self.codec] not in av.codecs_available:
+            raise VideoError(
+                f"codec {self.codec}: this PyAV was built without {_CODECS[self.codec]}; pip's wheels of av have it"
+            )
+        if self.codec == "h265" and self.intra_refresh:
+            raise VideoError("intra_refresh: found codec h265, expected h264; x265's does not end the traces of a loss")
+        if self.preset not in PRESETS:
+            raise VideoError(f"preset: found {self.preset}, expected one of {', '.join(PRESETS)}")
+        if min(width, height) < 32 or width % 2 or height % 2:
+            raise VideoError(f"size: found {width}×{height}, expected even numbers of at least 32 pixels")
+        min_bps = _MIN_BITS * width * height * fps
+        if self.rate_bps < min_bps:
+            picture = f"{width}×{height} pixels, {float(fps):g} times a second"
+            raise VideoError(
+                f"rate: found {rate_words(self.rate_bps)}, expected at least {rate_words(min_bps)} for {picture}"
+            )
+        min_rows = 32 if self.codec == "h265" else 16
+        for name, value, least, most in (
+            ("rate_bps", self.rate_bps, 1000, 1e9),
+            ("fps", fps, 1, 1000),
+            ("key_every_s", self.key_every_s, 0.01, 3600),
+            ("slices", self.slices, 1, max(1, height // min_rows)),
+            ("buffer_frames", self.buffer_frames, 1, 1000),
+        ):
+            if not least <= value <= most:
+                raise VideoError(f"{name}: found {value}, expected {least:g} to {most:g}")
 
 
 @dataclass(frozen=True)
@@ -158,62 +241,23 @@ class Encoded:
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def encode(
-    clip: Clip,
-    *,
-    codec: str = "h264",
-    rate_bps: float,
-    fps: float | Fraction | None = None,
-    size: tuple[int, int] | None = None,
-    key_every_s: float = 1.0,
-    intra_refresh: bool = False,
-    slices: int = 1,
-    preset: str = "veryfast",
-    buffer_frames: float = 5.0,
-    time_code: bool = True,
-    progress: Callable[[int], None] | None = None,
-) -> Encoded:
+def encode(clip: Clip, encoding: Encoding, progress: Callable[[int], None] | None = None) -> Encoded:
     """Encodes a clip, or returns the cached encoding of the same clip and settings.
 
     Args:
         clip: what is encoded.
-        codec: "h264" or "h265".
-        rate_bps: constant rate of all units.
-        fps: pictures a second; by default the clip's.
-        size: width and height in pixels, even; by default the clip's.
-        key_every_s: time between key frames, or in which `intra_refresh` goes once over the picture.
-        intra_refresh: in place of key frames after the first, a strip of each picture is encoded by itself; it wanders.
-            H.264 alone.
-        slices: into how many a picture is cut, each decodable when others of the picture are lost.
-        preset: one of `PRESETS`.
-        buffer_frames: the buffer of the rate control (VBV) in mean frames; no key frame is larger.
-        time_code: draws each frame's number into it (`timecode`).
+        encoding: how.
         progress: told how many frames are done.
 
     Raises:
-        VideoError: an argument has no meaning, the picture needs a higher rate, this PyAV lacks the codec, or the clip
+        VideoError: a setting has no meaning, the picture needs a higher rate, this PyAV lacks the codec, or the clip
             cannot be decoded.
         ResultError: the encoded clip cannot be kept.
     """
-    rate = clip.fps if fps is None else Fraction(fps).limit_denominator(1001)
-    width, height = size or (clip.width, clip.height)
-    _check(codec, rate_bps, rate, (width, height), key_every_s, intra_refresh, slices, preset, buffer_frames)
-    settings = Settings(
-        codec,
-        round(rate_bps),
-        str(rate),
-        width,
-        height,
-        max(1, round(key_every_s * rate)),
-        intra_refresh,
-        slices,
-        preset,
-        float(buffer_frames),
-        time_code,
-    )
+    settings = encoding.settings(clip)
     made_of = {"version": _VERSION, "clip": clip.digest(), "libavcodec": av.library_versions["libavcodec"]}
     essence = json.dumps(made_of | asdict(settings), sort_keys=True).encode()
-    file = folder() / f"{hashlib.sha256(essence).hexdigest()[:32]}.{codec}"
+    file = folder() / f"{hashlib.sha256(essence).hexdigest()[:32]}.{settings.codec}"
     with alone(file):
         found = _found(file, settings)
         return found if found is not None else _encoded(clip, file, settings, progress)
@@ -225,43 +269,6 @@ def units_of(data: bytes) -> list[tuple[int, int]]:
     ends = [start - 3 for start in starts[1:]] + [len(data)]
     # No unit ends in a zero byte, so those belong to the next start code (annex B).
     return [(start, len(data[start:end].rstrip(b"\0"))) for start, end in zip(starts, ends, strict=False)]
-
-
-def _check(
-    codec: str,
-    rate_bps: float,
-    fps: Fraction,
-    size: tuple[int, int],
-    key_every_s: float,
-    intra_refresh: bool,
-    slices: int,
-    preset: str,
-    buffer_frames: float,
-) -> None:
-    if codec not in _CODECS:
-        raise VideoError(f"codec: found {codec}, expected one of {', '.join(_CODECS)}")
-    if _CODECS[codec] not in av.codecs_available:
-        raise VideoError(f"codec {codec}: this PyAV was built without {_CODECS[codec]}; pip's wheels of av have it")
-    if codec == "h265" and intra_refresh:
-        raise VideoError("intra_refresh: found codec h265, expected h264; x265's does not end the traces of a loss")
-    if preset not in PRESETS:
-        raise VideoError(f"preset: found {preset}, expected one of {', '.join(PRESETS)}")
-    if min(size) < 32 or size[0] % 2 or size[1] % 2:
-        raise VideoError(f"size: found {size[0]}×{size[1]}, expected even numbers of at least 32 pixels")
-    min_bps = _MIN_BITS * size[0] * size[1] * fps
-    if rate_bps < min_bps:
-        picture = f"{size[0]}×{size[1]} pixels, {float(fps):g} times a second"
-        raise VideoError(f"rate: found {rate_words(rate_bps)}, expected at least {rate_words(min_bps)} for {picture}")
-    min_rows = 32 if codec == "h265" else 16
-    for name, value, least, most in (
-        ("rate_bps", rate_bps, 1000, 1e9),
-        ("fps", fps, 1, 1000),
-        ("key_every_s", key_every_s, 0.01, 3600),
-        ("slices", slices, 1, max(1, size[1] // min_rows)),
-        ("buffer_frames", buffer_frames, 1, 1000),
-    ):
-        if not least <= value <= most:
-            raise VideoError(f"{name}: found {value}, expected {least:g} to {most:g}")
 
 
 class _Index:

@@ -11,7 +11,7 @@ from skybraid import _core
 from skybraid.model.errors import VideoError
 from skybraid.model.heavy import pl
 from skybraid.video import clips
-from skybraid.video.encode import encode
+from skybraid.video.encode import Encoding, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,8 +52,7 @@ def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, En
     name = str(video["clip"])
     try:
         clip = clips.open_clip(name if name in clips.BUILT_IN else folder / name)
-        made = encode(
-            clip,
+        encoding = Encoding(
             codec=video["codec"],
             rate_bps=float(video["rate_bps"]),
             fps=video["fps"],
@@ -61,6 +60,7 @@ def encoded(flow: str, video: Mapping[str, Any], folder: Path) -> tuple[Clip, En
             intra_refresh=video["intra_refresh"],
             slices=video["slices"],
         )
+        made = encode(clip, encoding)
     except VideoError as error:
         raise VideoError(f"flow.{flow}.traffic: {error}") from error
     return clip, made
