@@ -27,7 +27,7 @@ from skybraid.gateway import Field, binary, both
 from skybraid.gateway.daemons import in_emulator
 from skybraid.gateway.field import lacks
 from skybraid.model.errors import VideoError
-from skybraid.video import clips, pipeline, rtp, timecode
+from skybraid.video import clips, pipeline, timecode
 from skybraid.video.decode import luma
 from skybraid.video.encode import Encoded, Encoding, encode
 from skybraid.video.pipeline import Received, Receiver, Sent
@@ -142,20 +142,16 @@ def test_what_a_loss_damages_is_told_up_to_the_next_key_frame_and_an_old_picture
     screen.start()
     start_ns = time.time_ns()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
-        sequence = 0
+        sender = _core.RtpSender("h264", 412, 9, 0, "test")
         for number in range(45):
             while time.time_ns() < start_ns + h264.captured_ns(number):
                 time.sleep(0.001)
-            report = rtp.SenderReport(9, rtp.ntp(start_ns), 0, 0, 0)
-            out.sendto(report.to_bytes(), ("127.0.0.1", port + 1))
-            payloads = [part for unit in h264.units(number) for part in rtp.payloads("h264", unit, 400)]
-            for place, payload in enumerate(payloads, start=1):
-                packet = rtp.Packet(place == len(payloads), sequence, 3000 * number, 9, payload)
-                sequence += 1
-                # Frame 10 loses its end, so that nothing of its only slice is decoded.
-                if number != 10 or place < len(payloads):
-                    out.sendto(packet.to_bytes(), ("127.0.0.1", port))
-        out.sendto(rtp.Bye(9).to_bytes(), ("127.0.0.1", port + 1))
+            out.sendto(sender.report(pipeline.ntp(start_ns), 0, False), ("127.0.0.1", port + 1))
+            packets = sender.frame(h264.units(number), 3000 * number)
+            # Frame 10 loses its end, so that nothing of its only slice is decoded.
+            for packet in packets[:-1] if number == 10 else packets:
+                out.sendto(packet, ("127.0.0.1", port))
+        out.sendto(sender.report(pipeline.ntp(start_ns), 0, True), ("127.0.0.1", port + 1))
     screen.join()
     rows = found[0].rows
     assert found[0].lost == 1
@@ -208,7 +204,7 @@ def test_what_ffmpegs_library_sends_is_shown(encoded: Encoded) -> None:
             if number == 40:
                 break
             time.sleep(max(0.0, start + number / 30 - time.monotonic()))
-            packet.time_base, packet.stream = Fraction(1, rtp.CLOCK_HZ), stream
+            packet.time_base, packet.stream = Fraction(1, _core.RTP_CLOCK_HZ), stream
             packet.pts = packet.dts = 3000 * number
             out.mux(packet)
     screen.join()
@@ -234,7 +230,7 @@ def contained(encoded: Encoded, file: Path) -> None:
     with av.open(str(encoded.file), format="h264") as source, av.open(str(file), "w") as out:
         stream = out.add_stream_from_template(source.streams.video[0])
         for number, packet in enumerate(source.demux(video=0)):
-            packet.time_base, packet.stream = Fraction(1, rtp.CLOCK_HZ), stream
+            packet.time_base, packet.stream = Fraction(1, _core.RTP_CLOCK_HZ), stream
             packet.pts = packet.dts = 3000 * number
             if packet.size:
                 out.mux(packet)
@@ -287,7 +283,14 @@ def test_tshark_finds_nothing_amiss_in_what_the_camera_sends(encoded: Encoded, t
     write_capture(capture, came)
     kind = "H264" if encoded.settings.codec == "h264" else "H265"
     words = ["tshark", "-r", capture, "-d", f"udp.port=={port},rtp", "-d", f"udp.port=={port + 1},rtcp"]
-    words += ["-o", f"{kind.lower()}.dynamic.payload.type:{rtp.PAYLOAD_TYPE}", "-T", "fields", "-E", "separator=;"]
+    words += [
+        "-o",
+        f"{kind.lower()}.dynamic.payload.type:{_core.RTP_PAYLOAD_TYPE}",
+        "-T",
+        "fields",
+        "-E",
+        "separator=;",
+    ]
     for name in ("frame.protocols", "rtp.marker", "rtp.timestamp", "rtcp.pt", "_ws.expert.group"):
         words += ["-e", name]
     told = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True, timeout=60).stdout

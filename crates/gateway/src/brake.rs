@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_rate_is_left_whatever_waits_and_the_limit_is_lifted() {
+    fn the_minimum_rate_is_left_whatever_waits_and_the_limit_is_lifted() {
         let mut brake = Brake::default();
         for at in 0..200 {
             brake.heed(Instant::from_millis(50 * at), Duration::from_secs(1), Duration::ZERO);

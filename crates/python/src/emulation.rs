@@ -240,7 +240,7 @@ fn facts(py: Python<'_>, setup: &Setup, emulated: &Emulated) -> PyResult<Py<PyDi
             ("failed", done.failed),
             ("to_server_bytes", done.to_server),
             ("to_client_bytes", done.to_client),
-            ("most_held_bytes", done.max_held),
+            ("max_held_bytes", done.max_held),
         ];
         for (name, count) in counts {
             entry.set_item(name, count)?;

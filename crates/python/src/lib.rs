@@ -8,6 +8,7 @@ mod error;
 mod link;
 mod orbit;
 mod registry;
+mod rtp;
 mod run;
 mod scenario;
 mod statistics;
@@ -42,6 +43,10 @@ mod _core {
     #[pymodule_export]
     use crate::registry::registry;
     #[pymodule_export]
+    use crate::rtp::{
+        RtcpPart, RtpFrame, RtpReceiver, RtpSender, is_rtcp, nal_unit_kind, rtcp_parts,
+    };
+    #[pymodule_export]
     use crate::run::{Run, bugs};
     #[pymodule_export]
     use crate::scenario::Scenario;
@@ -54,6 +59,8 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("RTP_CLOCK_HZ", crate::rtp::CLOCK_HZ)?;
+        module.add("RTP_PAYLOAD_TYPE", crate::rtp::PAYLOAD_TYPE)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -66,7 +66,7 @@ pub const ALL: &[Kind] = &[
             ("spread", "time", "0ms"),
             ("rate_control", "a table with `kind`", "{ kind = \"constant\" }"),
             ("start_rate", "bit/s", "(rate)"),
-            ("least_rate", "bit/s", "(a tenth of rate)"),
+            ("min_rate", "bit/s", "(a tenth of rate)"),
             ("duplicate", "none, keys or all", "none"),
             ("repair", "a table with `kind`", "none"),
             ("drop_after", "time", "none"),

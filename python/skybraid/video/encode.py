@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from skybraid import _core
 from skybraid.model.errors import VideoError
 from skybraid.model.requirements import rate as rate_words
 from skybraid.video import timecode
 from skybraid.video.cache import alone, folder, whole
 from skybraid.video.pyav import av
-from skybraid.video.units import kind as _kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -287,10 +287,11 @@ class _Index:
             words = f"found picture {packet.pts}, expected {frame}"
             raise VideoError(f"{self.clip.file}: the encoder gave its pictures out of order: {words}")
         places = units_of(data)
-        kinds = [_kind(data[offset : offset + length], self.settings.codec) for offset, length in places]
+        codec = self.settings.codec
+        kinds = [_core.nal_unit_kind(codec, data[offset : offset + min(length, 16)]) for offset, length in places]
         self.units += [(frame, start + offset, length) for offset, length in places]
-        self.key.append(any(kind.key for kind in kinds))
-        later = [kind.recovery_frames for kind in kinds if kind.recovery_frames is not None]
+        self.key.append(any(key for key, _ in kinds))
+        later = [frames for _, frames in kinds if frames is not None]
         self.recovery_frames.append(0 if self.key[-1] else later[0] if later else -1)
         return data
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from skybraid import _core
 from skybraid.model.errors import VideoError
-from skybraid.video import rtp, timecode
+from skybraid.video import timecode
 from skybraid.video.decode import Decoder, luma
-from skybraid.video.jitter import Frame, JitterBuffer
 from skybraid.video.sockets import Connection, at, connected, listener, towards
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
+    from skybraid._core import RtcpPart, RtpFrame
     from skybraid.video.encode import Encoded
     from skybraid.video.sockets import Address, Link
 
@@ -40,6 +41,9 @@ COLUMNS = ("frame", "timestamp", "captured_ns", "shown_ns", "latency_ns", "damag
 """Of the rows, one a picture; see `Row`."""
 
 _NAME = "skybraid@video"
+_NTP_S = 2_208_988_800
+"""From 1900, where NTP counts from, to 1970."""
+
 _REPORT_NS = 1_000_000_000
 _FAREWELL_S = 2.0
 _FAREWELL_EVERY_S = 0.3
@@ -95,7 +99,7 @@ def send(
     if not 100 <= packet_bytes <= _MAX_PACKET_BYTES:
         raise VideoError(f"packet: found {packet_bytes} B, expected 100 B to {_MAX_PACKET_BYTES} B")
     link = connected(to, mptcp=mptcp) if tcp or mptcp else towards(to, one_port=one_port)
-    camera = _Camera(encoded, link, packet_bytes - 12)
+    camera = _Camera(encoded, link, packet_bytes)
     frames = len(encoded) if duration_s is None else max(1, round(duration_s * encoded.fps))
     try:
         return camera.play(frames)
@@ -104,9 +108,11 @@ def send(
 
 
 class _Camera:
-    def __init__(self, encoded: Encoded, link: Link, most: int) -> None:
-        self._encoded, self._link, self._most = encoded, link, most
-        self._ssrc, self._sequence, self._base = (secrets.randbits(bits) for bits in (32, 16, 32))
+    def __init__(self, encoded: Encoded, link: Link, packet_bytes: int) -> None:
+        self._encoded, self._link = encoded, link
+        self._ssrc, sequence, self._base = (secrets.randbits(bits) for bits in (32, 16, 32))
+        codec = encoded.settings.codec
+        self._sender = _core.RtpSender(codec, packet_bytes, self._ssrc, sequence, _NAME)
         self._sent = Sent()
         self._start_ns = self._reported_ns = 0
         self._bye = False
@@ -115,26 +121,20 @@ class _Camera:
         self._start_ns = time.monotonic_ns()
         self._report()
         for number in range(frames):
-            packets = list(self._packets(number))
+            packets = self._packets(number)
             self._until(self._start_ns + self._encoded.captured_ns(number))
             for packet in packets:
                 self._link.media(packet)
             self._sent.frames += 1
-            self._sent.packets += len(packets)
-            self._sent.octets += sum(map(len, packets)) - 12 * len(packets)
+            self._sent.packets, self._sent.octets = self._sender.packets, self._sender.octets
             if self._link.ended or self._bye:
                 break
         self._farewell()
         return self._sent
 
-    def _packets(self, number: int) -> Iterator[bytes]:
-        codec = self._encoded.settings.codec
-        units = self._encoded.units(number % len(self._encoded))
-        payloads = [payload for unit in units for payload in rtp.payloads(codec, unit, self._most)]
-        timestamp = self._base + round(number * rtp.CLOCK_HZ / self._encoded.fps) & 0xFFFF_FFFF
-        for place, payload in enumerate(payloads, start=1):
-            yield rtp.Packet(place == len(payloads), self._sequence, timestamp, self._ssrc, payload).to_bytes()
-            self._sequence = self._sequence + 1 & 0xFFFF
+    def _packets(self, number: int) -> list[bytes]:
+        timestamp = self._base + round(number * _core.RTP_CLOCK_HZ / self._encoded.fps) & 0xFFFF_FFFF
+        return self._sender.frame(self._encoded.units(number % len(self._encoded)), timestamp)
 
     def _until(self, at_ns: int) -> None:
         """Waits while sending a report each second and reading the receiver's."""
@@ -149,24 +149,16 @@ class _Camera:
         ready, _, _ = select.select(self._link.handles(), [], [], max(0.0, max_s))
         for one in ready:
             for data in self._link.read(one):
-                for part in rtp.control(data) if rtp.is_control(data) else ():
-                    if isinstance(part, rtp.ReceiverReport) and part.source == self._ssrc:
-                        self._sent.lost = part.lost
-                        self._sent.round_trip_s = part.round_trip_s(rtp.ntp(time.time_ns()))
-                    self._bye |= isinstance(part, rtp.Bye)
+                for part in _core.rtcp_parts(data, ntp(time.time_ns())) if _core.is_rtcp(data) else ():
+                    if part.kind == "receiver" and part.source == self._ssrc:
+                        self._sent.lost, self._sent.round_trip_s = part.lost, part.round_trip_s
+                    self._bye |= part.kind == "bye"
 
     def _report(self, *, bye: bool = False) -> None:
         self._reported_ns = time.monotonic_ns()
-        passed = (self._reported_ns - self._start_ns) * rtp.CLOCK_HZ // 1_000_000_000
-        report = rtp.SenderReport(
-            self._ssrc,
-            rtp.ntp(time.time_ns()),
-            self._base + passed & 0xFFFF_FFFF,
-            self._sent.packets,
-            self._sent.octets,
-        )
-        end = rtp.Bye(self._ssrc).to_bytes() if bye else b""
-        self._link.report(report.to_bytes() + rtp.description(self._ssrc, _NAME) + end)
+        passed = (self._reported_ns - self._start_ns) * _core.RTP_CLOCK_HZ // 1_000_000_000
+        now = self._base + passed & 0xFFFF_FFFF
+        self._link.report(self._sender.report(ntp(time.time_ns()), now, bye))
 
     def _farewell(self) -> None:
         """Sends BYE until the receiver answers, so that packets in flight arrive."""
@@ -200,9 +192,9 @@ def sdp(encoded: Encoded, to: Address, *, one_port: bool = False) -> str:
         if profile is not None and 8 in sets:
             words += [f"profile-level-id={profile}", f"sprop-parameter-sets={sets[7]},{sets[8]}"]
     family = "IP6" if ":" in to.host else "IP4"
-    pt = rtp.PAYLOAD_TYPE
+    pt = _core.RTP_PAYLOAD_TYPE
     lines = ["v=0", f"o=- 0 0 IN {family} {to.host}", "s=Skybraid", f"c=IN {family} {to.host}", "t=0 0"]
-    lines += [f"m=video {to.port} RTP/AVP {pt}", f"a=rtpmap:{pt} {codec.upper()}/{rtp.CLOCK_HZ}"]
+    lines += [f"m=video {to.port} RTP/AVP {pt}", f"a=rtpmap:{pt} {codec.upper()}/{_core.RTP_CLOCK_HZ}"]
     lines += [f"a=fmtp:{pt} {'; '.join(words)}", f"a=framerate:{float(encoded.fps):g}"]
     lines += ["a=rtcp-mux"] if one_port else []
     return "\r\n".join(lines) + "\r\n"
@@ -336,10 +328,9 @@ class _Stream:
         self._codec, self._length_ns, self._ssrc = codec, length_ns, ssrc
         self._link, self._screen, self._received = link, screen, received
         self._source: int | None = None
-        self._report: rtp.SenderReport | None = None
-        self._reception = rtp.Reception()
-        self._buffer = JitterBuffer(codec, length_ns)
-        self._lost_before = 0
+        self._report: RtcpPart | None = None
+        self._receiver: _core.RtpReceiver | None = None
+        self._lost = 0
         self._ended = False
 
     def run(self, stopped: threading.Event, deadline: float | None) -> None:
@@ -351,64 +342,60 @@ class _Stream:
             if now_ns >= report_ns:
                 self._tell()
                 report_ns = now_ns + _REPORT_NS
-            next_ns = self._buffer.next_ns()
+            next_ns = None if self._receiver is None else self._receiver.next_ns()
             wake_ns = min(report_ns, now_ns + int(_LOOK_S * 1e9), report_ns if next_ns is None else next_ns)
             ready, _, _ = select.select(self._link.handles(), [], [], max(0, wake_ns - now_ns) / 1e9)
             for one in ready:
                 for data in self._link.read(one):
                     self._take(time.monotonic_ns(), data)
-            self._screen.show(self._buffer.take(time.monotonic_ns()))
-        self._screen.show(self._buffer.flush())
-        self._received.lost = self._lost_before + self._reception.lost
-        self._screen.drain()
+            if self._receiver is not None:
+                self._screen.show(self._receiver.frames(time.monotonic_ns()))
+        self._end_source()
+        self._received.lost = self._lost
         self._tell(bye=True)
 
     def _take(self, now_ns: int, data: bytes) -> None:
-        if rtp.is_control(data):
-            for part in rtp.control(data):
-                if isinstance(part, rtp.SenderReport):
+        if _core.is_rtcp(data):
+            for part in _core.rtcp_parts(data, 0):
+                if part.kind == "sender":
                     self._reported(now_ns, part)
-                elif isinstance(part, rtp.Bye):
+                elif part.kind == "bye":
                     self._ended |= part.ssrc == self._source
             return
-        packet = rtp.Packet.of(data)
-        if packet is None:
+        source = _core.RtpReceiver.source_of(data)
+        if source is None:
             return
-        if packet.ssrc != self._source:
-            self._begin(packet.ssrc)
+        if self._receiver is None or source != self._source:
+            self._end_source()
+            self._screen.clock = None
+            self._source = source
+            self._receiver = _core.RtpReceiver(self._codec, self._length_ns, self._ssrc, source, _NAME)
         self._received.packets += 1
-        self._reception.took(packet, now_ns)
-        self._buffer.put(now_ns, packet)
-        self._clock()
+        self._receiver.take(now_ns, data)
+        self._clock(self._receiver)
 
-    def _begin(self, source: int) -> None:
-        """Starts a new source, after a restart of the sender."""
-        self._screen.show(self._buffer.flush())
-        self._screen.drain()
-        self._screen.clock = None
-        self._lost_before += self._reception.lost
-        self._source = source
-        self._buffer, self._reception = JitterBuffer(self._codec, self._length_ns), rtp.Reception()
+    def _end_source(self) -> None:
+        """Shows the rest of a source's frames: at the end, or when its sender was started again."""
+        if self._receiver is not None:
+            self._screen.show(self._receiver.flush())
+            self._screen.drain()
+            self._lost += self._receiver.lost
 
-    def _reported(self, now_ns: int, report: rtp.SenderReport) -> None:
+    def _reported(self, now_ns: int, report: RtcpPart) -> None:
         self._report = report
-        if report.ssrc == self._source:
-            self._reception.reported(report, now_ns)
-            self._clock()
+        if self._receiver is not None and report.ssrc == self._source:
+            self._receiver.take_report(now_ns, report.ntp)
+            self._clock(self._receiver)
 
-    def _clock(self) -> None:
+    def _clock(self, receiver: _core.RtpReceiver) -> None:
         """Capture clock of this source, by its last report."""
         if self._report is not None and self._report.ssrc == self._source:
-            self._screen.clock = self._buffer.ticks(self._report.timestamp), rtp.unix_ns(self._report.ntp)
+            self._screen.clock = receiver.ticks(self._report.timestamp), _unix_ns(self._report.ntp)
             self._report = None
 
     def _tell(self, *, bye: bool = False) -> None:
-        parts = [rtp.description(self._ssrc, _NAME)]
-        if self._source is not None:
-            parts.insert(0, self._reception.report(self._ssrc, self._source, time.monotonic_ns()).to_bytes())
-        if bye:
-            parts.append(rtp.Bye(self._ssrc).to_bytes())
-        self._link.report(b"".join(parts))
+        if self._receiver is not None:
+            self._link.report(self._receiver.report(time.monotonic_ns(), bye))
 
 
 class _Screen:
@@ -421,14 +408,14 @@ class _Screen:
         self._codec, self._decode = codec, decode
         self._writer = None if out is None else csv.writer(out, lineterminator="\n")
         self._out = out
-        self._frames: SimpleQueue[Frame | threading.Event | None] = SimpleQueue()
+        self._frames: SimpleQueue[RtpFrame | threading.Event | None] = SimpleQueue()
         self._unclocked: list[tuple[int | None, int, int, bool]] = []
         self._last: tuple[int | None, int] = None, 0
         self._write(COLUMNS)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def show(self, frames: list[Frame]) -> None:
+    def show(self, frames: list[RtpFrame]) -> None:
         for frame in frames:
             self._frames.put(frame)
 
@@ -463,7 +450,7 @@ class _Screen:
             self._rest()
             return
         decoder = Decoder(self._codec)
-        under_way: dict[int, Frame] = {}
+        under_way: dict[int, RtpFrame] = {}
         for number, frame in enumerate(self._given()):
             under_way[number] = frame
             for picture in decoder.push(number, frame.units):
@@ -475,14 +462,14 @@ class _Screen:
                 self._shown(under_way.pop(picture.pts or 0), timecode.read(luma(picture)))
         self._rest()
 
-    def _given(self) -> Iterator[Frame]:
+    def _given(self) -> Iterator[RtpFrame]:
         while (found := self._frames.get()) is not None:
             if isinstance(found, threading.Event):
                 found.set()
             else:
                 yield found
 
-    def _shown(self, frame: Frame, code: int | None) -> None:
+    def _shown(self, frame: RtpFrame, code: int | None) -> None:
         wait_ns = frame.due_ns - time.monotonic_ns()
         if wait_ns > 0:
             time.sleep(wait_ns / 1e9)
@@ -497,7 +484,7 @@ class _Screen:
         for code, ticks, shown_ns, damaged in self._unclocked:
             captured_ns = None
             if self.clock is not None:
-                captured_ns = self.clock[1] + (ticks - self.clock[0]) * 1_000_000_000 // rtp.CLOCK_HZ
+                captured_ns = self.clock[1] + (ticks - self.clock[0]) * 1_000_000_000 // _core.RTP_CLOCK_HZ
             row = Row(code, ticks & 0xFFFF_FFFF, captured_ns, shown_ns, damaged)
             self.rows.append(row)
             self._write((row.frame, row.timestamp, captured_ns, shown_ns, row.latency_ns, str(damaged).lower()))
@@ -507,3 +494,12 @@ class _Screen:
         if self._writer is not None and self._out is not None:
             self._writer.writerow(cells)
             self._out.flush()
+
+
+def ntp(unix_ns: int) -> int:
+    """NTP time stamp of a time in ns since 1970: seconds since 1900 in the upper 32 of 64 bits."""
+    return ((unix_ns + _NTP_S * 1_000_000_000) << 32) // 1_000_000_000
+
+
+def _unix_ns(ntp: int) -> int:
+    return (ntp * 1_000_000_000 >> 32) - _NTP_S * 1_000_000_000

@@ -7,8 +7,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from skybraid import _core
 from skybraid.model.errors import VideoError
-from skybraid.video import rtp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ class Datagrams:
                     data, sender = ready.recvfrom(_READ_BYTES)
                 except ConnectionRefusedError:
                     continue
-                if self._to is None and rtp.is_control(data):
+                if self._to is None and _core.is_rtcp(data):
                     self._report_to, self._by = sender, ready
                 yield data
 

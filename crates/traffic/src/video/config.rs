@@ -57,8 +57,8 @@ pub struct VideoConfig {
     #[serde(default)]
     pub start_rate: Option<Rate>,
     /// Minimum rate of rate control; a tenth of `rate` by default.
-    #[serde(default)]
-    pub least_rate: Option<Rate>,
+    #[serde(default, alias = "least_rate")]
+    pub min_rate: Option<Rate>,
     /// Packets that are written twice.
     #[serde(default)]
     pub duplicate: Duplicate,
@@ -136,7 +136,7 @@ impl VideoConfig {
     pub fn bounds(&self) -> Bounds {
         let tenth = Rate::from_bps((self.rate.as_bps() / 10).max(1));
         let start = self.start_rate.unwrap_or(self.rate);
-        Bounds { min: self.least_rate.unwrap_or(tenth.min(start)), start, max: self.rate }
+        Bounds { min: self.min_rate.unwrap_or(tenth.min(start)), start, max: self.rate }
     }
 
     /// Returns whether rate control changes the encoder's rate.
@@ -214,7 +214,7 @@ impl VideoConfig {
             spread: Duration::ZERO,
             rate_control: RateConfig::Constant {},
             start_rate: None,
-            least_rate: None,
+            min_rate: None,
             duplicate: Duplicate::None,
             repair: None,
             drop_after: None,

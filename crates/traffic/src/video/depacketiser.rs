@@ -188,6 +188,25 @@ impl Depacketiser {
     }
 }
 
+/// Returns the first bytes, at most 18, of the NAL unit that starts in a payload; `None` within a unit.
+pub(super) fn first_unit(codec: Codec, payload: &[u8]) -> Option<Vec<u8>> {
+    const MAX_BYTES: usize = 18;
+    let (header, rest) = match kind(codec, payload).ok()? {
+        Kind::Single => (UnitHeader([0; 2], 0), payload),
+        Kind::Aggregate => {
+            let mut reader = ByteReader(payload);
+            reader.take(codec.unit_header_bytes() as usize)?;
+            let length = reader.u16()?;
+            (UnitHeader([0; 2], 0), reader.take(usize::from(length))?)
+        }
+        Kind::Fragment => {
+            let (header, ends, part) = read_fragment_header(codec, payload)?;
+            (ends & START != 0).then_some((header, part))?
+        }
+    };
+    Some(header.as_slice().iter().chain(rest).copied().take(MAX_BYTES).collect())
+}
+
 /// NAL unit header: bytes and length.
 #[derive(Clone, Copy)]
 struct UnitHeader([u8; 2], usize);

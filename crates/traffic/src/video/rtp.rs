@@ -111,24 +111,30 @@ fn skip_extension(reader: &mut ByteReader<'_>) -> Option<()> {
     reader.take(4 * usize::from(words)).map(|_| ())
 }
 
-/// Extends 16-bit sequence numbers to 64 bits.
+/// Extends numbers of `BITS` bits, which wrap around, to 64 bits: sequence numbers (16) and timestamps (32).
 ///
-/// A sequence number is taken as the one nearest to the highest seen, so that packets may be
-/// reordered by up to 32 767. The first packet is placed in the second cycle, so that packets sent
-/// before it have a number too; the low 16 bits are always those of the packet.
+/// A number is taken as the one nearest to the highest seen, so that packets may be reordered by up to
+/// half a cycle. The first one is placed in the second cycle, so that what was sent before it has a number
+/// too; the low bits are always those of the packet.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unwrapper {
+pub struct Unwrapper<const BITS: u32> {
     highest: Option<u64>,
 }
 
-impl Unwrapper {
-    /// Returns the extended number of the packet `sequence`.
-    pub fn unwrap(&mut self, sequence: u16) -> u64 {
-        let highest = self.highest.unwrap_or(1 << 16 | u64::from(sequence));
-        let ahead = sequence.wrapping_sub(highest as u16) as i16;
-        let number = highest.saturating_add_signed(i64::from(ahead));
-        self.highest = Some(highest.max(number));
-        number
+impl<const BITS: u32> Unwrapper<BITS> {
+    /// Returns the extended `number` without taking it into account.
+    pub fn nearest(&self, number: u32) -> u64 {
+        let highest = self.highest.unwrap_or(1 << BITS | u64::from(number));
+        let unused = 64 - BITS;
+        let ahead = (u64::from(number).wrapping_sub(highest) << unused) as i64 >> unused;
+        highest.saturating_add_signed(ahead)
+    }
+
+    /// Returns the extended `number` of a packet.
+    pub fn unwrap(&mut self, number: u32) -> u64 {
+        let found = self.nearest(number);
+        self.highest = Some(self.highest.map_or(found, |highest| highest.max(found)));
+        found
     }
 
     /// Returns the highest number so far.
@@ -224,14 +230,14 @@ mod tests {
     #[test]
     fn sequence_numbers_are_extended_past_the_wrap_in_any_order() {
         let mut stream = Seed(1).stream("sequence");
-        let mut unwrapper = Unwrapper::default();
+        let mut unwrapper = Unwrapper::<16>::default();
         let first = 1 << 16 | 65_000;
         assert_eq!(unwrapper.unwrap(65_000), first);
         let mut sent: u64 = first;
         for _ in 0..200_000 {
             sent += stream.below(30);
             let late = sent.saturating_sub(stream.below(5000)).max(first - 500);
-            assert_eq!(unwrapper.unwrap(late as u16), late);
+            assert_eq!(unwrapper.unwrap(late as u16 as u32), late);
         }
         assert!(sent > first + 20 * 65_536);
         assert!(unwrapper.highest() <= Some(sent));

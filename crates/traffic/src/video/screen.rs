@@ -18,9 +18,7 @@ use super::camera::Part;
 use super::config::VideoConfig;
 use super::protection::Protection;
 use super::repair::Group;
-
-/// Length of a window of the minimum transit time, which is taken over the last two windows.
-const WINDOW: Duration = Duration::from_secs(5);
+use super::transit::MinTransit;
 
 /// Record of a decided frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,9 +188,7 @@ pub struct Screen {
     newest: Option<u32>,
     /// Highest message number received.
     latest: Option<u32>,
-    /// Minimum transit times of the current and the previous window, and start of the current one.
-    min_transit: [Option<Duration>; 2],
-    window: Instant,
+    min_transit: MinTransit,
     last_shown: Option<Instant>,
     /// Number of complete frames still needed before the picture is intact; `None` while a key frame is needed.
     frames_to_intact: Option<u32>,
@@ -208,8 +204,7 @@ impl Screen {
             frames: VecDeque::new(),
             newest: None,
             latest: None,
-            min_transit: [None; 2],
-            window: Instant::ZERO,
+            min_transit: MinTransit::default(),
             last_shown: None,
             frames_to_intact: None,
         }
@@ -262,14 +257,8 @@ impl Screen {
                 && let Ok(packet) = u16::try_from(packet)
                 && pending.on_received(packet)
             {
-                let transit = now - pending.frame.captured;
-                if now - self.window >= WINDOW {
-                    self.min_transit = [None, self.min_transit[0]];
-                    self.window = now;
-                }
-                self.min_transit[0] =
-                    Some(self.min_transit[0].map_or(transit, |least| least.min(transit)));
-                let due = due(&self.min_transit, self.jitter_buffer, pending.frame.captured);
+                self.min_transit.on_received(now, pending.frame.captured);
+                let due = self.min_transit.due(pending.frame.captured, self.jitter_buffer);
                 let frame = &mut pending.frame;
                 frame.first.get_or_insert(now);
                 frame.last = Some(now);
@@ -295,7 +284,7 @@ impl Screen {
                 if !gap {
                     return;
                 }
-                due(&self.min_transit, self.jitter_buffer, frame.captured)
+                self.min_transit.due(frame.captured, self.jitter_buffer)
             };
             let at = self.last_shown.map_or(at, |last| at.max(last));
             if at > now {
@@ -336,12 +325,6 @@ impl Screen {
         self.decide(Instant::ZERO, end, decided);
         self.frames.drain(..).for_each(|pending| decided(pending.into_record()));
     }
-}
-
-/// Returns the due time of a frame captured at `captured`.
-fn due(min_transit: &[Option<Duration>; 2], jitter_buffer: Duration, captured: Instant) -> Instant {
-    let transit = min_transit.iter().flatten().min().copied().unwrap_or_default();
-    captured + transit + jitter_buffer
 }
 
 #[cfg(test)]

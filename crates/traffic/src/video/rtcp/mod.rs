@@ -1,6 +1,6 @@
 //! RTCP packets.
 //!
-//! Source: RFC 3550 §6 (reports, compound packets), RFC 4585 §6.2.1 (generic NACK), RFC 8888 §3.1
+//! Source: RFC 3550 §6 (reports, compound packets, BYE), RFC 4585 §6.2.1 (generic NACK), RFC 8888 §3.1
 //! (congestion control feedback).
 
 use alloc::vec::Vec;
@@ -11,6 +11,7 @@ use super::byte_reader::ByteReader;
 
 mod congestion;
 mod nack;
+mod reception;
 mod report;
 
 pub use congestion::{
@@ -18,6 +19,7 @@ pub use congestion::{
     arrival_offset, duration_of,
 };
 pub use nack::Nack;
+pub use reception::Reception;
 pub use report::{
     Description, Name, ReceiverReport, ReportBlock, SenderReport, ntp_middle, ntp_timestamp,
 };
@@ -28,6 +30,7 @@ const VERSION: u8 = 2;
 const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const DESCRIPTION: u8 = 202;
+const BYE: u8 = 203;
 const TRANSPORT_FEEDBACK: u8 = 205;
 
 /// Formats of transport layer feedback.
@@ -43,6 +46,12 @@ pub enum Packet {
     ReceiverReport(ReceiverReport),
     /// Source description (SDES).
     Description(Description),
+    /// Goodbye of a source (BYE). One that names several sources is read as that of the first; its reason is
+    /// ignored.
+    Bye {
+        /// SSRC of the source.
+        ssrc: u32,
+    },
     /// Generic NACK.
     Nack(Nack),
     /// Congestion control feedback.
@@ -103,6 +112,10 @@ impl Packet {
             Self::SenderReport(report) => report.write(out).map(|n| (n, SENDER_REPORT)),
             Self::ReceiverReport(report) => report.write(out).map(|n| (n, RECEIVER_REPORT)),
             Self::Description(names) => names.write(out).map(|n| (n, DESCRIPTION)),
+            Self::Bye { ssrc } => {
+                out.extend(ssrc.to_be_bytes());
+                Ok((1, BYE))
+            }
             Self::Nack(nack) => {
                 nack.write(out);
                 Ok((NACK, TRANSPORT_FEEDBACK))
@@ -133,6 +146,7 @@ impl Packet {
             (SENDER_REPORT, _) => Self::SenderReport(SenderReport::parse(count, reader)?),
             (RECEIVER_REPORT, _) => Self::ReceiverReport(ReceiverReport::parse(count, reader)?),
             (DESCRIPTION, _) => Self::Description(Description::parse(count, reader)?),
+            (BYE, 1..) => Self::Bye { ssrc: reader.u32()? },
             (TRANSPORT_FEEDBACK, NACK) => Self::Nack(Nack::parse(reader)?),
             (TRANSPORT_FEEDBACK, CONGESTION) => {
                 Self::Congestion(CongestionFeedback::parse(reader)?)
@@ -217,7 +231,7 @@ mod tests {
     fn packet(random: &mut Stream) -> Packet {
         let ssrc = random.next_u64() as u32;
         let count = random.below(32);
-        match random.below(5) {
+        match random.below(6) {
             0 => Packet::SenderReport(SenderReport {
                 ssrc,
                 ntp: random.next_u64(),
@@ -246,6 +260,7 @@ mod tests {
                 });
                 Packet::Nack(Nack { sender: ssrc, media: 7, lost: lost.collect() })
             }
+            4 => Packet::Bye { ssrc },
             _ => Packet::Congestion(CongestionFeedback {
                 sender: ssrc,
                 streams: (0..random.below(4))
@@ -265,6 +280,17 @@ mod tests {
                 timestamp: random.next_u64() as u32,
             }),
         }
+    }
+
+    // Source: RFC 3550 §6.6.
+    #[test]
+    fn a_goodbye_matches_the_figure_of_rfc_3550() {
+        let mut bytes = Vec::new();
+        Packet::Bye { ssrc: 0x0102_0304 }.write(&mut bytes).unwrap();
+        assert_eq!(bytes, [0x81, 203, 0, 1, 1, 2, 3, 4]);
+        let two_with_reason = [0x82, 203, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 3, b'e', b'n', b'd'];
+        assert_eq!(parse(&two_with_reason), Ok(vec![Packet::Bye { ssrc: 0x0102_0304 }]));
+        assert_eq!(parse(&[0x80, 203, 0, 0]), Ok(vec![Packet::Other { kind: 203 }]));
     }
 
     #[test]
