@@ -1,4 +1,4 @@
-"""Types of the native module; kept by hand next to the glue that it describes."""
+"""Types of the native module, held against it by `stubtest` in the tests."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, Self, TypeAlias, final
@@ -7,15 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "RTP_CLOCK_HZ",
+    "RTP_PAYLOAD_TYPE",
     "Acked",
     "Congestion",
+    "Emulation",
     "FlowStats",
     "Interrupted",
     "Link",
     "Lost",
+    "OrbitService",
     "PathBasics",
     "PathView",
+    "Program",
     "RateSample",
+    "RtcpPart",
+    "RtpFrame",
+    "RtpReceiver",
+    "RtpSender",
     "Run",
     "Scenario",
     "ScenarioError",
@@ -27,9 +36,20 @@ __all__ = [
     "__version__",
     "ask_congestion",
     "ask_scheduler",
+    "bugs",
+    "capabilities",
     "causes",
+    "constellations",
+    "enter",
+    "inside_sandbox",
+    "is_rtcp",
+    "nal_unit_kind",
+    "packets_of_units",
     "read_trace",
+    "reenter",
     "registry",
+    "rtcp_parts",
+    "satellite_positions",
     "table_columns",
 ]
 
@@ -152,8 +172,8 @@ class Run:
 class Emulation:
     """Links between network namespaces, in real time. Made inside the sandbox only."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         scenario: Scenario,
         seed: int,
         tables: list[str],
@@ -165,7 +185,7 @@ class Emulation:
         nested: int = ...,
         iperf3: bool = ...,
         keep_privileges: bool = ...,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def nodes(self) -> list[str]: ...
     def environment(self, node: str) -> dict[str, str]: ...
