@@ -7,6 +7,9 @@ the same files. Each file states what its numbers were fitted to and what is ass
 A series of rates or round trips is cut into flights of ten minutes. A flight keeps the quantiles of
 its own values; the time scales are those of all flights of a family together, from the
 autocorrelation of the normal scores within a flight, since a single flight is too short for them.
+
+Seconds without any service are the outages of a flight and are no values of its rate: in the table of
+quantiles they would come one by one, where they last for seconds to minutes, and keep the queue.
 """
 
 import argparse
@@ -33,11 +36,16 @@ from build_traces import (
 PRESETS = Path(__file__).resolve().parent.parent / "crates" / "link" / "src" / "presets"
 
 FLIGHT_S = 600
-MAX_FLIGHTS = 15
+MAX_FLIGHTS = 20
+# Drives of less than ten minutes are flights of their own: the shortest ones cross the emptiest country.
+MIN_DRIVE_S = 120
 VIDEO_MBPS = 10.0
 PROBABILITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 TAIL = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
 STALL_MS = 150.0
+MIN_OWN_OUTAGES = 4
+# The seconds next to those without service carry 0.85 of the seconds before and after them (CoNEXT 2023).
+EDGES_S = 0.3
 RECONFIGURATION = [
     'reconfiguration.every = "15s"              # Tanveer et al., HotNets 2023',
     'reconfiguration.phase = "12s"              # Tanveer et al., HotNets 2023: 12, 27, 42, 57 s past the minute',
@@ -64,10 +72,12 @@ class Flight:
     """What was measured together.
 
     score: share of seconds that carry the video, or of probes in time; flights are ordered by it.
+    seconds: length of the measurement.
     """
 
     name: str
     score: float
+    seconds: float
     lines: list[str] = field(default_factory=list)
 
 
@@ -89,14 +99,15 @@ class Probes:
 
 
 def normal_scores(values: Values) -> Values:
-    """Normal scores of the ranks; equal values share their mean rank."""
-    order = np.argsort(values, kind="stable")
-    ranks = np.empty(len(values))
-    ranks[order] = np.arange(len(values))
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    means = np.bincount(inverse, ranks) / counts
+    """Normal scores of the ranks, NaN where a value is; equal values share their mean rank."""
+    scores = np.full(len(values), np.nan)
+    known = np.isfinite(values)
+    _, inverse, counts = np.unique(values[known], return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - counts / 2
     inverse_normal = NormalDist().inv_cdf
-    return np.array([inverse_normal((rank + 0.5) / len(values)) for rank in means[inverse]])
+    by_rank = np.array([inverse_normal(float(rank) / known.sum()) for rank in middle])
+    scores[known] = by_rank[inverse] if len(by_rank) else []
+    return scores
 
 
 def time_scales(flights: Sequence[Values], step_s: float, max_lag_s: float) -> Scales:
@@ -105,11 +116,15 @@ def time_scales(flights: Sequence[Values], step_s: float, max_lag_s: float) -> S
     products, squares = np.zeros(len(lags)), np.zeros(len(lags))
     for flight in flights:
         scores = normal_scores(flight)
-        scores -= scores.mean()
+        known = np.isfinite(scores)
+        if known.sum() < 2:
+            continue
+        scores = np.where(known, scores - scores[known].mean(), 0.0)
+        variance = float(scores @ scores) / int(known.sum())
         for index, lag in enumerate(lags):
             if lag < len(scores):
                 products[index] += scores[:-lag] @ scores[lag:]
-                squares[index] += scores @ scores * (len(scores) - lag) / len(scores)
+                squares[index] += variance * float(np.sum(known[:-lag] & known[lag:]))
     found = products / squares
     best = (np.inf, Scales(1.0, 0.0, 0.5))
     for slow in np.geomspace(4 * step_s, max_lag_s, 30):
@@ -137,25 +152,81 @@ def quantiles(values: Values, probabilities: Sequence[float], unit: str) -> str:
     return "[" + ", ".join(f'[{p:g}, "{value:.4g}{unit}"]' for p, value in points) + "]"
 
 
-def flights_of(values: Values, seconds: int = FLIGHT_S) -> list[Values]:
-    """Pieces of about this many values; a piece shorter than half of it is left out."""
-    count = max(1, round(len(values) / seconds))
+def flights_of(values: Values, min_s: float = FLIGHT_S / 2) -> list[Values]:
+    """Pieces of about ten minutes; one of less than `min_s` seconds is left out."""
+    count = max(1, round(len(values) / FLIGHT_S))
     pieces = np.array_split(values, count)
-    return [piece for piece in pieces if len(piece) >= seconds / 2]
+    return [piece for piece in pieces if len(piece) >= min_s]
 
 
-def thinned(flights: list[Flight]) -> list[Flight]:
-    """At most `MAX_FLIGHTS` of the flights, from the worst to the best, evenly by rank."""
+def thinned(flights: list[Flight], count: int = MAX_FLIGHTS) -> list[Flight]:
+    """At most `count` of the flights, from the worst to the best, evenly by the time that they took."""
     ordered = sorted(flights, key=lambda flight: flight.score)
-    if len(ordered) <= MAX_FLIGHTS:
+    if len(ordered) <= count:
         return ordered
-    ranks = (np.arange(MAX_FLIGHTS) + 0.5) / MAX_FLIGHTS * len(ordered)
-    return [ordered[int(rank)] for rank in ranks]
+    ends_s = np.cumsum([flight.seconds for flight in ordered])
+    at_s = (np.arange(count) + 0.5) / count * ends_s[-1]
+    return [ordered[int(place)] for place in np.searchsorted(ends_s, at_s)]
+
+
+def runs_of(flags: npt.NDArray[np.bool_]) -> list[int]:
+    """Lengths of the runs of true values."""
+    edges = np.diff(np.concatenate(([0], flags.astype(int), [0])))
+    return [int(length) for length in np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)]
+
+
+def with_service(values: Values) -> Values:
+    """The rates of the seconds with any service, NaN in the others."""
+    return np.where(values > 0, values, np.nan)
+
+
+def service_outages(gone: Sequence[npt.NDArray[np.bool_]]) -> list[list[str]]:
+    """Lines of the outages of flights, of which each has the seconds without any service.
+
+    Lengths are a flight's own where it has `MIN_OWN_OUTAGES`, or is down for most of the time, else those of all
+    others together. The number is a flight's own and half an outage at the rate of all, so that a short flight
+    without one is not safe for ever. Starts are at exponential intervals that give this number, though an outage may
+    outlast an interval.
+    """
+    own = [[length + EDGES_S for length in runs_of(flags)] for flags in gone]
+    is_dark = [2 * sum(lengths) > len(flags) for lengths, flags in zip(own, gone, strict=True)]
+    lit = [at for at, dark in enumerate(is_dark) if not dark]
+    pooled = [length for at in lit for length in own[at]]
+    if not pooled:
+        return [[] for _ in gone]
+    per_s = len(pooled) / sum(len(gone[at]) for at in lit)
+    found = []
+    for lengths, flags, dark in zip(own, gone, is_dark, strict=True):
+        used = np.array(lengths if dark or len(lengths) >= MIN_OWN_OUTAGES else pooled, dtype=np.float64)
+        number = len(lengths) / len(flags) if dark else (len(lengths) + 0.5) / (len(flags) + 0.5 / per_s)
+        found.append(
+            [
+                f'outage.interval = {{ mean = "{start_interval(used, 1 / number):.4g}s" }}',
+                f"outage.length = {length_quantiles(used.tolist())}",
+            ]
+        )
+    return found
+
+
+def start_interval(lengths_s: Values, cycle_s: float) -> float:
+    """Mean of the exponential interval T between starts of outages for which `E[max(T, L)]` is `cycle_s`."""
+    low, high = 0.1, cycle_s
+    for _ in range(60):
+        middle = (low + high) / 2
+        # E[max(T, L)] = E[L] + E[T] E[exp(-L / E[T])]
+        if float(np.mean(lengths_s + middle * np.exp(-lengths_s / middle))) > cycle_s:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def rate(values: Values, scales: Scales, more: str = "") -> str:
-    """A rate process with the quantiles of `values` (Mbit/s)."""
-    return f"{{ process = {quantiles(values, PROBABILITIES, 'Mbit/s')}, {scales.keys()}{more} }}"
+    """A rate process with the quantiles of the finite `values` (Mbit/s); of none, any rate does."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        known = np.array([1.0])
+    return f"{{ process = {quantiles(known, PROBABILITIES, 'Mbit/s')}, {scales.keys()}{more} }}"
 
 
 def carried(values: Values) -> float:
@@ -195,9 +266,7 @@ def stalls(probes: Probes) -> tuple[list[float], npt.NDArray[np.bool_]]:
 
 def outages(rtts: Values, shortest: int) -> list[int]:
     """Lengths of the runs of at least `shortest` lost probes."""
-    edges = np.diff(np.concatenate(([0], np.isnan(rtts).astype(int), [0])))
-    lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
-    return [int(length) for length in lengths if length >= shortest]
+    return [length for length in runs_of(np.isnan(rtts)) if length >= shortest]
 
 
 def interval_line(table: str, count: int, seconds: float) -> str:
@@ -212,15 +281,15 @@ def length_quantiles(lengths_s: Sequence[float]) -> str:
 
 
 def delays_of(groups: Sequence[Probes], step_s: float, outage_probes: int = 3) -> Family:
-    """Flights of base delay, jitter, stalls, outages and loss; each direction has half the round trip.
+    """Flights of base delay, jitter, stalls and loss; each direction has half the round trip.
 
-    Lengths of stalls and outages are those of all flights together, their numbers each flight's own.
+    Lengths of stalls are those of all flights together, their numbers each flight's own. Runs of at least
+    `outage_probes` lost probes are outages, which the rates have.
     """
     found = [(group, *stalls(group)) for group in groups]
     calm = [np.where(np.isnan(group.rtts) | inside, np.nanmedian(group.rtts), group.rtts) for group, _, inside in found]
     scales = time_scales(calm, step_s, 10.0 if step_s < 1 else 60.0)
     all_stalls = [length / 1e3 for _, lengths, _ in found for length in lengths]
-    all_outages = [count * step_s for group in groups for count in outages(group.rtts, outage_probes)]
     flights = []
     for (group, lengths, _), values in zip(found, calm, strict=True):
         seconds = len(group.rtts) * step_s
@@ -237,20 +306,18 @@ def delays_of(groups: Sequence[Probes], step_s: float, outage_probes: int = 3) -
         lines += [f'{way}.loss = {{ uniform = "{100 * loss:.3g}%" }}' for way in ("uplink", "downlink")]
         if all_stalls:
             lines.append(interval_line("stall", len(lengths), seconds))
-        if all_outages:
-            lines.append(interval_line("outage", len(gone), seconds))
         in_time = float(np.mean(np.nan_to_num(group.rtts, nan=np.inf) <= 300))
-        flights.append(Flight(group.name, in_time, lines))
-    spans = (("stall", all_stalls), ("outage", all_outages))
-    common = [f"{table}.length = {length_quantiles(found)}" for table, found in spans if found]
+        flights.append(Flight(group.name, in_time, seconds, lines))
+    common = [f"stall.length = {length_quantiles(all_stalls)}"] if all_stalls else []
     return Family(flights, common)
 
 
 def paired(rates: list[Flight], delays: list[Flight]) -> list[Flight]:
     """Rates and delays that were not measured together, in an order without relation."""
+    delays = thinned(delays, len(rates))
     shuffled = [delays[index] for index in np.random.default_rng(1).permutation(len(delays))]
     return [
-        Flight(f"{own.name}; {delay.name}", own.score, own.lines + delay.lines)
+        Flight(f"{own.name}; {delay.name}", own.score, own.seconds, own.lines + delay.lines)
         for own, delay in ((own, shuffled[index % len(shuffled)]) for index, own in enumerate(rates))
     ]
 
@@ -281,7 +348,7 @@ def drone(folder: Path, environment: str, operator: str) -> Family:
         lines = [f"uplink.rate = {rate(up, scales['up'])}"]
         lines.append(f"downlink.rate = {rate(down, scales['down'])}")
         name = f"window {number + 1} by rank"
-        found.append(Flight(name, carried(up) + carried(down), lines))
+        found.append(Flight(name, carried(up) + carried(down), len(up), lines))
     common = [f"uplink.delay = {delay}", f"downlink.delay = {delay}"]
     return Family(found, [*common, drone_handovers(folder, environment)])
 
@@ -326,7 +393,7 @@ def conext(folder: Path, name: str) -> list[tuple[str, Values]]:
     cuts = np.flatnonzero(np.diff(times) > 2) + 1
     found = []
     for index, drive in enumerate(np.split(np.arange(len(values)), cuts)):
-        for part, piece in enumerate(flights_of(values[drive])):
+        for part, piece in enumerate(flights_of(values[drive], MIN_DRIVE_S)):
             day = int(days[drive[0]])
             found.append((f"{name}, day {day}, drive {index + 1}.{part + 1}", piece))
     return found
@@ -355,16 +422,27 @@ def lte_car(folder: Path) -> Family:
 
 def road(windows: Sequence[tuple[str, Values]], delays: Family) -> Family:
     """Flights of measured capacity down, of which the uplink has half."""
-    scales = time_scales([values for _, values in windows], 1.0, 120.0)
-    rates = []
-    for name, values in windows:
-        up = rate(values, scales, ", scale = 0.5, both_ways = 0.5")
-        lines = [
-            f"uplink.rate = {up}",
-            f"downlink.rate = {rate(values, scales, ', both_ways = 0.5')}",
-        ]
-        rates.append(Flight(name, carried(values), lines))
-    return Family(paired(thinned(rates), delays.flights), delays.common)
+    return Family(paired(thinned(one_way(windows, 0.5)), delays.flights), delays.common)
+
+
+def one_way(windows: Sequence[tuple[str, Values]], up_share: float) -> list[Flight]:
+    """Flights of measured capacity down, of which the uplink has a share."""
+    served = [with_service(values) for _, values in windows]
+    scales = time_scales(served, 1.0, 120.0)
+    spans = service_outages([values <= 0 for _, values in windows])
+    return [
+        Flight(
+            name,
+            carried(values),
+            len(values),
+            [
+                f"uplink.rate = {rate(own, scales, f', scale = {up_share:g}, both_ways = 0.5')}",
+                f"downlink.rate = {rate(own, scales, ', both_ways = 0.5')}",
+                *lines,
+            ],
+        )
+        for (name, values), own, lines in zip(windows, served, spans, strict=True)
+    ]
 
 
 def nr_road(folder: Path) -> Family:
@@ -421,7 +499,7 @@ def starlink_delay(folder: Path) -> list[Flight]:
             loss = 1 - np.sqrt(1 - float(dropped[bad].mean()))
             phases = f'on = {{ mean = "{1 / share:.4g}s" }}, off = "1s", off_loss = "{100 * loss:.3g}%"'
             lines += [f"{way}.loss = {{ on_off = {{ {phases} }} }}" for way in ("uplink", "downlink")]
-        flights.append(Flight(f"window {number + 1}", -float(np.mean(dropped)), lines))
+        flights.append(Flight(f"window {number + 1}", -float(np.mean(dropped)), FLIGHT_S, lines))
     return flights
 
 
@@ -452,32 +530,25 @@ def starlink_rates(folder: Path, moving: bool) -> list[Flight]:
         names += [f"motorway, part {part + 1}" for part in range(len(more))]
         pieces += more
     both = [float(np.corrcoef(normal_scores(a), normal_scores(b))[0, 1]) for a, b in pieces]
-    scales = [time_scales([piece[way] for piece in pieces], 1.0, 120.0) for way in (0, 1)]
+    gone = [(down <= 0) & (up <= 0) for down, up in pieces]
+    served = [[np.where(out, np.nan, way) for way in piece] for piece, out in zip(pieces, gone, strict=True)]
+    scales = [time_scales([piece[way] for piece in served], 1.0, 120.0) for way in (0, 1)]
     together = f", both_ways = {max(0.0, float(np.median(both))):.2f}"
     found = []
-    for name, (own_down, own_up) in zip(names, pieces, strict=True):
+    for name, own, (own_down, own_up), spans in zip(names, pieces, served, service_outages(gone), strict=True):
         lines = [
             f"uplink.rate = {rate(own_up, scales[1], together)}",
             f"downlink.rate = {rate(own_down, scales[0], together)}",
         ]
-        found.append(Flight(name, carried(own_up), lines))
+        found.append(Flight(name, carried(own[0]), len(own_up), lines + spans))
     return found
 
 
 def starlink_car(folder: Path) -> Family:
     """Starlink on cars: in Germany both directions, in the USA down, of which the uplink has its share."""
     german = starlink_rates(folder, moving=True)
-    windows = conext(folder, "starlink")
-    scales = time_scales([values for _, values in windows], 1.0, 120.0)
-    american = []
-    for name, values in windows:
-        up = rate(values, scales, ", scale = 0.075, both_ways = 0.5")
-        lines = [
-            f"uplink.rate = {up}",
-            f"downlink.rate = {rate(values, scales, ', both_ways = 0.5')}",
-        ]
-        american.append(Flight(name, carried(values), lines))
-    rates = thinned(thinned(german)[:10] + american)
+    american = one_way(conext(folder, "starlink"), 0.075)
+    rates = thinned(thinned(german, len(german) * 2 // 3) + american)
     return Family(paired(rates, thinned(starlink_delay(folder))), RECONFIGURATION)
 
 
@@ -513,7 +584,7 @@ one-way latency up of the testbed of Baltaci et al. 2023; that the way down has 
 
 LTE_CAR = """
 rates down: AT&T, T-Mobile and Verizon in the USA, 2023 (Hu et al., CoNEXT 2023), windows of ten
-minutes; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay, stalls, outages
+minutes or less; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay, stalls, outages
 and loss: pings of the same carriers, Boston to Atlanta, 2023 (NUWiNS, PAM 2025), half the round trip
 each way. Rates and delays were not measured together.
 """
@@ -543,10 +614,8 @@ FAMILIES = {
 }
 
 
-def text_of(name: str, folder: Path) -> str:
+def text_of(recipe: Recipe, family: Family) -> str:
     """The preset of a family, as TOML."""
-    recipe = FAMILIES[name]
-    family = recipe.fit(folder)
     head = [
         f"# {recipe.title}: a family of flights, from the worst to the best; each run draws one.",
         "# Fitted by traces/fit_presets.py; docs/links.md has the processes. Sources of every number:",
@@ -573,7 +642,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         folder = measurement_folder()
         for name in read.family or FAMILIES:
-            (read.out / f"{name}.toml").write_text(text_of(name, folder), encoding="utf-8")
+            (read.out / f"{name}.toml").write_text(text_of(FAMILIES[name], FAMILIES[name].fit(folder)), encoding="utf-8")
             print(name)
     except (MissingMeasurementsError, OSError) as error:
         print(error, file=sys.stderr)
