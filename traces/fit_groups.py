@@ -126,9 +126,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     for one, other in combinations(range(len(NETWORKS)), 2):
-        print(
-            f"# rank correlation of windows, {NETWORKS[one]} and {NETWORKS[other]}: {with_interval(windows, one, other)}"
-        )
+        names = f"{NETWORKS[one]} and {NETWORKS[other]}"
+        print(f"# rank correlation of windows, {names}: {with_interval(windows, one, other)}")
     found = correlation(windows)
     preset = (PRESETS / "lte-car.toml").read_text()
     modelled = [run.down for run in fly(dict.fromkeys(PATHS, preset), RUN_S, range(1, RUNS + 1), found.toml())]

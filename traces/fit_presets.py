@@ -112,14 +112,7 @@ def paired(rates: list[Flight], delays: list[Flight]) -> list[Flight]:
 
 def drone(folder: Path, environment: str, operator: str) -> Family:
     """Flights of a drone on LTE; delay and handovers are those of the family."""
-    read = {
-        way: column(
-            (folder / f"imc22_drone_lte/{environment}_{operator}_{way}link.csv").read_text(),
-            "rate [Mbit/s]",
-        )
-        for way in ("up", "down")
-    }
-    flights = {way: flights_of(values) for way, values in read.items()}
+    flights = {way: drone_rates(folder, environment, operator, way) for way in ("up", "down")}
     scales = {way: time_scales(pieces, 1.0, 120.0) for way, pieces in flights.items()}
     # The two directions were not measured together: windows are paired by rank.
     ordered = {way: sorted(pieces, key=carried) for way, pieces in flights.items()}
@@ -139,6 +132,12 @@ def drone(folder: Path, environment: str, operator: str) -> Family:
         found.append(Flight(name, carried(up) + carried(down), len(up), lines))
     common = [f"uplink.delay = {delay}", f"downlink.delay = {delay}"]
     return Family(found, [*common, drone_handovers(folder, environment)])
+
+
+def drone_rates(folder: Path, environment: str, operator: str, way: str) -> list[Values]:
+    """Windows of a drone's rates in Mbit/s."""
+    text = (folder / f"imc22_drone_lte/{environment}_{operator}_{way}link.csv").read_text()
+    return flights_of(column(text, "rate [Mbit/s]"))
 
 
 def drone_handovers(folder: Path, environment: str) -> str:
