@@ -40,7 +40,7 @@ from fit_series import FLIGHT_S, Flight, Values, carried, runs_of, thinned, time
 
 FOLDS = 5
 RUNS = 80
-PAIRED_RUNS = 300
+PAIRED_RUNS = 200
 GROUP_S = 180
 T = TypeVar("T")
 Measure = Callable[[Values], float]
