@@ -1,15 +1,17 @@
 """Hold the fits of `fit_presets.py` against flights that they have not seen.
 
-Run it as `python traces/check_presets.py [drone lte starlink ship paths]`. Each family is fitted to four fifths of the
-drives and predicts the others, five times over, so that each drive is held back once. What is predicted is what the
-engine does with the fitted preset.
+Run it as `python traces/check_presets.py [drone lte starlink paths heights]`. Each family is fitted to four fifths of
+the drives and predicts the others, five times over, so that each drive is held back once. What is predicted is what
+the engine does with the fitted preset.
 
 A held-back value is covered if it lies within the central 90 % of the family's runs. `ratio` is the measured median
 over the predicted one, with the interval of 90 % by drives drawn anew: a single split of a few drives cannot tell a
-factor of 2. Outages are seconds below 0.5 Mbit/s, in runs. `paths` has three carriers of one car.
+factor of 2. Outages are seconds below 0.5 Mbit/s, in runs. `paths` has three carriers of one
+car, `heights` the handovers of a drone by height.
 """
 
 import argparse
+import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -205,6 +207,20 @@ def check_drone(folder: Path) -> None:
             check(f"drone {environment} {way}", preset, held, RATES, lambda run: run.up[0])
 
 
+def print_heights(folder: Path) -> None:
+    """Handovers of a drone's modem by height above the ground, which no preset has yet."""
+    rows = list(csv.DictReader((folder / "imc22_drone_lte/handovers.csv").open()))
+    seconds = list(csv.DictReader((folder / "imc22_drone_lte/seconds_by_height.csv").open()))
+    for environment in ("Urban", "Rural"):
+        own = [row for row in rows if row["flight"].startswith(environment) and row["height [m]"]]
+        days = {row["flight"].rsplit("-", 1)[0] for row in own}
+        for low, high in ((-100, 10), (10, 40), (40, 80), (80, 200)):
+            flown_s = sum(int(row[day]) for row in seconds for day in days if low <= float(row["Altitude"]) < high)
+            count = sum(low <= float(row["height [m]"]) < high for row in own)
+            rate_per_s = count / flown_s
+            print(f"{environment.lower()}, {low} to {high} m: {count} handovers in {flown_s} s, {rate_per_s:.4f} per s")
+
+
 def check_paths(folder: Path) -> None:
     """Seconds in which two and three carriers of one car are down together.
 
@@ -245,7 +261,13 @@ def check_paths(folder: Path) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the tables; returns the exit status."""
-    checks = {"drone": check_drone, "lte": check_lte, "starlink": check_starlink, "paths": check_paths}
+    checks = {
+        "drone": check_drone,
+        "lte": check_lte,
+        "starlink": check_starlink,
+        "paths": check_paths,
+        "heights": print_heights,
+    }
     parser = argparse.ArgumentParser(description="Hold fits against what they have not seen.")
     parser.add_argument("family", nargs="*", choices=[[], *checks], help="Families (default: all).")
     try:
