@@ -156,6 +156,7 @@ class TestLink:
         drawn = draw_flight(link, 600.0, np.random.default_rng(2))
         up, down = (drawn.values("delay", direction) for direction in ("uplink", "downlink"))
         assert up is not None
+        assert down is not None
         assert np.array_equal(up, down)
 
     def test_the_correlation_of_both_ways_is_found(self) -> None:
