@@ -7,21 +7,21 @@ the same files. Each file states what its numbers were fitted to and what is ass
 A series of rates or round trips is cut into flights of ten minutes. A flight keeps the quantiles of
 its own values; the time scales are those of all flights of a family together, from the
 autocorrelation of the normal scores within a flight, since a single flight is too short for them.
+
+Seconds without any service are the outages of a flight and are no values of its rate: in the table of
+quantiles they would come one by one, where they last for seconds to minutes, and keep the queue.
 """
 
 import argparse
 import csv
-import io
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from build_traces import (
     PAM_CARRIERS,
@@ -29,46 +29,35 @@ from build_traces import (
     measurement_folder,
     read_ping,
 )
+from fit_series import (
+    FLIGHT_S,
+    MIN_DRIVE_S,
+    TAIL,
+    Flight,
+    Probes,
+    Values,
+    carried,
+    column,
+    flights_of,
+    interval_line,
+    length_quantiles,
+    normal_scores,
+    outages,
+    quantiles,
+    rate,
+    service_outages,
+    stalls,
+    thinned,
+    time_scales,
+    with_service,
+)
 
 PRESETS = Path(__file__).resolve().parent.parent / "crates" / "link" / "src" / "presets"
 
-FLIGHT_S = 600
-MAX_FLIGHTS = 15
-VIDEO_MBPS = 10.0
-PROBABILITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
-TAIL = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
-STALL_MS = 150.0
 RECONFIGURATION = [
     'reconfiguration.every = "15s"              # Tanveer et al., HotNets 2023',
     'reconfiguration.phase = "12s"              # Tanveer et al., HotNets 2023: 12, 27, 42, 57 s past the minute',
 ]
-
-Values = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Scales:
-    """Time scales of a process, in seconds, and the share of the slow part."""
-
-    slow: float
-    fast: float
-    slow_share: float
-
-    def keys(self) -> str:
-        """The keys of the process."""
-        return f'slow = "{self.slow:.3g}s", fast = "{self.fast:.3g}s", slow_share = {self.slow_share:.2f}'
-
-
-@dataclass
-class Flight:
-    """What was measured together.
-
-    score: share of seconds that carry the video, or of probes in time; flights are ordered by it.
-    """
-
-    name: str
-    score: float
-    lines: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -79,148 +68,16 @@ class Family:
     common: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Probes:
-    """Round trips in order of sending: times in s, round trips in ms with NaN where no reply came."""
-
-    name: str
-    times: Values
-    rtts: Values
-
-
-def normal_scores(values: Values) -> Values:
-    """Normal scores of the ranks; equal values share their mean rank."""
-    order = np.argsort(values, kind="stable")
-    ranks = np.empty(len(values))
-    ranks[order] = np.arange(len(values))
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    means = np.bincount(inverse, ranks) / counts
-    inverse_normal = NormalDist().inv_cdf
-    return np.array([inverse_normal((rank + 0.5) / len(values)) for rank in means[inverse]])
-
-
-def time_scales(flights: Sequence[Values], step_s: float, max_lag_s: float) -> Scales:
-    """The scales whose autocorrelation is nearest to that within the flights, by least squares."""
-    lags = np.unique(np.round(np.geomspace(1, max_lag_s / step_s, 24)).astype(int))
-    products, squares = np.zeros(len(lags)), np.zeros(len(lags))
-    for flight in flights:
-        scores = normal_scores(flight)
-        scores -= scores.mean()
-        for index, lag in enumerate(lags):
-            if lag < len(scores):
-                products[index] += scores[:-lag] @ scores[lag:]
-                squares[index] += scores @ scores * (len(scores) - lag) / len(scores)
-    found = products / squares
-    best = (np.inf, Scales(1.0, 0.0, 0.5))
-    for slow in np.geomspace(4 * step_s, max_lag_s, 30):
-        for fast in (0.0, *np.geomspace(0.5 * step_s, slow / 3, 20)):
-            of_slow = np.exp(-lags * step_s / slow)
-            of_fast = np.exp(-lags * step_s / fast) if fast > 0 else np.zeros(len(lags))
-            apart = of_slow - of_fast
-            share = float(np.clip((found - of_fast) @ apart / (apart @ apart), 0, 1))
-            error = float(np.sum((found - share * of_slow - (1 - share) * of_fast) ** 2))
-            if error < best[0]:
-                best = (error, Scales(float(slow), float(fast), share))
-    return best[1]
-
-
-def quantiles(values: Values, probabilities: Sequence[float], unit: str) -> str:
-    """The quantile table of some values; a share of zeros is kept exactly."""
-    zeros = float(np.mean(values <= 0))
-    points = [(0.0, float(values.min()))]
-    if zeros > 0:
-        points = [(0.0, 0.0), (round(zeros, 4), 0.0)]
-    points += [(p, float(np.quantile(values, p))) for p in probabilities if p > zeros + 0.005]
-    if zeros == 1:
-        points[-1] = (0.999, 0.0)
-    points.append((1.0, max(float(values.max()), 0.001)))
-    return "[" + ", ".join(f'[{p:g}, "{value:.4g}{unit}"]' for p, value in points) + "]"
-
-
-def flights_of(values: Values, seconds: int = FLIGHT_S) -> list[Values]:
-    """Pieces of about this many values; a piece shorter than half of it is left out."""
-    count = max(1, round(len(values) / seconds))
-    pieces = np.array_split(values, count)
-    return [piece for piece in pieces if len(piece) >= seconds / 2]
-
-
-def thinned(flights: list[Flight]) -> list[Flight]:
-    """At most `MAX_FLIGHTS` of the flights, from the worst to the best, evenly by rank."""
-    ordered = sorted(flights, key=lambda flight: flight.score)
-    if len(ordered) <= MAX_FLIGHTS:
-        return ordered
-    ranks = (np.arange(MAX_FLIGHTS) + 0.5) / MAX_FLIGHTS * len(ordered)
-    return [ordered[int(rank)] for rank in ranks]
-
-
-def rate(values: Values, scales: Scales, more: str = "") -> str:
-    """A rate process with the quantiles of `values` (Mbit/s)."""
-    return f"{{ process = {quantiles(values, PROBABILITIES, 'Mbit/s')}, {scales.keys()}{more} }}"
-
-
-def carried(values: Values) -> float:
-    """Share of seconds that carry the video, and the mean as a tie-breaker."""
-    return float(np.mean(values >= VIDEO_MBPS)) + 1e-6 * float(values.mean())
-
-
-def column(text: str, name: str) -> Values:
-    """A column of a CSV file; empty fields are NaN."""
-    rows = csv.DictReader(io.StringIO(text))
-    return np.array([float(row[name] or "nan") for row in rows])
-
-
-def stalls(probes: Probes) -> tuple[list[float], npt.NDArray[np.bool_]]:
-    """Peaks of round trips that fall with slope -1, in ms above the median, and the probes in them."""
-    inside = np.zeros(len(probes.rtts), dtype=np.bool_)
-    lengths: list[float] = []
-    usual = float(np.nanmedian(probes.rtts))
-    index = 0
-    while index < len(probes.rtts):
-        peak = probes.rtts[index] - usual
-        if not peak > STALL_MS:
-            index += 1
-            continue
-        # Probes sent during the same standstill return together: arrivals within 50 ms.
-        arrival = probes.times[index] * 1e3 + probes.rtts[index]
-        after = index + 1
-        while (
-            after < len(probes.rtts) and abs(probes.times[after] * 1e3 + probes.rtts[after] - arrival) < 50 + 0.1 * peak
-        ):
-            after += 1
-        lengths.append(float(peak))
-        inside[index:after] = True
-        index = after
-    return lengths, inside
-
-
-def outages(rtts: Values, shortest: int) -> list[int]:
-    """Lengths of the runs of at least `shortest` lost probes."""
-    edges = np.diff(np.concatenate(([0], np.isnan(rtts).astype(int), [0])))
-    lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
-    return [int(length) for length in lengths if length >= shortest]
-
-
-def interval_line(table: str, count: int, seconds: float) -> str:
-    """The interval of spans seen `count` times in `seconds`; half a span more, as some saw none."""
-    return f'{table}.interval = {{ mean = "{seconds / (count + 0.5):.4g}s" }}'
-
-
-def length_quantiles(lengths_s: Sequence[float]) -> str:
-    """The quantile table of lengths of spans."""
-    values = np.array(sorted(lengths_s))
-    return f"{{ quantiles = {quantiles(values, (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98), 's')} }}"
-
-
 def delays_of(groups: Sequence[Probes], step_s: float, outage_probes: int = 3) -> Family:
-    """Flights of base delay, jitter, stalls, outages and loss; each direction has half the round trip.
+    """Flights of base delay, jitter, stalls and loss; each direction has half the round trip.
 
-    Lengths of stalls and outages are those of all flights together, their numbers each flight's own.
+    Lengths of stalls are those of all flights together, their numbers each flight's own. Runs of at least
+    `outage_probes` lost probes are outages, which the rates have.
     """
     found = [(group, *stalls(group)) for group in groups]
     calm = [np.where(np.isnan(group.rtts) | inside, np.nanmedian(group.rtts), group.rtts) for group, _, inside in found]
     scales = time_scales(calm, step_s, 10.0 if step_s < 1 else 60.0)
     all_stalls = [length / 1e3 for _, lengths, _ in found for length in lengths]
-    all_outages = [count * step_s for group in groups for count in outages(group.rtts, outage_probes)]
     flights = []
     for (group, lengths, _), values in zip(found, calm, strict=True):
         seconds = len(group.rtts) * step_s
@@ -237,34 +94,25 @@ def delays_of(groups: Sequence[Probes], step_s: float, outage_probes: int = 3) -
         lines += [f'{way}.loss = {{ uniform = "{100 * loss:.3g}%" }}' for way in ("uplink", "downlink")]
         if all_stalls:
             lines.append(interval_line("stall", len(lengths), seconds))
-        if all_outages:
-            lines.append(interval_line("outage", len(gone), seconds))
         in_time = float(np.mean(np.nan_to_num(group.rtts, nan=np.inf) <= 300))
-        flights.append(Flight(group.name, in_time, lines))
-    spans = (("stall", all_stalls), ("outage", all_outages))
-    common = [f"{table}.length = {length_quantiles(found)}" for table, found in spans if found]
+        flights.append(Flight(group.name, in_time, seconds, lines))
+    common = [f"stall.length = {length_quantiles(all_stalls)}"] if all_stalls else []
     return Family(flights, common)
 
 
 def paired(rates: list[Flight], delays: list[Flight]) -> list[Flight]:
     """Rates and delays that were not measured together, in an order without relation."""
+    delays = thinned(delays, len(rates))
     shuffled = [delays[index] for index in np.random.default_rng(1).permutation(len(delays))]
     return [
-        Flight(f"{own.name}; {delay.name}", own.score, own.lines + delay.lines)
+        Flight(f"{own.name}; {delay.name}", own.score, own.seconds, own.lines + delay.lines)
         for own, delay in ((own, shuffled[index % len(shuffled)]) for index, own in enumerate(rates))
     ]
 
 
 def drone(folder: Path, environment: str, operator: str) -> Family:
     """Flights of a drone on LTE; delay and handovers are those of the family."""
-    read = {
-        way: column(
-            (folder / f"imc22_drone_lte/{environment}_{operator}_{way}link.csv").read_text(),
-            "rate [Mbit/s]",
-        )
-        for way in ("up", "down")
-    }
-    flights = {way: flights_of(values) for way, values in read.items()}
+    flights = {way: drone_rates(folder, environment, operator, way) for way in ("up", "down")}
     scales = {way: time_scales(pieces, 1.0, 120.0) for way, pieces in flights.items()}
     # The two directions were not measured together: windows are paired by rank.
     ordered = {way: sorted(pieces, key=carried) for way, pieces in flights.items()}
@@ -281,9 +129,15 @@ def drone(folder: Path, environment: str, operator: str) -> Family:
         lines = [f"uplink.rate = {rate(up, scales['up'])}"]
         lines.append(f"downlink.rate = {rate(down, scales['down'])}")
         name = f"window {number + 1} by rank"
-        found.append(Flight(name, carried(up) + carried(down), lines))
+        found.append(Flight(name, carried(up) + carried(down), len(up), lines))
     common = [f"uplink.delay = {delay}", f"downlink.delay = {delay}"]
     return Family(found, [*common, drone_handovers(folder, environment)])
+
+
+def drone_rates(folder: Path, environment: str, operator: str, way: str) -> list[Values]:
+    """Windows of a drone's rates in Mbit/s."""
+    text = (folder / f"imc22_drone_lte/{environment}_{operator}_{way}link.csv").read_text()
+    return flights_of(column(text, "rate [Mbit/s]"))
 
 
 def drone_handovers(folder: Path, environment: str) -> str:
@@ -326,7 +180,7 @@ def conext(folder: Path, name: str) -> list[tuple[str, Values]]:
     cuts = np.flatnonzero(np.diff(times) > 2) + 1
     found = []
     for index, drive in enumerate(np.split(np.arange(len(values)), cuts)):
-        for part, piece in enumerate(flights_of(values[drive])):
+        for part, piece in enumerate(flights_of(values[drive], MIN_DRIVE_S)):
             day = int(days[drive[0]])
             found.append((f"{name}, day {day}, drive {index + 1}.{part + 1}", piece))
     return found
@@ -355,16 +209,27 @@ def lte_car(folder: Path) -> Family:
 
 def road(windows: Sequence[tuple[str, Values]], delays: Family) -> Family:
     """Flights of measured capacity down, of which the uplink has half."""
-    scales = time_scales([values for _, values in windows], 1.0, 120.0)
-    rates = []
-    for name, values in windows:
-        up = rate(values, scales, ", scale = 0.5, both_ways = 0.5")
-        lines = [
-            f"uplink.rate = {up}",
-            f"downlink.rate = {rate(values, scales, ', both_ways = 0.5')}",
-        ]
-        rates.append(Flight(name, carried(values), lines))
-    return Family(paired(thinned(rates), delays.flights), delays.common)
+    return Family(paired(thinned(one_way(windows, 0.5)), delays.flights), delays.common)
+
+
+def one_way(windows: Sequence[tuple[str, Values]], up_share: float) -> list[Flight]:
+    """Flights of measured capacity down, of which the uplink has a share."""
+    served = [with_service(values) for _, values in windows]
+    scales = time_scales(served, 1.0, 120.0)
+    spans = service_outages([values <= 0 for _, values in windows])
+    return [
+        Flight(
+            name,
+            carried(values),
+            len(values),
+            [
+                f"uplink.rate = {rate(own, scales, f', scale = {up_share:g}, both_ways = 0.5')}",
+                f"downlink.rate = {rate(own, scales, ', both_ways = 0.5')}",
+                *lines,
+            ],
+        )
+        for (name, values), own, lines in zip(windows, served, spans, strict=True)
+    ]
 
 
 def nr_road(folder: Path) -> Family:
@@ -421,7 +286,7 @@ def starlink_delay(folder: Path) -> list[Flight]:
             loss = 1 - np.sqrt(1 - float(dropped[bad].mean()))
             phases = f'on = {{ mean = "{1 / share:.4g}s" }}, off = "1s", off_loss = "{100 * loss:.3g}%"'
             lines += [f"{way}.loss = {{ on_off = {{ {phases} }} }}" for way in ("uplink", "downlink")]
-        flights.append(Flight(f"window {number + 1}", -float(np.mean(dropped)), lines))
+        flights.append(Flight(f"window {number + 1}", -float(np.mean(dropped)), FLIGHT_S, lines))
     return flights
 
 
@@ -452,32 +317,25 @@ def starlink_rates(folder: Path, moving: bool) -> list[Flight]:
         names += [f"motorway, part {part + 1}" for part in range(len(more))]
         pieces += more
     both = [float(np.corrcoef(normal_scores(a), normal_scores(b))[0, 1]) for a, b in pieces]
-    scales = [time_scales([piece[way] for piece in pieces], 1.0, 120.0) for way in (0, 1)]
+    gone = [(down <= 0) & (up <= 0) for down, up in pieces]
+    served = [[np.where(out, np.nan, way) for way in piece] for piece, out in zip(pieces, gone, strict=True)]
+    scales = [time_scales([piece[way] for piece in served], 1.0, 120.0) for way in (0, 1)]
     together = f", both_ways = {max(0.0, float(np.median(both))):.2f}"
     found = []
-    for name, (own_down, own_up) in zip(names, pieces, strict=True):
+    for name, own, (own_down, own_up), spans in zip(names, pieces, served, service_outages(gone), strict=True):
         lines = [
             f"uplink.rate = {rate(own_up, scales[1], together)}",
             f"downlink.rate = {rate(own_down, scales[0], together)}",
         ]
-        found.append(Flight(name, carried(own_up), lines))
+        found.append(Flight(name, carried(own[0]), len(own_up), lines + spans))
     return found
 
 
 def starlink_car(folder: Path) -> Family:
     """Starlink on cars: in Germany both directions, in the USA down, of which the uplink has its share."""
     german = starlink_rates(folder, moving=True)
-    windows = conext(folder, "starlink")
-    scales = time_scales([values for _, values in windows], 1.0, 120.0)
-    american = []
-    for name, values in windows:
-        up = rate(values, scales, ", scale = 0.075, both_ways = 0.5")
-        lines = [
-            f"uplink.rate = {up}",
-            f"downlink.rate = {rate(values, scales, ', both_ways = 0.5')}",
-        ]
-        american.append(Flight(name, carried(values), lines))
-    rates = thinned(thinned(german)[:10] + american)
+    american = one_way(conext(folder, "starlink"), 0.075)
+    rates = thinned(thinned(german, len(german) * 2 // 3) + american)
     return Family(paired(rates, thinned(starlink_delay(folder))), RECONFIGURATION)
 
 
@@ -513,7 +371,7 @@ one-way latency up of the testbed of Baltaci et al. 2023; that the way down has 
 
 LTE_CAR = """
 rates down: AT&T, T-Mobile and Verizon in the USA, 2023 (Hu et al., CoNEXT 2023), windows of ten
-minutes; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay, stalls, outages
+minutes or less; that the way up has half is assumed (mahimahi's LTE: 0.41, 0.8, 1.2). Delay, stalls, outages
 and loss: pings of the same carriers, Boston to Atlanta, 2023 (NUWiNS, PAM 2025), half the round trip
 each way. Rates and delays were not measured together.
 """
@@ -543,10 +401,8 @@ FAMILIES = {
 }
 
 
-def text_of(name: str, folder: Path) -> str:
+def text_of(recipe: Recipe, family: Family) -> str:
     """The preset of a family, as TOML."""
-    recipe = FAMILIES[name]
-    family = recipe.fit(folder)
     head = [
         f"# {recipe.title}: a family of flights, from the worst to the best; each run draws one.",
         "# Fitted by traces/fit_presets.py; docs/links.md has the processes. Sources of every number:",
@@ -573,7 +429,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         folder = measurement_folder()
         for name in read.family or FAMILIES:
-            (read.out / f"{name}.toml").write_text(text_of(name, folder), encoding="utf-8")
+            recipe = FAMILIES[name]
+            (read.out / f"{name}.toml").write_text(text_of(recipe, recipe.fit(folder)), encoding="utf-8")
             print(name)
     except (MissingMeasurementsError, OSError) as error:
         print(error, file=sys.stderr)

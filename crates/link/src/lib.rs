@@ -54,7 +54,7 @@ pub use quantiles::Quantiles;
 pub use queue::{Codel, QueueConfig};
 pub use rate::{RateConfig, RateSource};
 pub use reconfiguration::{Reconfiguration, ReconfigurationConfig};
-pub use shared_outage::{SharedOutages, SharedOutagesConfig};
+pub use shared_outage::{Always, SharedOutages, SharedOutagesConfig, Together};
 pub use spans::{RandomSpans, RandomSpansConfig};
 pub use trace::{
     Course, Opportunities, Replay, Sampling, Series, Start, TraceError, TraceFile, TraceFormat,

@@ -8,6 +8,10 @@
 //! together for 1 − 2p + L p² of the time, which is (1 − p)² / (1 − c) for a common share c; this gives c, and
 //! the own share o follows from 1 − p = (1 − c)(1 − o).
 //!
+//! Not every carrier need be in every common outage: carrier i is in one with the probability q_i, drawn for each outage
+//! and carrier by itself. Its share is then 1 − (1 − q_i c)(1 − o), and n carriers are in a common outage together for
+//! c q_1 … q_n of the time.
+//!
 //! Below independence (L < 1, as of a satellite and a carrier, which different obstacles shadow) there is no common
 //! process: an outage of a carrier that would overlap one of an earlier carrier is moved, with the probability 1 − L, to
 //! a random time without overlap, which keeps p and multiplies the time together by L.
@@ -30,14 +34,38 @@ pub struct SharedOutagesConfig {
     pub up: Duration,
     /// Duration of an outage; its mean must be at least 1 ms. Overlapping own and common outages are merged.
     pub down: Distribution,
-    /// Ratio of the probability that two carriers are down at once to that of independent carriers: from 0 (never
-    /// together) over 1 (independent) to 1 / share of time down (always together). Default: 1.
-    #[serde(default = "independent")]
-    pub together: f64,
+    /// How the carriers' outages depend on one another. Default: independent.
+    #[serde(default)]
+    pub together: Together,
+    /// Probability with which each carrier is in an outage that is common, 0 to 1, in the order of the carriers; empty:
+    /// all are in all of them.
+    #[serde(default)]
+    pub takes_part: Vec<f64>,
 }
 
-const fn independent() -> f64 {
-    1.0
+/// Dependence of the outages of several carriers.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged, expecting = "expected a ratio or \"always\"")]
+pub enum Together {
+    /// Ratio of the probability that two carriers are down at once to that of independent carriers: from 0 (never
+    /// together) over 1 (independent) to 1 / share of time down (always together).
+    Ratio(f64),
+    /// All outages are common.
+    Always(Always),
+}
+
+/// The word `"always"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Always {
+    /// All outages are common.
+    Always,
+}
+
+impl Default for Together {
+    fn default() -> Self {
+        Self::Ratio(1.0)
+    }
 }
 
 /// Correlated outages, checked.
@@ -50,6 +78,8 @@ pub struct SharedOutages {
     own: f64,
     /// Probability that an outage avoids those of earlier carriers.
     apart: f64,
+    /// Probability with which each carrier is in a common outage; 1 for those that are not listed.
+    takes_part: Vec<f64>,
 }
 
 /// Warm-up of a process before the run, in mean down times, after which it is stationary.
@@ -77,22 +107,28 @@ impl SharedOutagesConfig {
         }
         let p = self.share_down();
         let max = 1.0 / p;
+        let ratio = match self.together {
+            Together::Ratio(ratio) => ratio,
+            Together::Always(_) => max,
+        };
         // A printed number may exceed the limit by rounding.
-        if !(0.0..=max * (1.0 + 1e-9)).contains(&self.together) {
+        if !(0.0..=max * (1.0 + 1e-9)).contains(&ratio) {
             let problem = format!(
-                "found {}, expected 0 to {max:.4}: a carrier is down for {:.4} % of the time",
-                self.together,
+                "found {ratio}, expected 0 to {max:.4}: a carrier is down for {:.4} % of the time",
                 100.0 * p
             );
             return Err(("together", problem));
         }
-        let apart = (1.0 - self.together).max(0.0);
+        if let Some(part) = self.takes_part.iter().find(|part| !(0.0..=1.0).contains(*part)) {
+            return Err(("takes_part", format!("found {part}, expected probabilities, 0 to 1")));
+        }
+        let apart = (1.0 - ratio).max(0.0);
         // Moved outages need room.
         if apart > 0.0 && p > 0.25 {
             let problem = format!("a carrier is down for {:.1} % of the time", 100.0 * p);
             return Err(("together", format!("expected at least 1: {problem}")));
         }
-        let both_up = 1.0 - 2.0 * p + self.together.clamp(1.0, max) * p * p;
+        let both_up = 1.0 - 2.0 * p + ratio.clamp(1.0, max) * p * p;
         let common = 1.0 - (1.0 - p) * (1.0 - p) / both_up;
         let own = 1.0 - (1.0 - p) / (1.0 - common);
         Ok(SharedOutages {
@@ -100,13 +136,15 @@ impl SharedOutagesConfig {
             common: common.clamp(0.0, 1.0),
             own: own.clamp(0.0, 1.0),
             apart,
+            takes_part: self.takes_part.clone(),
         })
     }
 }
 
 impl SharedOutages {
     /// Draws the outages of `carriers` carriers in a run of `length`: start and length of each, in order and
-    /// disjoint. Uses the streams `name.common`, `name.0`, `name.1` and so on, and `name.1.apart` and so on.
+    /// disjoint. Uses the streams `name.common`, `name.0`, `name.1` and so on, and `name.1.apart`, `name.0.takes_part`
+    /// and so on.
     pub fn draw(
         &self,
         seed: Seed,
@@ -124,7 +162,10 @@ impl SharedOutages {
                 let earlier = merged(&earlier);
                 self.move_apart(&mut all, &earlier, seed, &format!("{own}.apart"), length);
             }
-            all.extend_from_slice(&common);
+            let part = self.takes_part.get(number).copied().unwrap_or(1.0);
+            let mut stream = seed.stream(&format!("{own}.takes_part"));
+            // Of a probability of 1, each draw below it is taken.
+            all.extend(common.iter().filter(|_| stream.unit() < part));
             let spans = merged(&all).into_iter().map(|(start, end)| (start, end - start));
             drawn.push(spans.collect());
         }
@@ -202,10 +243,13 @@ impl SharedOutages {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
 
     fn config(up_s: i64, down: Distribution, together: f64) -> SharedOutagesConfig {
-        SharedOutagesConfig { up: Duration::from_secs(up_s), down, together }
+        let together = Together::Ratio(together);
+        SharedOutagesConfig { up: Duration::from_secs(up_s), down, together, takes_part: vec![] }
     }
 
     fn total(spans: &[(Instant, Duration)]) -> f64 {
@@ -274,6 +318,24 @@ mod tests {
     }
 
     #[test]
+    fn carriers_take_part_in_common_outages_by_their_probability() {
+        let length = Duration::from_secs(4_000_000);
+        let down = Distribution::exponential(Duration::from_secs(2));
+        let takes_part = vec![1.0, 0.6, 0.25, 0.0];
+        let together = Together::Always(Always::Always);
+        let outages = SharedOutagesConfig { takes_part, together, ..config(98, down, 1.0) };
+        let drawn = outages.resolve().unwrap().draw(Seed(3), "cells", 4, length);
+        let seconds = length.as_secs_f64();
+        // Down together for c q_i q_j of the time, in 40 000 q_i q_j spans of exponential length: Var(sum) = 2 n D².
+        for (a, b, share) in [(0, 0, 1.0), (1, 1, 0.6), (0, 1, 0.6), (0, 2, 0.25), (1, 2, 0.15)] {
+            let found = both(&drawn[a], &drawn[b]) / seconds / 0.02;
+            let within = 4.0 * (2.0 * share / 40_000.0f64).sqrt();
+            assert!((found - share).abs() < within, "{a} {b}: {found} of {share}");
+        }
+        assert!(drawn[3].is_empty());
+    }
+
+    #[test]
     fn at_the_maximum_all_fail_together_and_at_one_none_do() {
         let down = Distribution::exponential(Duration::from_secs(1));
         let all = config(49, down.clone(), 50.0).resolve().unwrap();
@@ -318,6 +380,8 @@ mod tests {
             ("together", true),
             "{problem}"
         );
-        assert_eq!(refused(config(9, down, f64::NAN)).0, "together");
+        assert_eq!(refused(config(9, down.clone(), f64::NAN)).0, "together");
+        let strange = SharedOutagesConfig { takes_part: vec![1.2], ..config(9, down, 1.0) };
+        assert_eq!(refused(strange).0, "takes_part");
     }
 }

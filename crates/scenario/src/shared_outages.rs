@@ -1,7 +1,7 @@
 //! Outages shared by several links.
 
 use serde::Deserialize;
-use skybraid_link::{Distribution, SharedOutages, SharedOutagesConfig};
+use skybraid_link::{Distribution, SharedOutages, SharedOutagesConfig, Together};
 use skybraid_units::{Duration, Instant, Seed};
 
 use crate::members::{Problem, members};
@@ -18,7 +18,8 @@ pub(crate) struct OutagesFile {
     pub links: Vec<String>,
     pub up: Duration,
     pub down: Distribution,
-    pub together: Option<f64>,
+    pub together: Option<Together>,
+    pub takes_part: Option<Vec<f64>>,
 }
 
 /// A group of links with separate and common outages.
@@ -41,8 +42,18 @@ impl OutagesFile {
         find: impl Fn(&str) -> Result<Vec<usize>, String>,
     ) -> Result<OutageGroup, Problem> {
         let links = members(&self.paths, &self.links, of_paths, find)?;
-        let together = self.together.unwrap_or(1.0);
-        let config = SharedOutagesConfig { up: self.up, down: self.down.clone(), together };
+        let takes_part = self.takes_part.clone().unwrap_or_default();
+        if self.takes_part.is_some() && takes_part.len() != links.len() {
+            let (found, expected) = (takes_part.len(), links.len());
+            let problem = format!("found {found} probabilities for {expected} names");
+            return Err(("takes_part", problem));
+        }
+        let config = SharedOutagesConfig {
+            up: self.up,
+            down: self.down.clone(),
+            together: self.together.unwrap_or_default(),
+            takes_part,
+        };
         Ok(OutageGroup { links, outages: config.resolve()? })
     }
 }

@@ -27,20 +27,26 @@ def draw_flight(link: FittedLink, length_s: float, random: np.random.Generator) 
     step_s = min((process.step_s for process in chosen.processes.values()), default=1.0)
     count = max(round(length_s / step_s), 1)
     times_s = np.arange(count, dtype=np.float64) * step_s
-    out_s = _intervals(chosen.outages_per_s, link.outage_gaps, link.outage_length, length_s, random)
-    stalls_s = _intervals(chosen.stalls_per_s, link.stall_gaps, link.stall_length, length_s, random)
+    factors = {name: math.exp(random.standard_normal() * math.log(sd)) for name, sd in link.spread.items()}
+    outages_per_s, stalls_per_s = (
+        rate and rate * factors.get(name, 1.0)
+        for rate, name in ((chosen.outages_per_s, "outage"), (chosen.stalls_per_s, "stall"))
+    )
+    out_s = _intervals(outages_per_s, link.outage_gaps, link.outage_length, length_s, random)
+    stalls_s = _intervals(stalls_per_s, link.stall_gaps, link.stall_length, length_s, random)
     is_out = _inside(times_s, out_s)
     waits_ms = _waits_ms(times_s, stalls_s)
+    common = {quantity: random.standard_normal((2, count)) for quantity in ("rate", "delay")}
     columns = []
     for key, process in chosen.processes.items():
         direction, _, quantity = key.partition(".")
         factor = math.exp(random.standard_normal() * math.log(link.spread.get(quantity, 1.0)))
         each = max(round(process.step_s / step_s), 1)
         if quantity == "rate":
-            values = np.repeat(process.sample(-(-count // each), random, factor), each)[:count]
+            values = np.repeat(process.sample(-(-count // each), random, factor, common[quantity]), each)[:count]
             columns.append(Column("rate", "Mbit/s", np.where(is_out | (waits_ms > 0), 0.0, values), direction))
         else:
-            values = np.repeat(process.sample(-(-count // each), random), each)[:count]
+            values = np.repeat(process.sample(-(-count // each), random, 1.0, common[quantity]), each)[:count]
             # The spread is of the constant part.
             values = values + process.plus * (factor - 1) + waits_ms
             columns.append(Column("delay", "ms", np.where(is_out, math.inf, values), direction))

@@ -11,7 +11,7 @@ import numpy as np
 
 from skybraid.fit.durations import Exponentials, Quantiles, fit_durations, fit_intervals
 from skybraid.fit.events import Events, find_events
-from skybraid.fit.process import Memory, Process, fit_memory, quantile_table
+from skybraid.fit.process import Memory, Process, fit_memory, normal_scores, quantile_table
 from skybraid.traces.flights import DIRECTIONS, Flight
 from skybraid.traces.formats.source import Source, number_of
 from skybraid.traces.series import TraceError
@@ -71,7 +71,7 @@ class FittedLink:
         stall_gaps: law of the time between stalls.
         handover_gaps: law of the time between handovers; None: not measured.
         handover_length: law of their execution.
-        spread: factors between flights: "rate", "delay".
+        spread: factors between flights: "rate", "delay", "outage", "stall".
         unknown: what the data cannot tell, in sentences.
     """
 
@@ -140,11 +140,12 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
     if not flights:
         raise TraceError("found no flight; expected one at least")
     memories = _memories(flights)
+    both_ways = {quantity: _both_ways(flights, quantity, memories) for quantity in ("rate", "delay")}
     if not memories and not any(flight.has("loss") for flight in flights):
         raise TraceError("found neither rate, delay nor loss; expected one of them")
     events = [_events(flight) for flight in flights]
     fitted = [
-        _fitted(flight, memories, own, _pooled_rates(events, flights))
+        _fitted(flight, memories, both_ways, own, _pooled_rates(events, flights))
         for flight, own in zip(flights, events, strict=True)
     ]
     fitted.sort(key=lambda flight: -flight.badness)
@@ -158,7 +159,7 @@ def fit_link(flights: Sequence[Flight], handovers: Sequence[Handovers] = ()) -> 
         stalls[0],
         gaps,
         lengths,
-        _spread(fitted),
+        _spread(fitted, events),
         tuple(_unknown(flights, events, handovers)),
     )
 
@@ -203,6 +204,28 @@ def _memories(flights: Sequence[Flight]) -> dict[str, tuple[Memory, float]]:
             series = [_calm(flight, quantity, direction, step_s) for flight in having]
             found[f"{direction}.{quantity}"] = (fit_memory(series, step_s), step_s)
     return found
+
+
+def _both_ways(flights: Sequence[Flight], quantity: str, memories: dict[str, tuple[Memory, float]]) -> float:
+    """Returns the correlation of the normal scores of both directions, 0 to 1; 0 where it was not measured.
+
+    Both halves of a round trip are the same value.
+    """
+    products, squares = 0.0, 0.0
+    for flight in flights:
+        ways = [flight.values(quantity, direction) for direction in DIRECTIONS]
+        if ways[0] is None or ways[1] is None:
+            continue
+        if ways[0] is ways[1]:
+            if quantity == "delay":
+                return 1.0
+            continue
+        step_s = max(memories[f"{direction}.{quantity}"][1] for direction in DIRECTIONS)
+        up, down = (normal_scores(_calm(flight, quantity, direction, step_s)) for direction in DIRECTIONS)
+        known = np.isfinite(up) & np.isfinite(down)
+        products += float(up[known] @ down[known])
+        squares += float((up[known] @ up[known] + down[known] @ down[known]) / 2)
+    return min(max(products / squares, 0.0), 1.0) if squares > 0 else 0.0
 
 
 def _calm(flight: Flight, quantity: str, direction: str, step_s: float) -> Floats:
@@ -264,6 +287,7 @@ def _pooled_rates(events: Sequence[Events | None], flights: Sequence[Flight]) ->
 def _fitted(
     flight: Flight,
     memories: dict[str, tuple[Memory, float]],
+    both_ways: dict[str, float],
     own: Events | None,
     pooled: dict[str, tuple[int, float]],
 ) -> FittedFlight:
@@ -279,7 +303,7 @@ def _fitted(
             continue
         plus = float(known.min()) if quantity == "delay" else 0.0
         own_memory = fit_memory([values], step_s) if known.size >= MIN_OWN_STEPS else memory
-        processes[key] = Process(quantile_table(values - plus), own_memory, step_s, plus)
+        processes[key] = Process(quantile_table(values - plus), own_memory, step_s, plus, both_ways[quantity])
         seconds = flight.grid(quantity, direction, 1.0)
         assert seconds is not None
         with np.errstate(invalid="ignore"):
@@ -334,7 +358,7 @@ def _handover_laws(handovers: Sequence[Handovers]) -> tuple[Exponentials | None,
     return fit_intervals(gaps[gaps > 0], float(gaps.sum()) * (len(gaps) + 1) / len(gaps)), fit_durations(lengths)
 
 
-def _spread(fitted: Sequence[FittedFlight]) -> dict[str, float]:
+def _spread(fitted: Sequence[FittedFlight], events: Sequence[Events | None]) -> dict[str, float]:
     """Returns the factors by which a new flight differs from those seen: a smoothed bootstrap (Silverman 1986)."""
     found: dict[str, float] = {}
     for quantity in ("rate", "delay"):
@@ -344,8 +368,24 @@ def _spread(fitted: Sequence[FittedFlight]) -> dict[str, float]:
             if own and min(own) > 0:
                 logs.append(float(np.mean(np.log(own))))
         if len(logs) > 1:
-            found[quantity] = math.exp(min(1.06 * float(np.std(logs, ddof=1)) * len(logs) ** -0.2, 2.0))
+            found[quantity] = _factor(float(np.var(logs, ddof=1)), len(logs))
+    for name, rates, counts in (
+        ("stall", [flight.stalls_per_s for flight in fitted], [len(own.stalls) for own in events if own]),
+        ("outage", [flight.outages_per_s for flight in fitted], [len(own.outages) for own in events if own]),
+    ):
+        logs = [math.log(rate) for rate in rates if rate]
+        if len(logs) > 1:
+            # A count differs by chance alone too: the logarithm of a Poisson number n has the variance 1 / n.
+            chance = float(np.mean([1 / (count + 0.5) for count in counts]))
+            variance = float(np.var(logs, ddof=1)) - chance
+            if variance > 0:
+                found[name] = _factor(variance, len(logs))
     return found
+
+
+def _factor(variance: float, count: int) -> float:
+    """Returns the geometric standard deviation by which `count` values of this variance are smoothed."""
+    return math.exp(min(1.06 * math.sqrt(variance) * count**-0.2, 2.0))
 
 
 def _median(process: Process) -> float:
@@ -390,7 +430,7 @@ def _unknown(flights: Sequence[Flight], events: Sequence[Events | None], handove
             )
     directed = {column.direction for flight in flights for column in flight.columns if column.quantity == "delay"}
     if directed == {""}:
-        told.append("Round trips do not tell the directions apart: each has half, varying by itself.")
+        told.append("Round trips do not tell the directions apart: each has half, and both vary together.")
     if not handovers:
         told.append("No handovers were given: those of the measured link are in its delays and rates.")
     return told
@@ -401,8 +441,9 @@ def _process(process: Process, key: str) -> str:
     pairs = ", ".join(f'[{p:g}, "{value:.5g}{unit}"]' for p, value in process.table)
     plus = f'plus = "{process.plus:.5g}ms", ' if unit == "ms" else ""
     memory = process.memory
+    ways = f", both_ways = {process.both_ways:.3g}" if process.both_ways > 0 else ""
     times = f'slow = "{memory.slow_s:.4g}s", fast = "{1e3 * memory.fast_s:.4g}ms", slow_share = {memory.slow_share:.4g}'
-    return f'{{ process = [{pairs}], {plus}{times}, step = "{1e3 * process.step_s:g}ms" }}'
+    return f'{{ process = [{pairs}], {plus}{times}, step = "{1e3 * process.step_s:g}ms"{ways} }}'
 
 
 def _quoted(text: str) -> str:

@@ -64,18 +64,32 @@ class Process:
         memory: how long values remember.
         step_s: for how long a value holds, in s.
         plus: added to every value.
+        both_ways: correlation of the normal scores with those of the other direction, 0 to 1.
     """
 
     table: tuple[tuple[float, float], ...]
     memory: Memory
     step_s: float
     plus: float = 0.0
+    both_ways: float = 0.0
 
-    def sample(self, count: int, random: np.random.Generator, scale: float = 1.0) -> Floats:
-        """Returns `count` values, one a step."""
+    def sample(
+        self, count: int, random: np.random.Generator, scale: float = 1.0, common: Floats | None = None
+    ) -> Floats:
+        """Returns `count` values, one a step.
+
+        Args:
+            count: number of values.
+            random: of the process alone.
+            scale: factor on all quantiles.
+            common: standard normal noise that both directions share, shape (2, n), n at least `count`.
+        """
+        noise = random.standard_normal((2, count))
+        if common is not None:
+            noise = np.sqrt(self.both_ways) * common[:, :count] + np.sqrt(1 - self.both_ways) * noise
         share = self.memory.slow_share
-        scores = np.sqrt(share) * _autoregressive(count, self.memory.slow_s, self.step_s, random)
-        scores += np.sqrt(1 - share) * _autoregressive(count, self.memory.fast_s, self.step_s, random)
+        scores = np.sqrt(share) * _autoregressive(noise[0], self.memory.slow_s, self.step_s)
+        scores += np.sqrt(1 - share) * _autoregressive(noise[1], self.memory.fast_s, self.step_s)
         probabilities, values = np.array(self.table).T
         found: Floats = self.plus + scale * np.interp(special.ndtr(scores), probabilities, values)
         return found
@@ -181,13 +195,13 @@ def _variance_of_mean(step_s: float, time_s: float, counts: list[int]) -> float:
     return float(np.average(each, weights=long)) if long.size else 1.0
 
 
-def _autoregressive(count: int, time_s: float, step_s: float, random: np.random.Generator) -> Floats:
-    noise = random.standard_normal(count)
+def _autoregressive(noise: Floats, time_s: float, step_s: float) -> Floats:
     if time_s <= 0:
         return noise
     kept = float(np.exp(-step_s / time_s))
+    noise = noise.copy()
     noise[1:] *= np.sqrt(1 - kept * kept)
-    found = np.empty(count)
+    found = np.empty(len(noise))
     before = 0.0
     for place, value in enumerate(noise):
         before = kept * before + float(value)

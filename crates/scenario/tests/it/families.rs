@@ -112,7 +112,7 @@ fn correlated_paths_draw_their_flights_together() {
     };
     assert_eq!(same("1.0"), 200);
     assert_eq!(same("[1.0, 1.0]"), 200);
-    // Fifteen flights: the same one by chance in a fifteenth of the runs.
+    // Twenty flights: the same one by chance in a twentieth of the runs.
     assert!((2..30).contains(&same("0.0")));
 }
 

@@ -107,21 +107,27 @@ fn a_track_is_read_from_a_file_next_to_the_scenario() {
 
 #[test]
 fn paths_with_shared_outages_fail_together() {
-    let outages = |together: f64| {
+    let outages = |together: &str| {
         let text = format!(
             "[path.a]\n{PATH}[path.b]\n{PATH}[path.c]\n{PATH}\
              [[outages]]\npaths = ['a', 'b']\nup = '9s'\ndown = {{ mean = '1s' }}\ntogether = {together}\n"
         );
         parse(&text).unwrap()
     };
-    let always = links(&outages(10.0), 1);
+    let always = links(&outages("10"), 1);
+    assert_eq!(always, links(&outages("'always'"), 1));
+    let half = links(&outages("'always'\ntakes_part = [1, 0.5]"), 1);
+    assert_eq!(half[0], always[0]);
+    assert!(half[1][0].down.iter().all(|span| always[0][0].down.contains(span)));
+    // A binomial number of 90 or so, halved.
+    assert!(half[1][0].down.len().abs_diff(always[0][0].down.len() / 2) < 20);
     assert!(always[0][0].down.len() > 40);
     assert_eq!(always[0], always[1]);
     assert_eq!(always[0][0].down, always[0][1].down, "both directions");
     assert!(always[2][0].down.is_empty());
-    let chance = links(&outages(1.0), 1);
+    let chance = links(&outages("1"), 1);
     assert_ne!(chance[0], chance[1]);
-    assert_ne!(links(&outages(1.0), 2), chance);
+    assert_ne!(links(&outages("1"), 2), chance);
     // 90 outages of 1 s with a standard deviation of 1 s each in 900 s.
     assert!((total(&chance[0][0].down) - 90.0).abs() < 4.0 * (2.0 * 90f64).sqrt());
 }
@@ -194,6 +200,14 @@ fn invalid_values_are_reported_at_their_keys() {
         (
             outages("paths = ['lte']\nup = '9s'\ndown = '1s'\ntogether = 11"),
             "outages[0].together: found 11, expected 0 to 10",
+        ),
+        (
+            outages("paths = ['lte']\nup = '9s'\ndown = '1s'\ntogether = 'often'"),
+            "outages[0].together: found `often`, expected a ratio or \"always\"",
+        ),
+        (
+            outages("paths = ['lte']\nup = '9s'\ndown = '1s'\ntakes_part = [1, 0.5]"),
+            "outages[0].takes_part: found 2 probabilities for 1 names",
         ),
         (
             outages("paths = ['lte']\nup = '0s'\ndown = '1s'"),

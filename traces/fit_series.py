@@ -1,0 +1,242 @@
+"""Laws of measured series: distribution, memory, stalls and outages, as `fit_presets.py` writes them."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+FLIGHT_S = 600
+MAX_FLIGHTS = 20
+# Drives of less than ten minutes are flights of their own: the shortest ones cross the emptiest country.
+MIN_DRIVE_S = 120
+VIDEO_MBPS = 10.0
+PROBABILITIES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
+TAIL = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
+STALL_MS = 150.0
+MIN_OWN_OUTAGES = 4
+# The seconds next to those without service carry 0.85 of the seconds before and after them (CoNEXT 2023).
+EDGES_S = 0.3
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Time scales of a process, in seconds, and the share of the slow part."""
+
+    slow: float
+    fast: float
+    slow_share: float
+
+    def keys(self) -> str:
+        """The keys of the process."""
+        return f'slow = "{self.slow:.3g}s", fast = "{self.fast:.3g}s", slow_share = {self.slow_share:.2f}'
+
+
+@dataclass
+class Flight:
+    """What was measured together.
+
+    score: share of seconds that carry the video, or of probes in time; flights are ordered by it.
+    seconds: length of the measurement.
+    """
+
+    name: str
+    score: float
+    seconds: float
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Round trips in order of sending: times in s, round trips in ms with NaN where no reply came."""
+
+    name: str
+    times: Values
+    rtts: Values
+
+
+def normal_scores(values: Values) -> Values:
+    """Normal scores of the ranks, NaN where a value is; equal values share their mean rank."""
+    scores = np.full(len(values), np.nan)
+    known = np.isfinite(values)
+    _, inverse, counts = np.unique(values[known], return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - counts / 2
+    inverse_normal = NormalDist().inv_cdf
+    by_rank = np.array([inverse_normal(float(rank) / known.sum()) for rank in middle])
+    scores[known] = by_rank[inverse] if len(by_rank) else []
+    return scores
+
+
+def time_scales(flights: Sequence[Values], step_s: float, max_lag_s: float) -> Scales:
+    """The scales whose autocorrelation is nearest to that within the flights, by least squares."""
+    lags = np.unique(np.round(np.geomspace(1, max_lag_s / step_s, 24)).astype(int))
+    products, squares = np.zeros(len(lags)), np.zeros(len(lags))
+    for flight in flights:
+        scores = normal_scores(flight)
+        known = np.isfinite(scores)
+        if known.sum() < 2:
+            continue
+        scores = np.where(known, scores - scores[known].mean(), 0.0)
+        variance = float(scores @ scores) / int(known.sum())
+        for index, lag in enumerate(lags):
+            if lag < len(scores):
+                products[index] += scores[:-lag] @ scores[lag:]
+                squares[index] += variance * float(np.sum(known[:-lag] & known[lag:]))
+    found = products / squares
+    best = (np.inf, Scales(1.0, 0.0, 0.5))
+    for slow in np.geomspace(4 * step_s, max_lag_s, 30):
+        for fast in (0.0, *np.geomspace(0.5 * step_s, slow / 3, 20)):
+            of_slow = np.exp(-lags * step_s / slow)
+            of_fast = np.exp(-lags * step_s / fast) if fast > 0 else np.zeros(len(lags))
+            apart = of_slow - of_fast
+            share = float(np.clip((found - of_fast) @ apart / (apart @ apart), 0, 1))
+            error = float(np.sum((found - share * of_slow - (1 - share) * of_fast) ** 2))
+            if error < best[0]:
+                best = (error, Scales(float(slow), float(fast), share))
+    return best[1]
+
+
+def quantiles(values: Values, probabilities: Sequence[float], unit: str) -> str:
+    """The quantile table of some values; a share of zeros is kept exactly."""
+    zeros = float(np.mean(values <= 0))
+    points = [(0.0, float(values.min()))]
+    if zeros > 0:
+        points = [(0.0, 0.0), (round(zeros, 4), 0.0)]
+    points += [(p, float(np.quantile(values, p))) for p in probabilities if p > zeros + 0.005]
+    if zeros == 1:
+        points[-1] = (0.999, 0.0)
+    points.append((1.0, max(float(values.max()), 0.001)))
+    return "[" + ", ".join(f'[{p:g}, "{value:.4g}{unit}"]' for p, value in points) + "]"
+
+
+def flights_of(values: Values, min_s: float = FLIGHT_S / 2) -> list[Values]:
+    """Pieces of about ten minutes; one of less than `min_s` seconds is left out."""
+    count = max(1, round(len(values) / FLIGHT_S))
+    pieces = np.array_split(values, count)
+    return [piece for piece in pieces if len(piece) >= min_s]
+
+
+def thinned(flights: list[Flight], count: int = MAX_FLIGHTS) -> list[Flight]:
+    """At most `count` of the flights, from the worst to the best, evenly by the time that they took."""
+    ordered = sorted(flights, key=lambda flight: flight.score)
+    if len(ordered) <= count:
+        return ordered
+    ends_s = np.cumsum([flight.seconds for flight in ordered])
+    at_s = (np.arange(count) + 0.5) / count * ends_s[-1]
+    return [ordered[int(place)] for place in np.searchsorted(ends_s, at_s)]
+
+
+def runs_of(flags: npt.NDArray[np.bool_]) -> list[int]:
+    """Lengths of the runs of true values."""
+    edges = np.diff(np.concatenate(([0], flags.astype(int), [0])))
+    return [int(length) for length in np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)]
+
+
+def with_service(values: Values) -> Values:
+    """The rates of the seconds with any service, NaN in the others."""
+    return np.where(values > 0, values, np.nan)
+
+
+def service_outages(gone: Sequence[npt.NDArray[np.bool_]]) -> list[list[str]]:
+    """Lines of the outages of flights, of which each has the seconds without any service.
+
+    Lengths are a flight's own where it has `MIN_OWN_OUTAGES`, or is down for most of the time, else those of all
+    others together. The number is a flight's own and half an outage at the rate of all, so that a short flight
+    without one is not safe for ever. Starts are at exponential intervals that give this number, though an outage may
+    outlast an interval.
+    """
+    own = [[length + EDGES_S for length in runs_of(flags)] for flags in gone]
+    is_dark = [2 * sum(lengths) > len(flags) for lengths, flags in zip(own, gone, strict=True)]
+    lit = [at for at, dark in enumerate(is_dark) if not dark]
+    pooled = [length for at in lit for length in own[at]]
+    if not pooled:
+        return [[] for _ in gone]
+    per_s = len(pooled) / sum(len(gone[at]) for at in lit)
+    found = []
+    for lengths, flags, dark in zip(own, gone, is_dark, strict=True):
+        used = np.array(lengths if dark or len(lengths) >= MIN_OWN_OUTAGES else pooled, dtype=np.float64)
+        number = len(lengths) / len(flags) if dark else (len(lengths) + 0.5) / (len(flags) + 0.5 / per_s)
+        found.append(
+            [
+                f'outage.interval = {{ mean = "{start_interval(used, 1 / number):.4g}s" }}',
+                f"outage.length = {length_quantiles(used.tolist())}",
+            ]
+        )
+    return found
+
+
+def start_interval(lengths_s: Values, cycle_s: float) -> float:
+    """Mean of the exponential interval T between starts of outages for which `E[max(T, L)]` is `cycle_s`."""
+    low, high = 0.1, cycle_s
+    for _ in range(60):
+        middle = (low + high) / 2
+        # E[max(T, L)] = E[L] + E[T] E[exp(-L / E[T])]
+        if float(np.mean(lengths_s + middle * np.exp(-lengths_s / middle))) > cycle_s:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def rate(values: Values, scales: Scales, more: str = "") -> str:
+    """A rate process with the quantiles of the finite `values` (Mbit/s); of none, any rate does."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        known = np.array([1.0])
+    return f"{{ process = {quantiles(known, PROBABILITIES, 'Mbit/s')}, {scales.keys()}{more} }}"
+
+
+def carried(values: Values) -> float:
+    """Share of seconds that carry the video, and the mean as a tie-breaker."""
+    return float(np.mean(values >= VIDEO_MBPS)) + 1e-6 * float(values.mean())
+
+
+def column(text: str, name: str) -> Values:
+    """A column of a CSV file; empty fields are NaN."""
+    rows = csv.DictReader(io.StringIO(text))
+    return np.array([float(row[name] or "nan") for row in rows])
+
+
+def stalls(probes: Probes) -> tuple[list[float], npt.NDArray[np.bool_]]:
+    """Peaks of round trips that fall with slope -1, in ms above the median, and the probes in them."""
+    inside = np.zeros(len(probes.rtts), dtype=np.bool_)
+    lengths: list[float] = []
+    usual = float(np.nanmedian(probes.rtts))
+    index = 0
+    while index < len(probes.rtts):
+        peak = probes.rtts[index] - usual
+        if not peak > STALL_MS:
+            index += 1
+            continue
+        # Probes sent during the same standstill return together: arrivals within 50 ms.
+        arrival = probes.times[index] * 1e3 + probes.rtts[index]
+        after = index + 1
+        while (
+            after < len(probes.rtts) and abs(probes.times[after] * 1e3 + probes.rtts[after] - arrival) < 50 + 0.1 * peak
+        ):
+            after += 1
+        lengths.append(float(peak))
+        inside[index:after] = True
+        index = after
+    return lengths, inside
+
+
+def outages(rtts: Values, shortest: int) -> list[int]:
+    """Lengths of the runs of at least `shortest` lost probes."""
+    return [length for length in runs_of(np.isnan(rtts)) if length >= shortest]
+
+
+def interval_line(table: str, count: int, seconds: float) -> str:
+    """The interval of spans seen `count` times in `seconds`; half a span more, as some saw none."""
+    return f'{table}.interval = {{ mean = "{seconds / (count + 0.5):.4g}s" }}'
+
+
+def length_quantiles(lengths_s: Sequence[float]) -> str:
+    """The quantile table of lengths of spans."""
+    values = np.array(sorted(lengths_s))
+    return f"{{ quantiles = {quantiles(values, (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98), 's')} }}"
