@@ -121,7 +121,7 @@ def test_the_four_parameters_are_judged_over_a_run() -> None:
     assert by_metric["expiration"].verdict is Verdict.INCONCLUSIVE
     assert by_metric["expiration"].estimate == pytest.approx(20.1, abs=0.2)
     assert by_metric["integrity"].verdict is Verdict.MET
-    assert "lost once, each for at least 2 s" in available.words
+    assert "lost once for at least 2 s" in available.words
     assert "1 miss in 1 episode" in continuity.words
 
 

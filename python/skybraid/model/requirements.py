@@ -182,10 +182,11 @@ class Requirement(Evidence):
             return f"{self.note or 'no transaction was begun'}; {required}"
         episodes = self.episodes or 0
         losses = "not lost" if not episodes else "lost once" if episodes == 1 else f"lost {count(episodes)} times"
+        for_at_least = f" for at least {span((self.lost_after_ms or 0.0) / 1000)}" + (" each" if episodes > 1 else "")
         return (
             f"available for {percent(self.estimate)} of {about(self.trials / 1000)} "
             f"(95 % interval {percent_range(self.low, self.high)}, {required}; "
-            f"{losses}, each for at least {milliseconds(self.lost_after_ms or 0.0)}){self._needed_words()}"
+            f"{losses}{for_at_least}){self._needed_words()}"
         )
 
     def _misses_words(self) -> str:
