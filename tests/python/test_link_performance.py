@@ -48,7 +48,7 @@ def test_a_link_is_lost_while_nothing_completes() -> None:
 def test_failed_parts_of_the_neighbours_belong_to_a_loss() -> None:
     # 6 of 10 failed before and 3 of 10 after two slots without any: 1 s + 0.3 s + 0.15 s.
     service = LinkService.of(slots([10, 4, 0, 0, 7, 10]), 1.2)
-    assert service.losses_s == ((pytest.approx(0.7), pytest.approx(1.45)),)
+    assert service.losses_s[0] == pytest.approx((0.7, 1.45))
     assert service.up_ms.sum() == pytest.approx(1550)
     assert (service.begun.sum(), service.completed.sum()) == (10 + 4 + 1 + 7 + 10, 31)
 
@@ -89,6 +89,7 @@ def test_availability_has_an_interval_by_losses() -> None:
     lost = sum(len(LinkService.of(one, 1.0).losses_s) for one in runs)
     judged = judge_link(required("availability"), runs)
     assert judged.episodes == lost
+    assert judged.estimate is not None
     assert judged.estimate == pytest.approx(1 - lost * 2 / 10_000, abs=1e-3)
     assert judged.low is not None
     assert judged.high is not None

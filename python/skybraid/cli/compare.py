@@ -40,7 +40,7 @@ from skybraid.show import ranking as drawing
 from skybraid.show.plots.style import FORMATS, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
 
@@ -134,6 +134,8 @@ def compare(
         )
     if len(sources) == 2:
         pairs.refuse_more(names)
+        for file in files:
+            comparing.check_name(file)
         with progress(shown=not quiet) as told, blaming(plugin):
             found = pairs.paired(
                 *sources, seeds=numbers if seed is None else [seed], overrides=overrides, progress=told
@@ -161,7 +163,7 @@ def compare(
         typer.echo(ranking.text(shown))
 
 
-def _refuse(options: dict[str, object], expected: str) -> None:
+def _refuse(options: Mapping[str, object], expected: str) -> None:
     for name, value in options.items():
         if value is not None:
             raise ScenarioError(f"--{name}: found it next to {expected}; expected it elsewhere")

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from skybraid.execute.compare import Choice, Combination, aligned, cells_of, flown, titles_of
+from skybraid.execute.compare import Choice, Combination, Names, aligned, cells_of, flown, titles_of
 from skybraid.model.requirements import Requirement, milliseconds, percent, percent_range, rate
 from skybraid.model.statistics import Verdict, mean_interval
 
@@ -158,7 +158,7 @@ def rank(
     seed: int | None = None,
     seeds: Iterable[int] | str | None = None,
     progress: Progress | None = None,
-    **names: Sequence[str] | None,
+    **names: Unpack[Names],
 ) -> Ranking:
     """Runs a scenario with every combination of a choice and ranks them; arguments and errors of `compare`."""
     seen = flown(scenario, choice or Choice(**names), seed, seeds, progress)
