@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from bokeh.models import ColorBar, ColumnDataSource, LogColorMapper
+from bokeh.models import ColumnDataSource, LogColorMapper
+from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Cividis256
 
 from skybraid.model.errors import SkybraidError
 from skybraid.model.requirements import count, milliseconds, percent, span
 from skybraid.model.scenario import Scenario
 from skybraid.show.plots.style import COLOURS, INK, SECOND_INK
-from skybraid.show.report.charts import Charts, chart, from_zero, hover, legend
+from skybraid.show.report.charts import Charts, chart, from_zero, hover, legend, shade
 from skybraid.show.report.flight import Drawing
 from skybraid.show.report.page import Cell, Table
 
@@ -163,6 +164,11 @@ def distance_km(latitude_deg: Floats, longitude_deg: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(2 * EARTH_KM * np.arcsin(np.sqrt(half)))])
 
 
+def clock(time_s: float) -> str:
+    """Formats a time since the start as minutes and seconds: "4:15"."""
+    return f"{int(time_s // 60)}:{int(time_s % 60):02d}"
+
+
 def _flow(results: Results) -> str:
     """The flow with the shortest deadline, else the first."""
     named = [(one.deadline_ms, one.flow) for one in results.requirements if one.deadline_ms is not None]
@@ -200,7 +206,7 @@ def _source(track: Track, seen: pl.DataFrame) -> ColumnDataSource:
         {
             "east_km": east_km,
             "north_km": north_km,
-            "time": [span(time_s) for time_s in track.times_s],
+            "time": [clock(time_s) for time_s in track.times_s],
             "distance_km": track.distance_km,
             "altitude_m": track.altitude_m,
             "delay_ms": seen["delay_ms"].fill_null(float("nan")).to_numpy(),
@@ -237,7 +243,9 @@ def _marked(drawn: figure, data: ColumnDataSource, x: str, y: str) -> list[tuple
     some, most = _parts(data)
     entries: list[tuple[str, list[Any]]] = []
     if len(some.data[x]):
-        ring = drawn.scatter(x=x, y=y, source=some, size=9, marker="circle", fill_color=None, line_color=COLOURS[1])
+        ring = drawn.scatter(
+            x=x, y=y, source=some, size=8, marker="circle", fill_color=None, line_color=COLOURS[1], line_alpha=0.7
+        )
         entries.append(("some missed", [ring]))
     if len(most.data[x]):
         cross = drawn.scatter(x=x, y=y, source=most, size=9, marker="x", line_color=COLOURS[3], line_width=2)
@@ -249,7 +257,10 @@ def _map(data: ColumnDataSource, lines: list[tuple[Floats, Floats]], places: lis
     drawn = chart(x_label="east, km", y_label="north, km", height=_HEIGHT, match_aspect=True)
     if lines:
         drawn.multi_line(
-            xs=[east for east, _ in lines], ys=[north for _, north in lines], line_color=SECOND_INK, line_width=1
+            xs=[east.tolist() for east, _ in lines],
+            ys=[north.tolist() for _, north in lines],
+            line_color=SECOND_INK,
+            line_width=1,
         )
     if places:
         named = ColumnDataSource(
@@ -294,6 +305,11 @@ def _profile(data: ColumnDataSource) -> tuple[figure, figure]:
     from_zero(delay)
     line = delay.line(x="distance_km", y="delay_ms", source=data, line_color=COLOURS[0], line_width=1.3)
     legend(delay, _marked(delay, data, "distance_km", "delay_ms"))
+    # Where nothing arrived there is no delay to mark.
+    distance, missed = (np.asarray(data.data[name]) for name in ("distance_km", "missed"))
+    ends = np.append(distance[1:], distance[-1])
+    bad = missed >= 100 * _BAD
+    shade(delay, list(zip(distance[bad].tolist(), ends[bad].tolist(), strict=True)), COLOURS[3])
     hover(delay, [line], _TIPS)
     height = chart(x_label="distance, km", y_label="height, m", height=140, x_range=delay.x_range)
     hover(height, [height.line(x="distance_km", y="altitude_m", source=data, line_color=COLOURS[2])], _TIPS)
@@ -321,7 +337,7 @@ def _worst(track: Track, seen: pl.DataFrame, window_s: float) -> Table | None:
             (
                 [
                     Cell.number(float(track.distance_km[begin]), f"{track.distance_km[begin]:.2f}"),
-                    Cell.number(float(track.times_s[begin]), span(float(track.times_s[begin]))),
+                    Cell.number(float(track.times_s[begin]), clock(float(track.times_s[begin]))),
                     Cell.number((end - begin) * window_s, span((end - begin) * window_s)),
                     Cell(f"{track.latitude_deg[begin]:.5f}, {track.longitude_deg[begin]:.5f}"),
                     Cell.number(float(track.altitude_m[begin]), f"{track.altitude_m[begin]:.0f}"),
