@@ -1,14 +1,20 @@
 """Required link performance, held against cases computed by hand."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from conftest import Command
 from skybraid import run
+from skybraid.assess.link import judge_logs, judge_results, read_rlp, slots_of_logs
+from skybraid.model.errors import ResultError, ScenarioError
 from skybraid.model.link_performance import LinkService, Slots, judge_integrity, judge_link
 from skybraid.model.scenario import Scenario
 from skybraid.model.statistics import Verdict
+from skybraid.show.report.logs import GatewayLog
 
 SLOT_S = 0.5
 
@@ -129,3 +135,96 @@ def test_the_four_parameters_are_judged_over_a_run() -> None:
 def test_a_loss_is_by_default_as_long_as_the_expiration() -> None:
     scenario = Scenario(SCENARIO.replace(", KEYS", ""), "rlp.toml")
     assert {one["lost_after_ms"] for one in scenario.requirements} == {1000.0}
+
+
+RLP = '{ expiration = "1s", continuity = "99%", availability = "90%", integrity = "99.9%", lost_after = "2s" }'
+
+
+def log_of(folder: Path, side: str, counts: list[dict[str, int]], begun: float) -> GatewayLog:
+    """Writes a log with a sample of the class `control` each second, and reads it."""
+    lines: list[dict[str, Any]] = [{"format": "skybraid-gateway-log", "version": 1, "side": side}]
+    for at_s, own in enumerate(counts):
+        told = {"name": "control", "delay_p99_ms": 40.0} | own
+        lines.append({"t_ms": 1000 * at_s, "unix": begun + at_s, "sample": {"paths": [], "classes": [told]}})
+    file = folder / f"{side}.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return GatewayLog.read(file)
+
+
+def logs_of(folder: Path, *, lost_from: int, lost_to: int, length_s: int = 100) -> tuple[GatewayLog, GatewayLog]:
+    """Logs of 20 messages a second, those of some seconds lost; the receiver samples 0.3 s later, 1 under way."""
+    written = [20 * at for at in range(length_s)]
+    got = [max(20 * at + 6 - 1 - 20 * (min(at, lost_to) - min(at, lost_from)), 0) for at in range(length_s)]
+    ground = log_of(folder, "ground", [{"written": one} for one in written], 1000.0)
+    aircraft = log_of(
+        folder, "aircraft", [{"delivered": one - one // 50, "superseded": one // 50} for one in got], 1000.3
+    )
+    return ground, aircraft
+
+
+def test_logs_of_two_gateways_show_what_was_lost(tmp_path: Path) -> None:
+    slots = slots_of_logs(*logs_of(tmp_path, lost_from=40, lost_to=45), "control")
+    begun, completed = np.asarray(slots.begun), np.asarray(slots.completed)
+    assert slots.slot_s == 1
+    # The receiver's samples are 0.3 s late: rounding may move a message to the next second.
+    assert (begun - completed).sum() == pytest.approx(100, abs=2)
+    assert set(np.flatnonzero(begun - completed)) <= set(range(38, 47))
+    service = LinkService.of(slots, 2.0)
+    assert len(service.losses_s) == 1
+    assert service.losses_s[0][1] == pytest.approx(5, abs=0.2)
+
+
+def test_logs_without_a_loss_lose_nothing_by_their_phase(tmp_path: Path) -> None:
+    slots = slots_of_logs(*logs_of(tmp_path, lost_from=0, lost_to=0), "control")
+    assert np.array_equal(slots.begun, slots.completed)
+
+
+def test_logs_are_judged_by_the_same_parameters(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path, lost_from=40, lost_to=45)
+    judged = {one.metric: one for one in judge_logs(logs, read_rlp(RLP, "control"), "ground")}
+    assert list(judged) == ["expiration", "continuity", "availability", "integrity"]
+    assert judged["availability"].estimate == pytest.approx(94 / 99, abs=5e-3)
+    # Authenticated messages: no check of one's own is needed.
+    assert judged["integrity"].verdict is Verdict.MET
+    assert judged["expiration"].verdict is Verdict.MET
+    assert "at most 40 ms in the worst sample" in judged["expiration"].words
+    with pytest.raises(ResultError, match="expected two logs"):
+        judge_logs(logs[:1], read_rlp(RLP, "control"), "ground")
+    with pytest.raises(ResultError, match="found sticks, expected one of control"):
+        judge_logs(logs, read_rlp(RLP, "sticks"), "ground")
+
+
+def test_a_stored_run_is_judged_as_the_run_was() -> None:
+    results = run(Scenario(SCENARIO.replace("KEYS", 'lost_after = "2s", check_bits = 32'), "rlp.toml"))
+    again = {one.metric: one for one in judge_results(results, results_required(results))}
+    for one in results.requirements:
+        other = again[one.metric]
+        assert other.verdict is one.verdict, one.metric
+        if one.metric in ("continuity", "availability"):
+            # Its slots are finer than those of the run.
+            assert other.estimate == pytest.approx(one.estimate, abs=2e-3)
+            assert other.missed is not None
+            assert one.missed is not None
+            assert other.missed / other.trials == pytest.approx(one.missed / one.trials, abs=2e-3)
+
+
+def results_required(results: Any) -> list[dict[str, Any]]:
+    return Scenario(results.scenario, "rlp.toml").requirements
+
+
+def test_a_table_of_one_s_own_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('expiration = "1s"\ncontinuity = "99%"\n', encoding="utf-8")
+    assert [one["metric"] for one in read_rlp(str(file), "control")] == ["expiration", "continuity"]
+    for text, words in (("none.toml", "cannot be read"), ("{ expiration = 1 }", "expiration")):
+        with pytest.raises(ScenarioError, match=words):
+            read_rlp(text, "control")
+
+
+def test_the_command_judges_logs(skybraid: Command, tmp_path: Path) -> None:
+    logs_of(tmp_path, lost_from=40, lost_to=45)
+    done = skybraid("judge", "ground.jsonl", "aircraft.jsonl", "--rlp", RLP)
+    assert done.returncode == 1, done.stderr
+    assert "control, availability: inconclusive" in done.stdout
+    found = json.loads(skybraid("judge", "ground.jsonl", "aircraft.jsonl", "--rlp", RLP, "--json").stdout)
+    assert [one["metric"] for one in found] == ["expiration", "continuity", "availability", "integrity"]

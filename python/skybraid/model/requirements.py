@@ -224,13 +224,17 @@ class Requirement(Evidence):
         limit = milliseconds(self.deadline_ms or 0.0)
         what = "transactions that completed" if self.metric == "expiration" else "messages that arrived"
         which = f"{percent(self.target)} of the {what}"
+        if self.note:
+            return self.note
         if self.estimate is None:
             return f"no message arrived; {percent(self.target)} of them were required to take at most {limit}"
         low = milliseconds(self.low or 0.0)
         high = "no upper end" if self.high is None else milliseconds(self.high)
+        # Judged by the share within the limit alone, a percentile has no interval of its own.
+        interval = "" if self.low is None and self.high is None else f"95 % interval {low} to {high}, "
         return (
             f"{which} took at most {milliseconds(self.estimate)} "
-            f"(95 % interval {low} to {high}, {count(self.trials)} messages, required at most {limit})"
+            f"({interval}{count(self.trials)} messages, required at most {limit})"
             f"{self._needed_words()}"
         )
 
