@@ -232,7 +232,8 @@ fn gaps(followed: &[(&Column, Along)], every: Duration) -> Vec<(Duration, Durati
     let Some((_, first)) = followed.first() else { return Vec::new() };
     let mut found: Vec<(Duration, Duration)> = Vec::new();
     for (index, time) in first.times.iter().enumerate() {
-        let is_near = |(_, along): &(&Column, Along)| matches!(along.values.get(index), Some(Some(_)));
+        let is_near =
+            |(_, along): &(&Column, Along)| matches!(along.values.get(index), Some(Some(_)));
         if followed.iter().any(is_near) {
             continue;
         }

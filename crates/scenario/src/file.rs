@@ -20,8 +20,8 @@ use skybraid_transport::{Class, TransportConfig};
 use skybraid_units::{Bytes, Duration, Probability, Rate};
 
 use crate::cells::CellsFile;
-use crate::coverage::CoverageFile;
 use crate::correlation::CorrelationFile;
+use crate::coverage::CoverageFile;
 use crate::network::{Ecmp, Metric, NodeKind};
 use crate::shared_outages::OutagesFile;
 use crate::{Server, Surroundings};

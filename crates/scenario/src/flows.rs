@@ -455,9 +455,7 @@ fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'stati
 }
 
 /// Returns the required link performance of a table `rlp`, or a key and the problem with its value.
-fn link_performance(
-    table: LinkPerformanceFile,
-) -> Result<LinkPerformance, (&'static str, String)> {
+fn link_performance(table: LinkPerformanceFile) -> Result<LinkPerformance, (&'static str, String)> {
     let LinkPerformanceFile { expiration, continuity, availability, integrity, .. } = table;
     let lost_after = table.lost_after.unwrap_or(expiration);
     let above_zero = [

@@ -208,10 +208,9 @@ impl Paths<'_> {
             Requirement::Frames { within, .. } => Some(*within),
             _ => None,
         });
-        let of_delays =
-            |requirement: &Requirement| {
-                matches!(requirement, Requirement::Delay { .. } | Requirement::LinkPerformance(_))
-            };
+        let of_delays = |requirement: &Requirement| {
+            matches!(requirement, Requirement::Delay { .. } | Requirement::LinkPerformance(_))
+        };
         let (mut traffic, mut transport) = (flow.traffic.clone(), flow.transport.clone());
         if let TrafficConfig::Video(video) = &mut traffic {
             video.framed = flow.transport.protocol.is_reliable();

@@ -224,6 +224,9 @@ mod tests {
             };
             assert_eq!(found, line, "{text}");
         }
-        assert!(matches!(Coverage::read("latitude,longitude,rate\n"), Err(ReadError::Empty { .. })));
+        assert!(matches!(
+            Coverage::read("latitude,longitude,rate\n"),
+            Err(ReadError::Empty { .. })
+        ));
     }
 }
