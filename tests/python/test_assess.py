@@ -14,6 +14,7 @@ from skybraid.assess.judging import BAD_FLIGHT, MIN_OCCASIONS, Seen, flights_nee
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ScenarioError
 from skybraid.model.statistics import Verdict
+from skybraid.traces.series import TraceError
 
 ROOT = Path(__file__).resolve().parents[2]
 CARS = ROOT / "traces" / "lte_drive_pam2025"
@@ -185,3 +186,38 @@ class TestAssess:
         assert "no uplink rate was measured" in out.read_text()
         again = skybraid("assess", f"leo={tmp_path}/ping.log", *require, "--out", out)
         assert (again.returncode, "exists already" in again.stderr) == (2, True)
+
+
+class TestStumbles:
+    """What a new user's files hold."""
+
+    def written(self, folder: Path, text: str) -> str:
+        (folder / "drive.csv").write_text(text, encoding="utf-8")
+        return f"lte={folder}/drive.csv"
+
+    def test_a_pause_in_an_even_series_is_cut_out(self, tmp_path: Path) -> None:
+        # Two minutes of seconds with an hour between.
+        rows = [f"{at + (3600 if at >= 60 else 0)},{at}" for at in range(120)]
+        text = self.written(tmp_path, "time [s],downlink rate [Mbit/s]\n" + "\n".join(rows))
+        (network,) = read_networks([text])
+        assert network.measured_s == pytest.approx(120)
+        assert any("pauses of 3600 s were cut out" in note for note in network.flights[0].notes)
+
+    def test_a_value_that_holds_until_the_next_is_no_pause(self, tmp_path: Path) -> None:
+        text = self.written(tmp_path, "time [s],delay [ms]\n0,30\n10,40\n600,50\n700,60\n")
+        (network,) = read_networks([text])
+        assert network.measured_s == pytest.approx(800)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("time [s],delay [ms]\n0,30\n0.1,40\n", "found 0.2 s of measurements; expected at least 1 s"),
+            ("time [s],a [Mbit/s],b [Mbit/s]\n0,1,2\n1,1,2\n2,1,2\n", "found 2 columns of `rate`; expected one"),
+            ("1,29.6\n2,30.1\n", "`skybraid trace import"),
+        ],
+    )
+    def test_an_error_says_the_way_out(self, tmp_path: Path, text: str, words: str) -> None:
+        with pytest.raises(TraceError) as error:
+            read_networks([self.written(tmp_path, text)])
+        assert words in str(error.value)
+        assert "drive.csv" in str(error.value)

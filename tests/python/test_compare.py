@@ -11,6 +11,7 @@ import pytest
 from conftest import TWO_PATHS, Command
 from skybraid import ResultError, Scenario, ScenarioError, registry, run, scheduler
 from skybraid.execute.compare import compare, text, write
+from skybraid.execute.ranking import rank
 from skybraid.model import algorithms
 from skybraid.model.algorithms import PathView, Unit
 
@@ -132,12 +133,84 @@ def test_the_command_prints_the_table_or_json_and_writes_a_file(skybraid: Comman
     words = ["compare", two_paths, "--set", "duration=5s", "--schedulers", "single,low_rtt", "--congestion", "cubic"]
     done = skybraid(*words, "--flow", "video", "--out", "tables/all.csv")
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("mp")] == ["single", "low_rtt"] * 2
+    assert done.stdout.startswith("best first: verdicts, then the share of video in time within 100 ms")
     written = pl.read_csv(two_paths.parent / "tables" / "all.csv")
-    rows = json.loads(skybraid(*words, "--flow", "video", "--json", "--protocols", "mptcp").stdout)
-    assert [row["delay_p99_ms"] for row in rows] == written.filter(protocol="mptcp")["delay_p99_ms"].to_list()
+    found = json.loads(skybraid(*words, "--flow", "video", "--json", "--protocols", "mptcp").stdout)
+    assert {one["scheduler"] for place in found["places"] for one in place["combinations"]} == {"single", "low_rtt"}
+    assert [row["delay_p99_ms"] for row in found["rows"]] == written.filter(protocol="mptcp")["delay_p99_ms"].to_list()
     quiet = skybraid(*words, "--quiet", "--seeds", "1..2")
     assert (quiet.stdout, quiet.stderr) == ("", "")
     refused = skybraid(*words, "--out", "all.txt")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "expected a name that ends in .csv or .parquet" in refused.stderr
+    assert "expected a name that ends in .csv, .parquet, .tex, .pdf, .svg or .png" in refused.stderr
+
+
+class TestRanking:
+    def test_places_follow_what_is_required(self) -> None:
+        # Half of a second is lost on the near path, which a copy on the far one makes good.
+        scenario = SHORT.with_("path.near.down", [["1s", "500ms"]])
+        found = rank(scenario, flows=["video"], protocols=["udp"], schedulers=["single", "redundant"])
+        assert [place.names for place in found.places] == [["udp redundant"], ["udp single"]]
+        share = next(one for one in found.places[1].requirements if (one.flow, one.metric) == ("video", "share"))
+        (row,) = found.frame.filter(flow="video", scheduler="single").rows(named=True)
+        assert share.estimate == row["within_deadline"]
+        assert found.places[0].is_tied
+        assert not found.places[1].is_tied
+
+    def test_combinations_that_did_the_same_share_a_place(self) -> None:
+        # With one path there is nothing to schedule.
+        scenario = SHORT.with_all({"flow.video.transport.paths": ["near"], "flow.control.transport.paths": ["near"]})
+        found = rank(scenario, flows=["video"], protocols=["udp"], schedulers=["single", "low_rtt", "redundant"])
+        assert [len(place.combinations) for place in found.places] == [3]
+        assert "1: the same to the last digit: udp low_rtt, udp redundant" in found.text()
+
+    def test_places_beyond_the_first_are_counted(self) -> None:
+        found = rank(SHORT, flows=["video"], protocols=["udp"], schedulers=["single", "round_robin", "redundant"])
+        assert len(found.places) == 3
+        assert "and 2 more places (2 combinations)" in found.text(shown=1)
+        assert "more places" not in found.text(shown=None)
+
+    def test_seeds_that_differ_in_no_direction_are_a_tie(self) -> None:
+        found = rank(SHORT, protocols=["udp"], schedulers=["redundant"], flows=["video"], seeds=[1, 2])
+        assert [place.is_tied for place in found.places] == [True]
+        assert json.loads(json.dumps(found.to_dict()))["places"][0]["place"] == 1
+
+    def test_a_table_for_latex_escapes_its_names(self) -> None:
+        found = rank(SHORT, flows=["video"], protocols=["udp"], schedulers=["round_robin"])
+        lines = found.latex().splitlines()
+        assert lines[0].startswith(r"\begin{tabular}{r")
+        assert r"round\_robin" in found.latex()
+        assert {line.count("&") for line in lines if line.endswith(r"\\")} == {
+            len(lines[0]) - len(r"\begin{tabular}{}") - 1
+        }
+
+    def test_what_cannot_run_is_left_out_unless_it_is_named(self) -> None:
+        scenario = SHORT.with_all({"flow.video.transport.paths": ["near"], "flow.control.transport.paths": ["near"]})
+        found = rank(scenario, flows=["video"], protocols=["udp"])
+        assert any(words.startswith("udp by_class: left out") for words in found.left_out)
+        with pytest.raises(ScenarioError):
+            rank(scenario, flows=["video"], protocols=["udp"], schedulers=["by_class"], congestion=["cubic"])
+
+
+def test_flights_are_compared_as_scenarios_are(skybraid: Command, tmp_path: Path) -> None:
+    for name, step in (("a", 30), ("b", 60)):
+        rows = "".join(f"{at},{step + at % 7},9\n" for at in range(120))
+        (tmp_path / f"{name}.csv").write_text(f"time [s],downlink delay [ms],downlink rate [Mbit/s]\n{rows}")
+    words = ["compare", "lte=a.csv", "leo=b.csv", "--require", "control: 99% within 300ms", "--budget", "1s"]
+    words += ["--protocols", "udp", "--schedulers", "low_rtt,round_robin"]
+    done = skybraid(*words, "--out", "table.csv", "--out", "table.tex", "--out", "figure.svg")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert "udp low_rtt over lte+leo" in done.stdout
+    assert pl.read_csv(tmp_path / "table.csv")["place"].to_list() == [1, 2]
+    assert (tmp_path / "table.tex").read_text().startswith(r"\begin{tabular}")
+    assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
+    for wrong, expected in (
+        (["lte=a.csv"], "--require: found none"),
+        (
+            ["lte=a.csv", "--require", "control: 99% within 300ms", "--seeds", "1..3"],
+            "--seeds: found it next to measured",
+        ),
+        (["a", "b", "c"], "found 3 things to compare"),
+    ):
+        refused = skybraid("compare", *wrong)
+        assert (refused.returncode, expected in refused.stderr) == (2, True), refused.stderr

@@ -20,7 +20,7 @@ from skybraid.cli import emulate as emulate_cli
 from skybraid.cli import sweep as sweep_cli
 from skybraid.cli.options import assignment
 from skybraid.execute import axes
-from skybraid.execute import compare as compare_room
+from skybraid.execute.ranking import rank
 from skybraid.model.measures import MEASURES
 from skybraid.model.requirements import headline, milliseconds, percent
 from skybraid.model.summary import FRAMES_IN_TIME, VIDEO_COUNTS, VIDEO_MEASURES, video_words
@@ -344,14 +344,14 @@ def printed(command: str) -> list[str]:
 
 
 def test_so_is_the_comparison_of_schedulers() -> None:
-    frame = compare_room.compare(
+    found = rank(
         Scenario.load(EXAMPLE),
         flows=["video"],
         protocols=["mp_dccp", "mptcp"],
         schedulers=["low_rtt", "low_rtt_wait", "redundant"],
         congestion=["bbr"],
     )
-    assert printed("compare scenarios/video.toml --flow")[1:] == compare_room.text(frame).splitlines()
+    assert printed("compare scenarios/video.toml --flow")[1:] == found.text().splitlines()
 
 
 def test_so_is_that_of_two_scenarios() -> None:

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use skybraid_emulator::capture::{Captures, Entry};
 use skybraid_link::{Fate, PathConfig, TraceSource};
-use skybraid_scenario::{Requirement, Route};
+use skybraid_scenario::{LinkPerformance, Requirement, Route};
 use skybraid_sim::{Observer, PacketEvent};
 use skybraid_traffic::video::{EncodedClip, EncodedFrame};
 use skybraid_units::invariant::Promised as _;
@@ -202,6 +203,25 @@ impl Scenario {
         self.scenario.links.iter().map(|link| link.name.clone()).collect()
     }
 
+    /// Returns the tracks of the nodes that have one: name, whether the node moves, and latitude and longitude in
+    /// degrees and altitude in m at each time of `times_s` since the start of the run.
+    fn tracks<'py>(&self, py: Python<'py>, times_s: Vec<f64>) -> Vec<NodeTrack<'py>> {
+        let nodes = self.scenario.nodes.iter().zip(&self.scenario.tracks);
+        let known = nodes.filter_map(|(node, track)| Some((node, track.as_ref()?)));
+        known
+            .map(|(node, track)| {
+                let at = |time: &f64| track.at(Duration::from_secs_f64(*time));
+                let places: Vec<_> = times_s.iter().map(at).collect();
+                let latitude: Vec<f64> = places.iter().map(|place| place.latitude()).collect();
+                let longitude: Vec<f64> = places.iter().map(|place| place.longitude()).collect();
+                let altitude: Vec<f64> = places.iter().map(|place| place.altitude()).collect();
+                let [latitude, longitude, altitude] =
+                    [latitude, longitude, altitude].map(|values| values.into_pyarray(py));
+                (node.name.clone(), !track.is_fixed(), latitude, longitude, altitude)
+            })
+            .collect()
+    }
+
     fn requirements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         let mut seen = BTreeSet::new();
@@ -227,6 +247,10 @@ impl Scenario {
                     }
                     Requirement::Freezes { most } => ("freezes", None, *most),
                     Requirement::Ssim { share, .. } => ("ssim", None, share.ratio()),
+                    Requirement::LinkPerformance(performance) => {
+                        link_performance(&list, &flow.group, performance)?;
+                        continue;
+                    }
                 };
                 let entry = PyDict::new(py);
                 entry.set_item("flow", &flow.group)?;
@@ -339,6 +363,37 @@ impl Scenario {
 )]
 fn clock() -> std::time::Instant {
     std::time::Instant::now()
+}
+
+/// Track of a node: name, whether it moves, latitude, longitude and altitude over time.
+type NodeTrack<'py> =
+    (String, bool, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
+
+/// Adds the parameters of a required link performance, each a requirement of its own.
+fn link_performance(
+    list: &Bound<'_, PyList>,
+    flow: &str,
+    performance: &LinkPerformance,
+) -> PyResult<()> {
+    let LinkPerformance { continuity, availability, integrity, .. } = performance;
+    let parameters = [
+        ("expiration", Some(continuity)),
+        ("continuity", Some(continuity)),
+        ("availability", availability.as_ref()),
+        ("integrity", integrity.as_ref()),
+    ];
+    for (metric, target) in parameters {
+        let Some(target) = target else { continue };
+        let entry = PyDict::new(list.py());
+        entry.set_item("flow", flow)?;
+        entry.set_item("metric", metric)?;
+        entry.set_item("deadline_ms", performance.expiration.as_millis_f64())?;
+        entry.set_item("target", target.ratio())?;
+        entry.set_item("lost_after_ms", performance.lost_after.as_millis_f64())?;
+        entry.set_item("check_bits", performance.check_bits)?;
+        list.append(entry)?;
+    }
+    Ok(())
 }
 
 /// Interval at which progress is reported to Python, which may stop the run.

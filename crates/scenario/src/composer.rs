@@ -13,6 +13,7 @@ use skybraid_units::{Duration, Instant, Seed};
 
 use crate::cells::{self, CellsFile, Place};
 use crate::correlation::{Correlation, CorrelationFile};
+use crate::coverage::PathCoverage;
 use crate::file::{
     EventFile, LinkFile, Named, NodeFile, PathEvent, RouteFile, RoutingFile, ScenarioFile,
     TestbedFile, TraceStart,
@@ -157,12 +158,14 @@ fn late_outages(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
     warnings
 }
 
-/// Returns warnings about tracks without effect: those of nodes without cells or satellites on any link.
+/// Returns warnings about tracks without effect: those of nodes without cells, coverage or satellites on any link.
 fn unused_tracks(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
     let mut groups: Vec<&str> = Vec::new();
     for (number, (node, track)) in scenario.nodes.iter().zip(&scenario.tracks).enumerate() {
         let follows = |link: &Link| {
-            link.ends.contains(&number) && (link.cells.is_some() || link.orbit.is_some())
+            let covered = |kind| text.has(&table(kind, &link.group).key("coverage"));
+            let is_followed = link.cells.is_some() || link.orbit.is_some();
+            link.ends.contains(&number) && (is_followed || covered("path") || covered("link"))
         };
         let moves = track.as_ref().is_some_and(|track| !track.is_fixed());
         if moves && !scenario.links.iter().any(follows) && !groups.contains(&node.group.as_str()) {
@@ -170,7 +173,7 @@ fn unused_tracks(scenario: &Scenario, text: &ScenarioText) -> Vec<String> {
         }
     }
     let warning = |group: &&str| {
-        let words = "the track has no effect: no path or link of this node has `cells` or `orbit`";
+        let words = "the track has no effect: no path or link of this node has `cells`, `coverage` or `orbit`";
         text.warning(&table("node", group).key("track"), words)
     };
     groups.iter().map(warning).collect()
@@ -185,7 +188,11 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
     let text = ScenarioText::parse(text, FilePath::new("path"), &[])?;
     let top = KeyPath::default();
     let read: LinkFile = text.read()?;
-    let of_scenarios = [("cells", read.cells.is_some()), ("orbit", read.orbit.is_some())];
+    let of_scenarios = [
+        ("cells", read.cells.is_some()),
+        ("coverage", read.coverage.is_some()),
+        ("orbit", read.orbit.is_some()),
+    ];
     if let Some((own, _)) = of_scenarios.into_iter().find(|(_, given)| *given) {
         let problem = "expected in a scenario only, which knows where the nodes are".to_string();
         return Err(text.wrong(&top.key(own), problem));
@@ -197,9 +204,10 @@ pub fn load_path(text: &str, folder: &FilePath) -> Result<PathConfig, ScenarioEr
     Ok(config)
 }
 
-/// Underlying network of a link: cells or satellites.
+/// Underlying network of a link: cells, coverage or satellites.
 struct Underlay {
     cells: Option<CellsFile>,
+    coverage: Option<PathCoverage>,
     orbit: Option<OrbitConfig>,
 }
 
@@ -309,13 +317,20 @@ impl Composer<'_> {
 
     /// Takes the underlay of a link, and checks that the link does not set what the underlay determines.
     fn underlay(&mut self, link: &mut LinkFile, key: &KeyPath) -> Result<Underlay, ScenarioError> {
-        let mut underlay = Underlay { cells: link.cells.take(), orbit: link.orbit.take() };
+        let coverage = link.coverage.take();
+        let coverage = coverage.map(|own| own.read(link, &mut self.inputs, self.text, key));
+        let mut underlay = Underlay {
+            cells: link.cells.take(),
+            coverage: coverage.transpose()?,
+            orbit: link.orbit.take(),
+        };
         let directions = [&link.uplink, &link.downlink];
         let delay =
             link.delay.is_some() || directions.iter().any(|direction| direction.delay.is_some());
         let orbit = underlay.orbit.is_some();
         let exclude = [
             (orbit && underlay.cells.is_some(), "cells", "orbit", "says who serves"),
+            (orbit && underlay.coverage.is_some(), "coverage", "orbit", "says who serves"),
             (
                 underlay.cells.is_some() && link.handover.is_some(),
                 "handover",
@@ -353,6 +368,10 @@ impl Composer<'_> {
                     text.wrong(&key.key("cells").below(below), problem)
                 })?;
                 link.cells = Some(built);
+            }
+            if let Some(coverage) = &underlay.coverage {
+                let applied = coverage.apply(&mut link.config, terminal, length);
+                applied.map_err(|problem| text.wrong(&key.key("coverage"), problem))?;
             }
             if let Some(config) = &underlay.orbit {
                 let built = orbit::shared(config, terminal, other, length, &mut known);

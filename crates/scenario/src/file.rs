@@ -21,6 +21,7 @@ use skybraid_units::{Bytes, Duration, Probability, Rate};
 
 use crate::cells::CellsFile;
 use crate::correlation::CorrelationFile;
+use crate::coverage::CoverageFile;
 use crate::network::{Ecmp, Metric, NodeKind};
 use crate::shared_outages::OutagesFile;
 use crate::{Server, Surroundings};
@@ -132,6 +133,7 @@ pub(crate) struct LinkFile {
     pub draw: Option<Draw>,
     /// Allowed in a scenario only.
     pub cells: Option<CellsFile>,
+    pub coverage: Option<CoverageFile>,
     pub orbit: Option<OrbitConfig>,
 }
 
@@ -278,6 +280,19 @@ pub(crate) struct RequirementFile {
     pub freezes: Option<f64>,
     pub ssim: Option<f64>,
     pub ssim_share: Option<Probability>,
+    pub rlp: Option<LinkPerformanceFile>,
+}
+
+/// `require.rlp`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkPerformanceFile {
+    pub expiration: Duration,
+    pub continuity: Probability,
+    pub availability: Option<Probability>,
+    pub integrity: Option<Probability>,
+    pub lost_after: Option<Duration>,
+    pub check_bits: Option<u32>,
 }
 
 /// `[[event]]`.

@@ -7,12 +7,16 @@ use skybraid_transport::{Class, PathSet, Protocol, TransportConfig};
 use skybraid_units::invariant::Promised as _;
 use skybraid_units::{Duration, Instant};
 
-use crate::file::{FlowFile, Named, OneOrMany, ProxyFile, RequireFile, RequirementFile};
+use crate::file::{
+    FlowFile, LinkPerformanceFile, Named, OneOrMany, ProxyFile, RequireFile, RequirementFile,
+};
 use crate::key::{KeyPath, is_name};
 use crate::network::{HOSTS, Link, Node, NodeKind, find_nodes, table};
 use crate::text::ScenarioText;
 use crate::wording::unknown;
-use crate::{Flow, Requirement, ScenarioError, SplitAt, checks, connections, profiles};
+use crate::{
+    Flow, LinkPerformance, Requirement, ScenarioError, SplitAt, checks, connections, profiles,
+};
 
 /// Maximum number of copies of a message.
 const MAX_COPIES: u8 = 8;
@@ -145,6 +149,7 @@ impl Flows<'_> {
         }
         let deadlines = requirements.iter().filter_map(|requirement| match requirement {
             Requirement::Share { deadline, .. } => *deadline,
+            Requirement::LinkPerformance(performance) => Some(performance.expiration),
             _ => None,
         });
         let deadline = deadlines.min();
@@ -438,14 +443,36 @@ fn requirements_of(table: &RequirementFile) -> Result<Vec<Requirement>, (&'stati
         above_zero("goodput", rate.as_bps() > 0)?;
         found.push(Requirement::Goodput { rate });
     }
+    found.extend(table.rlp.map(link_performance).transpose()?.map(Requirement::LinkPerformance));
     found.extend(requirements_of_video(table)?);
     if found.is_empty() {
-        let expected = "expected `deadline` and `share`, `delay` and `percentile`, or `goodput`; of a \
+        let expected = "expected `deadline` and `share`, `delay` and `percentile`, `goodput`, or `rlp`; of a \
                         video also `frames` and `within`, `frame_rate`, `worst_frame_rate`, `freezes`, or \
                         `ssim` and `ssim_share`";
         return Err(("", expected.to_string()));
     }
     Ok(found)
+}
+
+/// Returns the required link performance of a table `rlp`, or a key and the problem with its value.
+fn link_performance(table: LinkPerformanceFile) -> Result<LinkPerformance, (&'static str, String)> {
+    let LinkPerformanceFile { expiration, continuity, availability, integrity, .. } = table;
+    let lost_after = table.lost_after.unwrap_or(expiration);
+    let above_zero = [
+        ("rlp.expiration", expiration.is_positive()),
+        ("rlp.continuity", continuity.ratio() > 0.0),
+        ("rlp.availability", availability.is_none_or(|share| share.ratio() > 0.0)),
+        ("rlp.integrity", integrity.is_none_or(|share| share.ratio() > 0.0)),
+        ("rlp.lost_after", lost_after.is_positive()),
+    ];
+    if let Some((key, _)) = above_zero.into_iter().find(|(_, positive)| !positive) {
+        return Err((key, "expected above zero".to_string()));
+    }
+    if let Some(bits) = table.check_bits.filter(|bits| !(1..=512).contains(bits)) {
+        return Err(("rlp.check_bits", format!("found {bits}, expected 1 to 512")));
+    }
+    let check_bits = table.check_bits;
+    Ok(LinkPerformance { expiration, continuity, availability, integrity, lost_after, check_bits })
 }
 
 /// Returns the requirements on a video of a table of `require`.

@@ -64,12 +64,37 @@ pub enum Requirement {
         /// Above 0, at most 1.
         least: f64,
     },
+    /// Required link performance.
+    LinkPerformance(LinkPerformance),
+}
+
+/// Required link performance (RLP): the four parameters of a link for command and control.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkPerformance {
+    /// Transaction expiration time: the time from writing after which a message counts as failed; above zero.
+    pub expiration: Duration,
+    /// Minimum share of the transactions begun on an available link that complete before they expire; above zero.
+    pub continuity: Probability,
+    /// Minimum share of the time in which the link is available; above zero.
+    pub availability: Option<Probability>,
+    /// Minimum share of the transactions that complete without an undetected error; above zero.
+    pub integrity: Option<Probability>,
+    /// Time without a completed transaction after which the link counts as lost; above zero.
+    pub lost_after: Duration,
+    /// Length in bits of the check that finds damaged messages.
+    pub check_bits: Option<u32>,
 }
 
 impl Requirement {
     /// Returns whether only a video can have the requirement.
     pub const fn is_of_video(&self) -> bool {
-        !matches!(self, Self::Share { .. } | Self::Delay { .. } | Self::Goodput { .. })
+        !matches!(
+            self,
+            Self::Share { .. }
+                | Self::Delay { .. }
+                | Self::Goodput { .. }
+                | Self::LinkPerformance(_)
+        )
     }
 }
 

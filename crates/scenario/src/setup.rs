@@ -201,14 +201,16 @@ impl Paths<'_> {
             Requirement::Share { deadline, .. } => *deadline,
             // Not judged by this count, which explains late messages.
             Requirement::Delay { delay, .. } => Some(*delay),
+            Requirement::LinkPerformance(performance) => Some(performance.expiration),
             _ => None,
         });
         let frames_within = flow.requirements.iter().filter_map(|requirement| match requirement {
             Requirement::Frames { within, .. } => Some(*within),
             _ => None,
         });
-        let of_delays =
-            |requirement: &Requirement| matches!(requirement, Requirement::Delay { .. });
+        let of_delays = |requirement: &Requirement| {
+            matches!(requirement, Requirement::Delay { .. } | Requirement::LinkPerformance(_))
+        };
         let (mut traffic, mut transport) = (flow.traffic.clone(), flow.transport.clone());
         if let TrafficConfig::Video(video) = &mut traffic {
             video.framed = flow.transport.protocol.is_reliable();

@@ -34,13 +34,19 @@ FIRST_S = 120.0
 FINALISTS = 4
 """Transports of each flow that are then run over all that was measured."""
 
+SIEVED = 40
+"""Transports of each flow that a first look of `LOOK_S` leaves."""
+
+LOOK_S = 20.0
+"""Part of one flight in s by which hopeless transports are sorted out, and by which the cost of a run is known."""
+
 BUDGET_S = 40.0
 """Computing time in s that the runs may take by default."""
 
 _FIRST_JOURNEYS = 4
 _PASSES = 2
-_HOPE_S = 12.0
-"""Computing time in s that the first ranking may take."""
+_FIRST_PART = 0.3
+"""Share of the computing time that the first ranking may take."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,9 @@ def assess(
     wanted: Sequence[Wanted],
     budget_s: float = BUDGET_S,
     progress: Callable[[float], None] | None = None,
+    *,
+    choices: Sequence[Sequence[Candidate]] | None = None,
+    finalists: int = FINALISTS,
 ) -> Answer:
     """Runs every sensible transport of each flow over the measured flights, and ranks them.
 
@@ -133,6 +142,8 @@ def assess(
         wanted: a requirement for each flow.
         budget_s: computing time in s after which less than all is replayed.
         progress: receives the share that is done.
+        choices: transports of each flow; by default those that make sense.
+        finalists: how many transports of each flow are run over all that was measured.
 
     Raises:
         ScenarioError: there is nothing required, or twice of one flow.
@@ -144,24 +155,34 @@ def assess(
         raise ScenarioError(f"--require: found two of one flow in {', '.join(names)}; expected one of each flow")
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="skybraid-assess-") as name:
-        runner = _Runner(list(networks), list(wanted), Path(name))
-        first_s = min(FIRST_S, max(runner.longest_s, 1.0))
-        jobs = runner.jobs(runner.choices, passes=1, journeys=_FIRST_JOURNEYS, duration_s=first_s)
-        seen = runner.run(jobs, lambda share: progress(0.3 * share) if progress else None)
+        runner = _Runner(list(networks), list(wanted), Path(name), choices)
+        told = progress or (lambda _: None)
+        look_s = min(LOOK_S, max(runner.longest_s, 1.0))
+        jobs = runner.jobs(runner.choices, passes=1, journeys=1, duration_s=look_s)
+        seen = runner.run(jobs, lambda share: told(0.1 * share))
+        per_s = (time.perf_counter() - started) / max(sum(job.duration_s for job in jobs), 1e-9)
+        looked = {key: runner.row(*key, seen, is_final=False) for key in runner.pairs()}
+        hopeful = [_best(looked, flow, SIEVED) for flow in range(len(wanted))]
+        # The first ranking takes at most its part of the time, and at least as much of a flight as the look.
+        runs = max(sum(len(one) for one in hopeful) * _FIRST_JOURNEYS, 1)
+        first_s = min(FIRST_S, max(_FIRST_PART * budget_s / (per_s * runs), look_s), max(runner.longest_s, 1.0))
+        jobs = runner.jobs(hopeful, passes=1, journeys=_FIRST_JOURNEYS, duration_s=first_s)
+        seen = runner.run(jobs, lambda share: told(0.1 + 0.2 * share))
         took_s = time.perf_counter() - started
-        first = {key: runner.row(*key, seen, is_final=False) for key in runner.pairs()}
+        first = looked | {
+            (flow, candidate): runner.row(flow, candidate, seen, is_final=False)
+            for flow, every in enumerate(hopeful)
+            for candidate in every
+        }
         chosen = [
-            [key[1] for key in sorted((key for key in first if key[0] == flow), key=lambda key: _order(first[key]))][
-                :FINALISTS
-            ]
+            _best({key: first[key] for key in first if key[1] in hopeful[key[0]]}, flow, finalists)
             for flow in range(len(wanted))
         ]
-        per_s = took_s / max(sum(job.duration_s for job in jobs), 1e-9)
         journeys = max(len(one.flights) for one in networks)
         whole_s = sum(len(one) for one in chosen) * _PASSES * journeys * runner.longest_s
         share = min(1.0, max(budget_s - took_s, 5.0) / max(per_s * whole_s, 1e-9))
         jobs = runner.jobs(chosen, passes=_PASSES, journeys=journeys, duration_s=runner.longest_s * share)
-        final_seen = runner.run(jobs, lambda done: progress(0.3 + 0.7 * done) if progress else None)
+        final_seen = runner.run(jobs, lambda done: told(0.3 + 0.7 * done))
         is_whole = share >= 1.0
         flows = []
         for flow, one in enumerate(wanted):
@@ -177,13 +198,27 @@ def assess(
     return Answer(tuple(flows), tuple(networks), tuple(assumed), tuple(missing), time.perf_counter() - started)
 
 
+def _best(rows: dict[tuple[int, Candidate], Row], flow: int, count: int) -> list[Candidate]:
+    """Returns the first transports of a flow."""
+    own = sorted((key for key in rows if key[0] == flow), key=lambda key: _order(rows[key]))
+    return [candidate for _, candidate in own[:count]]
+
+
 class _Runner:
     """Writes the flights once, builds scenarios and runs them."""
 
-    def __init__(self, networks: list[Network], wanted: list[Wanted], folder: Path) -> None:
+    def __init__(
+        self,
+        networks: list[Network],
+        wanted: list[Wanted],
+        folder: Path,
+        choices: Sequence[Sequence[Candidate]] | None,
+    ) -> None:
         self._networks, self._wanted, self._folder = networks, wanted, folder
         names = [network.name for network in networks]
-        self.choices = [candidates(names, is_video=one.direction == "uplink") for one in wanted]
+        sensible = [candidates(names, is_video=one.direction == "uplink") for one in wanted]
+        self._safe = [every[0] for every in sensible]
+        self.choices = sensible if choices is None else [list(every) for every in choices]
         self.longest_s = max(flight.length_s for network in networks for flight in network.flights)
         for network in networks:
             for number, flight in enumerate(network.flights):
@@ -231,7 +266,7 @@ class _Runner:
                 text = text.replace("repeat = true", f'repeat = true, together = "{network.together}"')
             lines.append(text)
         for flow, wanted in enumerate(self._wanted):
-            transport = job.candidate.table if flow == job.flow else self.choices[flow][0].table
+            transport = job.candidate.table if flow == job.flow else self._safe[flow].table
             lines.append(wanted.lines(transport))
         return Scenario("".join(lines), str(self._folder / "assess.toml"))
 

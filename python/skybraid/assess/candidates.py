@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from skybraid.model.errors import ScenarioError
+from skybraid.model.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _VIDEO_MPTCP = (("low_rtt", "cubic"), ("low_rtt", "bbr"), ("blest", "cubic"), ("ecf", "cubic"), ("redundant", "cubic"))
 
@@ -42,6 +48,35 @@ def candidates(networks: list[str], *, is_video: bool) -> list[Candidate]:
     else:
         found += [_of("dccp", every, congestion="bbr"), _of("tcp", every, congestion="bbr")]
     return found
+
+
+def combined(
+    networks: list[str], combinations: Iterable[tuple[str, str, str | None]]
+) -> tuple[list[Candidate], list[str]]:
+    """Returns the transports of combinations of protocol, scheduler and congestion control over all networks.
+
+    Args:
+        networks: names of the paths.
+        combinations: no congestion control for a protocol that has none.
+
+    Returns:
+        The transports, and why others cannot be run, in sentences.
+    """
+    paths = "".join(f'[path.{name}]\nrate = "1Mbit/s"\ndelay = "1ms"\n' for name in networks)
+    flow = '[flow.data]\nfrom = "vehicle"\ntraffic = { kind = "cbr", rate = "1kbit/s", packet = "125B" }\n'
+    found: list[Candidate] = []
+    refused: dict[str, list[str]] = {}
+    for protocol, scheduler, congestion in combinations:
+        keys = {"scheduler": scheduler} | ({} if congestion is None else {"congestion": congestion})
+        candidate = _of(protocol, tuple(networks), **keys)
+        try:
+            Scenario(f'duration = "1s"\n{paths}{flow}transport = {candidate.table}\n', "compare.toml")
+        except ScenarioError as error:
+            why = str(error).rpartition(": ")[2]
+            refused.setdefault(why, []).append(f"{protocol} {scheduler}")
+            continue
+        found.append(candidate)
+    return found, [f"{', '.join(dict.fromkeys(names))}: left out: {why}" for why, names in refused.items()]
 
 
 def _of(protocol: str, networks: tuple[str, ...], **keys: str) -> Candidate:

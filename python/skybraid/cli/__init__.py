@@ -61,7 +61,7 @@ COMMANDS = {
     "run": Entry("skybraid.cli.run:run", "Simulate a scenario and judge it."),
     "compare": Entry(
         "skybraid.cli.compare:compare",
-        "Run a scenario with every scheduler and congestion control, or compare two scenarios seed by seed.",
+        "Rank all schedulers and congestion controls over a scenario or measured flights, or compare two scenarios.",
     ),
     "explain": Entry(
         "skybraid.cli.explain:explain",
@@ -81,6 +81,10 @@ COMMANDS = {
         "skybraid.cli.assess:assess_command",
         "Run every sensible transport over measurements, rank them, and say which would do and what to measure.",
     ),
+    "judge": Entry(
+        "skybraid.cli.judge:judge",
+        "Judge the required link performance of a stored result or of the logs of both gateways.",
+    ),
     "fit": Entry(
         "skybraid.cli.fit:fit",
         "Fit a link of processes to measurements, and compare the fit with measurements that it did not see.",
@@ -96,7 +100,7 @@ COMMANDS = {
 
 GROUPS = {
     "Simulate and judge": ("new", "run", "explain", "compare", "sweep", "assess"),
-    "Look at results": ("report", "plot"),
+    "Look at results": ("report", "plot", "judge"),
     "Links, routes and measurements": ("list", "trace", "fit", "network", "orbit"),
     "Real time": ("emulate", "shell", "link", "ctl", "probe", "video"),
     "This machine": ("doctor", "clean", "check-plugin"),

@@ -4,11 +4,11 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, Self
 
 import typer
 
-from skybraid.assess import Answer, RankedFlow, Row, assess, parse_wanted, read_networks
+from skybraid.assess import Answer, Network, RankedFlow, Row, Wanted, assess, parse_wanted, read_networks
 from skybraid.assess.answer import BUDGET_S
 from skybraid.cli.options import MET, NOT_MET, AsJson, Quiet, seconds
 from skybraid.cli.progress import progress
@@ -20,7 +20,36 @@ from skybraid.show.assess import assess_html
 from skybraid.traces import formats
 from skybraid.traces.series import RATE_UNITS
 
+QUICK_S = 10.0
+"""Computing time in s of `--quick`."""
+
 _SHOWN = 6
+
+
+class Measured(NamedTuple):
+    """What is asked of which measurements."""
+
+    networks: list[Network]
+    wanted: list[Wanted]
+
+    @classmethod
+    def read(
+        cls, measurements: list[str], require: list[str], rates: list[str], options: formats.Options | None = None
+    ) -> Self:
+        """Reads measurements and requirements.
+
+        Raises:
+            ScenarioError: nothing is required, or a word is wrong.
+            TraceError: a measurement cannot be read.
+        """
+        if not require:
+            raise ScenarioError("--require: found none; expected one, such as 'control: 99.9% within 300ms'")
+        given = dict(_rate_of(text) for text in rates)
+        wanted = [parse_wanted(text, given) for text in require]
+        unknown = set(given) - {one.flow for one in wanted}
+        if unknown:
+            raise ScenarioError(f"--rate: found {', '.join(sorted(unknown))}; expected flows of --require")
+        return cls(read_networks(measurements, options), wanted)
 
 
 def assess_command(
@@ -43,6 +72,7 @@ def assess_command(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the report.", metavar="FILE.html")] = None,
     budget: Annotated[str | None, typer.Option(help="Computing time of the runs.", metavar="DURATION")] = None,
+    quick: Annotated[bool, typer.Option(help="First answer: 10 s of computing.")] = False,
     zone: Annotated[str | None, typer.Option(help="Time zone of dates without one.")] = None,
     client: Annotated[str, typer.Option(help="Where the measuring client was: vehicle or ground.")] = "vehicle",
     as_json: AsJson = False,
@@ -58,20 +88,16 @@ def assess_command(
         check_new_file(out)
         if out.exists():
             raise ScenarioError(f"{out}: exists already; expected a new file")
-    given = dict(_rate_of(text) for text in rates or [])
-    wanted = [parse_wanted(text, given) for text in require]
-    unknown = set(given) - {one.flow for one in wanted}
-    if unknown:
-        raise ScenarioError(f"--rate: found {', '.join(sorted(unknown))}; expected flows of --require")
-    networks = read_networks(measurements, formats.Options(zone=zone, client=client))
+    measured = Measured.read(measurements, require, rates or [], formats.Options(zone=zone, client=client))
+    budget_s = seconds("--budget", budget) or (QUICK_S if quick else BUDGET_S)
     with progress(shown=not quiet) as told:
-        answer = assess(networks, wanted, seconds("--budget", budget) or BUDGET_S, told)
+        answer = assess(measured.networks, measured.wanted, budget_s, told)
     if out is not None:
         write_whole(out, assess_html(answer).encode())
     if as_json:
-        typer.echo(json.dumps(_json(answer), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(answer_json(answer), ensure_ascii=False, allow_nan=False))
     elif not quiet:
-        typer.echo(_text(answer))
+        typer.echo(answer_text(answer))
     raise typer.Exit(MET if answer.verdict is Verdict.MET else NOT_MET)
 
 
@@ -84,7 +110,8 @@ def _rate_of(text: str) -> tuple[str, float]:
     return flow.strip(), found
 
 
-def _json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """Converts an answer to plain values."""
     return {
         "verdict": str(answer.verdict),
         "flows": [
@@ -118,24 +145,25 @@ def _json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _text(answer: Answer) -> str:
+def answer_text(answer: Answer, shown: int = _SHOWN) -> str:
+    """Formats an answer with at most `shown` rows of each flow."""
     lines = ["; ".join(f"{one.name}: {_flights(len(one.flights))}, {about(one.measured_s)}" for one in answer.networks)]
     lines += [f"  assumed: {one}" for one in answer.assumed]
     for flow in answer.flows:
-        lines += ["", flow.wanted.text, *_table(flow)]
+        lines += ["", flow.wanted.text, *_table(flow, shown)]
     lines += ["", *(_answer(flow) for flow in answer.flows)]
     lines += [f"  to do: {one}" for one in answer.missing]
     return "\n".join(lines)
 
 
-def _table(flow: RankedFlow) -> list[str]:
-    rows = [_cells(flow, row) for row in flow.rows[:_SHOWN]]
+def _table(flow: RankedFlow, shown: int) -> list[str]:
+    rows = [_cells(flow, row) for row in flow.rows[:shown]]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    if len(flow.rows) > _SHOWN:
-        lines.append(f"  and {len(flow.rows) - _SHOWN} more, in the report and in --json")
+    if len(flow.rows) > shown:
+        lines.append(f"  and {len(flow.rows) - shown} more, in the report and in --json")
     return lines
 
 

@@ -1,29 +1,63 @@
-"""Command `compare`: compares algorithms over one scenario, or two scenarios."""
+"""Command `compare`: ranks algorithms over a scenario or over measurements, or compares two scenarios."""
+
+from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skybraid.cli.options import AsJson, Overrides, Plugins, Quiet, Seed, assignment, blaming, listed, load_plugins
+from skybraid.assess import assess
+from skybraid.assess.answer import BUDGET_S
+from skybraid.assess.candidates import combined
+from skybraid.cli.assess import Measured, answer_json, answer_text
+from skybraid.cli.options import (
+    AsJson,
+    Overrides,
+    Plugins,
+    Quiet,
+    Seed,
+    assignment,
+    blaming,
+    listed,
+    load_plugins,
+    seconds,
+)
 from skybraid.cli.progress import progress
 from skybraid.execute import compare as comparing
 from skybraid.execute import pairs
-from skybraid.model.folder import check_new_file
+from skybraid.execute.compare import Choice
+from skybraid.execute.ranking import SHOWN, Ranking, latex_table, rank
+from skybraid.model.errors import ResultError, ScenarioError
+from skybraid.model.folder import check_new_file, write_whole
+from skybraid.model.heavy import pl
 from skybraid.model.provenance import MAX_RUNS, seeds_from, seeds_text
 from skybraid.model.scenario import Scenario
 from skybraid.model.seeds import sampled
+from skybraid.show import ranking as drawing
+from skybraid.show.plots.style import FORMATS, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.figure import Figure
+
+    from skybraid.assess import Answer, RankedFlow
+
+_ENDINGS = (*comparing.SUFFIXES, ".tex", *(f".{name}" for name in FORMATS))
+_FLIGHT = re.compile(r"[A-Za-z][A-Za-z0-9_,-]*=.+")
 
 
 def compare(
-    scenario: Annotated[
-        str,
-        typer.Argument(help="The scenario; with B also a result's or campaign's folder or URL.", metavar="SCENARIO"),
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="A scenario; two scenarios, results or campaigns; or measured flights: lte=drive.csv leo=ping.log.",
+            metavar="SCENARIO | A B | NAME=FLIGHT...",
+        ),
     ],
-    other: Annotated[
-        str | None, typer.Argument(help="Another one, to be compared with the first seed by seed.", metavar="B")
-    ] = None,
     flow: Annotated[
         str | None, typer.Option(help="Flows whose transport is replaced; by default all.", metavar="A,B")
     ] = None,
@@ -37,36 +71,77 @@ def compare(
         str | None, typer.Option(help="Several seeds for each combination: 1..10 or 3,5,8.", metavar="A..B")
     ] = None,
     set_: Overrides = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write one row per flow and run: .csv or .parquet.", metavar="FILE")
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With flights: requirement, such as 'control: 99% within 300ms'.", metavar="FLOW:REQUIREMENT"
+        ),
     ] = None,
+    rates: Annotated[
+        list[str] | None, typer.Option("--rate", help="With flights: what a flow sends.", metavar="FLOW=RATE")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="With flights: computing time of the runs.", metavar="DURATION")
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Also write rows (.csv, .parquet), a table (.tex) or a figure (.pdf, .svg, .png).", metavar="FILE"
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show all places, not the first ten.")] = False,
     plugin: Plugins = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a scenario with every scheduler and congestion control, or compare two scenarios seed by seed.
+    """Rank all schedulers and congestion controls over a scenario or measured flights, or compare two scenarios.
 
-    A second scenario, result or campaign B is compared with the first on the seeds and points that both have.
+    Two scenarios, results or campaigns are compared seed by seed on the seeds and points that both have.
     """
     load_plugins(plugin)
-    if out is not None:
-        comparing.check_name(out)
-        check_new_file(out)
+    files = list(out or [])
+    for file in files:
+        if file.suffix not in _ENDINGS:
+            raise ResultError(f"{file}: expected a name that ends in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
+        check_new_file(file)
+    shown = None if every else SHOWN
+    names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
+    of_flights = {"require": require, "rate": rates, "budget": budget}
+    of_scenarios = {"seed": seed, "seeds": seeds, "set": set_}
+    choice = Choice(
+        listed(flow, "--flow"),
+        comparing.PROTOCOLS if protocols is None else listed(protocols, "--protocols") or [],
+        listed(schedulers, "--schedulers"),
+        listed(congestion, "--congestion"),
+    )
+    if all(_FLIGHT.fullmatch(source) and not Path(source).exists() for source in sources):
+        _refuse(of_scenarios, "measured flights, which have no seeds and no keys")
+        measured = Measured.read(sources, require or [], rates or [])
+        answer, left_out = _over_flights(measured, choice, seconds("--budget", budget) or BUDGET_S, quiet=quiet)
+        _write_answer(answer, files, shown)
+        if as_json:
+            typer.echo(json.dumps(answer_json(answer) | {"left_out": left_out}, ensure_ascii=False, allow_nan=False))
+        elif not quiet:
+            rows = shown or max(len(ranked.rows) for ranked in answer.flows)
+            typer.echo("\n".join([answer_text(answer, rows), *left_out]))
+        return
+    _refuse(of_flights, "a scenario, which states its requirements itself")
     numbers = None if seeds is None else seeds_from(seeds, max_seeds=MAX_RUNS)
     overrides = [assignment(text) for text in set_ or []]
-    if other is not None:
-        names = {"flow": flow, "schedulers": schedulers, "congestion": congestion, "protocols": protocols}
+    if len(sources) > 2:
+        raise ScenarioError(
+            f"found {len(sources)} things to compare; expected a scenario, two, or NAME=FLIGHT for each"
+        )
+    if len(sources) == 2:
         pairs.refuse_more(names)
+        for file in files:
+            comparing.check_name(file)
         with progress(shown=not quiet) as told, blaming(plugin):
             found = pairs.paired(
-                scenario,
-                other,
-                seeds=numbers if seed is None else [seed],
-                overrides=overrides,
-                progress=told,
+                *sources, seeds=numbers if seed is None else [seed], overrides=overrides, progress=told
             )
-        if out is not None:
-            comparing.write(found.frame(), out)
+        for file in files:
+            comparing.write(found.frame(), file)
         if as_json:
             typer.echo(json.dumps(found.json(), ensure_ascii=False, allow_nan=False))
         elif not quiet:
@@ -74,25 +149,118 @@ def compare(
             for words in (*(one.words for one in found.differences), *(f"note: {note}" for note in found.notes)):
                 typer.echo(f"  {words}")
         return
-    chosen = Scenario.load(scenario, overrides)
+    chosen = Scenario.load(sources[0], overrides)
     if numbers is not None and len(numbers) > 1:
         chosen, notices = sampled(chosen)
         for notice in notices if not quiet else ():
             typer.echo(f"note: {notice}", err=True)
     with progress(shown=not quiet) as told, blaming(plugin):
-        frame = comparing.compare(
-            chosen,
-            flows=listed(flow, "--flow"),
-            protocols=comparing.PROTOCOLS if protocols is None else listed(protocols, "--protocols") or [],
-            schedulers=listed(schedulers, "--schedulers"),
-            congestion=listed(congestion, "--congestion"),
-            seed=seed,
-            seeds=numbers,
-            progress=told,
-        )
-    if out is not None:
-        comparing.write(frame, out)
+        ranking = rank(chosen, choice, seed=seed, seeds=numbers, progress=told)
+    _write_ranking(ranking, files, shown)
     if as_json:
-        typer.echo(json.dumps(frame.to_dicts(), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(ranking.to_dict(), ensure_ascii=False, allow_nan=False))
     elif not quiet:
-        typer.echo(comparing.text(frame))
+        typer.echo(ranking.text(shown))
+
+
+def _refuse(options: Mapping[str, object], expected: str) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise ScenarioError(f"--{name}: found it next to {expected}; expected it elsewhere")
+
+
+def _over_flights(measured: Measured, choice: Choice, budget_s: float, *, quiet: bool) -> tuple[Answer, list[str]]:
+    """Ranks all combinations over measured flights; says which could not be run."""
+    flows = [one.flow for one in measured.wanted]
+    for name in choice.flows or []:
+        if name not in flows:
+            raise ScenarioError(f"--flow: found {name}; expected some of {', '.join(flows)}")
+    transports, left_out = combined([one.name for one in measured.networks], choice.combinations())
+    if not transports:
+        raise ScenarioError(f"found no combination that these networks can run; {'; '.join(left_out)}")
+    wanted = [one for one in measured.wanted if choice.flows is None or one.flow in choice.flows]
+    with progress(shown=not quiet) as told:
+        answer = assess(
+            measured.networks,
+            wanted,
+            budget_s,
+            told,
+            choices=[transports] * len(wanted),
+            finalists=SHOWN,
+        )
+    return answer, left_out
+
+
+def _write_ranking(ranking: Ranking, files: Sequence[Path], shown: int | None) -> None:
+    for file in files:
+        if file.suffix in comparing.SUFFIXES:
+            comparing.write(ranking.frame, file)
+        elif file.suffix == ".tex":
+            write_whole(file, ranking.latex(shown).encode())
+        else:
+            drawn = [
+                (one.flow, at) for at, one in enumerate(ranking.places[0].requirements) if one.metric != "integrity"
+            ]
+            if not drawn:
+                raise ResultError(f"{file}: the scenario requires nothing; a figure shows what is required")
+            for number, (name, at) in enumerate(drawn):
+                _write_figure(_figure_of(ranking, at, shown), _numbered(file, name, number, len(drawn)))
+
+
+def _figure_of(ranking: Ranking, at: int, shown: int | None) -> Figure:
+    bars = []
+    for place in ranking.places[:shown]:
+        one = place.requirements[at]
+        bars.append(drawing.Bar(place.names[0], one.estimate, one.low, one.high))
+    first = ranking.places[0].requirements[at]
+    target = first.deadline_ms if first.metric in ("percentile", "expiration") else first.target
+    return drawing.intervals(bars, first.metric, first.flow, target)
+
+
+def _write_answer(answer: Answer, files: Sequence[Path], shown: int | None) -> None:
+    for file in files:
+        if file.suffix in comparing.SUFFIXES:
+            rows = [
+                {
+                    "flow": flow["flow"],
+                    "required": flow["required"],
+                    "place": place,
+                    "transport": " = ".join(row["names"]),
+                }
+                | {name: value for name, value in row.items() if name != "names"}
+                for flow in answer_json(answer)["flows"]
+                for place, row in enumerate(flow["transports"], start=1)
+            ]
+            comparing.write(pl.DataFrame(rows, infer_schema_length=None), file)
+        elif file.suffix == ".tex":
+            write_whole(file, "\n".join(_latex_of(flow, shown) for flow in answer.flows).encode())
+        else:
+            for number, flow in enumerate(answer.flows):
+                bars = [
+                    drawing.Bar(row.names[0], row.judged.estimate, row.judged.low, row.judged.high)
+                    for row in flow.rows[:shown]
+                ]
+                figure = drawing.intervals(bars, flow.wanted.metric, flow.wanted.flow, flow.wanted.target)
+                _write_figure(figure, _numbered(file, flow.wanted.flow, number, len(answer.flows)))
+
+
+def _latex_of(flow: RankedFlow, shown: int | None) -> str:
+    goodput = flow.wanted.metric == "goodput"
+    scale, unit = (1e-6, "Mbit/s") if goodput else (100.0, "%")
+    heads = ["", "transport", f"{flow.wanted.flow} [{unit}]", "95 % interval", "p99 [ms]", "verdict"]
+    rows: list[list[Any]] = []
+    for at, row in enumerate(flow.rows[:shown], start=1):
+        judged = row.judged
+        ends = f"{scale * judged.low:.4g} to {scale * judged.high:.4g}"
+        rows.append(
+            [at, row.names[0], f"{scale * judged.estimate:.5g}", ends, f"{row.delay_p99_ms:.4g}", str(row.verdict)]
+        )
+    return latex_table(heads, [[str(cell) for cell in row] for row in rows])
+
+
+def _numbered(file: Path, name: str, number: int, count: int) -> Path:
+    return file if count == 1 else file.with_stem(f"{file.stem}-{number + 1}-{name}")
+
+
+def _write_figure(figure: Figure, file: Path) -> None:
+    write_whole(file, encode(figure, file.suffix.removeprefix("."), file.stem))

@@ -9,17 +9,21 @@ The lists of algorithms are those of the registries, with the ones of one's own 
 from __future__ import annotations
 
 import io
+import threading
 import tomllib
+from dataclasses import dataclass
 from itertools import groupby, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from skybraid._core import registry
 from skybraid.execute.pool import Gauge, on_all_cores
 from skybraid.execute.runs import seeds_of, simulation
 from skybraid.model import algorithms
+from skybraid.model.clustering import clustering_of
 from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.folder import write_whole
 from skybraid.model.heavy import pl
+from skybraid.model.requirements import Requirement, judge
 from skybraid.model.scenario import Scenario
 from skybraid.model.seeds import sampled
 from skybraid.model.summary import (
@@ -30,6 +34,7 @@ from skybraid.model.summary import (
     VIDEO_MEASURES,
     frames_in_time,
     one_run,
+    pooled,
     video_columns,
 )
 
@@ -62,30 +67,92 @@ class Combination(NamedTuple):
     congestion: str | None
 
 
-def compare(
-    scenario: Scenario | str | os.PathLike[str],
-    *,
-    flows: Sequence[str] | None = None,
-    protocols: Sequence[str] = PROTOCOLS,
-    schedulers: Sequence[str] | None = None,
-    congestion: Sequence[str] | None = None,
-    seed: int | None = None,
-    seeds: Iterable[int] | str | None = None,
-    progress: Progress | None = None,
-) -> pl.DataFrame:
-    """Runs a scenario with every combination of protocol, scheduler and congestion control, on all cores.
+class Names(TypedDict, total=False):
+    """Fields of `Choice`, by themselves."""
 
-    Args:
-        scenario: a `Scenario`, or the path of its file.
+    flows: Sequence[str] | None
+    protocols: Sequence[str]
+    schedulers: Sequence[str] | None
+    congestion: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is compared.
+
+    Attributes:
         flows: flows whose transport is replaced in these three keys; the others stay as they are. By default all that
             have a transport of their own.
         protocols: their names.
         schedulers: their names; all by default.
         congestion: names of the congestion controls; all by default.
+    """
+
+    flows: Sequence[str] | None = None
+    protocols: Sequence[str] = PROTOCOLS
+    schedulers: Sequence[str] | None = None
+    congestion: Sequence[str] | None = None
+
+    def combinations(self) -> list[Combination]:
+        """Returns all combinations.
+
+        Raises:
+            ScenarioError: a name is not known.
+        """
+        schedulers, congestion = _names("schedulers", self.schedulers), _names("congestion", self.congestion)
+        return list(_combinations(_names("protocols", self.protocols), schedulers, congestion))
+
+
+@dataclass(frozen=True, slots=True)
+class Flown:
+    """Runs of all combinations.
+
+    Attributes:
+        frame: a row for each combination, seed and flow.
+        requirements: of each combination, each judged over all seeds.
+        left_out: why combinations could not be run, in sentences.
+    """
+
+    frame: pl.DataFrame
+    requirements: dict[Combination, tuple[Requirement, ...]]
+    left_out: tuple[str, ...]
+
+    def medians(self) -> dict[Combination, list[dict[str, Any]]]:
+        """Returns the medians over the seeds, a row for each flow."""
+        found: dict[Combination, list[dict[str, Any]]] = {}
+        for row in _medians(self.frame).to_dicts():
+            combination = Combination(*(row.pop(key) for key in Combination._fields))
+            found.setdefault(combination, []).append(row)
+        return found
+
+    def values(self, combination: Combination, flow: str, column: str) -> list[float | None]:
+        """Returns a column of a flow, seed by seed; of several flows of one name, of the first."""
+        rows = self.frame
+        for key, name in combination._asdict().items():
+            rows = rows.filter(pl.col(key).eq_missing(pl.lit(name, dtype=pl.String)))
+        own = rows.filter((pl.col("flow") == flow) | pl.col("flow").str.starts_with(f"{flow}."))
+        return own.unique("seed", keep="first", maintain_order=True).sort("seed")[column].to_list()
+
+
+def compare(
+    scenario: Scenario | str | os.PathLike[str],
+    choice: Choice | None = None,
+    *,
+    seed: int | None = None,
+    seeds: Iterable[int] | str | None = None,
+    progress: Progress | None = None,
+    **names: Unpack[Names],
+) -> pl.DataFrame:
+    """Runs a scenario with every combination of protocol, scheduler and congestion control, on all cores.
+
+    Args:
+        scenario: a `Scenario`, or the path of its file.
+        choice: what is compared.
         seed: root of the random streams of every flight; the scenario's own if neither this nor `seeds` is given.
         seeds: several seeds, each run once with every combination; traces then begin at a place drawn from the seed
             unless the scenario says where.
         progress: told how far the simulation is.
+        names: fields of `Choice`, in place of `choice`.
 
     Returns:
         A row for each combination, seed and flow, in this order: `protocol`, `scheduler`, `congestion`, `seed`, `flow`;
@@ -98,31 +165,38 @@ def compare(
         ScenarioError: a name is not known, or the scenario cannot be run with a combination.
         KeyboardInterrupt: Ctrl-C.
     """
+    return flown(scenario, choice or Choice(**names), seed, seeds, progress).frame
+
+
+def flown(
+    scenario: Scenario | str | os.PathLike[str],
+    choice: Choice,
+    seed: int | None,
+    seeds: Iterable[int] | str | None,
+    progress: Progress | None,
+) -> Flown:
+    """Runs all combinations and judges each over its seeds; arguments and errors of `compare`."""
     chosen = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
-    replaced = _flows(chosen, flows)
+    replaced = _flows(chosen, choice.flows)
     numbers = seeds_of(chosen, seed, seeds)
     if len(numbers) > 1:
         chosen, _ = sampled(chosen)
-    jobs = [
-        (combination, number)
-        for combination in _combinations(
-            _names("protocols", protocols), _names("schedulers", schedulers), _names("congestion", congestion)
-        )
-        for number in numbers
-    ]
+    made, left_out = _scenarios(chosen, replaced, choice)
+    jobs = [(combination, number) for combination in made for number in numbers]
     deadlines_ms, frames_within_ms = chosen.deadlines_ms, chosen.frames_within_ms
     video = bool(chosen.videos)
     gauge = Gauge(len(jobs), chosen.duration_s)
+    judging = _Judging(chosen, len(numbers))
 
     def one(job: tuple[Combination, int]) -> list[dict[str, Any]]:
         gauge.go_on()
         combination, number = job
-        driver = simulation(_with(chosen, replaced, combination))
-        native, _ = driver.make(number, [], gauge.reporter(job), None, None)
+        native, _ = simulation(made[combination]).make(number, [], gauge.reporter(job), None, None)
+        judging.add(combination, {stats.flow: stats for stats in native.group_stats()})
         key = {**combination._asdict(), "seed": number}
         return [
             key
-            | _row(stats, deadlines_ms.get(stats.flow))
+            | _row(stats, deadlines_ms.get(stats.group))
             | (video_columns(stats.video()) | frames_in_time(stats, frames_within_ms.get(stats.group)) if video else {})
             | {f"share_{path}": stats.share.get(path) for path in chosen.paths}
             for stats in native.flow_stats()
@@ -136,7 +210,62 @@ def compare(
     if video:
         types |= dict.fromkeys((*VIDEO_MEASURES, *FRAMES_IN_TIME), pl.Float64)
         types |= dict.fromkeys((*VIDEO_COUNTS, "frames_met", "frames_due"), pl.UInt64)
-    return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
+    frame = pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
+    return Flown(frame, judging.requirements, left_out)
+
+
+def _scenarios(
+    scenario: Scenario, flows: Sequence[str], choice: Choice
+) -> tuple[dict[Combination, Scenario], tuple[str, ...]]:
+    """The scenario with each combination, and why others cannot be run; names that were asked for must run."""
+    made: dict[Combination, Scenario] = {}
+    refused: dict[str, list[str]] = {}
+    first: ScenarioError | None = None
+    for combination in choice.combinations():
+        try:
+            made[combination] = _with(scenario, flows, combination)
+        except ScenarioError as error:
+            if choice.schedulers is not None and choice.congestion is not None:
+                raise
+            first = first or error
+            why = str(error).rpartition(": ")[2]
+            refused.setdefault(why, []).append(f"{combination.protocol} {combination.scheduler}")
+    if first is not None and not made:
+        raise first
+    return made, tuple(f"{', '.join(dict.fromkeys(names))}: left out: {why}" for why, names in refused.items())
+
+
+class _Judging:
+    """Judges a combination as soon as all its seeds have been run, and forgets its statistics."""
+
+    def __init__(self, scenario: Scenario, seeds: int) -> None:
+        self._wanted = scenario.requirements
+        self._clustering = clustering_of(scenario.native)
+        self._seeds = seeds
+        self._open: dict[Combination, list[dict[str, FlowStats]]] = {}
+        self._lock = threading.Lock()
+        self.requirements: dict[Combination, tuple[Requirement, ...]] = {}
+
+    def add(self, combination: Combination, stats: dict[str, FlowStats]) -> None:
+        """Adds a run."""
+        with self._lock:
+            runs = self._open.setdefault(combination, [])
+            runs.append(stats)
+            if len(runs) < self._seeds:
+                return
+            del self._open[combination]
+        found = []
+        for wanted in self._wanted:
+            own = [run[wanted["flow"]] for run in runs]
+            found.append(judge(wanted, own, pooled(own), self._clustering))
+        self.requirements[combination] = tuple(found)
+
+
+def _medians(frame: pl.DataFrame) -> pl.DataFrame:
+    """Medians over the seeds, a row for each combination and flow."""
+    keys = [*Combination._fields, "flow"]
+    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric() and name != "seed"]
+    return frame.group_by(keys, maintain_order=True).agg(pl.col(numbers).median())
 
 
 def text(frame: pl.DataFrame) -> str:
@@ -148,15 +277,14 @@ def text(frame: pl.DataFrame) -> str:
     screen, how many were shown a second, on average and in the worst one, and freezes a minute.
     """
     keys = list(Combination._fields)
-    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric() and name != "seed"]
-    medians = frame.group_by([*keys, "flow"], maintain_order=True).agg(pl.col(numbers).median())
+    medians = _medians(frame)
     shares = [name for name in frame.columns if name.startswith("share_")][:-1]
-    flows = {str(row["flow"]): _titles(row, shares) for row in medians.unique("flow", maintain_order=True).to_dicts()}
+    flows = {str(row["flow"]): titles_of(row, shares) for row in medians.unique("flow", maintain_order=True).to_dicts()}
     lines = [keys + [title for titles in flows.values() for title in titles]]
     for _, rows in groupby(medians.to_dicts(), key=lambda row: [row[key] for key in keys]):
         of_flows = list(rows)
         lines.append(
-            [of_flows[0][key] or "–" for key in keys] + [cell for row in of_flows for cell in _cells(row, shares)]
+            [of_flows[0][key] or "–" for key in keys] + [cell for row in of_flows for cell in cells_of(row, shares)]
         )
     return aligned(lines, len(keys), {name: len(titles) for name, titles in flows.items()})
 
@@ -230,7 +358,8 @@ def _row(stats: FlowStats, deadline_ms: float | None) -> dict[str, Any]:
     )
 
 
-def _titles(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+def titles_of(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+    """The heads above `cells_of` of a flow."""
     on_paths = ["Mbit/s", *(f"on {name.removeprefix('share_')}" for name in shares)]
     if row.get("frames") is not None:
         return [frames_title(row["frames_within_ms"]), "p50 ms", "p99 ms", *RATE_TITLES, *on_paths]
@@ -252,7 +381,8 @@ def rate_cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _cells(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+def cells_of(row: Mapping[str, Any], shares: Sequence[str]) -> list[str]:
+    """The numbers of a flow: share in time, delays, rate and shares of the paths."""
     video = row.get("frames") is not None
     share, delay = ("frames_in_time", "frame_latency") if video else ("within_deadline", "delay")
     return [

@@ -12,6 +12,7 @@ from skybraid import _core
 from skybraid.model import algorithms
 from skybraid.model.episodes import SPREAD, RunShare
 from skybraid.model.heavy import pl
+from skybraid.model.link_performance import Slots, share_of
 from skybraid.model.measures import FRAMES, MESSAGES
 from skybraid.model.summary import (
     FRAMES_IN_TIME,
@@ -158,10 +159,15 @@ def _requirement(requirement: Mapping[str, Any], stats: FlowStats, clustering: C
             name = "freezes_per_minute" if metric == "freezes" else metric
             estimate = video_columns(stats.video())[name]
             trials = 0 if estimate is None else 1
-        case "ssim":
-            # Nobody has decoded the frames.
+        case "continuity" | "availability":
+            slots = Slots(*stats.met_over_time(deadline_ms))
+            share = share_of(metric, slots, requirement["lost_after_ms"] / 1e3, clustering) or RunShare.of_counts(0, 0)
+            trials, met, spread = share.trials, share.trials - share.missed, share.spread
+            estimate = met / trials if trials else None
+        case "ssim" | "integrity":
+            # Nobody has decoded the frames; no run says what a check lets pass.
             trials, estimate = 0, None
-        case "percentile":
+        case "percentile" | "expiration":
             trials = stats.delivered
             estimate = _finite(stats.delay_quantile(target)) if trials else None
         case _:

@@ -109,9 +109,11 @@ def causes_of(requirement: Requirement, flow: FlowSummary) -> list[Cause]:
     if is_short_of_runs(requirement):
         return []
     match requirement.metric:
-        case "share":
+        case "share" | "continuity" | "availability":
             return causes(flow, "share", requirement.deadline_ms)
-        case "percentile":
+        case "integrity":
+            return []
+        case "percentile" | "expiration":
             found = causes(flow, "share", requirement.deadline_ms)
             return _shared([one.to_dict() for one in found if one.cause not in NEVER_ARRIVED])
         case "frames":
@@ -153,7 +155,11 @@ def main_cause(requirement: Requirement, flow: FlowSummary) -> str | None:
         return "Main cause: one run gives no interval; run several seeds."
     found = causes_of(requirement, flow)
     total = sum(cause.count for cause in found)
-    things = {"share": "misses", "frames": "misses", "percentile": "late messages", "goodput": "lost messages"}
+    things = {
+        **dict.fromkeys(("share", "frames", "continuity", "availability"), "misses"),
+        **dict.fromkeys(("percentile", "expiration"), "late messages"),
+        "goodput": "lost messages",
+    }
     if not found:
         return f"Main cause: {without_misses(requirement, flow)}."
     first = found[0]
@@ -185,13 +191,15 @@ def without_misses(requirement: Requirement, flow: FlowSummary) -> str:
     """Reason for a verdict that no miss explains, as the end of a sentence."""
     video = flow.video
     match requirement.metric:
-        case "share" | "frames" if requirement.trials:
+        case "share" | "frames" | "continuity" | "availability" if requirement.trials:
             return "no miss was seen, but too few were tried to be sure"
-        case "share":
+        case "continuity" | "availability" | "integrity" if requirement.note:
+            return requirement.note
+        case "share" | "continuity" | "availability":
             return "no message was due within the run"
         case "frames":
             return "no frame was due within the run"
-        case "percentile":
+        case "percentile" | "expiration":
             median, tail = flow.delay_ms.get("p50"), flow.delay_ms.get("p99")
             if median is None or tail is None:
                 return "no message arrived"

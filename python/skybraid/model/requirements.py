@@ -3,20 +3,14 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from skybraid.model.episodes import (
-    FEW,
-    RunShare,
-    ShareInterval,
-    factor_needed,
-    mean_over_time,
-    share_interval,
-    unclustered,
-)
+from skybraid.model.episodes import FEW, RunShare, ShareInterval, mean_over_time, share_interval, unclustered
+from skybraid.model.evidence import Evidence, judge_share, time_needed_s
+from skybraid.model.link_performance import Slots, judge_integrity, judge_link
 from skybraid.model.statistics import Interval, Verdict, judge_interval, mean_interval
 
 _ENOUGH = 30
@@ -84,52 +78,36 @@ class Members:
         return f"{text}; worst is {self.worst} with {shown}"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """Requirement of a flow, with its estimate, interval and verdict.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement(Evidence):
+    """Requirement of a flow, with its evidence.
 
     Attributes:
         flow: the flow's name.
         metric: "share" of the messages that arrive within the deadline, delay "percentile" of the messages that
             arrive, or "goodput"; of a video the share of "frames" that are shown undamaged in time, the "frame_rate",
-            the "worst_frame_rate" of a second, the "freezes" a minute, or the share of frames with at least an "ssim".
+            the "worst_frame_rate" of a second, the "freezes" a minute, or the share of frames with at least an "ssim";
+            of a required link performance its "expiration", "continuity", "availability" or "integrity".
         deadline_ms: the delay in question in ms; None for goodput, for a share without deadline, and of a video for all
             but "frames".
         target: share from 0 to 1, quantile from 0 to 1, bit/s, frames a second, or freezes a minute.
-        estimate: share from 0 to 1, delay in ms, bit/s, frames a second, or freezes a minute; None without trials.
-        low: lower end of the two-sided 95 % interval, in the unit of `estimate`; None where there is none.
-        high: upper end; None where nothing bounds it.
-        trials: messages or frames whose fate is decided, messages that arrived, or runs.
-        verdict: met, not met or inconclusive.
-        needed_s: flight time in s that would decide it, if flights went on like these; None where it is decided, or no
-            time would.
-        missed: of a share, how many trials failed.
-        episodes: of a share, a percentile or a goodput, in how many groups its misses (or shortfalls) came.
-        span_s: flight time in s from the first to the last trial, over all runs.
         runs: how many runs there are.
         members: of a flow that is several connections or vehicles, how each fares; all else is of them together.
         ssim: the structural similarity in question.
-        clustering: of a share, how many times its own weight each episode counts, since the runs saw a part of a
-            measurement (`skybraid.clustering`); 1 where that is not so.
+        lost_after_ms: of a required link performance, time in ms without a completed transaction after which the link
+            counts as lost.
+        check_bits: of the same, length in bits of the messages' check.
     """
 
     flow: str
     metric: str
     deadline_ms: float | None
     target: float
-    estimate: float | None
-    low: float | None
-    high: float | None
-    trials: int
-    verdict: Verdict
-    needed_s: float | None = None
-    missed: int | None = None
-    episodes: int | None = None
-    span_s: float | None = None
     runs: int = 1
     members: Members | None = None
     ssim: float | None = None
-    clustering: float = 1.0
+    lost_after_ms: float | None = None
+    check_bits: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values for JSON."""
@@ -158,8 +136,14 @@ class Requirement:
                 return self._percentile_words()
             case "goodput":
                 return self._mean_words(rate, required=f"required {rate(self.target)}")
-            case "frames" | "ssim":
+            case "frames" | "ssim" | "continuity":
                 return self._share_words()
+            case "expiration":
+                return self._percentile_words()
+            case "availability":
+                return self._availability_words()
+            case "integrity":
+                return f"{self.note} (required {percent(self.target)})"
             case "frame_rate":
                 return self._mean_words(frames_a_second, required=f"required {frames_a_second(self.target)}")
             case "worst_frame_rate":
@@ -175,18 +159,34 @@ class Requirement:
             "share": ("messages", f"arrived{within}"),
             "frames": ("frames", f"were shown undamaged{within}"),
             "ssim": ("decoded frames", f"have an SSIM of at least {self.ssim}"),
+            "continuity": ("transactions begun on an available link", f"completed{within}"),
         }[self.metric]
         if self.estimate is None or self.low is None or self.high is None:
             none = {
                 "share": f"no message was due to arrive{within}",
                 "frames": f"no frame was due to be shown{within}",
                 "ssim": "no frame was decoded: `skybraid video watch` does that",
+                "continuity": self.note or "no transaction was begun on an available link",
             }[self.metric]
             return f"{none}; {required}"
         return (
             f"{percent(self.estimate)} of {count(self.trials)} {things} {did} "
             f"(95 % interval {percent_range(self.low, self.high)}, {required}{self._misses_words()})"
             f"{self._parts_words()}{self._needed_words()}"
+        )
+
+    def _availability_words(self) -> str:
+        """Share of the time in which the link was available."""
+        required = f"required {percent(self.target)}"
+        if self.estimate is None or self.low is None or self.high is None:
+            return f"{self.note or 'no transaction was begun'}; {required}"
+        episodes = self.episodes or 0
+        losses = "not lost" if not episodes else "lost once" if episodes == 1 else f"lost {count(episodes)} times"
+        for_at_least = f" for at least {span((self.lost_after_ms or 0.0) / 1000)}" + (" each" if episodes > 1 else "")
+        return (
+            f"available for {percent(self.estimate)} of {about(self.trials / 1000)} "
+            f"(95 % interval {percent_range(self.low, self.high)}, {required}; "
+            f"{losses}{for_at_least}){self._needed_words()}"
         )
 
     def _misses_words(self) -> str:
@@ -222,14 +222,19 @@ class Requirement:
 
     def _percentile_words(self) -> str:
         limit = milliseconds(self.deadline_ms or 0.0)
-        which = f"{percent(self.target)} of the messages that arrived"
+        what = "transactions that completed" if self.metric == "expiration" else "messages that arrived"
+        which = f"{percent(self.target)} of the {what}"
+        if self.note:
+            return self.note
         if self.estimate is None:
             return f"no message arrived; {percent(self.target)} of them were required to take at most {limit}"
         low = milliseconds(self.low or 0.0)
         high = "no upper end" if self.high is None else milliseconds(self.high)
+        # Judged by the share within the limit alone, a percentile has no interval of its own.
+        interval = "" if self.low is None and self.high is None else f"95 % interval {low} to {high}, "
         return (
             f"{which} took at most {milliseconds(self.estimate)} "
-            f"(95 % interval {low} to {high}, {count(self.trials)} messages, required at most {limit})"
+            f"({interval}{count(self.trials)} messages, required at most {limit})"
             f"{self._needed_words()}"
         )
 
@@ -265,21 +270,6 @@ def members_of(judged: Sequence[tuple[str, Requirement]]) -> Members:
     )
 
 
-class _Seen(NamedTuple):
-    """Evidence on a requirement; the fields are those of `Requirement`."""
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    trials: int
-    verdict: Verdict
-    needed_s: float | None = None
-    missed: int | None = None
-    episodes: int | None = None
-    span_s: float | None = None
-    clustering: float = 1.0
-
-
 def judge(
     requirement: dict[str, Any],
     runs: Sequence[Stats],
@@ -289,7 +279,8 @@ def judge(
     """Judges one requirement of a flow by its 95 % interval.
 
     Args:
-        requirement: `flow`, `metric`, `deadline_ms`, `target`, perhaps `ssim`, as the scenario gives them.
+        requirement: `flow`, `metric`, `deadline_ms`, `target`, perhaps `ssim`, `lost_after_ms` and `check_bits`, as the
+            scenario gives them.
         runs: the flow's statistics in each run.
         pooled: the same over all runs.
         clustering: of the scenario's measurements (`skybraid.clustering`).
@@ -309,8 +300,12 @@ def judge(
         case "frames":
             met = [run.frames_met_over_time(deadline_ms or 0.0) for run in runs]
             seen = judge_share([RunShare.of_bins(*binned, clustering) for binned in met], target)
-        case "percentile":
+        case "percentile" | "expiration":
             seen = _percentile(runs, pooled, target, deadline_ms or 0.0, clustering)
+        case "continuity" | "availability":
+            seen = judge_link(requirement, [Slots(*run.met_over_time(deadline_ms)) for run in runs], clustering)
+        case "integrity":
+            seen = judge_integrity(requirement)
         case "goodput":
             seen = _goodput(runs, target, clustering)
         case "frame_rate" | "worst_frame_rate" | "freezes":
@@ -320,54 +315,35 @@ def judge(
             trials, estimate, low, high = _mean(values)
             # Few freezes are good, many frames are.
             good = (low, high, target) if metric != "freezes" else (_negative(high), _negative(low), -target)
-            seen = _Seen(estimate, low, high, trials, judge_interval(*good))
+            verdict = judge_interval(*good)
+            seen = Evidence(estimate=estimate, low=low, high=high, trials=trials, verdict=verdict)
         case "ssim":
-            seen = _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+            seen = Evidence()
         case _:
-            expected = "share, percentile, goodput, frames, frame_rate, worst_frame_rate, freezes or ssim"
+            expected = (
+                "share, percentile, goodput, frames, frame_rate, worst_frame_rate, freezes, ssim, expiration, "
+                "continuity, availability or integrity"
+            )
             raise ValueError(f"metric: found {metric}, expected {expected}")
     return Requirement(
-        str(requirement["flow"]),
-        metric,
-        deadline_ms,
-        target,
-        **seen._asdict(),
+        **asdict(seen),
+        flow=str(requirement["flow"]),
+        metric=metric,
+        deadline_ms=deadline_ms,
+        target=target,
         runs=len(runs),
         ssim=requirement.get("ssim"),
+        lost_after_ms=requirement.get("lost_after_ms"),
+        check_bits=requirement.get("check_bits"),
     )
-
-
-def judge_share(runs: Sequence[RunShare], target: float) -> _Seen:
-    """Judges a share over all runs by its interval."""
-    seen = share_interval(runs)
-    if not seen.trials:
-        return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
-    verdict = judge_interval(seen.interval.low, seen.interval.high, target)
-    needed = _needed_s(runs, target, seen) if verdict is Verdict.INCONCLUSIVE else None
-    return _Seen(
-        seen.estimate,
-        *seen.interval,
-        seen.trials,
-        verdict,
-        needed,
-        seen.missed,
-        seen.episodes,
-        seen.span_s,
-        seen.clustering,
-    )
-
-
-def _needed_s(runs: Sequence[RunShare], target: float, seen: ShareInterval) -> float | None:
-    factor = factor_needed(runs, target)
-    return None if factor is None else factor * seen.span_s / seen.copies
 
 
 def _percentile(
     runs: Sequence[Stats], pooled: Stats, target: float, limit_ms: float, clustering: Callable[[float], float]
-) -> _Seen:
+) -> Evidence:
     """Interval of a delay percentile, by inverting the interval of its share (Woodruff, JASA 47, 1952)."""
     if not pooled.delivered:
-        return _Seen(None, None, None, 0, Verdict.INCONCLUSIVE)
+        return Evidence()
 
     def shares(delay_ms: float) -> list[RunShare]:
         found = [run.delays_within_over_time(delay_ms) for run in runs]
@@ -385,8 +361,17 @@ def _percentile(
         verdict = Verdict.MET
     elif low is not None and low > limit_ms:
         verdict = Verdict.NOT_MET
-    needed = _needed_s(shares(limit_ms), target, seen) if verdict is Verdict.INCONCLUSIVE else None
-    return _Seen(estimate_ms, low, high, pooled.delivered, verdict, needed, None, seen.episodes, seen.span_s)
+    needed = time_needed_s(shares(limit_ms), target, seen) if verdict is Verdict.INCONCLUSIVE else None
+    return Evidence(
+        estimate=estimate_ms,
+        low=low,
+        high=high,
+        trials=pooled.delivered,
+        verdict=verdict,
+        needed_s=needed,
+        episodes=seen.episodes,
+        span_s=seen.span_s,
+    )
 
 
 def _delay_at(pooled: Stats, holds: Callable[[float], bool], low: float, high: float) -> float | None:
@@ -399,7 +384,7 @@ def _delay_at(pooled: Stats, holds: Callable[[float], bool], low: float, high: f
     return pooled.delay_quantile(high)
 
 
-def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float], float]) -> _Seen:
+def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float], float]) -> Evidence:
     """Judges goodput, by runs if there are several, else by blocks; allows for outages, which come in episodes."""
     estimate = math.fsum(run.goodput_bps for run in runs) / len(runs)
     over_time = [_bytes_over_time(run) for run in runs]
@@ -411,7 +396,7 @@ def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float],
         ends = relative and Interval(*(end * estimate / float(series.mean()) for end in relative))
     if ends is None or estimate == 0:
         verdict = Verdict.INCONCLUSIVE if estimate else judge_interval(0.0, 0.0, target)
-        return _Seen(estimate, None, None, len(runs), verdict, span_s=span_s)
+        return Evidence(estimate=estimate, trials=len(runs), verdict=verdict, span_s=span_s)
     # What falls short of the usual rate comes in episodes, as misses do.
     usual = [float(np.median(series)) for series, _ in over_time]
     short = share_interval(
@@ -426,7 +411,15 @@ def _goodput(runs: Sequence[Stats], target: float, clustering: Callable[[float],
         high = max(high, estimate * short.interval.high / short.estimate)
     low = max(low, 0.0)
     verdict = judge_interval(low, high, target)
-    return _Seen(estimate, low, high, len(runs), verdict, episodes=short.episodes, span_s=span_s)
+    return Evidence(
+        estimate=estimate,
+        low=low,
+        high=high,
+        trials=len(runs),
+        verdict=verdict,
+        episodes=short.episodes,
+        span_s=span_s,
+    )
 
 
 def _bytes_over_time(run: Stats) -> tuple[npt.NDArray[np.float64], float]:
@@ -555,7 +548,7 @@ def freezes_a_minute(freezes: float) -> str:
     return f"{_rounded(freezes):g} freezes/min"
 
 
-_LESS_IS_BETTER = frozenset({"percentile", "freezes"})
+_LESS_IS_BETTER = frozenset({"percentile", "expiration", "freezes"})
 
 _SHOWN: dict[str, Callable[[float], str]] = {
     "share": percent,
@@ -566,4 +559,8 @@ _SHOWN: dict[str, Callable[[float], str]] = {
     "worst_frame_rate": frames_a_second,
     "freezes": freezes_a_minute,
     "ssim": percent,
+    "expiration": milliseconds,
+    "continuity": percent,
+    "availability": percent,
+    "integrity": percent,
 }

@@ -132,19 +132,19 @@ class Scenario:
 
     @property
     def deadlines_ms(self) -> dict[str, float]:
-        """Shortest deadline of each flow's requirements of a share, in ms."""
-        return self._shortest_ms("share")
+        """Shortest deadline of each flow's requirements of a share, or expiration time of a transaction, in ms."""
+        return self._shortest_ms("share", "continuity")
 
     @property
     def frames_within_ms(self) -> dict[str, float]:
         """Shortest deadline of each video's requirements of frames, in ms."""
         return self._shortest_ms("frames")
 
-    def _shortest_ms(self, metric: str) -> dict[str, float]:
+    def _shortest_ms(self, *metrics: str) -> dict[str, float]:
         found: dict[str, float] = {}
         for requirement in self.requirements:
             flow, deadline_ms = requirement["flow"], requirement["deadline_ms"]
-            if requirement["metric"] == metric and deadline_ms is not None:
+            if requirement["metric"] in metrics and deadline_ms is not None:
                 found[flow] = min(deadline_ms, found.get(flow, deadline_ms))
         return found
 

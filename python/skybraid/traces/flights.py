@@ -145,6 +145,13 @@ def read_flight(text: str, options: Options | None = None) -> Flight:
                 for column in with_derived(one).columns
                 if column.quantity in NETWORK
             )
+            kinds = [(column.quantity, column.direction) for column in columns]
+            twin = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+            if twin is not None:
+                name = " ".join(reversed(twin)).strip()
+                count = kinds.count(twin)
+                expected = f"one, or names before them as `trace join` writes them, such as `lte {name} [UNIT]`"
+                raise TraceError(f"{path}: found {count} columns of `{name}`; expected {expected}")
             if columns:
                 found.append(replace(one, columns=columns))
     if not found:

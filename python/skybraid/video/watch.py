@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import polars as pl
 
 from skybraid.model.episodes import RunShare
 from skybraid.model.errors import ResultError, VideoError
-from skybraid.model.requirements import Requirement, judge_share
+from skybraid.model.evidence import judge_share
 from skybraid.model.scenario import Scenario
 from skybraid.video import quality
 from skybraid.video.flows import MODEL, encoded, received
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
+    from skybraid.model.requirements import Requirement
     from skybraid.model.results import Results
     from skybraid.video.clips import Clip
     from skybraid.video.encode import Encoded
@@ -237,4 +238,4 @@ def _judged(requirement: Requirement, frames: pl.DataFrame) -> Requirement:
     spacing_s = 1 / _FPS
     met = similar >= requirement.ssim
     judged = judge_share([RunShare.of_bins(np.ones(met.size), met, spacing_s)], requirement.target)
-    return replace(requirement, **judged._asdict())
+    return replace(requirement, **asdict(judged))

@@ -365,3 +365,40 @@ fn a_bulk_source_needs_a_transport_with_a_limit() {
     let refused = flown("udp").unwrap_err().to_string();
     assert!(refused.contains("`bulk` writes as much as the transport takes"), "{refused}");
 }
+
+/// Scenario of one path whose control flow requires `require`.
+fn requiring(require: &str) -> Result<Scenario, ScenarioError> {
+    let text = format!(
+        "duration = \"10s\"\n[path.lte]\nrate = \"1Mbit/s\"\n[flow.control]\nfrom = \"ground\"\n\
+         traffic = {{ kind = \"cbr\", rate = \"8kbit/s\", packet = \"100B\" }}\n\
+         transport = {{ protocol = \"udp\" }}\nrequire = {require}\n"
+    );
+    Scenario::parse(&text, Path::new("rlp.toml"), &[])
+}
+
+#[test]
+fn a_required_link_performance_has_four_parameters() {
+    let table = r#"{ rlp = { expiration = "3s", continuity = "99.9%", availability = "99.5%", integrity = "99.99%",
+        lost_after = "5s", check_bits = 32 } }"#;
+    let scenario = requiring(&table.replace('\n', " ")).unwrap();
+    let flow = &scenario.flows[0];
+    let Requirement::LinkPerformance(found) = flow.requirements[0] else { panic!() };
+    assert_eq!((found.expiration, found.lost_after), (ms(3000), ms(5000)));
+    assert_eq!((found.continuity, found.availability), (share("99.9%"), Some(share("99.5%"))));
+    assert_eq!((found.integrity, found.check_bits), (Some(share("99.99%")), Some(32)));
+    // A message that expired is of no use to its receiver.
+    assert_eq!(flow.deadline, Some(ms(3000)));
+}
+
+#[test]
+fn a_required_link_performance_says_what_it_lacks() {
+    for (rlp, expected) in [
+        (r#"expiration = "3s""#, "continuity"),
+        (r#"expiration = "0s", continuity = "99%""#, "rlp.expiration"),
+        (r#"expiration = "3s", continuity = "99%", check_bits = 0"#, "expected 1 to 512"),
+        (r#"expiration = "3s", continuity = "99%", lost = "1s""#, "lost_after"),
+    ] {
+        let error = requiring(&format!("{{ rlp = {{ {rlp} }} }}")).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

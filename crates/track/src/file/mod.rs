@@ -135,19 +135,19 @@ impl Timed {
     }
 }
 
-fn wrong(line: usize, found: &str, expected: &str) -> ReadError {
+pub(crate) fn wrong(line: usize, found: &str, expected: &str) -> ReadError {
     const MAX_FOUND: usize = 80;
     let found: String = found.chars().take(MAX_FOUND).collect();
     ReadError::Line { line, found, expected: expected.to_string() }
 }
 
 /// Parses a field as a finite number.
-fn number(field: &str) -> Option<f64> {
+pub(crate) fn number(field: &str) -> Option<f64> {
     field.trim().parse().ok().filter(|value: &f64| value.is_finite())
 }
 
 /// Parses a position from fields in degrees and metres.
-fn position(
+pub(crate) fn position(
     line: usize,
     latitude: &str,
     longitude: &str,

@@ -126,7 +126,7 @@ class Remedies:
     def found(self) -> tuple[list[Remedy], list[str]]:
         """Changes tried, best first, and what was left out."""
         shown = _SHOWN.get(self._requirement.metric)
-        if shown is None or self._requirement.metric == "ssim":
+        if shown is None or self._requirement.metric in ("ssim", "integrity"):
             return [], []
         try:
             return self._try(shown)

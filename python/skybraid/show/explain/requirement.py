@@ -24,6 +24,9 @@ _THINGS = {
     "frames": "frames that missed",
     "percentile": "messages that took longer",
     "goodput": "messages that never arrived",
+    "expiration": "transactions that took longer",
+    "continuity": "transactions that missed",
+    "availability": "transactions that missed",
 }
 
 
@@ -117,12 +120,18 @@ def unmet(
 
 def _facts(requirement: Requirement, flow: FlowSummary) -> list[str]:
     facts = []
-    if requirement.metric not in ("share", "frames") and not is_short_of_runs(requirement):
+    if requirement.metric not in (
+        "share",
+        "frames",
+        "continuity",
+        "availability",
+        "integrity",
+    ) and not is_short_of_runs(requirement):
         facts.append(without_misses(requirement, flow))
     refused = refusals(flow)
     if refused is not None:
         facts.append(refused)
-    if requirement.metric == "percentile" and flow.held_messages:
+    if requirement.metric in ("percentile", "expiration") and flow.held_messages:
         held = milliseconds(flow.held_longest_s * 1e3)
         facts.append(f"{count(flow.held_messages)} messages waited for order, {held} at most")
     return facts

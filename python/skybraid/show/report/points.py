@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-_COUNTED = {"share": "messages", "frames": "frames"}
+_COUNTED = {"share": "messages", "frames": "frames", "continuity": "transactions", "availability": "ms"}
 """What the metrics that are shares count."""
 
 _SHOWN: dict[str, Callable[[float], str]] = {
@@ -26,6 +26,10 @@ _SHOWN: dict[str, Callable[[float], str]] = {
     "worst_frame_rate": frames_a_second,
     "freezes": freezes_a_minute,
     "ssim": percent,
+    "expiration": milliseconds,
+    "continuity": percent,
+    "availability": percent,
+    "integrity": percent,
 }
 
 
@@ -53,6 +57,11 @@ class Wanted:
             case "frames":
                 limit = milliseconds(self.deadline_ms)
                 return f"{self.flow}: {percent(self.target)} of frames undamaged within {limit}"
+            case "expiration":
+                most = milliseconds(self.deadline_ms)
+                return f"{self.flow}: {percent(self.target)} of transactions take at most {most}"
+            case "continuity" | "availability" | "integrity":
+                return f"{self.flow}: {self.metric} {percent(self.target)}"
             case "frame_rate":
                 return f"{self.flow}: {frames_a_second(self.target)}"
             case "worst_frame_rate":
@@ -74,7 +83,7 @@ class Wanted:
         """Sort key that is larger for better values; None is worst."""
         if value is None:
             return float("-inf")
-        return -value if self.metric in ("percentile", "freezes") else value
+        return -value if self.metric in ("percentile", "expiration", "freezes") else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,7 @@ def _judge(point: int, wanted: Wanted, rows: pl.DataFrame) -> Judged:
     interval = mean_interval(values)
     verdict = Verdict.INCONCLUSIVE
     if interval is not None:
-        limit = wanted.deadline_ms if wanted.metric == "percentile" else wanted.target
+        limit = wanted.deadline_ms if wanted.metric in ("percentile", "expiration") else wanted.target
         good = sorted(wanted.goodness(value) for value in interval)
         verdict = judge_interval(good[0], good[1], wanted.goodness(limit))
     return Judged(point, wanted, verdict, mean, interval, None, len(values), rows.height)

@@ -14,7 +14,7 @@ from skybraid.model.summary import PERCENTILES
 from skybraid.show import plots
 from skybraid.show.explain import explain
 from skybraid.show.plots.series import duration_s, first_seed, outages
-from skybraid.show.report import flight, video
+from skybraid.show.report import flight, route, video
 from skybraid.show.report.charts import Charts, Clock
 from skybraid.show.report.page import Cell, Table, inline_svg, page
 from skybraid.show.report.pictures import pictures
@@ -89,6 +89,7 @@ def single_html(results: Results) -> str:
         seeds=seeds,
         unmoved=static_figures(results),
         table=table(results),
+        route=route.section(results, charts),
         max_rows=MAX_ROWS,
     )
 

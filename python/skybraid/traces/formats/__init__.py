@@ -112,4 +112,5 @@ def _ask(source: Source, names: list[str]) -> NoReturn:
     first = source.begins[0][:60] if shown == "text" else source.data[:12].hex(" ")
     if names:
         source.fail(None, f"what may be {' or '.join(names)}", "--format with one of them")
-    source.fail(None, f"{shown} that begin with `{first}`", f"--format with one of {', '.join(FORMATS)}")
+    begins = "begins" if is_text else "begin"
+    source.fail(None, f"{shown} that {begins} with `{first}`", f"--format with one of {', '.join(FORMATS)}")

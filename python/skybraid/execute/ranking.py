@@ -1,0 +1,279 @@
+"""Combinations of protocol, scheduler and congestion control in the order of what they reach, with intervals.
+
+    found = rank("scenarios/remote-piloting.toml", flows=["video"], seeds="1..20")
+    print(found.text())
+
+Combinations that did the same to the last digit share a place. A place that the runs cannot tell from the first is
+marked: its difference from the first, seed by seed, has an interval that contains zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from skybraid.execute.compare import Choice, Combination, Names, aligned, cells_of, flown, titles_of
+from skybraid.model.requirements import Requirement, milliseconds, percent, percent_range, rate
+from skybraid.model.statistics import Verdict, mean_interval
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+
+    from skybraid.execute.pool import Progress
+    from skybraid.model.heavy import pl
+    from skybraid.model.scenario import Scenario
+
+SHOWN = 10
+"""Places that the text shows; the others are counted."""
+
+_LESS_IS_BETTER = ("percentile", "expiration", "freezes")
+_SHARES = ("share", "frames", "continuity", "availability", "ssim", "integrity")
+_NAMES = tuple(Combination._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Combinations that did the same, and what they reached.
+
+    Attributes:
+        combinations: at least one.
+        requirements: each one judged over all seeds.
+        flows: medians over the seeds of each flow's columns, as `compare` has them.
+        is_tied: whether the runs cannot tell it from the first place.
+    """
+
+    combinations: tuple[Combination, ...]
+    requirements: tuple[Requirement, ...]
+    flows: tuple[dict[str, Any], ...]
+    is_tied: bool
+
+    @property
+    def verdict(self) -> Verdict:
+        """Worst verdict of all requirements; met if there are none."""
+        found = {one.verdict for one in self.requirements}
+        worst = (Verdict.NOT_MET, Verdict.INCONCLUSIVE)
+        return next((verdict for verdict in worst if verdict in found), Verdict.MET)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the combinations, in words."""
+        return [" ".join(name for name in one if name is not None) for one in self.combinations]
+
+    def of_flow(self, row: dict[str, Any]) -> list[Requirement]:
+        """Returns the requirements of a flow, given by its row."""
+        return [one for one in self.requirements if one.flow == row["flow"] and one.metric != "integrity"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts to plain values for JSON."""
+        return {
+            "combinations": [one._asdict() for one in self.combinations],
+            "verdict": str(self.verdict),
+            "tied": self.is_tied,
+            "requirements": [one.to_dict() for one in self.requirements],
+            "flows": list(self.flows),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Combinations, the best first.
+
+    Attributes:
+        frame: a row for each combination, seed and flow, as `compare` returns it.
+        places: the best first.
+        measure: what decides the order among equal verdicts, in words.
+        left_out: why combinations could not be run, in sentences.
+    """
+
+    frame: pl.DataFrame
+    places: tuple[Place, ...]
+    measure: str
+    left_out: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts to plain values for JSON."""
+        return {
+            "measure": self.measure,
+            "places": [{"place": at} | place.to_dict() for at, place in enumerate(self.places, start=1)],
+            "left_out": list(self.left_out),
+            "rows": self.frame.to_dicts(),
+        }
+
+    def text(self, shown: int | None = SHOWN) -> str:
+        """Formats the first places as a table, all of them with `shown=None`.
+
+        For each flow the estimates of its requirements with 95 % intervals, and columns of `compare`. A `≈` marks
+        places that the runs cannot tell from the first.
+        """
+        places = self.places[:shown]
+        first = self.places[0]
+        shares = [name for name in self.frame.columns if name.startswith("share_")][:-1]
+        heads = ["", *_NAMES, *(["verdict"] if first.requirements else [])]
+        groups = {
+            str(row["flow"]): [*(_title(one) for one in first.of_flow(row)), *titles_of(row, shares)[1:]]
+            for row in first.flows
+        }
+        lines = [heads + [title for titles in groups.values() for title in titles]]
+        for at, place in enumerate(places, start=1):
+            cells = [f"{at}{' ≈' if place.is_tied and at > 1 else ''}"]
+            cells += [name or "–" for name in place.combinations[0]]
+            cells += [str(place.verdict)] if place.requirements else []
+            for row in place.flows:
+                cells += [*(_shown(one) for one in place.of_flow(row)), *cells_of(row, shares)[1:]]
+            lines.append(cells)
+        widths = {flow: len(titles) for flow, titles in groups.items()}
+        text = [f"best first: {self.measure}", aligned(lines, len(heads), widths, shared=0)]
+        for at, place in enumerate(places, start=1):
+            if len(place.combinations) > 1:
+                text.append(f"{at}: the same to the last digit: {', '.join(place.names[1:])}")
+        if len(places) < len(self.places):
+            more = self.places[len(places) :]
+            count = sum(len(place.combinations) for place in more)
+            text.append(f"and {len(more)} more places ({count} combinations): --all, --json and --out have them")
+        if any(place.is_tied for place in self.places[1:]):
+            text.append("≈: the runs cannot tell it from the first")
+        return "\n".join([*text, *self.left_out])
+
+    def latex(self, shown: int | None = SHOWN) -> str:
+        """Formats the first places as a LaTeX table with booktabs' rules."""
+        first = self.places[0]
+        heads = ["", *_NAMES, *(_head(one) for one in first.requirements)]
+        heads += [f"{row['flow']} {name}" for row in first.flows for name in ("p50 [ms]", "p99 [ms]", "Mbit/s")]
+        rows = []
+        for at, place in enumerate(self.places[:shown], start=1):
+            cells = [f"{at}{'≈' if place.is_tied and at > 1 else ''}", *(name or "–" for name in place.combinations[0])]
+            cells += [_shown(one) for one in place.requirements]
+            for row in place.flows:
+                cells += [_number(row["delay_p50_ms"]), _number(row["delay_p99_ms"]), _number(row["goodput_bps"], 1e-6)]
+            rows.append(cells)
+        return latex_table(heads, rows)
+
+
+def rank(
+    scenario: Scenario | str | os.PathLike[str],
+    choice: Choice | None = None,
+    *,
+    seed: int | None = None,
+    seeds: Iterable[int] | str | None = None,
+    progress: Progress | None = None,
+    **names: Unpack[Names],
+) -> Ranking:
+    """Runs a scenario with every combination of a choice and ranks them; arguments and errors of `compare`."""
+    seen = flown(scenario, choice or Choice(**names), seed, seeds, progress)
+    medians = seen.medians()
+    judged = [
+        (combination, seen.requirements.get(combination, ()), tuple(rows)) for combination, rows in medians.items()
+    ]
+    judged.sort(key=lambda one: _order(one[1], one[2]))
+    merged: list[tuple[list[Combination], tuple[Requirement, ...], tuple[dict[str, Any], ...]]] = []
+    for combination, requirements, rows in judged:
+        alike = next((one for one in merged if one[1:] == (requirements, rows)), None)
+        if alike is None:
+            merged.append(([combination], requirements, rows))
+        else:
+            alike[0].append(combination)
+    best = merged[0]
+    column, flow, measure = _measure(best[1], best[2])
+    first = seen.values(best[0][0], flow, column)
+    places = tuple(
+        Place(
+            tuple(combinations),
+            requirements,
+            rows,
+            is_tied=_verdicts(requirements) == _verdicts(best[1])
+            and _is_tied(first, seen.values(combinations[0], flow, column)),
+        )
+        for combinations, requirements, rows in merged
+    )
+    return Ranking(seen.frame, places, measure, seen.left_out)
+
+
+def latex_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Formats a LaTeX table with the rules of booktabs."""
+    lines = [rf"\begin{{tabular}}{{r{'l' * (len(heads) - 1)}}}", r"\toprule", _row(heads), r"\midrule"]
+    return "\n".join([*lines, *map(_row, rows), r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _measure(requirements: Sequence[Requirement], rows: Sequence[dict[str, Any]]) -> tuple[str, str, str]:
+    """Column and flow that decide among equal verdicts, and both in words."""
+    for one in requirements:
+        if one.metric in ("share", "continuity", "availability"):
+            within = "" if one.deadline_ms is None else f" within {milliseconds(one.deadline_ms)}"
+            return "within_deadline", one.flow, f"verdicts, then the share of {one.flow} in time{within}"
+        if one.metric == "frames":
+            return "frames_in_time", one.flow, f"verdicts, then the share of the frames of {one.flow} shown in time"
+    if requirements:
+        one = requirements[0]
+        column = "delay_p99_ms" if one.metric in ("percentile", "expiration") else "goodput_bps"
+        return column, one.flow, f"verdicts, then the {one.metric} of {one.flow}"
+    return "goodput_bps", str(rows[0]["flow"]), f"goodput of {rows[0]['flow']}"
+
+
+def _order(requirements: Sequence[Requirement], rows: Sequence[dict[str, Any]]) -> tuple[float, ...]:
+    """Sort key: verdicts, the estimates in the order of the requirements, goodput, delay."""
+    key: list[float] = list(_verdicts(requirements))
+    for one in requirements:
+        sign = 1.0 if one.metric in _LESS_IS_BETTER else -1.0
+        key.append(math.inf if one.estimate is None else sign * one.estimate)
+    if requirements:
+        delays = [row["delay_p99_ms"] for row in rows]
+        return (*key, *(math.inf if delay is None else delay for delay in delays))
+    return (*(-row["goodput_bps"] for row in rows), *key)
+
+
+def _verdicts(requirements: Sequence[Requirement]) -> tuple[float, float]:
+    verdicts = [one.verdict for one in requirements]
+    return float(verdicts.count(Verdict.NOT_MET)), float(verdicts.count(Verdict.INCONCLUSIVE))
+
+
+def _is_tied(first: Sequence[float | None], other: Sequence[float | None]) -> bool:
+    """Whether runs of the same seeds show no difference; a single pair does so where it is equal."""
+    pairs = [a - b for a, b in zip(first, other, strict=True) if a is not None and b is not None]
+    interval = mean_interval(pairs)
+    if interval is None:
+        return bool(pairs) and not any(pairs)
+    return interval.low <= 0 <= interval.high
+
+
+def _title(one: Requirement) -> str:
+    match one.metric:
+        case "share" | "frames" if one.deadline_ms is not None:
+            return f"{'frames ' if one.metric == 'frames' else ''}in {one.deadline_ms:g} ms (95 %)"
+        case "share":
+            return "arrived (95 %)"
+        case "percentile":
+            return f"{percent(one.target)} take (95 %)"
+        case _:
+            return f"{one.metric} (95 %)"
+
+
+def _head(one: Requirement) -> str:
+    limit = "" if one.deadline_ms is None else f" {milliseconds(one.deadline_ms)}"
+    return f"{one.flow}: {one.metric}{limit} (95 %)"
+
+
+def _shown(one: Requirement) -> str:
+    if one.estimate is None:
+        return "–"
+    if one.metric in _SHARES:
+        interval = "" if one.low is None or one.high is None else f" ({percent_range(one.low, one.high)})"
+        return f"{percent(one.estimate)}{interval}"
+    if one.metric in ("percentile", "expiration"):
+        return _with_ends(milliseconds, one)
+    return _with_ends(rate if one.metric == "goodput" else _number, one)
+
+
+def _with_ends(shown: Any, one: Requirement) -> str:  # noqa: ANN401 a formatter
+    ends = "" if one.low is None else f" ({shown(one.low)} to {'–' if one.high is None else shown(one.high)})"
+    return f"{shown(one.estimate)}{ends}"
+
+
+def _number(value: float | None, scale: float = 1.0) -> str:
+    return "–" if value is None else f"{value * scale:.4g}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (cell.replace("%", r"\%").replace("_", r"\_").replace("≈", r"$\approx$") for cell in cells)
+    return " & ".join(escaped) + r" \\"

@@ -1,0 +1,76 @@
+"""Figure of a ranking: what each place reached, with its interval and what is required."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from skybraid.show.plots.style import COLOURS, SECOND_INK, STYLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_METRICS = {
+    "share": (100.0, "messages in time, %"),
+    "frames": (100.0, "frames shown in time, %"),
+    "continuity": (100.0, "continuity, %"),
+    "availability": (100.0, "availability, %"),
+    "goodput": (1e-6, "goodput, Mbit/s"),
+    "percentile": (1.0, "delay, ms"),
+    "expiration": (1.0, "delay, ms"),
+}
+_WIDTH_IN, _LINE_IN, _REST_IN = 6.0, 0.26, 0.9
+
+
+class Bar(NamedTuple):
+    """Line of the figure.
+
+    Attributes:
+        name: of the place.
+        estimate: in the unit of the metric; None draws nothing.
+        low: lower end of its interval; None where nothing bounds it.
+        high: upper end; None where nothing bounds it.
+    """
+
+    name: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+def intervals(bars: Sequence[Bar], metric: str, flow: str, target: float | None) -> Figure:
+    """Draws estimates with intervals, the first on top.
+
+    Args:
+        bars: at least one.
+        metric: that of a requirement.
+        flow: what it is required of.
+        target: what is required, in the unit of the metric; None of nothing.
+    """
+    scale, label = _METRICS.get(metric, (1.0, metric))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(_WIDTH_IN, _REST_IN + _LINE_IN * len(bars)), layout="constrained")
+        axes = figure.subplots()
+        known = [
+            scale * value
+            for bar in bars
+            for value in (bar.estimate, bar.low, bar.high, target)
+            if value is not None and math.isfinite(value)
+        ]
+        least, most = min(known, default=0.0), max(known, default=1.0)
+        for at, bar in enumerate(bars):
+            if bar.estimate is None:
+                continue
+            low = least if bar.low is None else scale * bar.low
+            high = most if bar.high is None or not math.isfinite(bar.high) else scale * bar.high
+            axes.plot([low, high], [at, at], color=COLOURS[2], linewidth=3, solid_capstyle="butt")
+            axes.plot([scale * bar.estimate], [at], "o", color=COLOURS[2], markersize=4)
+        if target is not None:
+            axes.axvline(scale * target, color=SECOND_INK, linestyle="--", linewidth=1)
+        axes.set_yticks(range(len(bars)), [bar.name for bar in bars], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{flow}: {label}")
+    return figure
