@@ -14,14 +14,14 @@ dev: build $(VENV)/.dev
 
 # The native module, as `make fly` and the benchmarks need it.
 $(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
-	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked --extras plot,report
 	rm -f $(VENV)/.built-for-tests
 	touch $@
 
 # The native module with the crates that `cargo test` has built: broken invariants panic in it. It takes the place of
 # the other one until that is needed again.
 $(VENV)/.built-for-tests: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
-	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --extras plot,report
 	rm -f $(VENV)/.built
 	touch $@
 

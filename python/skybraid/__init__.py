@@ -105,7 +105,11 @@ if not TYPE_CHECKING:
         elif name in _MODULE_OF:
             found = getattr(importlib.import_module(f"skybraid.{_MODULE_OF[name]}"), name)
         elif name in _MODULES:
-            found = importlib.import_module(f"skybraid.{_MODULES[name]}")
+            try:
+                found = importlib.import_module(f"skybraid.{_MODULES[name]}")
+            except ModuleNotFoundError as error:
+                errors = importlib.import_module("skybraid.model.errors")
+                raise errors.MissingExtraError.of(error) from error
         else:
             raise AttributeError(f"module 'skybraid' has no attribute {name!r}")
         globals()[name] = found

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from skybraid._core import __version__
 from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED
 from skybraid.execute import interruption
-from skybraid.model.errors import SkybraidError
+from skybraid.model.errors import MissingExtraError, SkybraidError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,6 +198,8 @@ def main() -> None:
         raise
     except SkybraidError as error:
         _refuse(str(error))
+    except ModuleNotFoundError as error:
+        _refuse(str(MissingExtraError.of(error)))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _refuse(f"{where}{error.strerror or error}")
