@@ -30,6 +30,7 @@ from skybraid.cli.options import (
     Seed,
     assignment,
     listed,
+    print_json,
     seconds,
 )
 from skybraid.cli.output import tell
@@ -132,7 +133,7 @@ def emulate(
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(results.json(), ensure_ascii=False, allow_nan=False))
+        print_json(results.json())
     elif not quiet:
         tell(results, has_report=report)
     _leave(results, options, chosen)
