@@ -150,7 +150,7 @@ counts-update:
 check: $(VENV)/.dev
 	cargo fmt --all --check
 	cargo clippy --workspace --locked -- -D warnings
-	$(VENV)/bin/ruff check python studies tests traces benches
+	$(VENV)/bin/ruff check python studies tests traces benches packaging
 	$(VENV)/bin/mypy
 
 # A few seconds of the simulator against the kernel.
@@ -197,8 +197,8 @@ words: $(VENV)/.dev
 lint: $(VENV)/.dev docs words
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	$(VENV)/bin/ruff check python studies tests traces benches
-	$(VENV)/bin/ruff format --check python studies tests traces benches
+	$(VENV)/bin/ruff check python studies tests traces benches packaging
+	$(VENV)/bin/ruff format --check python studies tests traces benches packaging
 	$(VENV)/bin/mypy
 
 bench: build node

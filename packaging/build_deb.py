@@ -19,7 +19,10 @@ import sys
 import tarfile
 import tomllib
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -94,9 +97,10 @@ def contents(binary: Path, describe: Path) -> dict[str, tuple[bytes, int]]:
     pages = manual()
     command = described(pages, describe)
     unit = (HERE / "skybraid-gateway@.service").read_text(encoding="utf-8")
+    system = "usr/lib/systemd/system/skybraid-gateway@.service"
     files = {
         f"usr/bin/{NAME}": (binary.read_bytes(), 0o755),
-        "usr/lib/systemd/system/skybraid-gateway@.service": (unit.replace("/usr/local/bin", "/usr/bin").encode(), 0o644),
+        system: (unit.replace("/usr/local/bin", "/usr/bin").encode(), 0o644),
         "usr/lib/sysusers.d/skybraid.conf": ((HERE / "skybraid.sysusers").read_bytes(), 0o644),
         f"usr/share/bash-completion/completions/{NAME}": (pages.completion(command, "bash").encode(), 0o644),
         f"usr/share/zsh/vendor-completions/_{NAME}": (pages.completion(command, "zsh").encode(), 0o644),
@@ -170,7 +174,8 @@ def archive(members: list[tuple[str, bytes]], moment: int) -> bytes:
     """Packs members as `ar` does."""
     out = b"!<arch>\n"
     for name, data in members:
-        out += f"{name:<16}{moment:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+        out += f"{name:<16}{moment:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode()
+        out += data + b"\n" * (len(data) % 2)
     return out
 
 

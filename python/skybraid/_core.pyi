@@ -28,6 +28,7 @@ __all__ = [
     "ask_congestion",
     "ask_scheduler",
     "causes",
+    "file_schema",
     "read_trace",
     "registry",
     "table_columns",
@@ -44,6 +45,7 @@ class Interrupted(SkybraidError): ...
 
 # Tables in order, each with its columns: name, type, unit, whether it has nulls, meaning.
 def table_columns() -> list[tuple[str, list[tuple[str, str, str, bool, str]]]]: ...
+def file_schema(kind: str) -> dict[str, Any]: ...
 def packets_of_units(codec: str, units: list[int], packet: int) -> list[int]: ...
 
 @final
@@ -79,8 +81,7 @@ class Scenario:
         tables: list[str],
         progress: Callable[[float], bool] | None = ...,
         captures: str | None = ...,
-        schedulers: Mapping[str, Callable[..., Any]] = ...,
-        congestion: Mapping[str, Callable[..., Any]] = ...,
+        algorithms: tuple[Mapping[str, Callable[..., Any]], Mapping[str, Callable[..., Any]]] | None = ...,
     ) -> Run: ...
 
 @final
@@ -118,6 +119,8 @@ class Emulation:
         nested: int = ...,
         iperf3: bool = ...,
         keep_privileges: bool = ...,
+        schedulers: Mapping[str, Callable[..., Any]] = ...,
+        congestion: Mapping[str, Callable[..., Any]] = ...,
     ) -> None: ...
     @property
     def nodes(self) -> list[str]: ...

@@ -73,5 +73,3 @@ def test_the_extra_brings_the_report(wheel: Path, fresh: Path, tmp_path: Path) -
     done = run(fresh, "run", "third.toml", "--report", "--out", "kept", cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     assert (tmp_path / "kept" / "report.html").stat().st_size > 100_000
-
-

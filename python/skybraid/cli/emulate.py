@@ -25,11 +25,14 @@ from skybraid.cli.options import (
     Out,
     Overrides,
     Pcap,
+    Plugins,
     Quiet,
     Report,
     Seed,
     assignment,
+    blaming,
     listed,
+    load_plugins,
     print_json,
     seconds,
 )
@@ -76,6 +79,7 @@ def emulate(
     tables: Kept = None,
     pcap: Pcap = False,
     report: Report = False,
+    plugin: Plugins = None,
     vehicle: Annotated[
         str | None,
         typer.Option(help="A shell command to run in the vehicle; when it ends, the run ends.", metavar="CMD"),
@@ -111,13 +115,17 @@ def emulate(
     if options.limit_s is not None and not options.programs:
         raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
     enter_sandbox()
+    load_plugins(plugin)
     chosen = _scenario(scenario, set_, file)
     if not quiet:
         for warning in chosen.warnings(emulated=True):
             typer.echo(f"note: {warning}", err=True)
     label = str(chosen.seed if seed is None else seed)
     own = control.own_label(chosen.name)
-    with _told(own, shown=not quiet, live_=live_, bounded=options.limit_s is not None or not options.programs) as told:
+    with (
+        _told(own, shown=not quiet, live_=live_, bounded=options.limit_s is not None or not options.programs) as told,
+        blaming(plugin),
+    ):
         results = emulate_here(
             chosen,
             options,

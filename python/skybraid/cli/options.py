@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid.model import algorithms
 from skybraid.model.errors import ScenarioError, SkybraidError
+from skybraid.model.heavy import Late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from skybraid.model import algorithms
+else:
+    algorithms = Late("skybraid.model.algorithms")
 
 MET, NOT_MET, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
