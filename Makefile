@@ -1,4 +1,4 @@
-# fly · node · test · check · counts · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
+# fly · node · wheel · deb · man · site · packages-test · test · check · counts · kernel · field · golden · coverage · search · lint · words · bench · peers · reproduce · docs · fuzz; each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SCENARIO ?= scenarios/remote-piloting.toml
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock
 
-.PHONY: build dev fly node install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean counts counts-update
+.PHONY: build dev fly node wheel deb man site packages-test portable install-node test test-rust test-python check smoke kernel field golden coverage search lint words bench peers reproduce docs fuzz clean counts counts-update
 
 build: $(VENV)/.built $(VENV)/.studies
 
@@ -14,14 +14,14 @@ dev: build $(VENV)/.dev
 
 # The native module, as `make fly` and the benchmarks need it.
 $(VENV)/.built: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
-	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --release --locked --extras plot,report
 	rm -f $(VENV)/.built-for-tests
 	touch $@
 
 # The native module with the crates that `cargo test` has built: broken invariants panic in it. It takes the place of
 # the other one until that is needed again.
 $(VENV)/.built-for-tests: $(VENV)/.installed $(RUST_SOURCES) pyproject.toml
-	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked
+	PIP_QUIET=1 $(VENV)/bin/maturin develop --locked --extras plot,report
 	rm -f $(VENV)/.built
 	touch $@
 
@@ -62,6 +62,60 @@ node:
 	cargo build --release --locked --package skybraid-node --target $(NODE_TARGET)
 	install -D $(TARGETS)/$(NODE_TARGET)/release/skybraid-node target/skybraid-node
 
+# Wheels that need no Rust, for these systems, in dist/. Zig brings the C libraries of all of them. Those of macOS and
+# Windows: WHEEL_TARGETS="aarch64-apple-darwin x86_64-pc-windows-gnu".
+WHEEL_TARGETS ?= x86_64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-gnu aarch64-unknown-linux-musl
+wheel: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+wheel: $(VENV)/.zig
+	rustup target add $(WHEEL_TARGETS)
+	for target in $(WHEEL_TARGETS); do \
+		case $$target in \
+			*-linux-gnu) system=manylinux2014 ;; \
+			*-linux-musl) system=musllinux_1_2 ;; \
+			*) system=pypi ;; \
+		esac; \
+		maturin build --release --locked --strip --zig --target $$target --compatibility $$system --out dist || exit 1; \
+	done
+	cd dist && sha256sum *.whl >SHA256SUMS
+
+$(VENV)/.zig: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet ziglang cargo-zigbuild
+	touch $@
+
+# The native module type-checks for the systems that have no emulator.
+portable: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+portable: $(VENV)/.zig
+	rustup target add x86_64-pc-windows-gnu aarch64-apple-darwin x86_64-apple-darwin
+	for target in x86_64-pc-windows-gnu aarch64-apple-darwin x86_64-apple-darwin; do \
+		cargo-zigbuild check --locked --package skybraid-python --target $$target || exit 1; \
+	done
+
+# The Debian package of the gateway, in dist/: `make deb NODE_TARGET=aarch64-unknown-linux-musl` for another machine. Its
+# manual pages come from the program's help, so that of this machine is built too.
+HOST_TARGET := $(shell uname -m)-unknown-linux-musl
+DEB_ARCH = $(patsubst x86_64,amd64,$(patsubst aarch64,arm64,$(patsubst armv7,armhf,$(firstword $(subst -, ,$(NODE_TARGET))))))
+deb: node
+	[ $(NODE_TARGET) = $(HOST_TARGET) ] || $(MAKE) node NODE_TARGET=$(HOST_TARGET)
+	$(PYTHON) packaging/build_deb.py $(TARGETS)/$(NODE_TARGET)/release/skybraid-node --arch $(DEB_ARCH) \
+		--describe $(TARGETS)/$(HOST_TARGET)/release/skybraid-node --out dist
+
+# Manual pages and completions of `skybraid`, in dist/.
+man: build
+	$(VENV)/bin/python packaging/build_manual.py dist
+
+# The documentation as pages with a search that needs no network, in target/site.
+site: build $(VENV)/.site
+	$(VENV)/bin/python packaging/build_site.py target/site-source
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --config-file target/site-source/mkdocs.yml --site-dir ../site
+
+$(VENV)/.site: $(VENV)/.installed pyproject.toml
+	$(VENV)/bin/pip install --quiet mkdocs-material "mkdocstrings[python]"
+	touch $@
+
+# What is in dist/, as someone meets it who has no Rust: the wheel in a fresh environment, the package in a chroot.
+packages-test: $(VENV)/.dev
+	$(VENV)/bin/pytest tests/packaging
+
 # What `make node` has built, its user, its unit and its examples; nothing in /etc/skybraid is written over.
 install-node:
 	install -D target/skybraid-node $(DESTDIR)/usr/local/bin/skybraid-node
@@ -96,7 +150,7 @@ counts-update:
 check: $(VENV)/.dev
 	cargo fmt --all --check
 	cargo clippy --workspace --locked -- -D warnings
-	$(VENV)/bin/ruff check python studies tests traces benches
+	$(VENV)/bin/ruff check python studies tests traces benches packaging
 	$(VENV)/bin/mypy
 
 # A few seconds of the simulator against the kernel.
@@ -143,8 +197,8 @@ words: $(VENV)/.dev
 lint: $(VENV)/.dev docs words
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	$(VENV)/bin/ruff check python studies tests traces benches
-	$(VENV)/bin/ruff format --check python studies tests traces benches
+	$(VENV)/bin/ruff check python studies tests traces benches packaging
+	$(VENV)/bin/ruff format --check python studies tests traces benches packaging
 	$(VENV)/bin/mypy
 
 bench: build node

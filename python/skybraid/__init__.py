@@ -8,10 +8,24 @@
     results.tables["messages"]   # polars
     results.report("report.html")
 
-`emulate` runs it in real time, through the kernel. `Link` pushes any number of packets through one direction of a path
-in a single call.
+`results` shows its verdicts where it is printed, and as a table in a notebook. From there:
 
-Names are imported when they are first used, so that `import skybraid` costs next to nothing.
+    skybraid.run("flight.toml", seeds="1..20")                 # twenty runs, judged together
+    skybraid.sweep("flight.toml", vary={"flow.control.transport.scheduler": ["low_rtt", "redundant"]})
+    skybraid.Scenario.load("flight.toml").with_("path.lte.uplink.rate", "5Mbit/s")   # one key replaced
+    skybraid.explain.explain(results)                          # causes, and what would change the verdict
+    skybraid.plots.save(skybraid.plots.draw(results, "timeline"), "timeline.svg")
+    skybraid.open_results("runs/flight-1")                     # a result or a campaign from its folder
+    skybraid.registry("schedulers")                            # what a scenario may name, with units and sources
+
+`emulate` runs a scenario in real time, through the kernel of Linux. `paired` compares two scenarios seed by seed.
+`Link` pushes any number of packets through one direction of a path in a single call. `scheduler` and
+`congestion_control` register algorithms of one's own (docs/extending.md). Rates are in bit/s, times in s or in ms
+where the name says so, delays in ms, shares from 0 to 1. What cannot be done raises a `SkybraidError`: a
+`ScenarioError` names the file, the key, what was found and what was expected.
+
+`skybraid new NAME` writes a commented scenario to start from; docs/scenario.md has all keys. Names are imported when
+they are first used, so that `import skybraid` costs next to nothing.
 """
 
 from __future__ import annotations
@@ -105,7 +119,11 @@ if not TYPE_CHECKING:
         elif name in _MODULE_OF:
             found = getattr(importlib.import_module(f"skybraid.{_MODULE_OF[name]}"), name)
         elif name in _MODULES:
-            found = importlib.import_module(f"skybraid.{_MODULES[name]}")
+            try:
+                found = importlib.import_module(f"skybraid.{_MODULES[name]}")
+            except ModuleNotFoundError as error:
+                errors = importlib.import_module("skybraid.model.errors")
+                raise errors.MissingExtraError.of(error) from error
         else:
             raise AttributeError(f"module 'skybraid' has no attribute {name!r}")
         globals()[name] = found

@@ -41,6 +41,7 @@ __all__ = [
     "causes",
     "constellations",
     "enter",
+    "file_schema",
     "inside_sandbox",
     "is_rtcp",
     "nal_unit_kind",
@@ -64,6 +65,7 @@ class Interrupted(SkybraidError): ...
 
 # Tables in order, each with its columns: name, type, unit, whether it has nulls, meaning.
 def table_columns() -> list[tuple[str, list[tuple[str, str, str, bool, str]]]]: ...
+def file_schema(kind: str) -> dict[str, Any]: ...
 def packets_of_units(codec: str, units: list[int], packet: int) -> list[int]: ...
 def nal_unit_kind(codec: str, unit: bytes) -> tuple[bool, int | None]: ...
 
@@ -149,8 +151,7 @@ class Scenario:
         tables: list[str],
         progress: Callable[[float], bool] | None = ...,
         captures: str | None = ...,
-        schedulers: Mapping[str, Callable[..., Any]] = ...,
-        congestion: Mapping[str, Callable[..., Any]] = ...,
+        algorithms: tuple[Mapping[str, Callable[..., Any]], Mapping[str, Callable[..., Any]]] | None = ...,
     ) -> Run: ...
 
 @final
@@ -188,6 +189,8 @@ class Emulation:
         nested: int = ...,
         iperf3: bool = ...,
         keep_privileges: bool = ...,
+        schedulers: Mapping[str, Callable[..., Any]] = ...,
+        congestion: Mapping[str, Callable[..., Any]] = ...,
     ) -> Self: ...
     @property
     def nodes(self) -> list[str]: ...

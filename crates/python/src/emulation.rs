@@ -13,6 +13,7 @@ use skybraid_emulator::sandbox;
 use skybraid_host::Setup;
 use skybraid_units::{Duration, Instant, Seed};
 
+use crate::algorithms::{self, Classes, Fault};
 use crate::error::{SkybraidError, bad_input, from_system};
 use crate::run::{Run, record};
 use crate::scenario::Scenario;
@@ -38,6 +39,8 @@ pub struct Emulation {
     iperf3: bool,
     /// Whether the table `subflows` is kept.
     keeps_subflows: bool,
+    /// First error of an algorithm in Python.
+    fault: Fault,
 }
 
 #[pymethods]
@@ -45,7 +48,8 @@ impl Emulation {
     #[new]
     #[pyo3(signature = (
         scenario, seed, tables, *, precise = false, captures = None, control = None, ipv6 = false,
-        nested = 0, iperf3 = false, keep_privileges = false
+        nested = 0, iperf3 = false, keep_privileges = false,
+        algorithms = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -60,17 +64,24 @@ impl Emulation {
         nested: usize,
         iperf3: bool,
         keep_privileges: bool,
+        algorithms: Option<(Classes, Classes)>,
     ) -> PyResult<Self> {
+        let file = &scenario.file;
         let scenario = &scenario.scenario;
         scenario.needs_two_hosts().map_err(bad_input)?;
         let mut record = record(&tables)?;
         let keeps_subflows = record.subflows;
         // The report of iperf3 needs the windows and round-trip times of its samples.
         record.subflows |= iperf3;
-        let setup = scenario.setup(Seed(seed), record);
+        let mut setup = scenario.setup(Seed(seed), record);
+        let fault = Fault::default();
+        // A shell and a program use the links alone, whatever algorithms the flows name.
+        if let Some((schedulers, congestion)) = &algorithms {
+            algorithms::supply(py, &mut setup, file, schedulers, congestion, &fault)?;
+        }
         let options = Options { precise, captures, control, ipv6, nested, keep_privileges };
         let built = py.detach(|| emulation::Emulation::build(setup, &scenario.testbed, options));
-        Ok(Self { emulation: built.map_err(error)?, iperf3, keeps_subflows })
+        Ok(Self { emulation: built.map_err(error)?, iperf3, keeps_subflows, fault })
     }
 
     #[getter]
@@ -112,7 +123,7 @@ impl Emulation {
     /// Runs the flows of the scenario for its duration.
     #[pyo3(signature = (progress = None))]
     fn fly(&mut self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Run> {
-        let mut watch = Watch { progress, last: None, failed: None };
+        let mut watch = self.watch(progress);
         let flown = py.detach(|| self.emulation.fly(&mut |now| watch.report(now)));
         self.finish(py, flown.map_err(error)?, watch)
     }
@@ -126,7 +137,7 @@ impl Emulation {
         limit_s: Option<f64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Run> {
-        let mut watch = Watch { progress, last: None, failed: None };
+        let mut watch = self.watch(progress);
         let limit = limit_s.map_or(Instant::FAR_FUTURE, Instant::from_secs_f64);
         let running = || {
             Python::attach(|py| {
@@ -145,10 +156,14 @@ struct Watch {
     progress: Option<Py<PyAny>>,
     last: Option<Instant>,
     failed: Option<PyErr>,
+    fault: Fault,
 }
 
 impl Watch {
     fn report(&mut self, now: Instant) -> bool {
+        if self.fault.is_set() {
+            return false;
+        }
         if self.last.is_some_and(|last| now.since(last) < REPORT_EVERY) {
             return true;
         }
@@ -166,7 +181,14 @@ impl Watch {
 }
 
 impl Emulation {
+    fn watch(&self, progress: Option<Py<PyAny>>) -> Watch {
+        Watch { progress, last: None, failed: None, fault: self.fault.clone() }
+    }
+
     fn finish(&self, py: Python<'_>, mut emulated: Emulated, watch: Watch) -> PyResult<Run> {
+        if let Some(raised) = watch.fault.take() {
+            return Err(raised);
+        }
         if let Some(failed) = watch.failed {
             return Err(failed);
         }

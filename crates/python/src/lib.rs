@@ -3,6 +3,10 @@
 mod algorithms;
 mod columns;
 mod congestion;
+#[cfg(target_os = "linux")]
+mod emulation;
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
 mod emulation;
 mod error;
 mod link;
@@ -11,6 +15,7 @@ mod registry;
 mod rtp;
 mod run;
 mod scenario;
+mod schema;
 mod statistics;
 mod trace;
 mod video;
@@ -50,6 +55,8 @@ mod _core {
     use crate::run::{Run, bugs};
     #[pymodule_export]
     use crate::scenario::Scenario;
+    #[pymodule_export]
+    use crate::schema::file_schema;
     #[pymodule_export]
     use crate::statistics::FlowStats;
     #[pymodule_export]

@@ -157,6 +157,7 @@ impl Run {
     }
 
     /// Adds the facts of an emulated run.
+    #[cfg(target_os = "linux")]
     pub fn with_emulation(self, facts: Py<PyDict>) -> Self {
         Self { emulation: Some(facts), ..self }
     }

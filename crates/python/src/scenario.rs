@@ -26,7 +26,7 @@ use crate::run::{Run, record};
 pub struct Scenario {
     pub(crate) scenario: skybraid_scenario::Scenario,
     /// File name in errors.
-    file: String,
+    pub(crate) file: String,
 }
 
 #[pymethods]

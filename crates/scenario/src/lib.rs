@@ -30,6 +30,7 @@ mod profiles;
 mod randomness;
 mod router;
 mod scenario;
+pub mod schema;
 mod setup;
 mod shared_outages;
 mod source_line;

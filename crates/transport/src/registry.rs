@@ -74,6 +74,21 @@ pub(crate) fn is_custom(name: &str) -> bool {
     name.strip_prefix(CUSTOM).is_some_and(|rest| !rest.is_empty())
 }
 
+/// Other names by which algorithms are known, with those of the registry. `default` is the scheduler of that name in the
+/// out-of-tree MPTCP of Linux.
+const ALIASES: [(&str, &str); 5] = [
+    ("minrtt", "low_rtt"),
+    ("min_rtt", "low_rtt"),
+    ("default", "low_rtt"),
+    ("rr", "round_robin"),
+    ("roundrobin", "round_robin"),
+];
+
+/// Returns the registry's name of an algorithm that may be given by an alias.
+pub(crate) fn canonical(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, known)| known)
+}
+
 /// Value of a parameter of a [`Custom`] algorithm.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -259,6 +274,7 @@ macro_rules! algorithms {
 
             /// Returns the algorithm of that name with default parameters.
             pub fn by_name(name: &str) -> Option<Self> {
+                let name = $crate::registry::canonical(name);
                 $(
                     if name == $module::ABOUT.name {
                         return Some(Self::$variant(Default::default()));
@@ -330,7 +346,8 @@ macro_rules! algorithms {
                             Some(key) if key == "name" => {}
                             _ => return Err(A::Error::missing_field("name")),
                         }
-                        let name: alloc::string::String = map.next_value()?;
+                        let given: alloc::string::String = map.next_value()?;
+                        let name = $crate::registry::canonical(&given);
                         let rest = serde::de::value::MapAccessDeserializer::new(map);
                         $(
                             if name == $module::ABOUT.name {
@@ -338,15 +355,15 @@ macro_rules! algorithms {
                             }
                         )+
                         $(
-                            if $crate::registry::is_custom(&name) {
+                            if $crate::registry::is_custom(name) {
                                 let $crate::registry::Parameters(parameters) =
                                     serde::Deserialize::deserialize(rest)?;
                                 let custom =
-                                    $crate::registry::Custom::<$factory>::new(&name, parameters);
+                                    $crate::registry::Custom::<$factory>::new(name, parameters);
                                 return Ok($config::Custom(custom));
                             }
                         )?
-                        Err(A::Error::unknown_variant(&name, $config::NAMES))
+                        Err(A::Error::unknown_variant(name, $config::NAMES))
                     }
                 }
                 from.deserialize_any(Either)
@@ -368,6 +385,15 @@ mod tests {
     fn named(name: &str) -> SchedulerConfig {
         let name: StrDeserializer<'_, Plain> = name.into_deserializer();
         SchedulerConfig::deserialize(name).unwrap()
+    }
+
+    #[test]
+    fn an_alias_names_the_algorithm_of_the_registry() {
+        for (alias, known) in ALIASES {
+            assert_eq!(named(alias), named(known), "{alias}");
+            assert_eq!(named(alias).name(), known);
+            assert!(SchedulerConfig::ALL.iter().all(|about| about.name != alias), "{alias}");
+        }
     }
 
     #[derive(Debug)]

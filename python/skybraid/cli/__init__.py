@@ -6,7 +6,10 @@ Other distributions add commands through entry points of the group `skybraid.com
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
@@ -14,12 +17,15 @@ import typer
 from typer.core import TyperGroup
 
 from skybraid._core import __version__
-from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED
+from skybraid.cli.manual import described
+from skybraid.cli.options import BAD_INPUT, INTERRUPTED, TERMINATED, print_json
 from skybraid.execute import interruption
-from skybraid.model.errors import SkybraidError
+from skybraid.model.errors import MissingExtraError, SkybraidError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from skybraid.cli.manual import Command
 
 VERSION = f"skybraid {__version__}"
 
@@ -72,6 +78,13 @@ COMMANDS = {
     "check-plugin": Entry(
         "skybraid.cli.check_plugin:check_plugin", "Run algorithms of your own through random situations."
     ),
+    "completion": Entry(
+        "skybraid.cli.completion:completion_command", "Print the completion of commands and options for a shell."
+    ),
+    "schema": Entry(
+        "skybraid.cli.schema:schema",
+        "Print the JSON Schema of scenario or gateway files, with which editors complete and check them.",
+    ),
     "doctor": Entry("skybraid.cli.doctor:doctor", "Check this machine and show how to fix what is missing."),
     "clean": Entry(
         "skybraid.cli.clean:clean",
@@ -103,7 +116,7 @@ GROUPS = {
     "Look at results": ("report", "plot", "judge"),
     "Links, routes and measurements": ("list", "trace", "fit", "network", "orbit"),
     "Real time": ("emulate", "shell", "link", "ctl", "probe", "video"),
-    "This machine": ("doctor", "clean", "check-plugin"),
+    "This machine": ("doctor", "clean", "check-plugin", "schema", "completion"),
 }
 """Sections of the help; commands of other distributions have one of their own."""
 
@@ -172,6 +185,9 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    verbose: Annotated[  # noqa: ARG001 `main` looks for it
+        bool, typer.Option("--verbose", help="Also print where in the program an error was found.")
+    ] = False,
 ) -> None:
     if version:
         typer.echo(VERSION)
@@ -193,15 +209,21 @@ def main() -> None:
         typer.echo(VERSION)
         return
     try:
-        app(prog_name="skybraid")
+        # See no-color.org.
+        app(prog_name="skybraid", color=False if os.environ.get("NO_COLOR") else None)
     except SystemExit as leaving:
         if _broken_off(leaving):
             typer.echo("interrupted: nothing was written, earlier results are as they were", err=True)
         if leaving.code == INTERRUPTED and interruption.was_terminated():
             sys.exit(TERMINATED)
+        usage = leaving.__context__
+        if leaving.code == BAD_INPUT and hasattr(usage, "format_message") and _wants_json():
+            _print_error(usage.format_message())
         raise
     except SkybraidError as error:
         _refuse(str(error))
+    except ModuleNotFoundError as error:
+        _refuse(str(MissingExtraError.of(error)))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _refuse(f"{where}{error.strerror or error}")
@@ -220,6 +242,26 @@ def _broken_off(leaving: SystemExit) -> bool:
     return leaving.code == INTERRUPTED and isinstance(cause, KeyboardInterrupt)
 
 
+def description() -> Command:
+    """Describes the command line with all commands, for manual pages and completions."""
+    root = typer.main.get_command(app)
+    names = [name for section in GROUPS.values() for name in section] + list(added())
+    whole = described(root, "skybraid")
+    return replace(whole, commands=tuple(described(imported(name), f"skybraid {name}") for name in names))
+
+
+def _wants_json() -> bool:
+    return "--json" in sys.argv[1:]
+
+
+def _print_error(words: str) -> None:
+    print_json({"error": words, "exit": BAD_INPUT})
+
+
 def _refuse(words: str) -> NoReturn:
+    if "--verbose" in sys.argv[1:]:
+        traceback.print_exc()
     typer.echo(f"error: {words}", err=True)
+    if _wants_json():
+        _print_error(words)
     sys.exit(BAD_INPUT)

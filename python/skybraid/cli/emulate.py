@@ -25,11 +25,15 @@ from skybraid.cli.options import (
     Out,
     Overrides,
     Pcap,
+    Plugins,
     Quiet,
     Report,
     Seed,
     assignment,
+    blaming,
     listed,
+    load_plugins,
+    print_json,
     seconds,
 )
 from skybraid.cli.output import tell
@@ -75,6 +79,7 @@ def emulate(
     tables: Kept = None,
     pcap: Pcap = False,
     report: Report = False,
+    plugin: Plugins = None,
     vehicle: Annotated[
         str | None,
         typer.Option(help="A shell command to run in the vehicle; when it ends, the run ends.", metavar="CMD"),
@@ -110,13 +115,17 @@ def emulate(
     if options.limit_s is not None and not options.programs:
         raise ScenarioError("--for: found no program, expected --vehicle or --ground; a scenario has its own duration")
     enter_sandbox()
+    load_plugins(plugin)
     chosen = _scenario(scenario, set_, file)
     if not quiet:
         for warning in chosen.warnings(emulated=True):
             typer.echo(f"note: {warning}", err=True)
     label = str(chosen.seed if seed is None else seed)
     own = control.own_label(chosen.name)
-    with _told(own, shown=not quiet, live_=live_, bounded=options.limit_s is not None or not options.programs) as told:
+    with (
+        _told(own, shown=not quiet, live_=live_, bounded=options.limit_s is not None or not options.programs) as told,
+        blaming(plugin),
+    ):
         results = emulate_here(
             chosen,
             options,
@@ -132,7 +141,7 @@ def emulate(
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(results.json(), ensure_ascii=False, allow_nan=False))
+        print_json(results.json())
     elif not quiet:
         tell(results, has_report=report)
     _leave(results, options, chosen)

@@ -1,30 +1,97 @@
 """Command `new`: writes a commented scenario to start from."""
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import Quiet
-from skybraid.model.errors import ResultError
+from skybraid.cli.options import AsJson, Quiet, print_json
+from skybraid.model.errors import ResultError, ScenarioError, unknown
 from skybraid.model.folder import write_whole
+from skybraid.model.scenario import Scenario
+from skybraid.traces.importing import load, scenario_lines
+from skybraid.traces.series import TraceError
+
+_STARTS = Path(__file__).with_name("starts")
+_PATHS, _FLOWS = "# paths:", "# flows:"
+
+_MEASURED_DELAY = {
+    "lte-aerial": ("uplink.harq", "downlink.harq", "drx"),
+    "starlink": ("reconfiguration",),
+}
+"""Effects of a preset that a measured delay holds already."""
 
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the scenario, or the path of its file.", metavar="NAME")],
+    like: Annotated[
+        str, typer.Option(help="Starting point: two-networks, remote-piloting or video.", metavar="START")
+    ] = "two-networks",
+    trace: Annotated[
+        list[str] | None,
+        typer.Option(help="A path that replays a CSV of measurements; may be repeated.", metavar="PATH=FILE"),
+    ] = None,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a commented scenario to start from."""
+    """Write a commented scenario to start from.
+
+    With --trace, the paths are those given. Files of measuring tools become CSV with `skybraid trace import`.
+    """
     path = Path(name) if name.endswith(".toml") else Path(f"{name}.toml")
     if path.exists():
         raise ResultError(f"{path}: found a file, expected a new name; nothing was changed")
-    template = Path(__file__).with_name("new.toml")
+    known = sorted(file.stem for file in _STARTS.glob("*.toml"))
+    if like not in known:
+        raise ScenarioError(unknown("--like", like, known))
     title = path.stem.replace("-", " ").replace("_", " ")
     title = json.dumps(title[:1].upper() + title[1:], ensure_ascii=False)[1:-1]
-    text = template.read_text(encoding="utf-8").replace("@NAME@", title).replace("@FILE@", str(path))
+    text = (_STARTS / f"{like}.toml").read_text(encoding="utf-8").replace("@NAME@", title).replace("@FILE@", str(path))
+    if trace:
+        before, _, rest = text.partition(_PATHS)
+        paths = "\n".join(_path(*_named(one), path.parent) for one in trace)
+        text = f"{before}{_PATHS} what was measured, both ways\n\n{paths}\n{_FLOWS}{rest.partition(_FLOWS)[2]}"
+        Scenario(text, str(path))
     write_whole(path, text.encode())
-    if not quiet:
+    if as_json:
+        print_json({"scenario": str(path), "like": like})
+    elif not quiet:
         typer.echo(path)
         typer.echo(f"run it with: skybraid run {shlex.quote(str(path))}", err=True)
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, equals, file = text.partition("=")
+    if not equals or not name or not file:
+        raise ScenarioError(f"--trace: found {text}, expected PATH=FILE, for example lte=drive.csv")
+    return name, Path(file)
+
+
+def _path(name: str, file: Path, folder: Path) -> str:
+    """Lines of a path that replays a CSV.
+
+    Raises:
+        ScenarioError: the file is no CSV with units in its headings.
+    """
+    try:
+        measured = load(file, "csv")
+        lines = [line for one in measured for line in scenario_lines(one, file)]
+    except TraceError as error:
+        advice = f"skybraid trace import {shlex.quote(str(file))} --out {shlex.quote(file.stem)}.csv"
+        raise ScenarioError(f"--trace: {error}; `{advice}` turns files of measuring tools into CSV") from error
+    if not lines:
+        raise ScenarioError(
+            f"--trace: {file}: found no column of a rate, a delay or a loss, expected one with its unit"
+        )
+    place = Path(os.path.relpath(file, folder)).as_posix()
+    lines = [
+        line.replace(json.dumps(file.name), json.dumps(place)).replace(" }", ", repeat = true }") for line in lines
+    ]
+    preset = "starlink" if any(word in name.lower() for word in ("leo", "starlink", "sat", "dish")) else "lte-aerial"
+    if any(".delay" in line for line in lines):
+        lines += [f'{key} = "off"' for key in _MEASURED_DELAY[preset]]
+    head = f'[path.{name}]\npreset = "{preset}"'.ljust(40)
+    return f"{head}  # assumed; fills in what was not measured\n" + "\n".join(lines) + "\n"

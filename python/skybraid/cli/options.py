@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from skybraid.model import algorithms
 from skybraid.model.errors import ScenarioError, SkybraidError
+from skybraid.model.heavy import Late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from skybraid.model import algorithms
+else:
+    algorithms = Late("skybraid.model.algorithms")
 
 MET, NOT_MET, BAD_INPUT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -37,6 +42,9 @@ Plugins = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
+JSON_SCHEMA = 1
+"""Version of what `--json` prints, its key `schema`: new keys may come without a new number."""
+
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -46,6 +54,11 @@ def assignment(text: str) -> tuple[str, str]:
     if not found or not key.strip():
         raise ScenarioError(f"--set: found {text}, expected KEY=VALUE, for example path.lte.uplink.rate=5Mbit/s")
     return key.strip(), value.strip()
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Prints one JSON object, with the version of its form."""
+    typer.echo(json.dumps({"schema": JSON_SCHEMA, **value}, ensure_ascii=False, allow_nan=False))
 
 
 def listed(text: str | None, option: str) -> list[str] | None:

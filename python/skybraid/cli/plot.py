@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import Quiet
+from skybraid.cli.options import AsJson, Quiet, print_json
 from skybraid.cli.report import place_in
 from skybraid.execute.opening import open_results
 from skybraid.model.errors import MissingTableError, ResultError, unknown
@@ -40,6 +40,7 @@ def plot(
     ] = None,
     height: Annotated[str | None, typer.Option(help="On paper.", metavar="LENGTH")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List what can be drawn of this, and leave.")] = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw a result or a campaign for print: distributions, paths over time, heat maps and more."""
@@ -47,6 +48,9 @@ def plot(
         check_new_file(out)
     opened = open_results(source)
     kinds = plots.kinds_of(opened)
+    if list_ and as_json:
+        print_json({"kinds": {name: plots.KINDS[name].title for name in kinds}})
+        return
     if list_:
         longest = max(map(len, kinds), default=0)
         for name in kinds:
@@ -58,6 +62,7 @@ def plot(
         for option, given in (("--out", out), ("--x", x), ("--y", y), ("--by", by)):
             if given is not None:
                 raise ResultError(f"{option}: is for one figure, expected --kind with it, one of {', '.join(kinds)}")
+    drawn: dict[str, str] = {}
     for name in kinds if kind is None else [kind]:
         path = place_in(opened, f"plots/{name}.svg") if out is None else out
         check_new_file(path)
@@ -70,5 +75,8 @@ def plot(
             typer.echo(f"{name}: not drawn: {error}", err=True)
             continue
         plots.save(figure, path, width=width, height=height)
-        if not quiet:
+        drawn[name] = str(path)
+        if not quiet and not as_json:
             typer.echo(path)
+    if as_json:
+        print_json({"plots": drawn})

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from skybraid.cli.options import Quiet
+from skybraid.cli.options import AsJson, Quiet, print_json
 from skybraid.execute.campaign import Campaign
 from skybraid.execute.opening import open_results
 from skybraid.model.errors import ResultError
@@ -28,6 +28,7 @@ def report(
             help="Output file; by default report.html in the folder, or next to the first log.", metavar="FILE"
         ),
     ] = None,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a result, a campaign or a flight's gateway logs as one HTML file."""
@@ -38,14 +39,14 @@ def report(
         path = files[0].with_suffix(".html") if out is None else out
         check_new_file(path)
         write_whole(path, gateway_html(files).encode())
-        if not quiet:
-            typer.echo(path)
-        return
-    opened = open_results(source[0])
-    place = place_in(opened, "report.html") if out is None else out
-    check_new_file(place)
-    path = write_report(opened, place)
-    if not quiet:
+    else:
+        opened = open_results(source[0])
+        place = place_in(opened, "report.html") if out is None else out
+        check_new_file(place)
+        path = write_report(opened, place)
+    if as_json:
+        print_json({"report": str(path)})
+    elif not quiet:
         typer.echo(path)
 
 

@@ -1,6 +1,5 @@
 """Command `run`: simulates a scenario and judges it."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,7 @@ from skybraid.cli.options import (
     blaming,
     listed,
     load_plugins,
+    print_json,
 )
 from skybraid.cli.output import tell
 from skybraid.cli.progress import progress
@@ -84,7 +84,7 @@ def run(
     if report and results.folder is not None:
         results.report(results.folder / "report.html")
     if as_json:
-        typer.echo(json.dumps(results.json(), ensure_ascii=False, allow_nan=False))
+        print_json(results.json())
     elif not quiet:
         tell(results, has_report=report)
     raise typer.Exit(MET if results.verdict is Verdict.MET else NOT_MET)

@@ -14,7 +14,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from skybraid.cli.options import INTERRUPTED, MET, NOT_MET, AsJson, Overrides, Plugins, Quiet, assignment, load_plugins
+from skybraid.cli.options import (
+    INTERRUPTED,
+    MET,
+    NOT_MET,
+    AsJson,
+    Overrides,
+    Plugins,
+    Quiet,
+    Seed,
+    assignment,
+    load_plugins,
+    print_json,
+)
 from skybraid.execute import overview as summary
 from skybraid.execute import sweep as sweeping
 from skybraid.execute.axes import values_of
@@ -39,6 +51,7 @@ def sweep(
     seeds: Annotated[
         str | None, typer.Option(help="Seeds of every point, instead of the sweep's: 1..100 or 3,5,8.", metavar="A..B")
     ] = None,
+    seed: Seed = None,
     vary: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +91,9 @@ def sweep(
     Exit code: 0 all runs are done (and what --until asks is met), 1 a run failed or it is not, 2 bad input.
     """
     load_plugins(plugin)
-    numbers = None if seeds is None else seeds_from(seeds)
+    if seed is not None and seeds is not None:
+        raise ScenarioError("--seed: found --seeds too, expected one of them")
+    numbers = [seed] if seed is not None else None if seeds is None else seeds_from(seeds)
     overrides = [assignment(text) for text in set_ or []]
     varied = dict(_varied(text) for text in vary or [])
     if dry_run:
@@ -119,7 +134,7 @@ def sweep(
         raise typer.Exit(INTERRUPTED)
     failed = campaign.failed()
     if as_json:
-        typer.echo(json.dumps(_json(campaign, last), ensure_ascii=False, allow_nan=False))
+        print_json(_json(campaign, last))
     elif not quiet:
         _tell(campaign, last)
     good = failed.is_empty() and all(answer.good for answer in campaign.answers)

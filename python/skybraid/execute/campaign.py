@@ -182,6 +182,10 @@ class Campaign:
             raise MissingTableError(f"table {table}: found no such table, expected one of {', '.join(sorted(TABLES))}")
         return self._store.scan(table, self.schemas[table])
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Offers the table `runs` to whatever reads Arrow."""
+        return self.scan(RUNS).collect().__arrow_c_stream__(requested_schema)
+
     def points(self) -> pl.DataFrame:
         """The points: `point`, the axes' columns, and how many runs are done and how many failed."""
         counted = (

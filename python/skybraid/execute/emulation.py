@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from skybraid import _core
 from skybraid.execute import control
 from skybraid.execute.runs import Driver, Keep, run_all, seeds_of
-from skybraid.model.errors import EmulationError, ScenarioError
+from skybraid.model import algorithms
+from skybraid.model.errors import EmulationError
 from skybraid.model.results import Results
 from skybraid.model.scenario import Scenario
 from skybraid.video.flows import with_clips
@@ -195,11 +196,6 @@ def emulate_here(
         EmulationError, OSError: something that the emulator needs is missing.
         ResultError: `out` holds something already or cannot be written; no trace of the attempt is left.
     """
-    for kind, name in sorted(scenario.native.custom()):
-        raise ScenarioError(
-            f"{scenario.file}: {kind}: found {name}, expected one of Skybraid's own; those of your own run in the "
-            "simulator, `skybraid run`"
-        )
     kept = ["links"] if options.programs and tables is None else tables
     driver = _programs(scenario, options) if options.programs else emulator(scenario, options)
     return run_all(scenario, driver, seeds_of(scenario, seed, None), Keep(kept, out, pcap), progress)
@@ -278,6 +274,7 @@ def _emulation(
         ipv6=options.ipv6,
         iperf3=options.iperf3,
         keep_privileges=options.keep_privileges,
+        algorithms=(algorithms.registered(algorithms.SCHEDULERS), algorithms.registered(algorithms.CONGESTION)),
     )
     control.announce(socket, emulation)
     return emulation

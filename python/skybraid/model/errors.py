@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Self
 
 from skybraid._core import Interrupted, ScenarioError, SkybraidError
 
@@ -9,6 +10,7 @@ __all__ = [
     "DomainError",
     "EmulationError",
     "Interrupted",
+    "MissingExtraError",
     "MissingTableError",
     "ResultError",
     "ScenarioError",
@@ -35,6 +37,39 @@ class DomainError(SkybraidError, ValueError):
 
 class VideoError(SkybraidError):
     """A clip cannot be opened, encoded or decoded; the message names the clip, what was found and expected."""
+
+
+EXTRAS = {
+    "aioquic": "quic",
+    "av": "video",
+    "bokeh": "report",
+    "dask": "cluster",
+    "distributed": "cluster",
+    "jinja2": "report",
+    "matplotlib": "plot",
+    "pyulog": "px4",
+    "s3fs": "s3",
+    "scipy": "video",
+    "skybraid_studies": "studies",
+}
+"""Optional packages, by the extra that installs them."""
+
+
+class MissingExtraError(SkybraidError):
+    """A package that only some commands need is not installed; the message names the extra that installs it."""
+
+    @classmethod
+    def of(cls, error: ModuleNotFoundError) -> Self:
+        """Makes the error of a failed import.
+
+        Raises:
+            ModuleNotFoundError: the package belongs to no extra.
+        """
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise error
+        extra = EXTRAS[package]
+        return cls(f"{extra}: found no package {package}, expected it with pip install 'skybraid[{extra}]'")
 
 
 def unknown(where: str, found: str, known: Iterable[str], *, several: bool = False) -> str:

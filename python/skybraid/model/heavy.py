@@ -1,6 +1,6 @@
 """Lazy imports of heavy and optional packages.
 
-polars takes 0.2 s and 60 MB, SciPy 0.3 s, fsspec 0.1 s: a run that keeps no tables goes without.
+polars takes 0.2 s and 60 MB, fsspec 0.1 s: a run that keeps no tables goes without. SciPy is needed only to draw clips.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from skybraid.model.errors import MissingExtraError
+
 if TYPE_CHECKING:
     import fsspec
     import polars as pl
-    from scipy import fft, interpolate, ndimage, special
+    from scipy import fft, interpolate, ndimage
 
-__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "pl", "special"]
+__all__ = ["Late", "fft", "fsspec", "interpolate", "ndimage", "pl"]
 
 
 class Late:
@@ -21,19 +23,16 @@ class Late:
 
     Args:
         name: the module's.
-        missing: error to raise where it is not installed.
     """
 
-    def __init__(self, name: str, missing: Exception | None = None) -> None:
-        self._name, self._missing = name, missing
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __getattr__(self, attribute: str) -> object:
         try:
             module = importlib.import_module(self._name)
-        except ImportError as error:
-            if self._missing is None:
-                raise
-            raise self._missing from error
+        except ModuleNotFoundError as error:
+            raise MissingExtraError.of(error) from error
         found = getattr(module, attribute)
         setattr(self, attribute, found)
         return found
@@ -43,4 +42,4 @@ if not TYPE_CHECKING:
     fsspec = Late("fsspec")
     pl = Late("polars")
     fft, interpolate = Late("scipy.fft"), Late("scipy.interpolate")
-    ndimage, special = Late("scipy.ndimage"), Late("scipy.special")
+    ndimage = Late("scipy.ndimage")

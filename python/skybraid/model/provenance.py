@@ -23,8 +23,8 @@ MAX_SEEDS = 1_000_000
 MAX_RUNS = 100_000
 """Maximum number of runs that one result holds; it is judged in memory."""
 
-PACKAGES = ("bokeh", "fsspec", "jinja2", "matplotlib", "numpy", "polars", "rich", "scipy", "tomli-w", "typer")
-"""Python packages that Skybraid depends on."""
+PACKAGES = ("fsspec", "numpy", "polars", "rich", "tomli-w", "typer")
+"""Python packages that Skybraid depends on; those that draw change no table."""
 
 
 def essence(scenario: Scenario, seeds: Sequence[int], driver: str = "simulation") -> dict[str, Any]:

@@ -266,6 +266,13 @@ class Results:
         }
         return pl.DataFrame(rows, schema=schema)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Offers `summary_frame` to whatever reads Arrow: `pyarrow.table(results)`, `duckdb`, `pandas` through them.
+
+        The frames of `tables` offer themselves in the same way.
+        """
+        return self.summary_frame().__arrow_c_stream__(requested_schema)
+
     def flows_frame(self) -> pl.DataFrame:
         """Returns flows as a frame: one row per flow and run, single flows of groups included.
 

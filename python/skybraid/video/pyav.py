@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skybraid.model.errors import VideoError
 from skybraid.model.heavy import Late
 
 if TYPE_CHECKING:
     import av
 else:
-    av = Late("av", VideoError("video: found no package av, expected it with pip install 'skybraid[video]'"))
+    av = Late("av")
 
 __all__ = ["av"]

@@ -1,8 +1,7 @@
 //! Key files, which only their owner may read.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path as FilePath;
 use std::str::FromStr;
 
@@ -82,6 +81,32 @@ fn unreadable(file: &FilePath, key: &str, problem: String) -> ScenarioError {
     ScenarioError::Unreadable { file: file.display().to_string(), key: key.to_string(), problem }
 }
 
+/// Rejects a file that others own, may read or may change.
+#[cfg(unix)]
+fn check_owner(about: &Metadata, user: u32, shown: &str) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt as _;
+    if about.uid() != 0 && about.uid() != user {
+        return Err(format!(
+            "belongs to user {}, expected root or user {user}, who asks for it; `chown` mends that",
+            about.uid(),
+        ));
+    }
+    let mode = about.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(format!(
+            "others may read or change it (mode {mode:04o}), expected its owner alone; \
+             `chmod 600 {shown}` mends that, and whoever read it meanwhile has the key"
+        ));
+    }
+    Ok(())
+}
+
+/// Users and modes are those of Unix; elsewhere the folder's rights protect a key.
+#[cfg(not(unix))]
+fn check_owner(_about: &Metadata, _user: u32, _shown: &str) -> Result<(), String> {
+    Ok(())
+}
+
 /// Returns the contents of a file that only its owner may read. `advice` completes the error if the file is
 /// missing.
 fn contents(
@@ -104,19 +129,7 @@ fn contents(
     }
     let opened = File::open(file).map_err(failed)?;
     let about = opened.metadata().map_err(failed)?;
-    if about.uid() != 0 && about.uid() != user {
-        return Err(unreadable(format!(
-            "belongs to user {}, expected root or user {user}, who asks for it; `chown` mends that",
-            about.uid(),
-        )));
-    }
-    let mode = about.mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(unreadable(format!(
-            "others may read or change it (mode {mode:04o}), expected its owner alone; \
-             `chmod 600 {shown}` mends that, and whoever read it meanwhile has the key"
-        )));
-    }
+    check_owner(&about, user, &shown.to_string()).map_err(unreadable)?;
     // The capacity suffices, so that no reallocation leaves a copy of the key in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES as usize));
     opened.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
-from scipy import special
 
 from skybraid.execute.campaign import Campaign
 from skybraid.model.errors import ResultError, unknown
@@ -480,7 +479,9 @@ def ellipse(pairs: NDArray[np.float64]) -> tuple[float, float, float] | None:
     number = len(pairs)
     if number < MIN_SEEDS:
         return None
-    limit = 2 * (number - 1) / (number * (number - 2)) * float(special.fdtri(2, number - 2, CONFIDENCE))
+    # With two degrees of freedom above, the quantile of F has a closed form.
+    quantile = (number - 2) / 2 * math.expm1(-2 / (number - 2) * math.log1p(-CONFIDENCE))
+    limit = 2 * (number - 1) / (number * (number - 2)) * quantile
     spreads, directions = np.linalg.eigh(np.cov(pairs, rowvar=False))
     height, width = 2 * np.sqrt(np.maximum(spreads, 0.0) * limit)
     return float(width), float(height), math.degrees(math.atan2(directions[1, 1], directions[0, 1]))

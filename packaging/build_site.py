@@ -1,0 +1,94 @@
+"""Writes the source of the documentation site into a folder: docs/, with pages of the commands and the Python API."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import skybraid
+from skybraid import cli
+from skybraid.cli.manual import Command
+
+ROOT = Path(__file__).resolve().parents[1]
+
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./|studies/|traces/|examples|ARCHITECTURE|CONTRIBUTING)[^)]*\)")
+"""Links to files of the repository that are no pages."""
+
+
+def page(text: str) -> str:
+    """Returns a page without links that lead out of the site."""
+    return OUTSIDE.sub(r"\1", text)
+
+
+def home() -> str:
+    """Returns the first page: the README, seen from docs/."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return page(text.replace("](docs/", "]("))
+
+
+def commands() -> str:
+    """Returns the page of all commands, from their help."""
+    lines = ["# Commands", "", "Written from the help of each command; `skybraid COMMAND --help` prints the same.", ""]
+    for command in cli.description().all()[1:]:
+        lines += section(command)
+    return "\n".join(lines)
+
+
+def section(command: Command) -> list[str]:
+    """Returns the section of a command."""
+    level = "#" * min(command.name.count(" ") + 1, 4)
+    usage = " ".join(
+        [command.name, *(["[OPTIONS]"] if command.options else []), *(a.names[0] for a in command.arguments)]
+    )
+    lines = [f"{level} {command.name}", "", "```", usage + (" COMMAND …" if command.commands else ""), "```", ""]
+    lines += [inspect.cleandoc(command.help), ""]
+    entries = [*command.arguments, *command.options]
+    lines += ["| option | meaning |", "|---|---|"] if entries else []
+    for entry in entries:
+        names = ", ".join(f"`{name}`" for name in entry.names) + (f" `{cell(entry.value)}`" if entry.value else "")
+        lines.append(f"| {names} | {cell(entry.help)} |")
+    return [*lines, ""]
+
+
+def cell(text: str) -> str:
+    """Escapes a text for a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def python() -> str:
+    """Returns the page of the Python API: the package's description, then each public name."""
+    lines = ["# Python", "", inspect.cleandoc(str(skybraid.__doc__)), ""]
+    for module, names in skybraid._NAMES.items():  # noqa: SLF001 the table of public names
+        if module != "_core":
+            lines += [f"::: skybraid.{module}.{name}\n" for name in names.split()]
+    lines += ["## Of the native module", ""]
+    for name in skybraid._NAMES["_core"].split():  # noqa: SLF001 the same
+        words = inspect.getdoc(getattr(skybraid, name)) or ""
+        lines += [
+            f"### {name}",
+            "",
+            words if not isinstance(getattr(skybraid, name), str) else "Version of Skybraid.",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Writes the folder anew."""
+    folder = Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    for file in (folder / "docs").glob("*.md"):
+        file.write_text(page(file.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, text in (("index", home()), ("commands", commands()), ("python", python())):
+        (folder / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    source = (ROOT / "python").as_posix()
+    (folder / "mkdocs.yml").write_text(settings.replace("paths: [python]", f"paths: [{source}]"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Machinery of the command: completion, manual pages, schemas, starting points, JSON."""
+
+import json
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from jsonschema import Draft202012Validator
+
+from conftest import Command
+from skybraid import Results, cli
+from skybraid.cli.manual import SHELLS, completion, man_page, read_help
+from skybraid.model.errors import MissingExtraError
+from skybraid.model.schema import KINDS, file_schema
+
+ROOT = Path(__file__).parents[2]
+STARTS = Path(cli.__file__).with_name("starts")
+SCENARIOS = sorted((*ROOT.glob("scenarios/*.toml"), *ROOT.glob("studies/skybraid_studies/*/scenarios/*.toml")))
+
+CLAP = """Carries traffic over several networks.
+
+Usage: node <COMMAND>
+
+Commands:
+  status  Show the state
+  help    Print this message or the help of the given subcommand(s)
+
+Options:
+      --url <URL>  Address of its page [default: a]
+  -h, --help       Print help
+"""
+
+
+@pytest.fixture(scope="module")
+def validators() -> dict[str, Draft202012Validator]:
+    schemas = {kind: file_schema(kind) for kind in KINDS}
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+    return {kind: Draft202012Validator(schema) for kind, schema in schemas.items()}
+
+
+def problems(validator: Draft202012Validator, table: dict[str, Any]) -> list[str]:
+    return [error.message for error in validator.iter_errors(table)]
+
+
+def test_every_scenario_of_the_repository_fits_the_schema(validators: dict[str, Draft202012Validator]) -> None:
+    assert len(SCENARIOS) > 20
+    for file in SCENARIOS:
+        assert problems(validators["scenario"], tomllib.loads(file.read_text(encoding="utf-8"))) == [], file
+
+
+@pytest.mark.parametrize("name", ["aircraft.toml", "ground.toml"])
+def test_the_gateways_examples_fit_their_schema(name: str, validators: dict[str, Draft202012Validator]) -> None:
+    table = tomllib.loads((ROOT / "packaging" / name).read_text(encoding="utf-8"))
+    assert problems(validators["gateway"], table) == []
+    assert problems(validators["gateway"], table | {"syde": "aircraft"}) != []
+    assert problems(validators["gateway"], table | {"side": "airborne"}) != []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('duration = "30min"', 'durration = "30min"'),
+        ('preset = "starlink"', 'presett = "starlink"'),
+        ('protocol = "mptcp"', 'protokol = "mptcp"'),
+        ('kind = "cbr"', 'kind = "cbrr"'),
+        ('scheduler = "redundant"', 'scheduler = "redundantly"'),
+        ('deadline = "300ms"', "deadline = 300"),
+        ('rate = "10Mbit/s"', 'rte = "10Mbit/s"'),
+    ],
+)
+def test_the_schema_sees_what_the_parser_sees(
+    right: str, wrong: str, validators: dict[str, Draft202012Validator]
+) -> None:
+    text = (STARTS / "remote-piloting.toml").read_text(encoding="utf-8")
+    assert right in text
+    assert problems(validators["scenario"], tomllib.loads(text)) == []
+    assert problems(validators["scenario"], tomllib.loads(text.replace(right, wrong, 1))) != []
+
+
+def complete(line: str) -> set[str]:
+    """What bash offers after a line."""
+    words = [*line.split(), *([""] if line.endswith(" ") else [])]
+    script = completion(cli.description(), "bash") + (
+        f"COMP_WORDS=({' '.join(repr(word) for word in words)}) COMP_CWORD={len(words) - 1}\n_skybraid\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_bash_completes_commands_and_options() -> None:
+    assert complete("skybraid co") == {"compare", "completion"}
+    assert complete("skybraid trace st") == {"stats"}
+    assert {"--seed", "--json", "--plugin"} <= complete("skybraid run flight.toml --")
+    assert complete("skybraid trace stats file.csv --col") == {"--column"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_gets_every_command_and_option(shell: str, skybraid: Command) -> None:
+    text = skybraid("completion", shell).stdout
+    for command in cli.description().all():
+        assert command.name.rpartition(" ")[2] in text
+        for option in command.options:
+            long = option.names[0].removeprefix("--")
+            assert long in text
+    program = shutil.which(shell)
+    if program is not None:
+        done = subprocess.run([program, "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff reads the pages")
+def test_manual_pages_are_read_by_groff_without_a_warning() -> None:
+    commands = cli.description().all()
+    assert {"skybraid", "skybraid run", "skybraid trace import"} <= {command.name for command in commands}
+    pages = "".join(man_page(command, "skybraid 1") for command in commands)
+    done = subprocess.run(["groff", "-ww", "-man", "-Tascii"], input=pages, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "SKYBRAID-RUN(1)" in done.stdout
+
+
+def test_the_help_of_the_gateways_program_is_read() -> None:
+    command = read_help("node", CLAP, (read_help("node status", "Show the state\n\nUsage: node status\n"),))
+    assert [option.names for option in command.options] == [("--url",), ("-h", "--help")]
+    assert (command.options[0].value, command.options[0].help) == ("URL", "Address of its page [default: a]")
+    assert [each.summary for each in command.all()] == ["Carries traffic over several networks", "Show the state"]
+
+
+def test_starting_points_have_the_flows_of_the_scenarios_they_name() -> None:
+    for name in ("remote-piloting", "video"):
+        start, shipped = (
+            tomllib.loads(file.read_text(encoding="utf-8"))
+            for file in (STARTS / f"{name}.toml", ROOT / "scenarios" / f"{name}.toml")
+        )
+        assert (start["flow"], start["duration"]) == (shipped["flow"], shipped["duration"])
+
+
+def test_a_new_scenario_replays_a_trace(skybraid: Command, tmp_path: Path) -> None:
+    (tmp_path / "drive").mkdir()
+    (tmp_path / "drive" / "a.csv").write_text(
+        "time [s],delay [ms],loss [%]\n0,40,0\n1,80,1\n2,50,0\n", encoding="utf-8"
+    )
+    words = ("--like", "remote-piloting", "--trace", "lte=drive/a.csv", "--trace", "leo=drive/a.csv")
+    made = json.loads(skybraid("new", "sub/mine", *words, "--json").stdout)
+    assert made == {"schema": 1, "scenario": "sub/mine.toml", "like": "remote-piloting"}
+    table = tomllib.loads((tmp_path / "sub" / "mine.toml").read_text(encoding="utf-8"))
+    assert table["path"]["lte"]["uplink"]["delay"]["trace"] == "../drive/a.csv"
+    assert {path["preset"] for path in table["path"].values()} == {"lte-aerial", "starlink"}
+    done = skybraid("run", "sub/mine.toml", "--set", "duration=5s", "--summary")
+    assert done.returncode in (0, 1), done.stderr
+
+
+def test_what_is_no_csv_is_sent_to_the_import(skybraid: Command, tmp_path: Path) -> None:
+    (tmp_path / "ping.txt").write_text("PING 10.0.0.1 56(84) bytes of data.\n", encoding="utf-8")
+    done = skybraid("new", "mine", "--trace", "lte=ping.txt")
+    assert done.returncode == 2
+    assert "skybraid trace import ping.txt --out ping.csv" in done.stderr
+    assert not (tmp_path / "mine.toml").exists()
+
+
+@pytest.mark.parametrize("words", [("run", "missing.toml", "--json"), ("run", "--json"), ("report", "none", "--json")])
+def test_errors_are_json_where_json_is_asked_for(words: tuple[str, ...], skybraid: Command) -> None:
+    done = skybraid(*words)
+    assert done.returncode == 2
+    told = json.loads(done.stdout)
+    assert (told["schema"], told["exit"]) == (1, 2)
+    assert told["error"]
+    assert told["error"].splitlines()[0] in done.stderr
+
+
+def test_verbose_shows_where_an_error_was_found(skybraid: Command) -> None:
+    assert "Traceback" in skybraid("--verbose", "report", "none").stderr
+    assert "Traceback" not in skybraid("report", "none").stderr
+
+
+def test_a_missing_package_is_named_with_its_extra() -> None:
+    error = MissingExtraError.of(ModuleNotFoundError("No module named 'bokeh'", name="bokeh.models"))
+    assert str(error) == "report: found no package bokeh, expected it with pip install 'skybraid[report]'"
+    with pytest.raises(ModuleNotFoundError):
+        MissingExtraError.of(ModuleNotFoundError("No module named 'x'", name="x"))
+
+
+def test_a_result_offers_its_verdicts_as_arrow(flown: Results) -> None:
+    assert pl.DataFrame(flown).equals(flown.summary_frame())
