@@ -6,8 +6,9 @@ use skybraid_units::{Bytes, Instant, Promised};
 
 use super::addresses::Addresses;
 use super::assignment::Assignment;
+use super::buffers::{Buffers, ReceiveTuning, SendTuning};
 use super::close::Closing;
-use super::path_manager::PathManager;
+use super::path_manager::{JoinAfter, PathManager};
 use super::peer_window::PeerWindow;
 use super::reassembly::Arrived;
 use super::receive::ReceiveSide;
@@ -30,9 +31,12 @@ pub struct Connection {
     assignment: Assignment,
     peer_window: PeerWindow,
     receive: ReceiveSide,
+    send_buffer: SendTuning,
     addresses: Addresses,
     closing: Closing,
     relay: Relay,
+    /// Subflows must be joined after the next segment of the peer.
+    joins_due: bool,
 }
 
 impl Connection {
@@ -57,10 +61,17 @@ impl Connection {
             assignment: Assignment::new(config.scheduler.build(), subflows.all().len()),
             subflows,
             peer_window: PeerWindow::default(),
-            receive: ReceiveSide::new(config.receive_buffer.get()),
+            receive: match config.buffers {
+                Buffers::Fixed => ReceiveSide::new(config.receive_buffer.get()),
+                Buffers::Auto => {
+                    ReceiveSide::tuned(ReceiveTuning::new(config.receive_buffer.get(), segment))
+                }
+            },
+            send_buffer: SendTuning::new(config.buffers, config.send_buffer.get()),
             addresses: Addresses::default(),
             closing: Closing::default(),
             relay: Relay::default(),
+            joins_due: false,
         }
     }
 
@@ -99,6 +110,11 @@ impl Connection {
     /// Bytes written but not yet acknowledged.
     pub const fn unacknowledged(&self) -> Bytes {
         self.send.unacknowledged()
+    }
+
+    /// Bytes that the send buffer holds, acknowledged ones excluded.
+    pub const fn send_buffer(&self) -> Bytes {
+        Bytes::new(self.send_buffer.buffer())
     }
 
     /// Closes the sending side: the application writes no more; written data is still delivered.
@@ -197,6 +213,22 @@ impl Connection {
         }
         self.receive_address(tcp);
         self.on_event(now, event, own);
+        self.receive.tune(now, || self.subflows.receiver_rtt());
+        if self.send_buffer.is_tuned() {
+            let established = self.subflows.all().iter().filter(|subflow| subflow.is_established());
+            self.send_buffer.on_windows(self.send.segment(), established.map(Subflow::window));
+        }
+        if !tcp.flags.has(Flags::SYN) {
+            self.join_if_due();
+        }
+    }
+
+    /// Joins further subflows after the first DSS option of the server, which every segment but a SYN carries, if they
+    /// must wait for it (RFC 8684 §3.1).
+    fn join_if_due(&mut self) {
+        if core::mem::take(&mut self.joins_due) {
+            self.subflows.open_all();
+        }
     }
 
     fn receive_address(&mut self, tcp: &Tcp) {
@@ -232,7 +264,10 @@ impl Connection {
         let config = self.subflows.config();
         match (self.role, config.path_manager) {
             (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
-                self.subflows.all_mut().iter_mut().for_each(|subflow| subflow.open(true));
+                match config.join_after {
+                    JoinAfter::Handshake => self.subflows.open_all(),
+                    JoinAfter::Dss => self.joins_due = true,
+                }
             }
             (Role::Server, PathManager::Announced) if first && config.is_multipath() => {
                 for path in 1..self.subflows.path_count() {
