@@ -22,7 +22,8 @@ pub const ABOUT: About = About {
               whole total, as in Vegas.",
     source: "Cao, Xu and Fu, ICNP 2012; draft-xu-mptcp-congestion-control",
     linux: "whole segments throughout, weights in units of 1/65536, and Reno's growth in rounds of \
-            less than three round-trip time samples; an idle time forgets all round-trip times",
+            less than three round-trip time samples; the window grows though it is not used; an idle time forgets \
+            all round-trip times",
     parameters: &[
         Parameter {
             name: "total_alpha",
@@ -125,6 +126,11 @@ impl Wvegas {
         }
     }
 
+    /// True if the window may grow: in Linux, whether it is used or not.
+    fn may_grow(&self, acked: &Acked) -> bool {
+        acked.window_limited || self.compat == Compat::Linux
+    }
+
     fn begin_round(&mut self, acked: &Acked) {
         let end = Some(acked.delivered + acked.in_flight_after);
         self.round = Round { end, ..Round::default() };
@@ -143,17 +149,18 @@ impl Wvegas {
             }
             return;
         }
+        let limited = self.may_grow(acked);
         let rtt = rtts / f64::from(samples);
         let queued = self.scaled(rtt - self.base_rtt, rtt);
         if self.window.in_slow_start() {
             if queued > GAMMA {
                 let target = self.scaled(self.base_rtt, rtt);
                 self.window.set_segments(self.window.segments().min(target + 1.0));
-            } else if acked.window_limited {
+            } else if limited {
                 self.window.slow_start(acked.bytes);
             }
         } else {
-            self.avoid_congestion(rtt, queued, acked.window_limited, siblings);
+            self.avoid_congestion(rtt, queued, limited, siblings);
         }
     }
 
@@ -217,7 +224,7 @@ impl Congestion for Wvegas {
             Some(_) => {}
             None => self.begin_round(acked),
         }
-        if acked.window_limited {
+        if self.may_grow(acked) {
             self.window.slow_start(acked.bytes);
         }
     }
