@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use skybraid_transport::congestion::{CongestionConfig, IdleRestart};
 use skybraid_transport::mptcp::buffers::Buffers;
 use skybraid_transport::mptcp::path_manager::JoinAfter;
+use skybraid_transport::scheduler::SchedulerConfig;
+use skybraid_transport::scheduler::redundant::{self, Walk};
 use skybraid_transport::segment::{Flags, Tcp};
 use skybraid_transport::{
     Body, Class, Endpoint, Message, PathId, PathInfo, Protocol, Role, Segment, TransportConfig,
@@ -191,4 +193,48 @@ fn the_window_after_a_pause_is_the_initial_one_or_halved() {
     assert_eq!(windows[1].1, 10);
     // After 900 ms, the third timeout has not quite passed.
     assert_eq!(windows[2].1, before / 4);
+}
+
+/// Numbers of the segments that each subflow sends of a write of `segments` segments over two equal paths.
+fn redundantly(version: Option<Walk>, segments: u64) -> [Vec<u64>; 2] {
+    let scheduler =
+        SchedulerConfig::Redundant(redundant::Config { version, ..redundant::Config::default() });
+    let mut pair = Pair::new(&TransportConfig { scheduler, ..config(Protocol::Mptcp) });
+    pair.run(1_000);
+    pair.write(segments as u32 * 1_000);
+    // Until the first acknowledgement returns.
+    pair.run(99);
+    [0, 1].map(|subflow| {
+        let data = pair.sent.iter().filter(|(.., tcp)| tcp.len > 0 && tcp.subflow == subflow);
+        data.map(|(.., tcp)| tcp.dsn / 1_000).collect()
+    })
+}
+
+// Source: multipath-tcp/mptcp, issue #392: the slower subflow misses what has been sent, and the last segment has no
+// copy; pull request #391; issue #474: one segment again and again.
+#[test]
+fn each_version_of_redundant_mptcp_has_its_own_copies() {
+    let all: Vec<u64> = (0..8).collect();
+    assert_eq!(redundantly(None, 8), [all.clone(), all.clone()]);
+    assert_eq!(redundantly(Some(Walk::Unsent), 8), [all[..7].to_vec(), all[1..].to_vec()]);
+    assert_eq!(redundantly(Some(Walk::Unsent), 1), [vec![0], vec![]]);
+    assert_eq!(redundantly(Some(Walk::Unacknowledged), 8), [all.clone(), all]);
+    assert_eq!(redundantly(Some(Walk::Repeating), 8), [vec![0; 10], vec![0; 10]]);
+}
+
+// A subflow that joins while data is on its way begins with the oldest of it, or with new data.
+#[test]
+fn a_subflow_that_joins_late_begins_where_its_version_does() {
+    for (version, copies) in [(Walk::Unacknowledged, true), (Walk::Unsent, false)] {
+        let version = Some(version);
+        let scheduler = SchedulerConfig::Redundant(redundant::Config { version, strict: false });
+        let mut pair = Pair::new(&TransportConfig { scheduler, ..config(Protocol::Mptcp) });
+        pair.write(100_000);
+        pair.run(1_000);
+        let data: Vec<Tcp> =
+            pair.sent.iter().map(|sent| sent.2).filter(|tcp| tcp.len > 0).collect();
+        let joined = data.iter().position(|tcp| tcp.subflow == 1).unwrap();
+        let known = data[..joined].iter().any(|tcp| tcp.dsn == data[joined].dsn);
+        assert_eq!(known, copies, "{version:?}");
+    }
 }
