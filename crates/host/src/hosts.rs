@@ -306,7 +306,7 @@ impl<'a> Hosts<'a> {
                 let app = self.apps.get_mut(*filler).promised("a bulk application");
                 let record = outcome.flows.get_mut(*filler).promised("a record");
                 let (Some(app), Some(record)) = (app, record) else { continue };
-                while endpoint.unacknowledged() < app.ahead
+                while endpoint.unacknowledged() < app.ahead_of(endpoint)
                     && let Some(written) = app.source.write(now)
                 {
                     write_message(now, app, endpoint, record, written);

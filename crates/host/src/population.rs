@@ -101,6 +101,13 @@ pub struct App {
     pub reports: Option<Reports>,
 }
 
+impl App {
+    /// Unacknowledged bytes up to which the application writes into `endpoint`.
+    pub fn ahead_of(&self, endpoint: &Endpoint) -> Bytes {
+        endpoint.send_buffer().map_or(self.ahead, |buffer| buffer.min(self.ahead))
+    }
+}
+
 /// All participants of a run.
 pub struct Population {
     /// Two per connection, the initiator first. A flow with proxies has a chain of connections.
@@ -221,7 +228,8 @@ pub fn write_message(
     let deadline = written.deadline.or_else(|| app.deadline.map(|span| now + span));
     let copies = app.copies.max(written.copies);
     record.on_written(now, written);
-    if app.refuses && endpoint.unacknowledged() + Bytes::new(u64::from(bytes)) > app.ahead {
+    let waiting = endpoint.unacknowledged() + Bytes::new(u64::from(bytes));
+    if app.refuses && waiting > app.ahead_of(endpoint) {
         (0..copies.max(1)).for_each(|_| record.on_refused(id));
         return;
     }

@@ -5,11 +5,13 @@ use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Seed};
 
-use crate::congestion::{CongestionConfig, cubic, reno};
-use crate::mptcp::path_manager::PathManager;
+use crate::congestion::{CongestionConfig, IdleRestart, cubic, reno};
+use crate::mptcp::buffers::Buffers;
+use crate::mptcp::path_manager::{JoinAfter, PathManager};
 use crate::reordering::ReorderingConfig;
 use crate::rtt::RtoRule;
 use crate::scheduler::{SchedulerConfig, linux_upstream, low_rtt, single};
+use crate::tcp::acks::AckRule;
 use crate::tcp::scoreboard::LossDetection;
 
 /// Protocol that carries the messages.
@@ -165,6 +167,8 @@ pub struct TransportConfig {
     /// Maximum data that a bulk application writes ahead of the acknowledged data. Default 4 MB,
     /// the upper bound of Linux's `tcp_wmem`.
     pub send_buffer: Bytes,
+    /// Sizes of both buffers: fixed, or tuned within these bounds as by Linux. Default fixed.
+    pub buffers: Buffers,
     /// TCP: applications other than bulk are refused what does not fit the send buffer, as by a
     /// non-blocking socket; otherwise all written data is queued. Default off.
     pub refuse_when_full: bool,
@@ -184,9 +188,14 @@ pub struct TransportConfig {
     /// Paces congestion controls that set only a window, as Linux does under `fq`: two windows per
     /// round trip in slow start, 1.2 windows afterwards. Default off.
     pub pacing: bool,
-    /// Restarts from the initial window after an idle retransmission timeout (RFC 5681 §4.1).
-    /// Default on.
-    pub idle_restart: bool,
+    /// Restart of the window after an idle retransmission timeout. Default from the initial window
+    /// (RFC 5681 §4.1).
+    pub idle_restart: IdleRestart,
+    /// A window that the application does not fill does not grow (RFC 7661). Default on.
+    pub window_validation: bool,
+    /// Rule of delayed acknowledgements: the next two keys, or Linux's, which ignores them. Default
+    /// the keys.
+    pub ack_rule: AckRule,
     /// Maximum segments per acknowledgement. Default 2.
     pub ack_every: u32,
     /// Maximum delay of an acknowledgement. Default 40 ms, as in Linux.
@@ -200,6 +209,8 @@ pub struct TransportConfig {
     pub report_every: Duration,
     /// Subflows that an MPTCP connection opens. Default one per path.
     pub path_manager: PathManager,
+    /// Event after which an MPTCP client joins further subflows. Default the first one's handshake.
+    pub join_after: JoinAfter,
     /// False if the peer does not support MPTCP: the connection falls back to TCP on its first path
     /// (RFC 8684 §3.7). Default true.
     pub peer_multipath: bool,
@@ -239,6 +250,7 @@ impl Default for TransportConfig {
             reordering: ReorderingConfig::none(),
             receive_buffer: Bytes::new(6_000_000),
             send_buffer: Bytes::new(4_000_000),
+            buffers: Buffers::Fixed,
             refuse_when_full: false,
             initial_window: 10,
             initial_threshold: None,
@@ -247,13 +259,16 @@ impl Default for TransportConfig {
             proportional_reduction: true,
             undo: true,
             pacing: false,
-            idle_restart: true,
+            idle_restart: IdleRestart::Initial,
+            window_validation: true,
+            ack_rule: AckRule::Fixed,
             ack_every: 2,
             ack_delay: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
             rto_rule: RtoRule::Linux,
             report_every: Duration::from_millis(100),
             path_manager: PathManager::FullMesh,
+            join_after: JoinAfter::Handshake,
             peer_multipath: true,
             opportunistic_retransmission: true,
             penalisation: true,
@@ -291,7 +306,7 @@ impl TransportConfig {
                 congestion: CongestionConfig::Reno(reno::Config::default()),
                 loss_detection: LossDetection::NewReno,
                 proportional_reduction: false,
-                idle_restart: false,
+                idle_restart: IdleRestart::Off,
                 initial_window: 1,
                 ack_every: 1,
                 rto_min: Duration::from_secs(1),
@@ -354,19 +369,23 @@ raw_config! {
     reordering: ReorderingConfig,
     receive_buffer: Bytes,
     send_buffer: Bytes,
+    buffers: Buffers,
     refuse_when_full: bool,
     initial_window: u32,
     loss_detection: LossDetection,
     proportional_reduction: bool,
     undo: bool,
     pacing: bool,
-    idle_restart: bool,
+    idle_restart: IdleRestart,
+    window_validation: bool,
+    ack_rule: AckRule,
     ack_every: u32,
     ack_delay: Duration,
     rto_min: Duration,
     rto_rule: RtoRule,
     report_every: Duration,
     path_manager: PathManager,
+    join_after: JoinAfter,
     peer_multipath: bool,
     opportunistic_retransmission: bool,
     penalisation: bool,

@@ -140,6 +140,16 @@ impl Endpoint {
         }
     }
 
+    /// Bytes that the send buffer of a stream holds; for parallel connections, that of the connection that carries the
+    /// next message. None for datagrams.
+    pub fn send_buffer(&self) -> Option<Bytes> {
+        match self {
+            Self::Datagrams(_) | Self::Dccp(_) => None,
+            Self::Stream(connection) => Some(connection.send_buffer()),
+            Self::Parallel(connections) => connections.send_buffer(),
+        }
+    }
+
     /// True if [`take_refused`](Self::take_refused) has something to take.
     #[inline]
     pub fn has_refused(&self) -> bool {

@@ -26,8 +26,6 @@ pub struct Parallel {
     connections: Vec<Connection>,
     /// Index of the connection that carries the next message.
     turn: usize,
-    /// Unacknowledged bytes from which a connection is skipped.
-    send_buffer: Bytes,
 }
 
 impl Parallel {
@@ -35,11 +33,7 @@ impl Parallel {
     /// client opens all connections at once.
     pub fn new(config: &TransportConfig, paths: &[PathInfo], role: Role) -> Self {
         let one = |path| Connection::new(config, core::slice::from_ref(path), role);
-        Self {
-            connections: paths.iter().take(PathSet::CAPACITY).map(one).collect(),
-            turn: 0,
-            send_buffer: config.send_buffer,
-        }
+        Self { connections: paths.iter().take(PathSet::CAPACITY).map(one).collect(), turn: 0 }
     }
 
     /// Index of the connection that carries the next message.
@@ -48,7 +42,7 @@ impl Parallel {
         let has_room = |index: &usize| {
             self.connections
                 .get(*index)
-                .is_some_and(|connection| connection.unacknowledged() < self.send_buffer)
+                .is_some_and(|connection| connection.unacknowledged() < connection.send_buffer())
         };
         (self.turn..count).chain(0..self.turn).find(has_room).unwrap_or(self.turn)
     }
@@ -66,6 +60,12 @@ impl Parallel {
     pub fn unacknowledged(&self) -> Bytes {
         let next = self.connections.get(self.next()).promised("a connection");
         next.map_or(Bytes::ZERO, Connection::unacknowledged)
+    }
+
+    /// Bytes that the send buffer of the connection that carries the next message holds.
+    pub fn send_buffer(&self) -> Option<Bytes> {
+        let next = self.connections.get(self.next()).promised("a connection");
+        next.map(Connection::send_buffer)
     }
 
     /// Processes a segment that arrived on `path`.

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use skybraid_transport::congestion::{self, Acked, Congestion, Lost, PathBasics, Siblings};
+use skybraid_transport::congestion::{self, Acked, Congestion, Idle, Lost, PathBasics, Siblings};
 use skybraid_units::{Bytes, Instant, Rate};
 
 use super::{ClassFactory, Fault, flag, views, wrong_type};
@@ -138,10 +138,9 @@ impl Congestion for PythonCongestion {
         });
     }
 
-    fn on_idle(&mut self, now: Instant) {
-        self.notify(Event::Idle, |object, name| {
-            object.call_method1(name, (now.as_secs_f64(),)).map(drop)
-        });
+    fn on_idle(&mut self, idle: &Idle) {
+        let now_s = idle.now.as_secs_f64();
+        self.notify(Event::Idle, |object, name| object.call_method1(name, (now_s,)).map(drop));
     }
 
     fn on_penalty(&mut self) {

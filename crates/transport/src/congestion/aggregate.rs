@@ -4,9 +4,9 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration};
 
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 
 /// A path that takes part in the sums.
 #[derive(Clone, Copy, Debug)]
@@ -169,8 +169,8 @@ impl<C: Coupling> Congestion for Coupled<C> {
         self.window.restart();
     }
 
-    fn on_idle(&mut self, _now: Instant) {
-        self.window.idle();
+    fn on_idle(&mut self, idle: &Idle) {
+        self.window.idle(idle);
     }
 
     fn on_spurious(&mut self, before: &ControlState) {
@@ -287,8 +287,9 @@ impl Window {
         self.threshold = before.threshold.get() as f64;
     }
 
-    pub fn idle(&mut self) {
-        self.size = self.size.min(self.initial);
+    pub fn idle(&mut self, idle: &Idle) {
+        self.threshold = idle.threshold(self.threshold, self.size);
+        self.size = idle.window(self.size, self.initial);
     }
 
     pub fn penalise(&mut self) {
@@ -322,7 +323,9 @@ pub(super) mod testing {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::congestion::idle::testing::idle_until;
     use crate::congestion::{CongestionConfig, Sibling, reno};
+    use skybraid_units::Instant;
 
     /// A large segment, so that windows in whole bytes resolve a billionth of a segment.
     pub const SEGMENT: u64 = 1_000_000_000;
@@ -425,7 +428,7 @@ pub(super) mod testing {
                         150 | 290 => control.on_loss(&lost, siblings),
                         210 => control.on_timeout(&lost, false, siblings),
                         211 => control.on_timeout(&lost, true, siblings),
-                        380 => control.on_idle(Instant::ZERO),
+                        380 => control.on_idle(&idle_until(0)),
                         _ => {
                             let bytes = Bytes::new(1448 * (1 + step % 2));
                             let acked = Acked { bytes, window_limited: true, ..Acked::default() };
@@ -446,6 +449,7 @@ mod tests {
     use super::testing::{SEGMENT, acked, assert_reno_alone, controls, sibling};
     use super::*;
     use crate::congestion::{CongestionConfig, balia, coupled, ewtcp, lia, olia};
+    use skybraid_units::Instant;
 
     fn every_coupled() -> [CongestionConfig; 5] {
         [

@@ -8,7 +8,7 @@ use alloc::string::ToString;
 
 use skybraid_units::{Bytes, Duration, Instant};
 
-use super::{Acked, Congestion, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, Idle, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
@@ -186,7 +186,8 @@ impl Congestion for Ccid2 {
         self.credit = 0;
     }
 
-    fn on_idle(&mut self, now: Instant) {
+    fn on_idle(&mut self, idle: &Idle) {
+        let now = idle.now;
         if !self.linux {
             self.window = self.window.min(self.initial);
             return;
@@ -221,6 +222,7 @@ impl Congestion for Ccid2 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::idle::testing::idle_until;
     use super::*;
 
     const SEGMENT: u64 = 1000;
@@ -312,13 +314,13 @@ mod tests {
         let grown = packets(&*control).0;
         assert!(grown > 12, "{grown}");
         // One timeout of 300 ms since the last acknowledgement, at time zero.
-        control.on_idle(Instant::from_millis(400));
+        control.on_idle(&idle_until(400));
         assert_eq!(packets(&*control), (grown / 2, grown / 2 + grown / 4));
-        control.on_idle(Instant::from_millis(5000));
+        control.on_idle(&idle_until(5000));
         assert_eq!(packets(&*control).0, 4);
         let mut paper = ccid2(4, Some(8), Compat::Paper);
         (0..60).for_each(|_| acknowledge(&mut *paper, 2));
-        paper.on_idle(Instant::from_millis(400));
+        paper.on_idle(&idle_until(400));
         assert_eq!(packets(&*paper).0, 4);
     }
 

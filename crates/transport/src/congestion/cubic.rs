@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Instant};
 
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings, cubic_linux};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings, cubic_linux};
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
@@ -260,8 +260,9 @@ impl Congestion for Cubic {
         (self.w_max, self.window_before_loss, self.epoch) = self.curve_before;
     }
 
-    fn on_idle(&mut self, _now: Instant) {
-        self.window = self.window.min(self.initial_window);
+    fn on_idle(&mut self, idle: &Idle) {
+        self.threshold = idle.threshold(self.threshold, self.window);
+        self.window = idle.window(self.window, self.initial_window);
         self.epoch = None;
     }
 

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::hystart::SlowStart;
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 
 /// Interval at which the growth of an unchanged window is recomputed.
 const RECOMPUTE: Duration = Duration::from_nanos(1_000_000_000 / 32);
@@ -237,12 +237,14 @@ impl Congestion for Cubic {
         };
     }
 
-    fn on_idle(&mut self, now: Instant) {
-        self.window = self.window.min(self.initial_window);
+    fn on_idle(&mut self, idle: &Idle) {
+        let window = self.window as f64;
+        self.threshold = idle.threshold(self.threshold as f64, window) as u64;
+        self.window = idle.window(window, self.initial_window as f64) as u64;
         // Linux counts from the last transmission, which came a round trip before its
         // acknowledgement.
         if let Some(epoch) = &mut self.epoch {
-            epoch.start += now.since(self.last_ack);
+            epoch.start += idle.now.since(self.last_ack);
         }
     }
 
@@ -266,6 +268,7 @@ impl Congestion for Cubic {
 #[cfg(test)]
 mod tests {
     use super::super::hystart::HyStart;
+    use super::super::idle::testing::idle_until;
     use super::*;
 
     fn cubic(window: u64, last_max: u64) -> Cubic {
@@ -376,7 +379,7 @@ mod tests {
     fn an_idle_period_shifts_the_curve() {
         let mut control = cubic(70, 100);
         acknowledge(&mut control, 0, 1);
-        control.on_idle(Instant::from_millis(5000));
+        control.on_idle(&idle_until(5000));
         assert_eq!(control.epoch.unwrap().start, Instant::from_millis(5000));
     }
 }

@@ -9,6 +9,8 @@ use core::fmt::Debug;
 
 use skybraid_units::{Bytes, Duration, Instant, Rate, Seed};
 
+pub use idle::{Idle, IdleRestart};
+
 use crate::registry::algorithms;
 use crate::{PathId, Role, TransportConfig};
 
@@ -24,6 +26,7 @@ mod cubic_linux;
 mod eligible_rate;
 pub mod ewtcp;
 pub mod hystart;
+pub mod idle;
 pub mod lia;
 mod model;
 pub mod olia;
@@ -177,8 +180,8 @@ pub trait Congestion: Debug + Send {
 
     /// The connection sends again after an idle period of at least one retransmission timeout (RFC
     /// 5681 §4.1).
-    fn on_idle(&mut self, now: Instant) {
-        let _ = now;
+    fn on_idle(&mut self, idle: &Idle) {
+        let _ = idle;
     }
 
     /// The path delays the others and must halve its window (penalisation of MPTCP, Raiciu et al.

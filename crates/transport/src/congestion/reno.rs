@@ -4,10 +4,10 @@
 
 use alloc::boxed::Box;
 
-use skybraid_units::{Bytes, Instant};
+use skybraid_units::Bytes;
 
 use super::hystart::{HyStart, SlowStart};
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
@@ -195,8 +195,10 @@ impl Congestion for Reno {
         self.threshold = before.threshold.get();
     }
 
-    fn on_idle(&mut self, _now: Instant) {
-        self.window = self.window.min(self.initial_window);
+    fn on_idle(&mut self, idle: &Idle) {
+        let window = self.window as f64;
+        self.threshold = idle.threshold(self.threshold as f64, window) as u64;
+        self.window = self.whole(idle.window(window, self.initial_window as f64) as u64);
     }
 
     fn on_penalty(&mut self) {
@@ -218,7 +220,7 @@ impl Congestion for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skybraid_units::{Duration, Seed};
+    use skybraid_units::{Duration, Instant, Seed};
 
     const SEGMENT: u64 = 1000;
     const LINUX: Config =

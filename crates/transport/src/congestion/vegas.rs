@@ -9,7 +9,7 @@ use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
 use super::rounds::Rounds;
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
@@ -225,8 +225,8 @@ impl Congestion for Vegas {
         self.reno.on_timeout(lost, repeated, siblings);
     }
 
-    fn on_idle(&mut self, now: Instant) {
-        self.reno.on_idle(now);
+    fn on_idle(&mut self, idle: &Idle) {
+        self.reno.on_idle(idle);
         if self.config.compat == Compat::Linux {
             self.base_rtt = Duration::MAX;
         }

@@ -9,11 +9,11 @@
 use alloc::boxed::Box;
 use alloc::string::ToString;
 
-use skybraid_units::{Bytes, Duration, Instant};
+use skybraid_units::{Bytes, Duration};
 
 use super::eligible_rate::{EligibleRate, Rules};
 use super::reno::{self, Reno};
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, InvalidParameter, Parameter};
 
 /// See [`Config`].
@@ -208,8 +208,8 @@ impl Congestion for Westwood {
         }
     }
 
-    fn on_idle(&mut self, now: Instant) {
-        self.reno.on_idle(now);
+    fn on_idle(&mut self, idle: &Idle) {
+        self.reno.on_idle(idle);
     }
 
     fn on_spurious(&mut self, before: &ControlState) {
@@ -232,6 +232,7 @@ impl Congestion for Westwood {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skybraid_units::Instant;
 
     /// Returns a flow that delivers a segment per millisecond with a round-trip time of `rtt_ms`.
     fn measured(window: u64, rtt_ms: i64) -> Box<dyn Congestion> {

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::reno::{self, Reno};
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, Parameter};
 
 /// See [`Config`].
@@ -191,8 +191,8 @@ impl Congestion for WestwoodPlus {
         }
     }
 
-    fn on_idle(&mut self, now: Instant) {
-        self.reno.on_idle(now);
+    fn on_idle(&mut self, idle: &Idle) {
+        self.reno.on_idle(idle);
     }
 
     fn on_spurious(&mut self, before: &ControlState) {

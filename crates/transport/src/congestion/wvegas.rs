@@ -10,7 +10,7 @@ use alloc::string::ToString;
 use skybraid_units::{Bytes, Instant};
 
 use super::aggregate::{Paths, Window};
-use super::{Acked, Congestion, ControlState, Lost, PathBasics, Siblings};
+use super::{Acked, Congestion, ControlState, Idle, Lost, PathBasics, Siblings};
 use crate::registry::{About, Check, Compat, InvalidParameter, Parameter};
 
 /// See [`Config`].
@@ -22,7 +22,8 @@ pub const ABOUT: About = About {
               whole total, as in Vegas.",
     source: "Cao, Xu and Fu, ICNP 2012; draft-xu-mptcp-congestion-control",
     linux: "whole segments throughout, weights in units of 1/65536, and Reno's growth in rounds of \
-            less than three round-trip time samples",
+            less than three round-trip time samples; the window grows though it is not used; an idle time forgets \
+            all round-trip times",
     parameters: &[
         Parameter {
             name: "total_alpha",
@@ -125,6 +126,11 @@ impl Wvegas {
         }
     }
 
+    /// True if the window may grow: in Linux, whether it is used or not.
+    fn may_grow(&self, acked: &Acked) -> bool {
+        acked.window_limited || self.compat == Compat::Linux
+    }
+
     fn begin_round(&mut self, acked: &Acked) {
         let end = Some(acked.delivered + acked.in_flight_after);
         self.round = Round { end, ..Round::default() };
@@ -143,17 +149,18 @@ impl Wvegas {
             }
             return;
         }
+        let limited = self.may_grow(acked);
         let rtt = rtts / f64::from(samples);
         let queued = self.scaled(rtt - self.base_rtt, rtt);
         if self.window.in_slow_start() {
             if queued > GAMMA {
                 let target = self.scaled(self.base_rtt, rtt);
                 self.window.set_segments(self.window.segments().min(target + 1.0));
-            } else if acked.window_limited {
+            } else if limited {
                 self.window.slow_start(acked.bytes);
             }
         } else {
-            self.avoid_congestion(rtt, queued, acked.window_limited, siblings);
+            self.avoid_congestion(rtt, queued, limited, siblings);
         }
     }
 
@@ -217,7 +224,7 @@ impl Congestion for Wvegas {
             Some(_) => {}
             None => self.begin_round(acked),
         }
-        if acked.window_limited {
+        if self.may_grow(acked) {
             self.window.slow_start(acked.bytes);
         }
     }
@@ -248,8 +255,15 @@ impl Congestion for Wvegas {
         self.window.restart();
     }
 
-    fn on_idle(&mut self, _now: Instant) {
-        self.window.idle();
+    fn on_idle(&mut self, idle: &Idle) {
+        self.window.idle(idle);
+        if self.compat == Compat::Linux {
+            // `CA_EVENT_CWND_RESTART` initialises the control anew.
+            self.base_rtt = f64::INFINITY;
+            self.round = Round::default();
+            self.min_queueing = None;
+            self.alpha = MIN_ALPHA;
+        }
     }
 
     fn on_spurious(&mut self, before: &ControlState) {
@@ -276,6 +290,7 @@ impl Congestion for Wvegas {
 #[cfg(test)]
 mod tests {
     use super::super::aggregate::testing::{SEGMENT, sibling};
+    use super::super::idle::testing::idle_until;
     use super::super::{Sibling, Siblings};
     use super::*;
     use skybraid_units::Duration;
@@ -392,6 +407,20 @@ mod tests {
             // drained.
             let window = after_round(&mut *control, 150, &paths);
             assert!((window - drained).abs() < 1e-6, "{window}");
+        }
+    }
+
+    // Source: mptcp_wvegas.c, `mptcp_wvegas_cwnd_event`: a restart initialises the control anew, so that the next
+    // round-trip time is the base, whatever queue it contains.
+    #[test]
+    fn an_idle_time_of_linux_forgets_the_base_round_trip_time() {
+        for (compat, moved) in [(Compat::Paper, -1.0), (Compat::Linux, 1.0)] {
+            let mut control = wvegas(compat, 25, 25);
+            control.on_idle(&idle_until(0));
+            let begin = Acked { in_flight_after: Bytes::new(1), ..Acked::default() };
+            control.on_ack(&begin, Siblings::default());
+            let window = after_round(&mut *control, 140, &[sibling((25, 140, 1)); 2]);
+            assert!((window - 25.0 - moved).abs() < 1e-6, "{window}");
         }
     }
 }

@@ -6,14 +6,16 @@ use skybraid_units::{Bytes, Instant, Promised};
 
 use super::addresses::Addresses;
 use super::assignment::Assignment;
+use super::buffers::{Buffers, ReceiveTuning, SendTuning};
 use super::close::Closing;
-use super::path_manager::PathManager;
+use super::path_manager::{JoinAfter, PathManager};
 use super::peer_window::PeerWindow;
 use super::reassembly::Arrived;
 use super::receive::ReceiveSide;
 use super::relay::{Relay, full_segment};
 use super::send::{Next, SendSide};
 use super::subflows::Subflows;
+use super::walk::{Step, Walks};
 use crate::endpoint::{ConnectionTotals, Decision, Role, SubflowSample, Transmit};
 use crate::scheduler::{Choice, Reason};
 use crate::segment::{Flags, Segment, Tcp};
@@ -28,11 +30,15 @@ pub struct Connection {
     subflows: Subflows,
     send: SendSide,
     assignment: Assignment,
+    walks: Option<Walks>,
     peer_window: PeerWindow,
     receive: ReceiveSide,
+    send_buffer: SendTuning,
     addresses: Addresses,
     closing: Closing,
     relay: Relay,
+    /// Subflows must be joined after the next segment of the peer.
+    joins_due: bool,
 }
 
 impl Connection {
@@ -45,6 +51,15 @@ impl Connection {
             paths.iter().map(|path| Subflow::segment_for(path.mtu, multipath)).min().unwrap_or(1);
         let wanted = config.segment.map_or(u64::from(room), Bytes::get).clamp(1, u64::from(room));
         let segment = wanted as u32;
+        let scheduler = config.scheduler.build();
+        let walks = scheduler.walk().filter(|_| multipath).map(Walks::new);
+        // Only the default scheduler of out-of-tree MPTCP relieves a blocked window.
+        let relieves = walks.is_none();
+        let config = &TransportConfig {
+            penalisation: config.penalisation && relieves,
+            opportunistic_retransmission: config.opportunistic_retransmission && relieves,
+            ..config.clone()
+        };
         let mut subflows = Subflows::new(config, paths, role, segment);
         if role == Role::Client
             && let Some(first) = subflows.all_mut().first_mut()
@@ -54,13 +69,21 @@ impl Connection {
         Self {
             role,
             send: SendSide::new(segment),
-            assignment: Assignment::new(config.scheduler.build(), subflows.all().len()),
+            assignment: Assignment::new(scheduler, subflows.all().len()),
+            walks,
             subflows,
             peer_window: PeerWindow::default(),
-            receive: ReceiveSide::new(config.receive_buffer.get()),
+            receive: match config.buffers {
+                Buffers::Fixed => ReceiveSide::new(config.receive_buffer.get()),
+                Buffers::Auto => {
+                    ReceiveSide::tuned(ReceiveTuning::new(config.receive_buffer.get(), segment))
+                }
+            },
+            send_buffer: SendTuning::new(config.buffers, config.send_buffer.get()),
             addresses: Addresses::default(),
             closing: Closing::default(),
             relay: Relay::default(),
+            joins_due: false,
         }
     }
 
@@ -99,6 +122,11 @@ impl Connection {
     /// Bytes written but not yet acknowledged.
     pub const fn unacknowledged(&self) -> Bytes {
         self.send.unacknowledged()
+    }
+
+    /// Bytes that the send buffer holds, acknowledged ones excluded.
+    pub const fn send_buffer(&self) -> Bytes {
+        Bytes::new(self.send_buffer.buffer())
     }
 
     /// Closes the sending side: the application writes no more; written data is still delivered.
@@ -197,6 +225,22 @@ impl Connection {
         }
         self.receive_address(tcp);
         self.on_event(now, event, own);
+        self.receive.tune(now, || self.subflows.receiver_rtt());
+        if self.send_buffer.is_tuned() {
+            let established = self.subflows.all().iter().filter(|subflow| subflow.is_established());
+            self.send_buffer.on_windows(self.send.segment(), established.map(Subflow::window));
+        }
+        if !tcp.flags.has(Flags::SYN) {
+            self.join_if_due();
+        }
+    }
+
+    /// Joins further subflows after the first DSS option of the server, which every segment but a SYN carries, if they
+    /// must wait for it (RFC 8684 §3.1).
+    fn join_if_due(&mut self) {
+        if core::mem::take(&mut self.joins_due) {
+            self.subflows.open_all();
+        }
     }
 
     fn receive_address(&mut self, tcp: &Tcp) {
@@ -232,7 +276,10 @@ impl Connection {
         let config = self.subflows.config();
         match (self.role, config.path_manager) {
             (Role::Client, PathManager::FullMesh | PathManager::Ports(_)) => {
-                self.subflows.all_mut().iter_mut().for_each(|subflow| subflow.open(true));
+                match config.join_after {
+                    JoinAfter::Handshake => self.subflows.open_all(),
+                    JoinAfter::Dss => self.joins_due = true,
+                }
             }
             (Role::Server, PathManager::Announced) if first && config.is_multipath() => {
                 for path in 1..self.subflows.path_count() {
@@ -287,8 +334,12 @@ impl Connection {
         let all = self.subflows.all();
         let una = self.send.data_una();
         let needed = |chunk: &Chunk| {
+            let carried_by = match &self.walks {
+                Some(walks) => walks.carried_by(chunk),
+                None => chunk.carried_by,
+            };
             let carried_elsewhere =
-                chunk.carried_by.without(id).iter().any(|other| usable.contains(other));
+                carried_by.without(id).iter().any(|other| usable.contains(other));
             chunk.end() > una && !carried_elsewhere
         };
         let outstanding = all.get(own).into_iter().flat_map(Subflow::outstanding).filter(needed);
@@ -342,14 +393,17 @@ impl Connection {
     /// Assigns the next chunk to subflows. Returns false if nothing could be assigned.
     fn schedule(&mut self, now: Instant) -> bool {
         self.assignment.stop_waiting();
-        let (chunk, again) = match self.send.next() {
+        let next = self.send.next();
+        if !matches!(next, Next::Chunk { again: true, .. })
+            && let Some(walked) = self.walk(now, &next)
+        {
+            return walked;
+        }
+        let (chunk, again) = match next {
             Next::Chunk { chunk, again } => (chunk, again),
             Next::Nothing => return false,
             Next::Blocked(message) => {
-                if self.peer_window.on_blocked(now, &self.send, &mut self.subflows) {
-                    let choice = Choice::wait(Reason::PeerWindow);
-                    self.assignment.record(now, message, choice, self.subflows.all());
-                }
+                self.on_blocked(now, message);
                 return false;
             }
         };
@@ -366,6 +420,46 @@ impl Connection {
             }
         }
         true
+    }
+
+    fn on_blocked(&mut self, now: Instant, message: u32) {
+        if self.peer_window.on_blocked(now, &self.send, &mut self.subflows) {
+            let choice = Choice::wait(Reason::PeerWindow);
+            self.assignment.record(now, message, choice, self.subflows.all());
+        }
+    }
+
+    /// Assigns the next chunk to the subflow whose turn it is, if subflows go through the send queue by themselves.
+    /// Returns false if nothing could be assigned; `None` if the scheduler decides.
+    fn walk(&mut self, now: Instant, next: &Next) -> Option<bool> {
+        let walks = self.walks.as_mut()?;
+        let (una, segment) = (self.send.data_una(), self.send.segment());
+        let has_unsent = self.send.has_unsent();
+        let step = walks.next(una, has_unsent, segment, self.subflows.all());
+        let (id, chunk) = match (step, next) {
+            (Some(Step::Copy(id, chunk)), _) => (id, chunk),
+            (Some(Step::New(id)), Next::Chunk { chunk, .. }) => {
+                self.send.advance(chunk, false);
+                (id, *chunk)
+            }
+            (_, Next::Blocked(message)) => {
+                self.on_blocked(now, *message);
+                return Some(false);
+            }
+            _ => {
+                if has_unsent {
+                    self.subflows.all_mut().iter_mut().for_each(Subflow::note_limited);
+                }
+                return Some(false);
+            }
+        };
+        let chunk = walks.on_taken(id, &chunk);
+        let choice = Choice::Send(PathSet::only(id), Reason::EveryPath);
+        self.assignment.record(now, chunk.first_message, choice, self.subflows.all());
+        if let Some(subflow) = self.subflows.of(id) {
+            subflow.assign(chunk);
+        }
+        Some(true)
     }
 
     fn poll_subflows(

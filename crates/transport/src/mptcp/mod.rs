@@ -5,8 +5,8 @@
 //!
 //! 1. `path_manager` and `subflows`: which subflows there are, over which paths;
 //! 2. `send`: messages become chunks of the stream, which may be reinjected;
-//! 3. `assignment`: a scheduler chooses the subflows of each chunk;
-//! 4. `reassembly` and `receive`: chunks become messages; the receive window;
+//! 3. `assignment`: a scheduler chooses the subflows of each chunk; `walk`: or each subflow takes them in turn;
+//! 4. `reassembly` and `receive`: chunks become messages; the receive window; `buffers`: its size;
 //! 5. `peer_window`: what happens while the peer's window blocks;
 //! 6. `addresses`: addresses come and go; `close`: both sides end the stream;
 //! 7. `relay`: what differs where the connection ends at a proxy;
@@ -16,6 +16,7 @@
 
 mod addresses;
 mod assignment;
+pub mod buffers;
 mod close;
 pub mod connection;
 pub mod path_manager;
@@ -25,6 +26,7 @@ mod receive;
 mod relay;
 mod send;
 mod subflows;
+mod walk;
 
 pub use connection::Connection;
 pub use relay::full_segment;

@@ -19,6 +19,27 @@ pub enum PathManager {
     Announced,
 }
 
+/// Event after which a client joins further subflows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JoinAfter {
+    /// The handshake of the first subflow.
+    #[default]
+    Handshake,
+    /// The first DSS option from the server, in data or in an acknowledgement of data (RFC 8684 §3.1).
+    Dss,
+}
+
+impl JoinAfter {
+    /// Value in scenarios.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Dss => "dss",
+        }
+    }
+}
+
 impl PathManager {
     /// Returns the path of each initial subflow over `paths` paths. The first one opens the
     /// connection.

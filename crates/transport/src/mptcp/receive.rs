@@ -6,6 +6,7 @@ use alloc::collections::VecDeque;
 
 use skybraid_units::{Duration, Instant};
 
+use super::buffers::ReceiveTuning;
 use super::reassembly::{Arrived, Reassembly};
 use crate::Delivered;
 use crate::segment::Tcp;
@@ -16,6 +17,8 @@ use crate::tcp::scoreboard::Chunk;
 pub struct ReceiveSide {
     /// Receive memory in bytes.
     buffer: u64,
+    /// Tuning of `buffer`, if it grows.
+    tuning: Option<ReceiveTuning>,
     reassembly: Reassembly,
     /// Right edge of the window: it never moves left.
     advertised: u64,
@@ -27,9 +30,25 @@ impl ReceiveSide {
     pub fn new(buffer: u64) -> Self {
         Self {
             buffer,
+            tuning: None,
             reassembly: Reassembly::default(),
             advertised: buffer,
             delivered: VecDeque::new(),
+        }
+    }
+
+    /// Creates the receive side of a connection whose memory grows.
+    pub fn tuned(tuning: ReceiveTuning) -> Self {
+        let buffer = tuning.buffer();
+        Self { tuning: Some(tuning), ..Self::new(buffer) }
+    }
+
+    /// Grows the memory with what has been read, if it is tuned. `rtt` is the receiver's round-trip time.
+    #[inline]
+    pub fn tune(&mut self, now: Instant, rtt: impl FnOnce() -> Option<Duration>) {
+        if let Some(tuning) = &mut self.tuning {
+            tuning.on_read(now, self.reassembly.next(), rtt());
+            self.buffer = tuning.buffer();
         }
     }
 

@@ -103,6 +103,11 @@ impl Subflows {
         usable.min_by_key(|subflow| subflow.srtt_or_max())
     }
 
+    /// Opens all closed subflows, which join the connection.
+    pub fn open_all(&mut self) {
+        self.all.iter_mut().for_each(|subflow| subflow.open(true));
+    }
+
     /// Opens the first closed subflow if none is established: the path of the first one may be down.
     pub fn open_next(&mut self) {
         let none_yet = !self.all.iter().any(Subflow::is_established);
@@ -116,6 +121,11 @@ impl Subflows {
     #[inline]
     pub fn held(&self) -> u64 {
         self.all.iter().map(Subflow::held).sum()
+    }
+
+    /// Longest round-trip time that the receive side of a subflow has measured.
+    pub fn receiver_rtt(&self) -> Option<Duration> {
+        self.all.iter().filter_map(Subflow::receiver_rtt).max()
     }
 
     /// Interval between two probes of a closed window, and between two FINs.

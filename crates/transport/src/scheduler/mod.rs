@@ -198,6 +198,12 @@ pub trait Scheduler: Debug + Send {
     fn needs_rtt(&self) -> bool {
         false
     }
+
+    /// Way in which the subflows of an MPTCP connection go through its send queue, each at its own pace; `None` if
+    /// [`choose`](Self::choose) decides about each unit. Retransmissions are always chosen.
+    fn walk(&self) -> Option<redundant::Walk> {
+        None
+    }
 }
 
 /// Factory of a custom scheduler.

@@ -1,13 +1,14 @@
 //! Redundancy: every unit on every path.
 
 use alloc::boxed::Box;
+use alloc::string::ToString;
 
 use skybraid_units::Instant;
 
 use super::low_rtt::lowest_rtt;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::PathView;
-use crate::registry::{About, Check, Parameter};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
 
 /// See [`Config`].
 pub const ABOUT: About = About {
@@ -18,13 +19,38 @@ pub const ABOUT: About = About {
               pace of the slowest. Data that is sent again goes to one path, as with `low_rtt`.",
     source: "Linux out-of-tree MPTCP, mptcp_redundant.c; chavali2022 §4",
     linux: "",
-    parameters: &[Parameter {
-        name: "strict",
-        unit: "true or false",
-        default: "false",
-        summary: "wait until every usable path has room",
-    }],
+    parameters: &[
+        Parameter {
+            name: "strict",
+            unit: "true or false",
+            default: "false",
+            summary: "wait until every usable path has room",
+        },
+        Parameter {
+            name: "version",
+            unit: "0.95, 0.95.1 or 0.95.2",
+            default: "none",
+            summary: "MPTCP: redundancy as in this version of out-of-tree MPTCP, faults included",
+        },
+    ],
 };
+
+/// Way in which each subflow of out-of-tree MPTCP goes through the send queue. In all of them the subflows take turns,
+/// and each takes what follows the chunk that it took last; they differ in where it goes on once the peer has that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+pub enum Walk {
+    /// With new data, so that a subflow that is overtaken misses what others have sent; and copies are sent only while
+    /// new data waits, so that the last segment has none (issue #392).
+    #[serde(rename = "0.95")]
+    Unsent,
+    /// With the oldest data that is not acknowledged (pull request #391).
+    #[serde(rename = "0.95.1")]
+    Unacknowledged,
+    /// The same, but the oldest chunk counts as acknowledged by its first byte: it is sent again and again until it
+    /// is (issue #474).
+    #[serde(rename = "0.95.2")]
+    Repeating,
+}
 
 /// Parameters of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
@@ -32,20 +58,30 @@ pub const ABOUT: About = About {
 pub struct Config {
     /// Waits until every usable path has room.
     pub strict: bool,
+    /// Version of out-of-tree MPTCP whose way through the send queue is taken.
+    pub version: Option<Walk>,
 }
 
-impl Check for Config {}
+impl Check for Config {
+    fn check(&self) -> Result<(), InvalidParameter> {
+        if self.strict && self.version.is_some() {
+            return Err(("version", "expected none with `strict`".to_string()));
+        }
+        Ok(())
+    }
+}
 
 impl Config {
     /// Builds a new instance.
     pub fn build(&self) -> Box<dyn Scheduler> {
-        Box::new(Redundant { strict: self.strict })
+        Box::new(Redundant { strict: self.strict, walk: self.version })
     }
 }
 
 #[derive(Debug)]
 struct Redundant {
     strict: bool,
+    walk: Option<Walk>,
 }
 
 impl Scheduler for Redundant {
@@ -59,6 +95,10 @@ impl Scheduler for Redundant {
         } else {
             wait_for_room(paths)
         }
+    }
+
+    fn walk(&self) -> Option<Walk> {
+        self.walk
     }
 }
 
@@ -82,7 +122,7 @@ mod tests {
 
     #[test]
     fn strict_copies_wait_for_room_on_every_usable_path() {
-        let mut scheduler = Config { strict: true }.build();
+        let mut scheduler = Config { strict: true, ..Config::default() }.build();
         let mut three = paths(&[20, 100, 50]);
         assert_eq!(chosen(&mut *scheduler, &three), Some(vec![0, 1, 2]));
         three[1].has_room = false;

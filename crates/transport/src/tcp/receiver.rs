@@ -1,13 +1,15 @@
-//! Receive side of a subflow: reordering, selective and delayed acknowledgements.
+//! Receive side of a subflow: reordering and selective acknowledgements.
 //!
-//! Source: RFC 9293 §3.8.6.3 and RFC 5681 §4.2 (delayed acknowledgements), RFC 2018 (SACK).
+//! Source: RFC 5681 §4.2 (what is acknowledged at once), RFC 2018 (SACK).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use skybraid_units::{Duration, Instant};
+use skybraid_units::Instant;
 
+use super::acks::Acks;
 use super::scoreboard::Chunk;
+use crate::rtt::RttEstimator;
 use crate::segment::Sacks;
 
 /// Receive side of a subflow.
@@ -19,11 +21,7 @@ pub struct Receiver {
     beyond_bytes: u64,
     /// Ranges received beyond a hole, the most recently extended first.
     blocks: Vec<(u64, u64)>,
-    ack_every: u32,
-    ack_delay: Duration,
-    unacknowledged: u32,
-    ack_at: Instant,
-    ack_now: bool,
+    acks: Acks,
     /// Range of the last segment, if it was a duplicate.
     duplicate: Option<(u64, u64)>,
     /// Timestamp to be echoed (TS.Recent of RFC 7323 §4.3).
@@ -31,19 +29,14 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Creates a receiver that acknowledges at least every `ack_every` segments and within
-    /// `ack_delay`.
-    pub fn new(ack_every: u32, ack_delay: Duration) -> Self {
+    /// Creates a receiver that acknowledges as `acks` says.
+    pub fn new(acks: Acks) -> Self {
         Self {
             next: 0,
             beyond: VecDeque::new(),
             beyond_bytes: 0,
             blocks: Vec::new(),
-            ack_every: ack_every.max(1),
-            ack_delay,
-            unacknowledged: 0,
-            ack_at: Instant::FAR_FUTURE,
-            ack_now: false,
+            acks,
             duplicate: None,
             echo: Instant::ZERO,
         }
@@ -64,6 +57,13 @@ impl Receiver {
         self.echo
     }
 
+    /// Takes the timestamp of an acknowledgement without data (RFC 7323 §4.3).
+    pub fn on_pure_ack(&mut self, seq: u64, sent_at: Instant) {
+        if self.acks.is_clear() && seq <= self.next {
+            self.echo = self.echo.max(sent_at);
+        }
+    }
+
     /// Processes a data segment. Chunks that are in order go to `deliver`, with their times of
     /// arrival.
     pub fn receive(
@@ -72,22 +72,18 @@ impl Receiver {
         seq: u64,
         chunk: Chunk,
         sent_at: Instant,
+        rtt: &RttEstimator,
         deliver: &mut impl FnMut(Chunk, Instant),
     ) {
         let end = seq + u64::from(chunk.len);
         if seq == self.next {
             self.next = end;
-            if self.unacknowledged == 0 {
+            if self.acks.is_clear() {
                 self.echo = sent_at;
             }
             deliver(chunk, now);
             if self.beyond.is_empty() {
-                self.unacknowledged += 1;
-                if self.unacknowledged >= self.ack_every {
-                    self.ack_now = true;
-                } else {
-                    self.ack_at = self.ack_at.min(now + self.ack_delay);
-                }
+                self.acks.on_in_order(now, chunk.len, rtt);
             } else {
                 while let Some((seq, chunk, arrived)) = self.beyond.front().copied() {
                     if seq > self.next {
@@ -99,7 +95,7 @@ impl Receiver {
                     deliver(chunk, arrived);
                 }
                 self.blocks.retain(|(_, end)| *end > self.next);
-                self.ack_now = true;
+                self.acks.request();
             }
         } else {
             let mut known = seq < self.next;
@@ -114,7 +110,11 @@ impl Receiver {
             }
             self.duplicate = known.then_some((seq, end));
             // Out of order or duplicate: acknowledge at once (RFC 5681 §4.2).
-            self.ack_now = true;
+            if known {
+                self.acks.on_duplicate();
+            } else {
+                self.acks.request();
+            }
         }
     }
 
@@ -133,32 +133,35 @@ impl Receiver {
 
     /// True if an acknowledgement must be sent at once.
     pub const fn must_acknowledge(&self) -> bool {
-        self.ack_now
+        self.acks.is_due()
     }
 
     /// Requests an immediate acknowledgement, for example after a window probe.
     pub fn acknowledge_now(&mut self) {
-        self.ack_now = true;
+        self.acks.request();
     }
 
     /// Instant at which the delayed acknowledgement is due.
     pub const fn next_wakeup(&self) -> Instant {
-        self.ack_at
+        self.acks.next_wakeup()
     }
 
     /// Requests the delayed acknowledgement if its time has come.
-    pub fn wake(&mut self, now: Instant) {
-        if self.ack_at <= now {
-            self.ack_now = true;
-        }
+    #[inline]
+    pub fn wake(&mut self, now: Instant, rtt: &RttEstimator) {
+        self.acks.wake(now, rtt);
+    }
+
+    /// Records own data, which carries acknowledgements.
+    #[inline]
+    pub fn on_data_sent(&mut self, now: Instant) {
+        self.acks.on_data_sent(now);
     }
 
     /// Clears the pending acknowledgement. Returns its SACK blocks.
     #[inline]
     pub fn acknowledge(&mut self) -> Sacks {
-        self.unacknowledged = 0;
-        self.ack_now = false;
-        self.ack_at = Instant::FAR_FUTURE;
+        self.acks.on_sent();
         let mut sacks = Sacks::NONE;
         if self.blocks.is_empty() && self.duplicate.is_none() {
             return sacks;
@@ -177,6 +180,9 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::PathSet;
+    use crate::rtt::RtoRule;
+    use crate::tcp::acks::AckRule;
+    use skybraid_units::Duration;
 
     fn arrive(receiver: &mut Receiver, number: u64) -> Vec<u64> {
         let mut out = Vec::new();
@@ -190,14 +196,19 @@ mod tests {
             carried_by: PathSet::EMPTY,
         };
         let now = Instant::from_millis(number as i64);
-        receiver.receive(now, number * 1000, chunk, now, &mut |chunk, _| {
+        let rtt = estimator();
+        receiver.receive(now, number * 1000, chunk, now, &rtt, &mut |chunk, _| {
             out.push(chunk.dsn / 1000);
         });
         out
     }
 
     fn receiver() -> Receiver {
-        Receiver::new(2, Duration::from_millis(40))
+        Receiver::new(Acks::new(AckRule::Fixed, 2, Duration::from_millis(40)))
+    }
+
+    fn estimator() -> RttEstimator {
+        RttEstimator::new(RtoRule::Linux, Duration::from_millis(200), Duration::from_secs(120))
     }
 
     #[test]
@@ -206,7 +217,7 @@ mod tests {
         arrive(&mut receiver, 0);
         assert!(!receiver.must_acknowledge());
         assert_eq!(receiver.next_wakeup(), Instant::from_millis(40));
-        receiver.wake(Instant::from_millis(40));
+        receiver.wake(Instant::from_millis(40), &estimator());
         assert!(receiver.must_acknowledge());
         receiver.acknowledge();
         arrive(&mut receiver, 1);

@@ -18,7 +18,7 @@ fn all_schedulers() -> Vec<SchedulerConfig> {
         S::RoundRobin(round_robin::Config { compat, segments: 3, ..Default::default() }),
         S::RoundRobin(round_robin::Config { cwnd_limited: false, ..Default::default() }),
         S::CheapestPath(cheapest_path::Config { compat }),
-        S::Redundant(redundant::Config { strict: true }),
+        S::Redundant(redundant::Config { strict: true, version: None }),
         S::Blest(blest::Config { compat, ..Default::default() }),
         S::Ecf(ecf::Config { compat, ..Default::default() }),
         S::Otias(otias::Config { compat, queue: Some(5) }),

@@ -2,7 +2,8 @@
 
 use skybraid_transport::TransportConfig;
 use skybraid_transport::config::Protocol;
-use skybraid_transport::congestion::CongestionConfig;
+use skybraid_transport::congestion::{CongestionConfig, IdleRestart};
+use skybraid_transport::mptcp::buffers::Buffers;
 use skybraid_transport::mptcp::path_manager::PathManager;
 use skybraid_transport::scheduler::SchedulerConfig;
 
@@ -34,6 +35,7 @@ pub fn supports(config: &TransportConfig) -> Result<(), String> {
         }
     }
     let usual = TransportConfig::default();
+    let sizes = [config.receive_buffer, config.send_buffer];
     let fixed = [
         ("initial_window", config.initial_window == usual.initial_window),
         ("initial_threshold", config.initial_threshold.is_none()),
@@ -41,7 +43,13 @@ pub fn supports(config: &TransportConfig) -> Result<(), String> {
         ("proportional_reduction", config.proportional_reduction),
         ("undo", config.undo),
         ("refuse_when_full", !config.refuse_when_full),
-        ("idle_restart", config.idle_restart),
+        // Buffers of a set size are not tuned.
+        (
+            "buffers",
+            config.buffers == Buffers::Fixed || sizes == [usual.receive_buffer, usual.send_buffer],
+        ),
+        ("idle_restart", config.idle_restart != IdleRestart::Off),
+        ("window_validation", config.window_validation),
         ("ack_every", config.ack_every == usual.ack_every),
         ("ack_delay", config.ack_delay == usual.ack_delay),
         ("rto_min", config.rto_min == usual.rto_min),

@@ -5,6 +5,7 @@
 use skybraid_units::{Bytes, Duration, Instant};
 
 use super::{State, Subflow};
+use crate::congestion::{Idle, IdleRestart};
 use crate::mpdccp::wire;
 use crate::reordering::RttKind;
 use crate::segment::{Body, Datagram, Dccp, DccpKind, DccpOptions, IPV4_HEADER, Segment};
@@ -48,8 +49,10 @@ impl Subflow {
             self.control.on_restart(now);
             self.read_control();
         }
-        if self.sent.pipe() == 0 && now.since(self.last_sent) > self.rtt.timeout() {
-            self.control.on_idle(now);
+        let (span, timeout) = (now.since(self.last_sent), self.rtt.timeout());
+        if self.sent.pipe() == 0 && span > timeout {
+            let rule = IdleRestart::default();
+            self.control.on_idle(&Idle { now, span, timeout, rule });
             self.read_control();
         }
         self.last_sent = now;

@@ -8,13 +8,16 @@ use alloc::boxed::Box;
 
 use skybraid_units::{Duration, Instant};
 
-use crate::congestion::{Congestion, PathBasics, Siblings};
+use crate::congestion::{Congestion, Idle, IdleRestart, PathBasics, Siblings};
+use crate::mptcp::buffers::Buffers;
 use crate::pacing::Pacer;
 use crate::rtt::RttEstimator;
 use crate::segment::{Flags, Segment, Tcp};
+use crate::tcp::acks::{AckRule, Acks, MAX_DELAY};
 use crate::tcp::ceiling::Ceiling;
 use crate::tcp::prr::Reduction;
 use crate::tcp::receiver::Receiver;
+use crate::tcp::receiver_rtt::ReceiverRtt;
 use crate::tcp::scoreboard::{Chunk, LossDetection, Scoreboard};
 use crate::tcp::spurious::Undo;
 use crate::tcp::tail_probe::TailProbe;
@@ -106,6 +109,8 @@ pub struct Subflow {
     handshake: Handshake,
     board: Scoreboard,
     receiver: Receiver,
+    /// Measured if it tunes the receive buffer.
+    receiver_rtt: Option<ReceiverRtt>,
     rtt: RttEstimator,
     control: Box<dyn Congestion>,
     /// Window and slow start threshold in bytes, as of the control's last event.
@@ -133,7 +138,9 @@ pub struct Subflow {
     paces_windows: bool,
     /// Upper bound of the window, if bufferbloat is mitigated.
     ceiling: Option<Ceiling>,
-    idle_restart: bool,
+    idle_restart: IdleRestart,
+    /// A window that is not used does not grow.
+    validates_window: bool,
     /// True if recoveries reduce the window by RFC 9937; `reduction` is that of the current
     /// recovery.
     proportional: bool,
@@ -160,6 +167,7 @@ impl Subflow {
         let sack = config.loss_detection != LossDetection::NewReno;
         let basics = PathBasics::of(config, role, id, segment, sack);
         let control = config.congestion.build(&basics);
+        let acks = Acks::new(config.ack_rule, config.ack_every, config.ack_delay);
         let mut pacer = Pacer::default();
         pacer.set_rate(control.pacing_rate());
         Self {
@@ -171,7 +179,8 @@ impl Subflow {
             detection: config.loss_detection,
             handshake: Handshake::default(),
             board: Scoreboard::new(u64::from(segment), config.loss_detection),
-            receiver: Receiver::new(config.ack_every, config.ack_delay),
+            receiver: Receiver::new(acks),
+            receiver_rtt: (config.buffers == Buffers::Auto).then(ReceiverRtt::default),
             rtt: RttEstimator::new(config.rto_rule, config.rto_min, RTO_MAX),
             window: control.window().get(),
             threshold: control.slow_start_threshold().get(),
@@ -193,13 +202,17 @@ impl Subflow {
             paces_windows: config.pacing,
             ceiling: config.bufferbloat_mitigation.then(|| Ceiling::new(u64::from(segment))),
             idle_restart: config.idle_restart,
+            validates_window: config.window_validation,
             proportional: config.proportional_reduction,
             reduction: None,
             undo: Undo::new(config.undo),
             tail: TailProbe::default(),
             probe_at: Instant::FAR_FUTURE,
             tail_due: false,
-            peer_ack_delay: config.ack_delay,
+            peer_ack_delay: match config.ack_rule {
+                AckRule::Fixed => config.ack_delay,
+                AckRule::Linux => MAX_DELAY,
+            },
             totals: Totals::default(),
         }
     }
@@ -266,6 +279,11 @@ impl Subflow {
     /// Bytes received beyond a hole in the subflow's sequence space.
     pub fn held(&self) -> u64 {
         self.receiver.held()
+    }
+
+    /// Round-trip time that the receive side has measured; none unless it tunes the receive buffer.
+    pub fn receiver_rtt(&self) -> Option<Duration> {
+        self.receiver_rtt.as_ref().and_then(ReceiverRtt::get)
     }
 
     /// Totals since the start.
@@ -368,6 +386,9 @@ impl Subflow {
             self.process_ack(now, tcp, siblings);
         }
         if tcp.len > 0 {
+            if let Some(rtt) = &mut self.receiver_rtt {
+                rtt.on_segment(now, tcp.len, tcp.echo);
+            }
             let chunk = Chunk {
                 dsn: tcp.dsn,
                 len: tcp.len,
@@ -377,9 +398,13 @@ impl Subflow {
                 tail: segment.tail,
                 carried_by: crate::PathSet::only(self.id),
             };
-            self.receiver.receive(now, tcp.seq, chunk, segment.sent_at, deliver);
+            let receiver = &mut self.receiver;
+            receiver.receive(now, tcp.seq, chunk, segment.sent_at, &self.rtt, deliver);
         } else if tcp.seq < self.receiver.next() {
             self.receiver.acknowledge_now();
+        } else if self.receiver_rtt.is_some() {
+            // A peer that tunes its buffer measures by what its acknowledgements are echoed.
+            self.receiver.on_pure_ack(tcp.seq, segment.sent_at);
         }
         if event == Some(Event::Established) {
             self.control.on_established(now, self.rtt.srtt());
@@ -470,10 +495,8 @@ impl Subflow {
                 self.control.on_restart(now);
                 self.read_control();
             }
-            let idle = self.idle_restart && self.board.is_empty();
-            if idle && now.since(self.last_sent) > self.rtt.timeout() {
-                self.control.on_idle(now);
-                self.read_control();
+            if self.board.is_empty() && self.idle_restart != IdleRestart::Off {
+                self.restart_after_idle(now);
             }
             let seq = self.board.on_sent(now, chunk);
             self.window_use.on_sent(self.board.in_flight());
@@ -490,6 +513,14 @@ impl Subflow {
             return Some(Due::Data(seq, chunk));
         }
         core::mem::take(&mut self.probe_due).then_some(Due::Probe)
+    }
+
+    fn restart_after_idle(&mut self, now: Instant) {
+        let (span, timeout) = (now.since(self.last_sent), self.rtt.timeout());
+        if span > timeout {
+            self.control.on_idle(&Idle { now, span, timeout, rule: self.idle_restart });
+            self.read_control();
+        }
     }
 
     fn on_data_sent(&mut self, bytes: u32) {

@@ -92,6 +92,7 @@ impl Subflow {
     ) -> Segment {
         self.last_sent = now;
         self.pacer.on_sent(now, chunk.len);
+        self.receiver.on_data_sent(now);
         let headers = IPV4_HEADER
             + TCP_HEADER
             + TIMESTAMP_OPTION

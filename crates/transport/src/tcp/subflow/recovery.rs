@@ -53,7 +53,7 @@ impl Subflow {
             in_flight: Bytes::new(in_flight),
             in_flight_after: Bytes::new(self.board.in_flight()),
             lost: Bytes::new(progress.lost + core::mem::take(&mut self.lost_between)),
-            window_limited: limited && !self.is_capped(),
+            window_limited: (limited || !self.validates_window) && !self.is_capped(),
             recovering: self.is_recovering(),
             rate: progress.rate,
         };
@@ -237,7 +237,7 @@ impl Subflow {
 
     /// Fires expired timers.
     pub fn wake(&mut self, now: Instant, siblings: Siblings<'_>) -> Option<Event> {
-        self.receiver.wake(now);
+        self.receiver.wake(now, &self.rtt);
         if self.board.detect_at() <= now {
             let lost = self.loss(now);
             let undelivered = self.board.in_flight() + self.board.lost();

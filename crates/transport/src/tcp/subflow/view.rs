@@ -43,6 +43,11 @@ impl Subflow {
         }
     }
 
+    /// True if the subflow is used only while no regular one is usable.
+    pub fn is_backup(&self) -> bool {
+        self.info.backup
+    }
+
     /// True if the congestion control reads its siblings.
     pub fn is_coupled(&self) -> bool {
         self.coupled
