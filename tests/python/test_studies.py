@@ -17,7 +17,8 @@ from conftest import Command
 from skybraid import Scenario, ScenarioError
 from skybraid_studies import Study, reproduce
 from skybraid_studies.beyond import observations as beyond
-from skybraid_studies.engine import kept, scorecard
+from skybraid_studies.engine import documents, kept
+from skybraid_studies.engine.causes import Status
 from skybraid_studies.engine.claims import KINDS, Claim, Holds, Line
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.engine.places import fill
@@ -423,17 +424,19 @@ def blocks(study: Study) -> dict[str, str]:
         with (study.folder / kept.FOLDER / "survey.csv").open(encoding="utf-8", newline="") as points:
             survey = beyond.survey(list(csv.DictReader(points)))
         return {
-            "conclusions": scorecard.conclusions(own),
+            "headline": documents.headline([cards[names[0]]]),
+            "conclusions": documents.conclusions(own),
             "survey": survey,
-            "explanations": scorecard.explanations(own),
+            "explanations": documents.explanations(own),
         }
     told = {
-        "scorecard": scorecard.markdown(own),
-        "readings": scorecard.readings([cards[name] for name in names if name in study.readings]),
-        "explanations": scorecard.explanations(own),
+        "headline": documents.headline([cards[name] for name in names if name in study.readings]),
+        "scorecard": documents.markdown(own),
+        "readings": documents.readings([cards[name] for name in names if name in study.readings]),
+        "explanations": documents.explanations(own),
     }
     if "text-gateway" in cards:
-        told["gateways"] = scorecard.by_gateways(cards["text-gateway"]["rows"], own)
+        told["gateways"] = documents.by_gateways(cards["text-gateway"]["rows"], own)
     return told
 
 
@@ -472,9 +475,9 @@ def test_kept_results_have_every_number_that_a_page_quotes(study: Path, tmp_path
     shutil.copytree(tmp_path / "out" / kept.FOLDER, study / kept.FOLDER)
     (name,) = kept.names(Study(study))
     again, whole = kept.load(Study(study), name), card.to_dict()
-    for show in (scorecard.markdown, scorecard.explanations, scorecard.conclusions):
+    for show in (documents.markdown, documents.explanations, documents.conclusions):
         assert show(again["rows"]) == show(whole["rows"])
-    assert scorecard.readings([again]) == scorecard.readings([whole])
+    assert documents.readings([again]) == documents.readings([whole])
     assert again["digest"] == kept.digest(whole["rows"])
 
 

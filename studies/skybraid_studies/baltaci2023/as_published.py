@@ -1,7 +1,7 @@
 """Observables as the article's evaluation computed them (docs/studies/testbed.md), from packets.
 
-They are named `baltaci.…` and stand beside the measures that an engineer would take: the largest round trip of each second
-for that of each acknowledgement, rows of acknowledgements for retransmissions.
+They are named `baltaci.…` and are next to the measures that an engineer would take: the largest round trip of each
+second for that of each acknowledgement, rows of acknowledgements for retransmissions.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def ack_rtts(seen: Seen, flow: str, path: str) -> tuple[Times, Array]:
 
     A sample is the time from the sending of the newest segment that an acknowledgement covers. While a hole is open
     acknowledgements are repetitions and give none; the one that fills it covers all that has arrived behind it, so
-    a loss shows as a second round trip. Packets have no sequence numbers here, so the hole is taken to end with the first
-    packet that is sent after three later ones have been acknowledged, or after the first of them and a quarter
-    of the shortest round trip (RFC 8985), or, behind the last one of a burst, with the next packet on the path.
+    a loss shows as a second round trip. Packets have no sequence numbers here, so the hole is taken to end with the
+    first packet that is sent after three later ones have been acknowledged, or after the first of them and a quarter
+    of the shortest round trip (RFC 8985), or, after the last one of a burst, with the next packet on the path.
     """
     data, acks = _data(seen, flow, path), _acks(seen, flow, path).drop_nulls("out_ns").filter(pl.col("cause").is_null())
     there = data.filter(pl.col("cause").is_null()).drop_nulls("out_ns")
@@ -122,7 +122,7 @@ def ack_rtt_quantile(seen: Seen, flow: str, path: str, q: float) -> float:
 
 
 def _first_sent(seen: Seen, flow: str) -> tuple[Times, NDArray[np.intp], pl.DataFrame]:
-    """First sendings of units in ns, for each message that arrived the unit with its end (-1 for none), and those messages."""
+    """First sendings of units in ns, the unit of each message that arrived (-1 for none), and those messages."""
     messages = seen.messages(flow).drop_nulls("delivered_ns").sort("id")
     decided = seen.table("decisions").filter(pl.col("flow") == flow, pl.col("paths") > 0).sort("time_ns")
     units = decided["message"].to_numpy().astype(np.int64)
@@ -134,8 +134,8 @@ def _first_sent(seen: Seen, flow: str) -> tuple[Times, NDArray[np.intp], pl.Data
 def mapping_rtts(seen: Seen, flow: str) -> tuple[Times, Array]:
     """When a flow's messages were first sent, in ns, and the time in ms until the first acknowledgement of their data.
 
-    A message is sent with the unit that has its end. Its data are acknowledged by the first acknowledgement on any subflow
-    that arrives of those that leave once it has been delivered in order.
+    A message is sent with the unit that has its end. Its data are acknowledged by the first acknowledgement on any
+    subflow that arrives of those that leave once it has been delivered in order.
     """
     begun, place, messages = _first_sent(seen, flow)
     acks = _acks(seen, flow).drop_nulls("out_ns").filter(pl.col("cause").is_null())
@@ -145,7 +145,7 @@ def mapping_rtts(seen: Seen, flow: str) -> tuple[Times, Array]:
     covered = np.searchsorted(acks["in_ns"].to_numpy(), messages["delivered_ns"].to_numpy())
     known = (place >= 0) & (covered < len(soonest))
     sent = begun[place[known]]
-    return sent, (soonest[covered[known]] - sent) * MS_PER_NS
+    return sent, (soonest[covered[known]] - sent).astype(np.float64) * MS_PER_NS
 
 
 @observation("baltaci.mapping_rtt_mean", "messages", "decisions", "packets")
@@ -210,8 +210,8 @@ def resent_time(seen: Seen, flow: str, path: str) -> float:
 def repeated_rows(seen: Seen, flow: str) -> Array:
     """For each second the acknowledgements that repeat an old one, in % of all its rows of data and acknowledgements.
 
-    This is what the article calls MPTCP's retransmissions: an acknowledgement counts if data of the connection were first
-    acknowledged as far more than 200 ms before. Nothing in it was sent again.
+    This is what the article calls MPTCP's retransmissions: an acknowledgement counts if data of the connection were
+    first acknowledged as far more than 200 ms before. Nothing in it was sent again.
     """
     acks = _acks(seen, flow)["in_ns"].to_numpy()
     delivered = np.sort(seen.messages(flow)["delivered_ns"].drop_nulls().to_numpy())
@@ -251,14 +251,15 @@ def ack_rows(seen: Seen, flow: str) -> float:
 
 
 def mapping_delays_ms(seen: Seen, flow: str) -> Array:
-    """Times in ms from the first sending of each message that arrived to its complete arrival, before any wait for order.
+    """Times in ms from the first sending of each message that arrived to its complete arrival.
 
-    The authors match the rows of captures at both ends.
+    The wait for order is not in it: the authors match the rows of captures at both ends.
     """
     begun, place, messages = _first_sent(seen, flow)
     arrived = messages["delivered_ns"].to_numpy() - 1000 * messages["held_us"].to_numpy().astype(np.int64)
     known = place >= 0
-    return (arrived[known] - begun[place[known]]) * MS_PER_NS
+    found: Array = (arrived[known] - begun[place[known]]).astype(np.float64) * MS_PER_NS
+    return found
 
 
 @observation("baltaci.mapping_delay_mean", "messages", "decisions")
