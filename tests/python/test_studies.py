@@ -488,3 +488,53 @@ def test_the_guide_of_claims_names_every_kind() -> None:
         assert f"`{kind}`" in str(claims.__doc__)
         for key in about.keys:
             assert f"`{key}`" in str(claims.__doc__)
+
+
+# Roles and causes.
+
+
+def test_checks_and_fits_do_not_decide_an_experiment(study: Path) -> None:
+    text = (study / "NOB-E01.toml").read_text(encoding="utf-8")
+    wrong = text.replace("at_least = 1500\nat_most = 2000", 'at_least = 1\nat_most = 2\nrole = "check"')
+    (study / "NOB-E01.toml").write_text(wrong, encoding="utf-8")
+    (row,) = reproduce(Study(study), ["NOB-E01"], quick=True).rows
+    assert [claim.role for claim in row.claims] == ["finding", "check"]
+    assert row.counted == [row.claims[0]]
+    assert row.verdict == row.claims[0].verdict
+    text = (study / "NOB-E02.toml").read_text(encoding="utf-8")
+    (study / "NOB-E02.toml").write_text(f'role = "check"\n{text}', encoding="utf-8")
+    (row,) = reproduce(Study(study), ["NOB-E02"], quick=True).rows
+    assert (row.role, row.held) == ("check", 1)
+
+
+def test_a_cause_is_told_once_and_linked(study: Path, tmp_path: Path) -> None:
+    cause = '\n[cause.rate]\nopen = "Two rates were tried."\n'
+    (study / "study.toml").write_text(STUDY + cause, encoding="utf-8")
+    twice = EXPERIMENT + EXPERIMENT[EXPERIMENT.rindex("[[claim]]") :]
+    named = twice.replace("theirs = 1800", 'cause = "rate"').replace("at_least = 1500\nat_most = 2000", "at_most = 1")
+    (study / "NOB-E01.toml").write_text(named.replace("at = 0.0001", "at = 0.01"), encoding="utf-8")
+    card = reproduce(Study(study), ["NOB-E01"], quick=True, out=tmp_path / "out").to_dict()
+    shutil.copytree(tmp_path / "out" / kept.FOLDER, study / kept.FOLDER)
+    told = documents.explanations(card["rows"])
+    assert told.count("Two rates were tried.") == 1
+    assert told.count("(#cause-rate)") == 2
+    assert "**rate** (open; NOB-E01)" in told
+    (row,) = kept.told(Study(study), "plain")
+    assert (row["id"], row["check"], row["open"]) == ("NOB-E01", False, 2)
+    (study / "NOB-E01.toml").write_text(named.replace('"rate"', '"rat"'), encoding="utf-8")
+    with pytest.raises(ScenarioError, match="cause: found rat, expected one of rate"):
+        Study(study).experiments()
+
+
+def test_kept_rows_are_printed_without_a_run(skybraid: Command) -> None:
+    rows = json.loads(skybraid("reproduce", "palazzi2007", "--kept", "--json").stdout)
+    (one,) = [row for row in rows if row["id"] == "PAL-E06"]
+    assert (one["verdict"], one["check"], one["claims_held"], one["claims"]) == ("holds", False, 5, 5)
+    refused = skybraid("reproduce", "palazzi2007", "--kept", "--reading", "wild")
+    assert refused.returncode == 2
+
+
+def test_at_most_twelve_claims_of_the_papers_are_open() -> None:
+    studies = [Study(file.parent) for file in sorted(STUDIES.glob("*/study.toml"))]
+    rows = [row for study in studies if study.paper != "beyond" for row in kept.load(study, study.reading)["rows"]]
+    assert sum(claim["status"] == Status.OPEN for row in rows for claim in row["claims"]) <= 12

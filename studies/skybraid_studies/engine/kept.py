@@ -1,8 +1,8 @@
 """Kept results of a study: for each reading the numbers that its page quotes, in two small files that git can hold.
 
 `results/READING.toml` has what belongs to the whole and a line for each experiment, `results/READING.csv` a line for
-each claim. What a claim says is not repeated: `check` is a digest of its words, and `digest` one of all numbers with
-all their digits, so that a later run can be compared.
+each claim. What a claim says is not repeated: `check` is a digest of its words, and `digest` one of the CSV file, so
+that a later run can be compared.
 """
 
 from __future__ import annotations
@@ -58,13 +58,8 @@ def files(card: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def digest(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a digest of the verdicts and numbers of a scorecard's rows."""
-    numbers = [
-        [row["id"], row["verdict"], *([claim[name] for name in ("verdict", "compared", "ours", "low", "high")])]
-        for row in rows
-        for claim in row["claims"]
-    ]
-    return f"sha256:{hashlib.sha256(json.dumps(numbers).encode()).hexdigest()}"
+    """Returns a digest of the verdicts and numbers of a scorecard's rows, with as many digits as are kept."""
+    return f"sha256:{hashlib.sha256(_csv(rows).encode()).hexdigest()}"
 
 
 def load(study: Study, name: str) -> dict[str, Any]:
