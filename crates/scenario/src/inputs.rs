@@ -7,8 +7,8 @@ use std::path::{Path as FilePath, PathBuf};
 
 use sha2::{Digest, Sha256};
 use skybraid_link::{
-    AccessConfig, ChangeConfig, DelayConfig, LossConfig, Losses, PathConfig, RateConfig, Start, TraceError,
-    TraceSource,
+    AccessConfig, ChangeConfig, DelayConfig, LossConfig, Losses, PathConfig, RateConfig, Start,
+    TraceError, TraceSource,
 };
 use skybraid_units::Duration;
 use skybraid_units::invariant::Promised as _;
