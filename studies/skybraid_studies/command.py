@@ -19,8 +19,8 @@ from skybraid.gateway import flight, playing
 from skybraid.model.errors import EmulationError, ScenarioError, SkybraidError
 from skybraid.model.folder import RUNS, write_whole
 from skybraid.model.requirements import span
-from skybraid_studies.engine import emulating, page, reproducing, scorecard
-from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine import emulating, kept, page, reproducing, scorecard
+from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.index import Entry, entries
 from skybraid_studies.engine.points import SIMULATION, Point
 from skybraid_studies.engine.runner import Errand, Form, Plan, Tally, plan, run_plan
@@ -86,6 +86,9 @@ def reproduce(
         Path | None,
         typer.Option("--studies", help="Folder of the studies, instead of those installed.", metavar="DIR"),
     ] = None,
+    kept_: Annotated[
+        bool, typer.Option("--kept", help="Run nothing; show the kept results that the studies' pages quote.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -107,7 +110,7 @@ def reproduce(
         as_json=as_json,
         quiet=quiet,
     )
-    raise typer.Exit(list_experiments(asked) if list_ else run(asked))
+    raise typer.Exit(list_experiments(asked) if list_ else show_kept(asked) if kept_ else run(asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +384,38 @@ def list_experiments(asked: Asked) -> int:
     return MET
 
 
+def show_kept(asked: Asked) -> int:
+    """Prints the kept rows of the studies, each in its own reading or the one that is asked for.
+
+    Raises:
+        ScenarioError: a word names neither a study nor an experiment, or no study has kept such a reading.
+        ResultError: kept results cannot be read.
+    """
+    chosen = _chosen(replace(asked, reading=None))
+    rows: list[dict[str, Any]] = []
+    for each in chosen.errands:
+        have = kept.names(each.study)
+        name = asked.reading or each.study.reading
+        if name in have:
+            rows += [row for row in kept.told(each.study, name) if not chosen.ids or row["id"] in chosen.ids]
+    if not rows:
+        raise ScenarioError(f"--kept: found no kept results of {asked.reading or 'these studies'}")
+    if asked.as_json:
+        typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        return MET
+    for row in rows:
+        held = f"{row['claims_held']}/{row['claims']}"
+        typer.echo(f"{row['id']:<8} {_coloured(row['verdict'])} {held:<7} {row['role']:<8} {row['kept']}")
+    counted = [row for row in rows if row["role"] == Role.FINDING]
+    own = [row for row in counted if not row["further"]]
+    typer.echo(
+        f"{sum(row['claims_held'] for row in counted)} of {sum(row['claims'] for row in counted)} claims hold, "
+        f"{sum(row['verdict'] == Holds.YES for row in own)} of {len(own)} experiments; "
+        f"{sum(row['check'] for row in rows)} more are checks"
+    )
+    return MET
+
+
 def _tell(card: Scorecard, form: Form) -> None:
     """Prints a scorecard."""
     kind = {
@@ -397,7 +432,7 @@ def _tell(card: Scorecard, form: Form) -> None:
     for row in card.rows:
         numbers = " ".join(f"{number(value):>8}" for value in (row.theirs, row.ours, row.low, row.high))
         typer.echo(
-            f"  {row.id:<8} {_coloured(row.verdict)} {f'{row.held}/{len(row.claims)}':<7} {numbers} "
+            f"  {row.id:<8} {_coloured(row.verdict)} {f'{row.held}/{len(row.counted)}':<7} {numbers} "
             f"{number(row.ratio):>6}  {row.figure}: {row.finding}"
         )
     for row in card.rows:
@@ -406,14 +441,14 @@ def _tell(card: Scorecard, form: Form) -> None:
     for words, ratio in card.comparisons.items():
         interval = f" ({number(ratio['low'])} to {number(ratio['high'])})" if "low" in ratio else ""
         typer.echo(f"ours / published, {words}: median {number(ratio['median'])}{interval} of {ratio['points']} points")
-    claims = sum(len(row.claims) for row in card.rows)
-    held = sum(row.held for row in card.rows)
-    typer.echo(
-        f"{held} of {claims} claims hold. {card.runs} runs ({card.kept} kept from before) in {span(card.wall_s)}"
-    )
+    found = ", ".join(f"{held} of {many} {words}" for words, held, many in page.lead(card.rows))
+    typer.echo(f"{found} hold. {card.runs} runs ({card.kept} kept from before) in {span(card.wall_s)}")
 
 
 def _conclude(rows: Sequence[Row], planned: Plan, out: Path) -> None:
+    led = ", ".join(f"{held} of {many} {words}" for words, held, many in page.lead(rows))
+    if led:
+        typer.echo(f"{led} hold")
     found = ", ".join(f"{verdict}: {count}" for verdict, count in page.counts(rows).items() if count)
     kept = f"{len(planned.kept)} of {len(planned.jobs)} runs and calculations kept from before"
     typer.echo(f"{_experiments(len(rows))}; {found}; {kept}")

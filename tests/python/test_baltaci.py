@@ -118,11 +118,11 @@ def test_without_its_measurements_a_reading_gives_way_and_says_so(
     monkeypatch.setenv("SKYBRAID_TRACES", str(tmp_path))
     card = reproduce(Study(STUDY), ["BAL-E01"], quick=True)
     assert card.reading == "preset"
-    assert card.rows[0].why.startswith("Run in the reading preset: what traces needs (baltaci2023_inputs/")
+    assert card.rows[0].why.startswith("Run in the reading preset: what testbed needs (baltaci2023_inputs/")
     verdicts = {claim.words: claim.verdict for claim in card.rows[0].claims}
     # The presets have the article's constant numbers and no spikes.
     assert verdicts["LTE's delay down is 45 ms."] == Holds.YES
-    assert verdicts["Starlink's uplink carries 18 Mbit/s."] == Holds.YES
+    assert verdicts["And at most 38 ms."] == Holds.YES
     assert verdicts["It has at least three spikes above 300 ms."] == Holds.NO
 
 
@@ -144,12 +144,18 @@ def test_a_reading_that_nothing_stands_in_for_is_refused(monkeypatch: pytest.Mon
 def test_with_its_measurements_a_reading_replays_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     inputs = tmp_path / "baltaci2023_inputs"
     inputs.mkdir()
-    for name, value in {"bitrate_ul": 20, "bitrate_dl": 30, "latency_ul": 77, "satdelay_st": 9}.items():
+    for name, value in {
+        "bitrate_ul": 20,
+        "bitrate_dl": 30,
+        "latency_ul": 77,
+        "satdelay_st": 9,
+        "satdelay_gw": 9,
+    }.items():
         rows = "".join(f"{second},{value}\n" for second in range(1, 1901))
         (inputs / f"{name}.csv").write_text(rows, encoding="utf-8")
     monkeypatch.setenv("SKYBRAID_TRACES", str(tmp_path))
     card = reproduce(Study(STUDY), ["BAL-E01"], quick=True)
-    assert card.reading == "traces"
+    assert card.reading == "testbed"
     assert not card.rows[0].why.startswith("Flown")
     ours = {claim.words: claim.ours for claim in card.rows[0].claims}
     assert ours["LTE's delay up is 53 ms in the mean."] == pytest.approx(77)
@@ -298,3 +304,55 @@ def test_rtp_over_starlink_alone_is_slow_and_not_starved() -> None:
 def test_bursts_leave_a_path_with_a_short_queue() -> None:
     (row,) = reproduce(Study(STUDY), ["BAL-X10"], quick=True).rows
     assert [claim.verdict for claim in row.claims[:3]] == [Holds.YES] * 3
+
+
+# Observables as published.
+
+
+def packets(*rows: tuple[str, float, float | None, bool]) -> pl.DataFrame:
+    """Packets of one path: kind, times of sending and arrival in ms, and whether it was lost."""
+    return pl.DataFrame(
+        {
+            "path": ["one"] * len(rows),
+            "direction": ["uplink" if kind == "data" else "downlink" for kind, *_ in rows],
+            "in_ns": [int(sent * 1e6) for _, sent, _, _ in rows],
+            "out_ns": [None if arrived is None else int(arrived * 1e6) for _, _, arrived, _ in rows],
+            "bytes": [1400] * len(rows),
+            "flow": ["data"] * len(rows),
+            "kind": [kind for kind, *_ in rows],
+            "cause": ["random" if lost else None for *_, lost in rows],
+        }
+    )
+
+
+def test_a_hole_hides_round_trips_until_it_is_filled() -> None:
+    # 20 ms each way. The second of five is lost; three later ones reveal it at 44 ms, and its repetition arrives at 64.
+    data = [
+        ("data", t, t + 20.0, lost) for t, lost in ((0.0, False), (1.0, True), (2.0, False), (3.0, False), (4.0, False))
+    ]
+    again = [("data", 44.0, 64.0, False)]
+    acks = [("ack", t, t + 20.0, False) for t in (20.0, 22.0, 23.0, 24.0, 64.0)]
+    seen = Made(1.0, packets=packets(*data, *again, *acks))
+    # The first is answered after 40 ms, the repetition uncovers what was sent at 4 ms.
+    assert read(seen, "baltaci.ack_rtt_quantile", flow="data", path="one", q=0.5) == pytest.approx(40)
+    assert read(seen, "baltaci.second_rtt_quantile", flow="data", path="one", q=1.0) == pytest.approx(80)
+
+
+def test_a_second_without_a_sample_counts_as_zero() -> None:
+    seen = Made(2.0, packets=packets(("data", 0.0, 20.0, False), ("ack", 20.0, 50.0, False)))
+    assert read(seen, "baltaci.second_rtt_quantile", flow="data", path="one", q=0.5) == 0
+    assert read(seen, "baltaci.second_rtt_quantile", flow="data", path="one", q=1.0) == pytest.approx(50)
+    assert read(seen, "baltaci.second_rtt_mean", flow="data", path="one") == pytest.approx(50)
+
+
+def test_an_acknowledgement_of_old_data_is_a_repeated_row() -> None:
+    rows = packets(
+        ("data", 0.0, 10.0, False),
+        ("ack", 15.0, 25.0, False),
+        ("ack", 300.0, 310.0, False),
+        ("ack", 320.0, 330.0, False),
+    )
+    seen = Made(1.0, packets=rows, messages=messages([10.0]))
+    # Two of four rows repeat what was acknowledged 285 and 305 ms before.
+    assert read(seen, "baltaci.repeated_mean", flow="data") == pytest.approx(50)
+    assert read(seen, "baltaci.ack_rows", flow="data") == pytest.approx(75)

@@ -345,7 +345,7 @@ def test_a_broken_scenario_costs_its_own_experiment_alone(skybraid: Command, pla
     done = skybraid("reproduce", "nobody2026", "NOB-E01", "NOB-E02", "--json", "--studies", place)
     broken, sound = rows_of(done)
     assert done.returncode == 1
-    assert (broken["verdict"], sound["verdict"]) == ("cannot be judged", "holds")
+    assert (broken["verdict"], sound["verdict"]) == ("failed", "holds")
     assert "trafic" in broken["why"]
     assert "Again: `skybraid reproduce NOB-E01`." in broken["why"]
 
@@ -363,7 +363,7 @@ def test_a_run_that_fails_costs_its_own_experiment_alone(place: Path, tmp_path: 
     (place / "nobody2026" / "NOB-E03.toml").write_text(broken, encoding="utf-8")
     first, second, failed = reproduce(Study(place / "nobody2026"), out=tmp_path / "out").rows
     assert (first.verdict, second.verdict) == ("holds", "holds")
-    assert failed.verdict == "cannot be judged"
+    assert failed.verdict == "failed"
     assert failed.failed == 1
     again = re.search(r"no such luck\. Again: `skybraid run (\S+flows.toml) --seed 1 --set", failed.why)
     assert again, failed.why

@@ -17,7 +17,7 @@ from conftest import Command
 from skybraid import Scenario, ScenarioError
 from skybraid_studies import Study, reproduce
 from skybraid_studies.beyond import observations as beyond
-from skybraid_studies.engine import kept, scorecard
+from skybraid_studies.engine import documents, kept
 from skybraid_studies.engine.claims import KINDS, Claim, Holds, Line
 from skybraid_studies.engine.papers import FOLDER as STUDIES
 from skybraid_studies.engine.places import fill
@@ -423,17 +423,19 @@ def blocks(study: Study) -> dict[str, str]:
         with (study.folder / kept.FOLDER / "survey.csv").open(encoding="utf-8", newline="") as points:
             survey = beyond.survey(list(csv.DictReader(points)))
         return {
-            "conclusions": scorecard.conclusions(own),
+            "headline": documents.headline([cards[names[0]]]),
+            "conclusions": documents.conclusions(own),
             "survey": survey,
-            "explanations": scorecard.explanations(own),
+            "explanations": documents.explanations(own),
         }
     told = {
-        "scorecard": scorecard.markdown(own),
-        "readings": scorecard.readings([cards[name] for name in names if name in study.readings]),
-        "explanations": scorecard.explanations(own),
+        "headline": documents.headline([cards[name] for name in names if name in study.readings]),
+        "scorecard": documents.markdown(own),
+        "readings": documents.readings([cards[name] for name in names if name in study.readings]),
+        "explanations": documents.explanations(own),
     }
     if "text-gateway" in cards:
-        told["gateways"] = scorecard.by_gateways(cards["text-gateway"]["rows"], own)
+        told["gateways"] = documents.by_gateways(cards["text-gateway"]["rows"], own)
     return told
 
 
@@ -449,6 +451,20 @@ def test_a_studys_page_tells_its_scorecard(page: Path) -> None:
             text = f"{before}{begin}{found}<!-- end of {name} -->{after}"
             page.write_text(text, encoding="utf-8")
         assert found == told, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
+
+
+def test_the_guide_tells_how_much_holds_of_all_papers() -> None:
+    page = Path(__file__).parents[2] / "docs" / "studies.md"
+    text = page.read_text(encoding="utf-8")
+    studies = [Study(file.parent) for file in sorted(STUDIES.glob("*/study.toml")) if file.parent.name != "beyond"]
+    told = documents.total({study.paper: kept.load(study, study.reading) for study in studies})
+    begin = "<!-- total: from the scorecards; SKYBRAID_UPDATE_DOCS=1 rewrites it -->\n"
+    before, rest = text.split(begin)
+    found, after = rest.split("<!-- end of total -->", 1)
+    if os.environ.get("SKYBRAID_UPDATE_DOCS"):
+        found = told
+        page.write_text(f"{before}{begin}{told}<!-- end of total -->{after}", encoding="utf-8")
+    assert found == told, "SKYBRAID_UPDATE_DOCS=1 rewrites it"
 
 
 KEPT = [(Study(file.parents[1]), file.stem) for file in sorted(STUDIES.glob("*/results/*.toml"))]
@@ -472,9 +488,9 @@ def test_kept_results_have_every_number_that_a_page_quotes(study: Path, tmp_path
     shutil.copytree(tmp_path / "out" / kept.FOLDER, study / kept.FOLDER)
     (name,) = kept.names(Study(study))
     again, whole = kept.load(Study(study), name), card.to_dict()
-    for show in (scorecard.markdown, scorecard.explanations, scorecard.conclusions):
+    for show in (documents.markdown, documents.explanations, documents.conclusions):
         assert show(again["rows"]) == show(whole["rows"])
-    assert scorecard.readings([again]) == scorecard.readings([whole])
+    assert documents.readings([again]) == documents.readings([whole])
     assert again["digest"] == kept.digest(whole["rows"])
 
 
@@ -485,3 +501,47 @@ def test_the_guide_of_claims_names_every_kind() -> None:
         assert f"`{kind}`" in str(claims.__doc__)
         for key in about.keys:
             assert f"`{key}`" in str(claims.__doc__)
+
+
+# Roles and causes.
+
+
+def test_checks_and_fits_do_not_decide_an_experiment(study: Path) -> None:
+    text = (study / "NOB-E01.toml").read_text(encoding="utf-8")
+    wrong = text.replace("at_least = 1500\nat_most = 2000", 'at_least = 1\nat_most = 2\nrole = "check"')
+    (study / "NOB-E01.toml").write_text(wrong, encoding="utf-8")
+    (row,) = reproduce(Study(study), ["NOB-E01"], quick=True).rows
+    assert [claim.role for claim in row.claims] == ["finding", "check"]
+    assert row.counted == [row.claims[0]]
+    assert row.verdict == row.claims[0].verdict
+    text = (study / "NOB-E02.toml").read_text(encoding="utf-8")
+    (study / "NOB-E02.toml").write_text(f'role = "check"\n{text}', encoding="utf-8")
+    (row,) = reproduce(Study(study), ["NOB-E02"], quick=True).rows
+    assert (row.role, row.held) == ("check", 1)
+
+
+def test_a_cause_is_told_once_and_linked(study: Path, tmp_path: Path) -> None:
+    cause = '\n[cause.rate]\nopen = "Two rates were tried."\n'
+    (study / "study.toml").write_text(STUDY + cause, encoding="utf-8")
+    twice = EXPERIMENT + EXPERIMENT[EXPERIMENT.rindex("[[claim]]") :]
+    named = twice.replace("theirs = 1800", 'cause = "rate"').replace("at_least = 1500\nat_most = 2000", "at_most = 1")
+    (study / "NOB-E01.toml").write_text(named, encoding="utf-8")
+    card = reproduce(Study(study), ["NOB-E01"], out=tmp_path / "out").to_dict()
+    shutil.copytree(tmp_path / "out" / kept.FOLDER, study / kept.FOLDER)
+    told = documents.explanations(card["rows"])
+    assert told.count("Two rates were tried.") == 1
+    assert told.count("(#cause-rate)") == 2
+    assert "**rate** (open; NOB-E01)" in told
+    (row,) = kept.told(Study(study), "plain")
+    assert (row["id"], row["check"], row["open"]) == ("NOB-E01", False, 2)
+    (study / "NOB-E01.toml").write_text(named.replace('"rate"', '"rat"'), encoding="utf-8")
+    with pytest.raises(ScenarioError, match="cause: found rat, expected one of rate"):
+        Study(study).experiments()
+
+
+def test_kept_rows_are_printed_without_a_run(skybraid: Command) -> None:
+    rows = json.loads(skybraid("reproduce", "palazzi2007", "--kept", "--json").stdout)
+    (one,) = [row for row in rows if row["id"] == "PAL-E06"]
+    assert (one["verdict"], one["check"], one["claims_held"], one["claims"]) == ("holds", False, 5, 5)
+    refused = skybraid("reproduce", "palazzi2007", "--kept", "--reading", "wild")
+    assert refused.returncode == 2

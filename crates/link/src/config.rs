@@ -418,7 +418,8 @@ impl PathConfig {
         let mut found = Vec::new();
         for (_, _, direction) in self.directions_mut() {
             found.extend(direction.rate.as_mut().and_then(trace_of_rate));
-            found.extend(direction.access.iter_mut().flat_map(AccessConfig::traces_mut));
+            let access = direction.access.iter_mut().flat_map(AccessConfig::traces_mut);
+            found.extend(access.map(|(_, source)| source));
             found.extend(direction.delay.as_mut().and_then(trace_of_delay));
             found.extend(direction.loss.iter_mut().flat_map(traces_of_losses));
             for (_, change) in &mut direction.changes {

@@ -7,8 +7,8 @@ use std::path::{Path as FilePath, PathBuf};
 
 use sha2::{Digest, Sha256};
 use skybraid_link::{
-    ChangeConfig, DelayConfig, LossConfig, Losses, PathConfig, RateConfig, Start, TraceError,
-    TraceSource,
+    AccessConfig, ChangeConfig, DelayConfig, LossConfig, Losses, PathConfig, RateConfig, Start,
+    TraceError, TraceSource,
 };
 use skybraid_units::Duration;
 use skybraid_units::invariant::Promised as _;
@@ -83,6 +83,9 @@ impl<'a> Inputs<'a> {
             }
             if let Some(losses) = &mut own.loss {
                 self.load_losses(losses, &key.key("loss"))?;
+            }
+            for (name, source) in own.access.iter_mut().flat_map(AccessConfig::traces_mut) {
+                self.load(source, &key.key("access").key(name))?;
             }
         }
         Ok(())

@@ -17,6 +17,7 @@ from skybraid._core import Link, read_trace
 from skybraid.model.errors import SkybraidError
 from skybraid.video import shown
 from skybraid.video.flows import MODEL, encoded
+from skybraid_studies.baltaci2023.as_published import mapping_rtts
 from skybraid_studies.engine.observe import MS_PER_NS, NS_PER_S, Seen, observation, quantile
 from skybraid_studies.engine.readings import measurements
 from skybraid_studies.engine.theory import calculation
@@ -127,7 +128,8 @@ def data_resent_time(seen: Seen, flow: str, copies: float = 1) -> float:
 def scattered(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
     """For each bin the median round-trip time of the connection in ms and its packets sent again in %."""
     begins, again = data_resent(seen, flow, copies)
-    at_s, rtts = data_rtts(seen, flow, "uplink")
+    at_ns, rtts = mapping_rtts(seen, flow)
+    at_s = at_ns / NS_PER_S
     found = np.full(begins.size, math.nan)
     bins = (at_s // _BINS_S).astype(np.int64)
     order = np.argsort(bins, kind="stable")
@@ -139,14 +141,14 @@ def scattered(seen: Seen, flow: str, copies: int) -> tuple[Array, Array]:
     return found[known], 100 * again[known]
 
 
-@observation("scatter_inside", "messages", "links")
+@observation("scatter_inside", "messages", "decisions", "packets")
 def scatter_inside(seen: Seen, flow: str, copies: float = 1) -> float:
     """Share of the bins, in %, with a round-trip time of 30 to 110 ms and at most 3 % sent again."""
     rtts, again = scattered(seen, flow, round(copies))
     return 100 * float(np.mean((rtts >= 30) & (rtts <= 110) & (again <= 3))) if rtts.size else math.nan
 
 
-@observation("scatter_high_above_median", "messages", "links")
+@observation("scatter_high_above_median", "messages", "decisions", "packets")
 def scatter_high_above_median(seen: Seen, flow: str, copies: float = 1) -> float:
     """Of the bins with more than 3 % sent again the share, in %, whose round-trip time is above the median."""
     rtts, again = scattered(seen, flow, round(copies))
@@ -154,7 +156,7 @@ def scatter_high_above_median(seen: Seen, flow: str, copies: float = 1) -> float
     return 100 * float(np.mean(rtts[many] > np.median(rtts))) if many.any() else math.nan
 
 
-@observation("scatter_slow_resent", "messages", "links")
+@observation("scatter_slow_resent", "messages", "decisions", "packets")
 def scatter_slow_resent(seen: Seen, flow: str, copies: float = 1) -> float:
     """Of the bins with a round-trip time above 200 ms the share, in %, in which anything was sent again."""
     rtts, again = scattered(seen, flow, round(copies))

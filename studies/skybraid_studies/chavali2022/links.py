@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROOT = Path(__file__).parents[3]
-BASE = Path(__file__).parent / "scenarios" / "mptcp.toml"
+BASE = Path(__file__).parent / "scenarios" / "table-5-1.toml"
 """The study's scenario."""
 
 FAST = '{way}.rate = "10Gbit/s"\n{way}.queue = "unlimited"\n'

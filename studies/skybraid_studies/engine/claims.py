@@ -28,9 +28,11 @@ claim holds if all its comparisons do, and does not hold if one of them does not
 
 `of` is a name, or a list of names that are each compared; `to` is one name, or a list as long. A name with `*` stands
 for all series that it matches, in the order of the file. `at` (an x or a list of
-them), or `from` and `to_x` (bounds, included), choose x; all of them by default. `words` are the paper's, `theirs` its
-number where it gives one, and `known` explains a claim that is known not to hold: a text, or a table of texts by
-reading.
+them), or `from` and `to_x` (bounds, included), choose x; all of them by default. `words` are the paper's and `theirs`
+its number where it gives one. A claim that is known not to hold has `cause`, the name of a cause of the study's file
+(`skybraid_studies.engine.causes`), or `known`, a text of its own; both may be a table by reading. `role` is "finding"
+(the paper's, the default), "check" if it holds the product against itself, or "fit" if a number was chosen so that it
+holds; an experiment's `role` is that of its claims without one.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ import numpy as np
 from skybraid.model.episodes import RunShare, share_interval
 from skybraid.model.keys import Keys
 from skybraid.model.statistics import mean_interval
+from skybraid_studies.engine.causes import Cause, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +67,15 @@ class Holds(enum.StrEnum):
     YES = "holds"
     NO = "does not hold"
     OPEN = "cannot be judged"
+    FAILED = "failed"
+
+
+class Role(enum.StrEnum):
+    """What a claim says something about."""
+
+    FINDING = "finding"
+    CHECK = "check"
+    FIT = "fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +184,30 @@ class Claim:
     level: float = 0.0
     theirs: float = math.nan
     known: str | Mapping[str, str] = ""
+    cause: str | Mapping[str, str] = ""
+    role: Role = Role.FINDING
 
     @property
     def series(self) -> tuple[str, ...]:
         """Every series that it names."""
         return (*self.of, *self.to)
 
-    def explanation(self, reading: str) -> str:
-        """Returns the known cause why the claim does not hold in a reading, or nothing."""
-        return self.known if isinstance(self.known, str) else self.known.get(reading, "")
+    def explanation(self, reading: str, causes: Mapping[str, Cause]) -> Cause | None:
+        """Returns the known cause why the claim does not hold in a reading, of those of its study."""
+        name, text = (one if isinstance(one, str) else one.get(reading, "") for one in (self.cause, self.known))
+        if name:
+            return causes[name]
+        return Cause("", Status.EXPLAINED, text) if text else None
+
+    def check_causes(self, causes: Mapping[str, Cause], where: str) -> None:
+        """Refuses a cause that the study does not have.
+
+        Raises:
+            ScenarioError: there is no such cause.
+        """
+        for name in [self.cause] if isinstance(self.cause, str) else self.cause.values():
+            if name and name not in causes:
+                Keys({}, where).refuse("cause", name, f"one of {', '.join(causes)}")
 
     def among(self, names: Sequence[str]) -> Claim:
         """The claim with each pattern, such as `MPTCP *`, replaced by those of the names that it matches.
@@ -192,8 +219,8 @@ class Claim:
         return replace(self, of=of, to=to)
 
     @classmethod
-    def parse(cls, table: Mapping[str, Any], where: str) -> Claim:
-        """Reads a claim of an experiment's file.
+    def parse(cls, table: Mapping[str, Any], where: str, role: str = Role.FINDING) -> Claim:
+        """Reads a claim of an experiment's file, with the role that it has unless it says another.
 
         Raises:
             ScenarioError: a key is missing, unknown or of another kind.
@@ -215,6 +242,8 @@ class Claim:
             x_to=keys.take("to_x", float, UNBOUNDED),
             theirs=keys.take("theirs", float, math.nan),
             known=keys.take("known", (str, dict), ""),
+            cause=keys.take("cause", (str, dict), ""),
+            role=take_role(keys, role),
             **{key: keys.take(key, float, default) for key, default in needs.items() if key != "to"},
         )
         keys.done()
@@ -239,6 +268,18 @@ class Claim:
             if self.x_from * (1 - _SAME) <= x <= self.x_to * (1 + _SAME)
             and (not self.at or any(math.isclose(x, other, rel_tol=_SAME) for other in self.at))
         ]
+
+
+def take_role(keys: Keys, default: str = Role.FINDING) -> Role:
+    """Takes the key `role` of a claim or an experiment.
+
+    Raises:
+        ScenarioError: there is no such role.
+    """
+    role: str = keys.take("role", str, default)
+    if role not in set(Role):
+        keys.refuse("role", role, f"one of {', '.join(Role)}")
+    return Role(role)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,9 @@ its own. Every table is strict: an unknown key is an error that suggests the rig
     [comparisons]                          # medians of ours over published, over several experiments
     "TCP alone" = ["PED-E09", "PED-E10"]
 
+    [cause.buffer]                         # why claims do not hold, see skybraid_studies.engine.causes
+    explained = "A socket's buffer of 128 KiB is the ceiling of a connection."
+
     [reading.repo]                         # one way to read what the paper leaves open or contradicts
     about = "What the author's scripts did."
     set = { "routing.ecmp" = "flow" }      # keys of every scenario that are replaced
@@ -60,6 +63,7 @@ sweep, the template, the experiment and the series; a later one wins.
     unit = "kbit/s"                        # of its values, for tables
     sweep = "bit_errors"                   # a shared one, or a table of its own; without it there is one point, x = 0
     runs = { duration = "100s" }           # keys of [runs] that differ; [quick] and [emulate] likewise
+    role = "check"                         # of its claims: "finding", "check" or "fit"
     draw = "lines"                         # or "bars", "cdf", "boxes", "table": by default from the sweep's shape
     set = { … }                            # keys of all its scenarios
 
@@ -126,7 +130,8 @@ from skybraid.model.errors import ScenarioError
 from skybraid.model.keys import Keys, seconds
 from skybraid.model.scenario import Scenario, toml_value
 from skybraid_studies.engine import papers
-from skybraid_studies.engine.claims import Claim
+from skybraid_studies.engine.causes import Cause
+from skybraid_studies.engine.claims import Claim, take_role
 from skybraid_studies.engine.observe import REQUIRED, observations
 from skybraid_studies.engine.places import fill, worded_tables
 from skybraid_studies.engine.readings import Reading, present
@@ -307,6 +312,7 @@ class Study:
         readings: by name.
         reading: the name of the one that is used unless another is asked for.
         comparisons: experiments by what the median of ours over their published numbers is about.
+        causes: why claims do not hold, by name.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -331,6 +337,7 @@ class Study:
         if self.reading not in self.readings:
             keys.refuse("default_reading", self.reading, f"one of {', '.join(self.readings)}")
         self.comparisons: dict[str, list[str]] = keys.take("comparisons", dict, {})
+        self.causes = {name: Cause.parse(name, each) for name, each in keys.tables("cause").items()}
         self._sweeps = {name: _sweep(each) for name, each in keys.tables("sweep").items()}
         self._templates = {name: each.rest() for name, each in keys.tables("series").items()}
         keys.done()
@@ -404,6 +411,7 @@ class Study:
         quick = _runs(quick_keys, self._quick)
         emulate = _runs(keys.table("emulate"), self._emulate)
         times = keys.take("times", dict, {})
+        role = take_role(keys)
         experiment = Experiment(
             id=file.stem,
             paper=self.paper,
@@ -433,11 +441,12 @@ class Study:
             keys.refuse("series", f"{len(experiment.series)}", "either some or `needs`")
         names = [series.name for series in experiment.series]
         claims = tuple(
-            Claim.parse(each, f"{file}: claim {number}").among(names)
+            Claim.parse(each, f"{file}: claim {number}", role).among(names)
             for number, each in enumerate(keys.list("claim"), 1)
         )
         keys.done()
         for number, claim in enumerate(claims, 1):
+            claim.check_causes(self.causes, f"{file}: claim {number}")
             for name in claim.series:
                 if name not in names:
                     keys.refuse(f"claim {number}", name, f"one of {', '.join(names)}")

@@ -1,8 +1,8 @@
 """Kept results of a study: for each reading the numbers that its page quotes, in two small files that git can hold.
 
 `results/READING.toml` has what belongs to the whole and a line for each experiment, `results/READING.csv` a line for
-each claim. What a claim says is not repeated: `check` is a digest of its words, and `digest` one of all numbers with
-all their digits, so that a later run can be compared.
+each claim. What a claim says is not repeated: `check` is a digest of its words, and `digest` one of the CSV file, so
+that a later run can be compared.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from skybraid.model.errors import ResultError
-from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.causes import Status
+from skybraid_studies.engine.claims import Holds, Role
+from skybraid_studies.engine.index import entries
+from skybraid_studies.engine.scorecard import overall, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from skybraid_studies.engine.causes import Cause
     from skybraid_studies.engine.experiment import Experiment, Study
 
 FOLDER = "results"
@@ -54,13 +58,8 @@ def files(card: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def digest(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a digest of the verdicts and numbers of a scorecard's rows."""
-    numbers = [
-        [row["id"], row["verdict"], *([claim[name] for name in ("verdict", "compared", "ours", "low", "high")])]
-        for row in rows
-        for claim in row["claims"]
-    ]
-    return f"sha256:{hashlib.sha256(json.dumps(numbers).encode()).hexdigest()}"
+    """Returns a digest of the verdicts and numbers of a scorecard's rows, with as many digits as are kept."""
+    return f"sha256:{hashlib.sha256(_csv(rows).encode()).hexdigest()}"
 
 
 def load(study: Study, name: str) -> dict[str, Any]:
@@ -79,10 +78,13 @@ def load(study: Study, name: str) -> dict[str, Any]:
                 found.setdefault(line["id"], []).append(line)
     except (OSError, ValueError, KeyError) as error:
         raise ResultError(f"{place / name}: cannot read the kept results: {error}") from error
-    known = study.experiments(card["reading"])
+    known, index = study.experiments(card["reading"]), entries(study.folder.parent)
     experiments: dict[str, dict[str, Any]] = card.pop("experiments")
     card["paper"] = study.paper
-    card["rows"] = [_row(known[id_], each, found.get(id_, []), card["reading"]) for id_, each in experiments.items()]
+    card["rows"] = [
+        _row(known[id_], each, found.get(id_, []), card["reading"], study.causes) | {"further": id_ not in index}
+        for id_, each in experiments.items()
+    ]
     return card
 
 
@@ -90,6 +92,36 @@ def names(study: Study) -> list[str]:
     """Returns the names of a study's kept results: that of its own reading, the other readings, other drivers."""
     found = [file.stem for file in (study.folder / FOLDER).glob("*.toml")]
     return sorted(found, key=lambda name: (name != study.reading, name not in study.readings, name))
+
+
+def told(study: Study, name: str) -> list[dict[str, Any]]:
+    """Returns kept rows in short: verdict, whether checks alone decide it, and how many claims hold of how many.
+
+    Raises:
+        ResultError: the files cannot be read.
+        ScenarioError: a file of the study is not correct.
+    """
+    card = load(study, name)
+    found = []
+    for row in card["rows"]:
+        role = role_of(claim["role"] for claim in row["claims"])
+        counted = [claim for claim in row["claims"] if claim["role"] == role]
+        found.append(
+            {
+                "id": row["id"],
+                "paper": study.paper,
+                "kept": name,
+                "quick": card["quick"],
+                "verdict": row["verdict"],
+                "check": role is Role.CHECK,
+                "role": str(role),
+                "further": row["further"],
+                "claims_held": sum(claim["verdict"] == Holds.YES for claim in counted),
+                "claims": len(counted),
+                "open": sum(claim["status"] == Status.OPEN for claim in counted),
+            }
+        )
+    return found
 
 
 def check(words: str) -> str:
@@ -132,10 +164,17 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _row(experiment: Experiment, kept: Mapping[str, Any], lines: Sequence[Mapping[str, str]], reading: str) -> Any:  # noqa: ANN401 plain values
-    """A row of a scorecard, its words from the study's files."""
-    claims = []
+def _row(
+    experiment: Experiment,
+    kept: Mapping[str, Any],
+    lines: Sequence[Mapping[str, str]],
+    reading: str,
+    causes: Mapping[str, Cause],
+) -> dict[str, Any]:
+    """A row of a scorecard, its words from the study's files; the verdict is that of what are findings by now."""
+    claims: list[dict[str, Any]] = []
     for claim, line in zip(experiment.claims, lines, strict=False):
+        cause = claim.explanation(reading, causes) if line["verdict"] == Holds.NO else None
         ours, low, high, at_least, at_most = (float(line[name]) if line[name] else None for name in _NUMBERS)
         claims.append(
             {
@@ -149,14 +188,18 @@ def _row(experiment: Experiment, kept: Mapping[str, Any], lines: Sequence[Mappin
                 "low": low,
                 "high": high,
                 "wanted": (at_least, at_most),
-                "known": claim.explanation(reading) if line["verdict"] == Holds.NO else "",
+                "known": cause.text if cause else "",
+                "cause": cause.name if cause else "",
+                "status": str(cause.status) if cause else "",
+                "role": str(claim.role),
             }
         )
+    judged = str(overall([(claim["role"], claim["verdict"]) for claim in claims]))
     return {
         "id": experiment.id,
         "figure": experiment.figure,
         "finding": experiment.finding,
-        "verdict": kept["verdict"],
+        "verdict": judged if kept["verdict"] in set(Holds) and kept["verdict"] != Holds.FAILED else kept["verdict"],
         "published": {"median": kept["published"]} if "published" in kept else None,
         "simulated": kept.get("simulated", []),
         "claims": claims,

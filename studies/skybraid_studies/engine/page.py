@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import skybraid
 from skybraid.model.folder import write_whole
 from skybraid.model.provenance import utc_now
-from skybraid_studies.engine.claims import Holds
+from skybraid_studies.engine.claims import Holds, Role
 from skybraid_studies.engine.experiment import NEEDS
 from skybraid_studies.engine.scorecard import number
 
@@ -21,8 +21,29 @@ if TYPE_CHECKING:
 PAGE = "index.html"
 """The page's file."""
 
+KINDS = (
+    ("claims", Role.FINDING, False),
+    ("experiments", Role.FINDING, True),
+    ("fits", Role.FIT, False),
+    ("checks of the product against itself", Role.CHECK, False),
+)
+"""Words, role of what is counted in the first line, and whether experiments or claims are counted."""
+
 VERDICTS = (*map(str, Holds), *(f"needs {each}" for each in reversed(NEEDS)))
 """Every verdict, in the order of tables."""
+
+
+def lead(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
+    """Returns for claims, experiments, fits and checks their name, how many hold, and of how many."""
+    found = []
+    for words, role, experiments in KINDS:
+        if experiments:
+            verdicts = [row.verdict for row in rows if row.role is role and row.claims and not row.further]
+        else:
+            verdicts = [claim.verdict for row in rows for claim in row.claims if claim.role == role]
+        if verdicts:
+            found.append((words, sum(verdict == Holds.YES for verdict in verdicts), len(verdicts)))
+    return found
 
 
 def counts(rows: Sequence[Row]) -> dict[str, int]:
@@ -56,6 +77,7 @@ def html(rows: Sequence[Row], titles: Mapping[str, str], folder: Path) -> str:
         quick=any(row.quick and row.driver == "simulation" for row in rows),
         emulated=any(row.driver != "simulation" for row in rows),
         counts=list(counts(rows).items()),
+        lead=lead(rows),
         papers=[
             (paper, titles.get(paper, ""), list(counts([row for row in rows if row.paper == paper]).values()))
             for paper in papers

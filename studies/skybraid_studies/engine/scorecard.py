@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skybraid.model.statistics import mean_interval
-from skybraid_studies.engine.claims import Holds, Judgement, Line, published_ratios
+from skybraid_studies.engine.claims import Holds, Judgement, Line, Role, published_ratios
 from skybraid_studies.engine.runner import Form, replay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from skybraid_studies.engine.experiment import Experiment
     from skybraid_studies.engine.index import Entry
@@ -43,6 +43,9 @@ class Checked:
         high: the same.
         wanted: the range that the interval is held against.
         known: why it does not hold, where that is known.
+        cause: name of that among the study's causes, or nothing.
+        status: how much is known of it, one of `skybraid_studies.engine.causes.Status`, or nothing.
+        role: one of `skybraid_studies.engine.claims.Role`.
     """
 
     words: str
@@ -56,13 +59,16 @@ class Checked:
     high: float | None
     wanted: tuple[float | None, float | None]
     known: str
+    cause: str = ""
+    status: str = ""
+    role: str = Role.FINDING
 
     @property
     def shown(self) -> str:
         """The comparison, its result and the wanted range in words."""
         if self.ours is None:
-            return "Nothing to compare."
-        return f"{self.compared} is {_interval(self)}, wanted {_range(self.wanted)}."
+            return "Its runs failed." if self.verdict == Holds.FAILED else "Nothing to compare."
+        return f"{self.compared} is {interval_text(self)}, wanted {range_text(self.wanted)}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class Row:
     """An experiment's row.
 
     The numbers are those of the claim that decides the verdict: the first that does not hold, else the first that
-    cannot be judged, else the first of all.
+    cannot be judged, else the first of all. Checks and fits decide it only where there is nothing else.
 
     Attributes:
         id: of the experiment.
@@ -82,7 +88,8 @@ class Row:
         low: of its 95 % interval, or None.
         high: the same.
         ratio: ours over theirs, or None.
-        verdict: of all claims together, or "needs video", "needs hardware" where no run can tell.
+        verdict: of all claims together; "failed" if a run failed, or "needs video", "needs hardware" where no run can
+            tell.
         why: what decided it, and why a claim does not hold where that is known; what failed, with the command that
             does it again.
         claims: each by itself.
@@ -127,9 +134,24 @@ class Row:
     simulated: tuple[str, ...] = ()
 
     @property
+    def role(self) -> Role:
+        """Whether it has findings, or checks alone, or fits."""
+        return role_of([claim.role for claim in self.claims])
+
+    @property
+    def further(self) -> bool:
+        """Whether it is a question of our own, which the index of the papers' experiments does not have."""
+        return not self.type
+
+    @property
+    def counted(self) -> list[Checked]:
+        """The claims that the verdict is about."""
+        return [claim for claim in self.claims if claim.role == self.role]
+
+    @property
     def held(self) -> int:
-        """Number of claims that hold."""
-        return sum(claim.verdict == Holds.YES for claim in self.claims)
+        """Number of claims that hold, of those that the verdict is about."""
+        return sum(claim.verdict == Holds.YES for claim in self.counted)
 
     @property
     def unexplained(self) -> bool:
@@ -178,17 +200,15 @@ def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form
     """Judges an experiment."""
     lines, failures = collected.lines[experiment.id], collected.failures.get(experiment.id, ())
     judged = [
-        claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.OPEN, None, 0)
+        claim.judge(lines) if lines.keys() >= set(claim.series) else Judgement(claim, Holds.FAILED, None, 0)
         for claim in experiment.claims
     ]
-    checked = tuple(_checked(one, errand.reading) for one in judged)
-    order = (Holds.NO, Holds.OPEN, Holds.YES)
-    found = next((each for each in order if any(one.verdict is each for one in judged)), Holds.OPEN)
-    if failures:
-        # What did come out may hold or not, but the experiment as a whole was not seen.
-        found = Holds.OPEN
+    checked = tuple(_checked(one, errand) for one in judged)
+    # What did come out may hold or not, but the experiment as a whole was not seen.
+    found = Holds.FAILED if failures else overall([(one.role, one.verdict) for one in checked])
     verdict = f"needs {experiment.lacks}" if experiment.lacks else str(found)
-    deciding = next((one for one in checked if one.verdict == verdict), None)
+    role = role_of([one.role for one in checked])
+    deciding = next((one for one in checked if one.verdict == verdict and one.role == role), None)
     theirs = deciding.theirs if deciding else None
     ours = deciding.ours if deciding else None
     teller = "By gateways" if form is Form.GATEWAY else "Emulated"
@@ -198,7 +218,7 @@ def row(errand: Errand, experiment: Experiment, collected: Collected, form: Form
         *(f"{failure.words.rstrip('.')}. Again: `{failure.replay}`." for failure in dict.fromkeys(failures)),
         *(f"{teller}: {note}." for note in collected.notes.get(experiment.id, ())),
     ]
-    reasons = [*notes, *(_why(one) for one in checked if one.verdict != Holds.YES)]
+    reasons = [*notes, *(why(one) for one in checked if one.verdict != Holds.YES)]
     return Row(
         id=experiment.id,
         paper=errand.study.paper,
@@ -255,8 +275,23 @@ def missing(entry: Entry, form: Form) -> Row:
     )
 
 
-def _checked(judgement: Judgement, reading: str) -> Checked:
+def role_of(roles: Iterable[str]) -> Role:
+    """Returns what claims together say something about: findings, else fits, else checks."""
+    found = set(roles)
+    return next((role for role in (Role.FINDING, Role.FIT, Role.CHECK) if role in found), Role.FINDING)
+
+
+def overall(claims: Sequence[tuple[str, str]]) -> Holds:
+    """Returns the verdict on an experiment, of the roles and verdicts of its claims."""
+    role = role_of(role for role, _ in claims)
+    verdicts = {verdict for each, verdict in claims if each == role}
+    order = (Holds.FAILED, Holds.NO, Holds.OPEN, Holds.YES)
+    return next((each for each in order if each in verdicts), Holds.OPEN)
+
+
+def _checked(judgement: Judgement, errand: Errand) -> Checked:
     claim, decisive = judgement.claim, judgement.decisive
+    cause = claim.explanation(errand.reading, errand.study.causes) if judgement.verdict is Holds.NO else None
     return Checked(
         words=claim.words,
         kind=claim.kind,
@@ -268,22 +303,28 @@ def _checked(judgement: Judgement, reading: str) -> Checked:
         low=_finite(decisive.low) if decisive else None,
         high=_finite(decisive.high) if decisive else None,
         wanted=(_finite(decisive.at_least), _finite(decisive.at_most)) if decisive else (None, None),
-        known=claim.explanation(reading) if judgement.verdict is Holds.NO else "",
+        known=cause.text if cause else "",
+        cause=cause.name if cause else "",
+        status=str(cause.status) if cause else "",
+        role=str(claim.role),
     )
 
 
-def _why(claim: Checked) -> str:
-    shown = claim.shown if claim.ours is not None else "nothing to compare."
+def why(claim: Checked) -> str:
+    """A claim with its verdict and what decided it, in words."""
+    shown = claim.shown if claim.ours is not None else f"{claim.shown[0].lower()}{claim.shown[1:]}"
     return f"“{claim.words}” {claim.verdict}: {shown} {claim.known}".rstrip()
 
 
-def _interval(claim: Checked) -> str:
+def interval_text(claim: Checked) -> str:
+    """Our number with its interval."""
     if claim.low is None or claim.high is None:
         return number(claim.ours)
     return f"{number(claim.ours)} ({number(claim.low)} to {number(claim.high)})"
 
 
-def _range(wanted: tuple[float | None, float | None]) -> str:
+def range_text(wanted: tuple[float | None, float | None]) -> str:
+    """A range that is wanted, in words."""
     low, high = wanted
     if low is None:
         return f"at most {number(high)}"
@@ -360,108 +401,6 @@ def csv_text(points: Sequence[Beside]) -> str:
         values = [getattr(point, name) for name in names]
         writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in values])
     return text.getvalue()
-
-
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows (as `Row.to_dict` gives them) as a table of a document."""
-    lines = ["| id | figure | finding | claims held | ours / published | verdict |", "|---|---|---|---|---|---|"]
-    for one in rows:
-        held = _held(one)
-        ratio = one["published"]["median"] if one["published"] else None
-        cells = (
-            one["id"], one["figure"], one["finding"], f"{held} of {len(one['claims'])}", number(ratio), one["verdict"]
-        )  # fmt: skip
-        lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def by_gateways(rows: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]) -> str:
-    """Returns rows of gateways next to those of the simulator, claim by claim, as a table of a document."""
-    lines = [
-        "| id | claim | wanted | published | simulated (95 %) | | by gateways (95 %) | |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    others = {(row["id"], claim["words"]): claim for row in simulated for claim in row["claims"]}
-    for row in rows:
-        for claim in row["claims"]:
-            theirs = others.get((row["id"], claim["words"]))
-            ours = _of_table(claim)
-            sides = ["–", ""] if theirs is None else [_interval(_of_table(theirs)), theirs["verdict"]]
-            # What is compared is "SERIES at X" or "SERIES / SERIES at X".
-            unplayed = sorted((name for name in row["simulated"] if name in ours.compared), key=len)
-            played = [_interval(ours), ours.verdict]
-            if unplayed and all(part.partition(" at ")[0] in unplayed for part in ours.compared.split(" / ")):
-                played = ["not played", ""]
-            elif unplayed:
-                played[0] += f", with {unplayed[-1]} simulated"
-            cells = (row["id"], ours.words, _range(ours.wanted), number(ours.theirs), *sides, *played)
-            lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _of_table(claim: Mapping[str, Any]) -> Checked:
-    low, high = claim["wanted"]
-    return Checked(**(dict(claim) | {"wanted": (low, high)}))
-
-
-SURVIVES = {Holds.YES: "survives", Holds.NO: "does not", Holds.OPEN: "cannot be judged"}
-"""Words for the verdict on a conclusion that is tested again."""
-
-
-def conclusions(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Each claim of the rows as a conclusion of the source that `figure` names, as a table of a document."""
-    lines = ["| conclusion | source | survives? | ours (95 %) | theirs | |", "|---|---|---|---|---|---|"]
-    for one in rows:
-        for claim in one["claims"]:
-            checked = Checked(**(claim | {"wanted": tuple(claim["wanted"])}))
-            cells = (
-                checked.words, one["figure"], SURVIVES[Holds(checked.verdict)], _interval(checked),
-                number(checked.theirs), one["id"],
-            )  # fmt: skip
-            lines.append("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def explanations(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Each claim of the rows that does not hold or cannot be judged, as a list of a document."""
-    lines = [
-        f"- **{one['id']}** {_why(Checked(**(claim | {'wanted': tuple(claim['wanted'])})))}"
-        for one in rows
-        for claim in one["claims"]
-        if claim["verdict"] != Holds.YES
-    ]
-    return "\n".join(lines) + "\n" if lines else "Every claim holds.\n"
-
-
-def readings(cards: Sequence[Mapping[str, Any]]) -> str:
-    """Several scorecards of a study, each in another reading, as a table of a document: how close the numbers are."""
-    words = list(dict.fromkeys(about for card in cards for about in card["comparisons"]))
-    lines = [
-        "| ours / published, median (95 % interval) | "
-        + " | ".join(f"`{card['reading']}`{', quick' if card['quick'] else ''}" for card in cards)
-        + " |",
-        "|---|" + "---|" * len(cards),
-    ]
-    for about in words:
-        cells = [_median(card["comparisons"].get(about)) for card in cards]
-        lines.append(f"| {about} | {' | '.join(cells)} |")
-    held = [
-        f"{sum(_held(row) for row in card['rows'])} of {sum(len(row['claims']) for row in card['rows'])}"
-        for card in cards
-    ]
-    lines.append(f"| claims that hold | {' | '.join(held)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _median(found: Mapping[str, float] | None) -> str:
-    if found is None:
-        return "–"
-    interval = f" ({number(found['low'])} to {number(found['high'])})" if "low" in found else ""
-    return f"{number(found['median'])}{interval}, {found['points']:.0f} points"
-
-
-def _held(row: Mapping[str, Any]) -> int:
-    return sum(claim["verdict"] == Holds.YES for claim in row["claims"])
 
 
 def number(value: float | None) -> str:

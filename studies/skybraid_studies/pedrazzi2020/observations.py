@@ -1,4 +1,4 @@
-"""Calculations of the study of Pedrazzi (2020): error models, linked increases, paths and MPTCP's options."""
+"""Observations and calculations of the study of Pedrazzi (2020): goodput of applications, error models, paths."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+import polars as pl
 
 from skybraid._core import Link
 from skybraid.model.scenario import Scenario
 from skybraid.model.tables import frame
 from skybraid_studies.engine.captures import DSS, MP_CAPABLE, MP_JOIN, Packet, captured
+from skybraid_studies.engine.measure import belongs
+from skybraid_studies.engine.observe import NS_PER_S, Seen, observation
 from skybraid_studies.engine.theory import calculation
 
 _LINK = """
@@ -62,6 +65,23 @@ initial_threshold = "20kB"
 ack_every = 1
 path_manager = {{ ports = {subflows} }}
 """
+
+
+_LENGTHS_S = (30.0, 60.0, 120.0, 240.0)
+"""Lengths of the runs over which goodputs are averaged, as in study.toml."""
+
+
+@observation("pedrazzi.application", "messages")
+def application(seen: Seen, flows: list[str], applications: float) -> float:
+    """Goodput in kbit/s of all hosts of some flows, each with the mean over its applications."""
+    rows = seen.table("messages").drop_nulls("delivered_ns").with_columns(pl.col("flow").cast(pl.String))
+    names = [name for name in rows["flow"].unique().to_list() if any(belongs(name, each) for each in flows)]
+    rows = rows.filter(pl.col("flow").is_in(names))
+    found = []
+    for length_s in [length for length in _LENGTHS_S if length <= seen.length_s] or [seen.length_s]:
+        bits = 8 * int(rows.filter(pl.col("delivered_ns") <= length_s * NS_PER_S)["bytes"].sum())
+        found.append(bits / length_s / 1e3 / applications)
+    return float(np.mean(found))
 
 
 @calculation("pedrazzi.bit_errors")

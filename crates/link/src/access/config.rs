@@ -264,11 +264,14 @@ impl AccessConfig {
         )
     }
 
-    /// Trace files of the table.
-    pub(crate) fn traces_mut(&mut self) -> impl Iterator<Item = &mut TraceSource> {
-        let delays = [&mut self.terminal_delay, &mut self.gateway_delay];
-        let delays = delays.into_iter().flatten().filter_map(|delay| match delay {
-            DelayConfig::Trace(source) => Some(source),
+    /// Trace files of the table, each with its key.
+    pub fn traces_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut TraceSource)> {
+        let delays = [
+            ("terminal_delay", self.terminal_delay.as_mut()),
+            ("gateway_delay", self.gateway_delay.as_mut()),
+        ];
+        let delays = delays.into_iter().filter_map(|(key, delay)| match delay {
+            Some(DelayConfig::Trace(source)) => Some((key, source)),
             _ => None,
         });
         let attenuation = match &mut self.es_n0 {
@@ -276,7 +279,7 @@ impl AccessConfig {
             _ => None,
         };
         delays.chain(attenuation.and_then(|attenuation| match attenuation {
-            AttenuationConfig::Trace(source) => Some(source),
+            AttenuationConfig::Trace(source) => Some(("es_n0.attenuation", source)),
             _ => None,
         }))
     }
