@@ -34,8 +34,6 @@ BLOCK_S = 1800.0
 """The halves alternate by half hours, so that no place on the road is in both."""
 MIN_EPISODE_S = 3.0
 
-Array = "npt.NDArray[np.float64]"
-
 _REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
 _SENT = re.compile(r"(\d+) packets transmitted")
 _START = re.compile(r"Start time: (\d+)")
@@ -75,6 +73,11 @@ class Together:
     def seconds(self) -> float:
         """Length of all episodes."""
         return STEP_S * sum(each.shape[1] for each in self.episodes)
+
+    def only(self, paths: tuple[str, ...]) -> Together:
+        """Some of the paths, in the same episodes."""
+        rows = [self.paths.index(path) for path in paths]
+        return Together(paths, tuple(each[rows] for each in self.episodes))
 
 
 def pings() -> Path:

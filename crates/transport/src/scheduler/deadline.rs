@@ -8,7 +8,7 @@ use skybraid_units::{Duration, Instant, Probability, Promised};
 use super::copies::Purse;
 use super::hedge::{ACK_DELAY, WITHIN, next_path, one_way, positive};
 use super::low_rtt::lowest_rtt;
-use super::odds::{BINS, LEVELS, Odds, Tail};
+use super::odds::{BINS, LEVELS, PathOdds};
 use super::warning::Warning;
 use super::{Choice, Reason, Scheduler, Unit, candidates, wait_for_room};
 use crate::registry::{About, Check, InvalidParameter, Parameter};
@@ -98,7 +98,7 @@ impl Config {
             config: self.clone(),
             within: self.within,
             purse: Purse::new(self.budget.ratio(), INITIAL_FILL),
-            all: Odds::default(),
+            odds: PathOdds::default(),
             paths: Vec::new(),
         })
     }
@@ -122,15 +122,14 @@ struct Deadline {
     /// Time within which messages must arrive, once it is known.
     within: Option<Duration>,
     purse: Purse,
-    /// What became of all paths' packets, and of each path's.
-    all: Odds,
+    /// What became of earlier packets.
+    odds: PathOdds,
     paths: Vec<PathState>,
 }
 
 #[derive(Clone, Debug)]
 struct PathState {
     warning: Warning,
-    odds: Odds,
     /// Time that an acknowledgement takes from the packet's arrival on.
     back: Duration,
 }
@@ -158,7 +157,7 @@ impl Deadline {
     fn state(&mut self, path: PathId) -> Option<&mut PathState> {
         if self.paths.len() <= path.index() {
             let warning = Warning::new(self.config.memory);
-            let fresh = PathState { warning, odds: Odds::default(), back: Duration::ZERO };
+            let fresh = PathState { warning, back: Duration::ZERO };
             self.paths.resize(path.index() + 1, fresh);
         }
         self.paths.get_mut(path.index()).promised("a state per path")
@@ -174,18 +173,13 @@ impl Deadline {
         (part.max(0.0) as usize).min(BINS)
     }
 
-    fn tail(&self, path: PathId, level: usize) -> Tail {
-        let all = self.all.of_all(level);
-        self.paths.get(path.index()).map_or(all, |state| state.odds.of_path(level, &all))
-    }
-
     fn route(&mut self, now: Instant, view: &PathView) -> Route {
         let back = one_way(view, 0) + self.config.ack_delay();
         if let Some(state) = self.state(view.id) {
             state.back = back;
         }
         let level = self.level(now, view.id);
-        let late = self.late(view.id, level);
+        let late = self.odds.chance(view.id, level, BINS);
         let srtt = view.srtt.unwrap_or(Duration::MAX);
         Route { path: view.id, level, late, srtt, back, expected: self.expected(view) }
     }
@@ -202,10 +196,6 @@ impl Deadline {
         view.srtt.unwrap_or(Duration::ZERO) + view.rtt_deviation + self.config.ack_delay()
     }
 
-    fn late(&self, path: PathId, level: usize) -> f64 {
-        self.tail(path, level).last().copied().unwrap_or(1.0)
-    }
-
     /// Price of a copy, as a chance of a miss: from that which may be missed, with all savings, to
     /// certainty without any.
     fn price(&self) -> f64 {
@@ -216,15 +206,13 @@ impl Deadline {
     /// Returns the cost of a copy on `first`, and one on `other` if that is not acknowledged by the
     /// best time for it, `left` before the deadline: the chance of a miss and the price of the copy.
     fn hedged(&self, first: &Route, other: &Route, left: Duration) -> f64 {
-        let own = self.tail(first.path, first.level);
-        let others = self.tail(other.path, other.level);
         let price = self.price();
         let steps = self.bins(left);
         let back = self.bins(first.back);
         let earliest = self.bins(first.expected) + 1;
         let cost = |age: usize| {
-            let unacked = own.get(age.saturating_sub(back)).copied().unwrap_or(1.0);
-            let missed = others.get(steps - age).copied().unwrap_or(1.0);
+            let unacked = self.odds.chance(first.path, first.level, age.saturating_sub(back));
+            let missed = self.odds.chance(other.path, other.level, steps - age);
             first.late * joint(missed) + price * unacked
         };
         (earliest..steps).map(cost).fold(first.late, f64::min)
@@ -309,16 +297,14 @@ impl Scheduler for Deadline {
         let bins = self.bins(delay);
         let Some(state) = self.state(path) else { return };
         if let Some(level) = state.warning.on_acked(now, sent_at, delay) {
-            state.odds.on_settled(usize::from(level), bins);
-            self.all.on_settled(usize::from(level), bins);
+            self.odds.on_settled(path, usize::from(level), bins);
         }
     }
 
     fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
         let Some(state) = self.state(path) else { return };
         if let Some(level) = state.warning.on_lost(now, sent_at) {
-            state.odds.on_settled(usize::from(level), BINS);
-            self.all.on_settled(usize::from(level), BINS);
+            self.odds.on_settled(path, usize::from(level), BINS);
         }
     }
 
@@ -351,9 +337,9 @@ impl Scheduler for Deadline {
         let (mut late, mut next, mut stays) = (1.0_f64, age + step, 1.0_f64);
         for view in paths.iter().filter(|path| unit.carried_by.contains(path.id)) {
             let route = self.route(now, view);
-            let tail = self.tail(route.path, route.level);
             let unacked = |age: Duration| {
-                tail.get(self.bins(age - route.back)).copied().unwrap_or(1.0).max(route.late)
+                let bins = self.bins(age - route.back);
+                self.odds.chance(route.path, route.level, bins).max(route.late)
             };
             next = next.max(route.expected);
             late = late.min(route.late / unacked(age));
@@ -364,8 +350,7 @@ impl Scheduler for Deadline {
         let untried = candidates(paths).filter(|path| !unit.carried_by.contains(path.id));
         for view in untried {
             let route = self.route(now, view);
-            let tail = self.tail(route.path, route.level);
-            let missed = |left: usize| tail.get(left).copied().unwrap_or(1.0);
+            let missed = |left: usize| self.odds.chance(route.path, route.level, left);
             if best.is_none_or(|(_, least, _)| missed(left) < least) {
                 best = Some((route.path, missed(left), missed(later)));
             }
@@ -405,9 +390,9 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn config(share: f64, budget: f64) -> Config {
+    fn config(within_ms: i64, share: f64, budget: f64) -> Config {
         Config {
-            within: Some(ms(160)),
+            within: Some(ms(within_ms)),
             share: Probability::new(share).unwrap(),
             budget: Probability::new(budget).unwrap(),
             ..Config::default()
@@ -443,14 +428,15 @@ mod tests {
 
     #[test]
     fn calm_paths_need_no_copies() {
-        let mut scheduler = config(0.999, 1.0).build();
+        let mut scheduler = config(160, 0.999, 1.0).build();
         copies(&mut *scheduler, 2000, |_, _| Some(30));
         assert!(copies(&mut *scheduler, 2000, |_, _| Some(30)) < 1.001);
     }
 
+    // Within 60 ms no acknowledgement comes in time for a further copy.
     #[test]
     fn copies_are_bought_where_a_miss_is_likely() {
-        let mut scheduler = config(0.99999, 1.0).build();
+        let mut scheduler = config(60, 0.99999, 1.0).build();
         let random = |message: i64, _: u8| (message * 7919 % 10 != 0).then_some(30);
         let with_loss = copies(&mut *scheduler, 4000, random);
         assert!(with_loss > 1.3, "{with_loss}");
@@ -459,8 +445,8 @@ mod tests {
     // With half of the savings at first, 0.5 · 4096 messages' budget may be spent besides.
     #[test]
     fn the_budget_bounds_the_copies() {
-        let mut scheduler = config(0.99999, 0.1).build();
-        let random = |message: i64, _: u8| (message * 7919 % 3 != 0).then_some(30);
+        let mut scheduler = config(60, 0.99999, 0.1).build();
+        let random = |message: i64, _: u8| (message * 7919 % 5 != 0).then_some(30);
         let messages = 20_000;
         let sent = copies(&mut *scheduler, messages, random);
         assert!(sent <= 1.1 + 0.1 * 2048.0 / messages as f64 + 1e-9, "{sent}");
@@ -470,7 +456,7 @@ mod tests {
     // An acknowledgement comes 80 ms after sending at the latest.
     #[test]
     fn a_hedge_is_considered_once_the_acknowledgement_is_overdue() {
-        let mut scheduler = config(0.99999, 0.2).build();
+        let mut scheduler = config(160, 0.99999, 0.2).build();
         copies(&mut *scheduler, 3000, |_, _| Some(30));
         let two = paths(&[60, 60]);
         let sent = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
