@@ -180,7 +180,7 @@ impl Endpoint {
                 datagrams.receive(now, path, segment.sent_at, datagram);
             }
             (Self::Datagrams(datagrams), Body::Report(report)) => {
-                datagrams.receive_report(now, path, report);
+                datagrams.receive_report(now, path, segment.sent_at, report);
             }
             (Self::Stream(connection), Body::Tcp(tcp)) => {
                 connection.receive(now, path, segment, tcp);

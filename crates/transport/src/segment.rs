@@ -88,6 +88,47 @@ pub struct Report {
     pub arrived: Instant,
     /// Number of datagrams received on this path so far.
     pub received: u64,
+    /// Datagrams received on this path, if the sender's scheduler needs acknowledgements.
+    pub acked: Option<AckedDatagrams>,
+}
+
+/// The newest datagrams that one path delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckedDatagrams {
+    /// Highest sequence number received.
+    pub newest: u64,
+    /// Bit `i` is set if the datagram `newest − 1 − i` was received.
+    pub before: u64,
+}
+
+impl AckedDatagrams {
+    /// Returns the acknowledgement of one datagram.
+    pub const fn of(sequence: u64) -> Self {
+        Self { newest: sequence, before: 0 }
+    }
+
+    /// Adds a datagram. One more than 64 below the newest is not recorded.
+    pub const fn insert(&mut self, sequence: u64) {
+        if sequence > self.newest {
+            let ahead = sequence - self.newest;
+            self.before = if ahead < 64 { self.before << ahead } else { 0 };
+            if ahead <= 64 {
+                self.before |= 1 << (ahead - 1);
+            }
+            self.newest = sequence;
+        } else if sequence < self.newest && self.newest - sequence <= 64 {
+            self.before |= 1 << (self.newest - sequence - 1);
+        }
+    }
+
+    /// True if the datagram was received and is recorded.
+    pub const fn contains(&self, sequence: u64) -> bool {
+        if sequence >= self.newest {
+            return sequence == self.newest;
+        }
+        let below = self.newest - sequence;
+        below <= 64 && self.before >> (below - 1) & 1 == 1
+    }
 }
 
 /// A TCP segment. Sequence numbers have 64 bits and start at 0; on the wire they wrap.

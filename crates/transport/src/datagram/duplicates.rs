@@ -42,6 +42,14 @@ impl Duplicates {
         new
     }
 
+    /// True if [`is_new`](Self::is_new) was called with `sequence`, or it is no longer tracked.
+    pub fn contains(&self, sequence: u64) -> bool {
+        let word = || self.bits.get((sequence / 64 % WORDS) as usize);
+        sequence < self.end
+            && (sequence + TRACKED <= self.end
+                || word().is_some_and(|bits| bits >> (sequence % 64) & 1 == 1))
+    }
+
     fn word(&mut self, number: u64) -> Option<&mut u64> {
         self.bits.get_mut((number % WORDS) as usize).promised("a word of the ring")
     }
@@ -64,6 +72,7 @@ mod tests {
                 }
                 let sequence = base + offset;
                 let expected = seen.insert(sequence);
+                proptest::prop_assert_eq!(duplicates.contains(sequence), !expected);
                 proptest::prop_assert_eq!(duplicates.is_new(sequence), expected);
             }
         }

@@ -2,9 +2,11 @@
 //!
 //! There is no congestion control and no retransmission. A message larger than a datagram is
 //! fragmented; it is delivered once all its fragments have arrived. If the scheduler needs
-//! round-trip times, the receiver sends a report on each path, and idle paths are probed.
+//! round-trip times, the receiver sends a report on each path, and idle paths are probed. If it
+//! needs acknowledgements, reports carry them, and it is offered what is not acknowledged again.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use skybraid_units::{Bytes, Duration, Instant, Promised};
@@ -14,7 +16,9 @@ use crate::rtt::{RtoRule, RttEstimator};
 use crate::scheduler::{Choice, Reason, Scheduler, Unit};
 use crate::segment::{Body, Datagram, IPV4_HEADER, Report, Segment, UDP_HEADER};
 use crate::{Delivered, Message, PathId, PathInfo, PathSet, PathView, TransportConfig};
+use acks::{Fate, Hedges, InFlight, Pending, Receipts};
 
+mod acks;
 mod duplicates;
 mod inbox;
 mod outbox;
@@ -23,6 +27,8 @@ pub use outbox::Outbox;
 
 /// Payload of a report in bytes: sequence number, two timestamps, count.
 const REPORT_PAYLOAD: u32 = 28;
+/// The same with acknowledgements: a sequence number and a bitmap besides.
+const ACK_PAYLOAD: u32 = 36;
 /// Number of consecutive missing reports after which a path counts as failed.
 const MISSING_REPORTS: i64 = 3;
 
@@ -33,6 +39,11 @@ pub struct Datagrams {
     paths: Vec<Path>,
     reports: bool,
     report_every: Duration,
+    /// Maximum delay of an acknowledgement, if the scheduler needs them.
+    ack_delay: Option<Duration>,
+    hedges: Hedges,
+    /// Further copies to be sent, and their paths.
+    copies: VecDeque<(Datagram, PathSet)>,
     outbox: Outbox,
     /// Datagram that is being duplicated, and the paths that still lack a copy.
     duplicating: Option<(Datagram, PathSet)>,
@@ -66,6 +77,11 @@ fn view(index: usize, info: &PathInfo, payload: u32) -> PathView {
     }
 }
 
+/// Returns the sequence number of a datagram; a probe has none.
+fn sequence_of(datagram: &Datagram) -> Option<u64> {
+    (datagram.fragments > 0).then_some(datagram.sequence)
+}
+
 #[derive(Debug)]
 struct Path {
     /// False if the driver has excluded the path.
@@ -78,6 +94,8 @@ struct Path {
     received: u64,
     reported: Option<Instant>,
     report: Option<Report>,
+    receipts: Receipts,
+    in_flight: InFlight,
 }
 
 impl Datagrams {
@@ -89,7 +107,11 @@ impl Datagrams {
         let scheduler = config.scheduler.build();
         let wanted = config.segment.map_or(room, |size| size.get().min(u64::from(room)) as u32);
         let inbox = Inbox::new(config);
+        let ack_delay = scheduler.ack_delay().filter(|_| paths.len() > 1);
         Self {
+            ack_delay,
+            hedges: Hedges::default(),
+            copies: VecDeque::new(),
             reports: scheduler.needs_rtt() && paths.len() > 1,
             scheduler,
             paths: paths
@@ -106,6 +128,8 @@ impl Datagrams {
                     received: 0,
                     reported: None,
                     report: None,
+                    receipts: Receipts::default(),
+                    in_flight: InFlight::default(),
                 })
                 .collect(),
             report_every: config.report_every,
@@ -169,10 +193,19 @@ impl Datagrams {
             return;
         };
         state.received += 1;
-        let due = state.reported.is_none_or(|last| now.since(last) >= self.report_every);
-        if self.reports && due {
+        let report = Report { echo: sent_at, arrived: now, received: state.received, acked: None };
+        if let Some(delay) = self.ack_delay {
+            let due = state.reported.map_or(now, |last| now.max(last + delay));
+            state.receipts.on_received(due, sequence_of(datagram));
+            // The newest counts; one that was overtaken says nothing of the path's present.
+            if state.report.is_none_or(|last| last.echo <= sent_at) {
+                state.report = Some(report);
+            }
+        } else if self.reports
+            && state.reported.is_none_or(|last| now.since(last) >= self.report_every)
+        {
             state.reported = Some(now);
-            state.report = Some(Report { echo: sent_at, arrived: now, received: state.received });
+            state.report = Some(report);
         }
         if self.needs_latency {
             // An offset between the clocks shifts all paths alike, and only differences matter.
@@ -181,13 +214,32 @@ impl Datagrams {
         self.inbox.receive(now, path, datagram);
     }
 
-    /// Processes the peer's report about `path`.
-    pub fn receive_report(&mut self, now: Instant, path: PathId, report: &Report) {
+    /// Processes the peer's report about `path`, sent at `sent_at` by the peer's clock.
+    pub fn receive_report(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        sent_at: Instant,
+        report: &Report,
+    ) {
         let Some(state) = self.paths.get_mut(path.index()) else {
             return;
         };
-        state.rtt.on_sample(now.since(report.echo), true);
+        let rtt = now.since(report.echo + sent_at.since(report.arrived));
+        state.rtt.on_sample(rtt, true);
         state.unanswered_since = None;
+        if self.ack_delay.is_some() {
+            let (scheduler, hedges) = (&mut self.scheduler, &mut self.hedges);
+            state.in_flight.on_report(now, rtt, report, |sent_at, sequence, fate| match fate {
+                Fate::Arrived(delay) => {
+                    scheduler.on_acked(now, path, sent_at, delay);
+                    if let Some(sequence) = sequence {
+                        hedges.on_acked(sequence);
+                    }
+                }
+                Fate::Lost => scheduler.on_lost(now, path, sent_at),
+            });
+        }
     }
 
     /// Returns the next datagram to send.
@@ -198,10 +250,63 @@ impl Datagrams {
         if let Some(transmit) = self.poll_reports(now) {
             return Some(transmit);
         }
+        if self.hedges.next() <= now {
+            self.offer_hedges(now);
+        }
+        if let Some((datagram, paths)) = self.copies.pop_front() {
+            return self.send_copy(now, datagram, paths);
+        }
         let (message, datagram) = self.outbox.peek()?;
-        let paths = self.choose(now, &message, datagram.len)?;
+        let unit = self.unit(&message, datagram.len);
+        let paths = self.choose(now, message.id, &unit)?;
         self.outbox.advance();
+        if self.ack_delay.is_some() {
+            let unit = Unit { carried_by: paths, ..unit };
+            self.hedge_later(now, Pending { datagram, unit, first_sent: now, message: message.id });
+        }
         self.send_copy(now, datagram, paths)
+    }
+
+    /// Asks the scheduler when a datagram is to be offered again.
+    fn hedge_later(&mut self, now: Instant, pending: Pending) {
+        let Pending { unit, first_sent, .. } = &pending;
+        if let Some(at) = self.scheduler.hedge_at(now, unit, *first_sent, &self.views) {
+            self.hedges.insert(at, pending);
+        }
+    }
+
+    /// Offers the datagrams whose time has come to the scheduler again and, if it copies one, all
+    /// that are in flight: they may be held up by the same trouble.
+    fn offer_hedges(&mut self, now: Instant) {
+        let mut trouble = false;
+        while let Some(pending) = self.hedges.pop(now) {
+            self.refresh_views(now);
+            let Pending { unit, first_sent, .. } = &pending;
+            let copies = self.scheduler.hedge(now, unit, *first_sent, &self.views);
+            trouble |= !copies.is_empty();
+            self.copy(now, pending, copies);
+        }
+        if trouble {
+            for (at, pending) in self.hedges.take() {
+                let Pending { unit, first_sent, .. } = &pending;
+                let copies = self.scheduler.hedge_early(now, unit, *first_sent, &self.views);
+                if copies.is_empty() {
+                    self.hedges.insert(at, pending);
+                } else {
+                    self.copy(now, pending, copies);
+                }
+            }
+        }
+    }
+
+    /// Queues copies of a datagram, which may be none, and asks when it is to be offered again.
+    fn copy(&mut self, now: Instant, mut pending: Pending, copies: PathSet) {
+        if !copies.is_empty() {
+            self.follow(now, pending.message, Choice::Send(copies, Reason::Hedge));
+            self.copies.push_back((pending.datagram, copies));
+        }
+        pending.unit.carried_by = pending.unit.carried_by.iter().chain(copies.iter()).collect();
+        self.hedge_later(now, pending);
     }
 
     /// Sends a copy on the first of `paths`; later calls send the remaining copies.
@@ -214,6 +319,10 @@ impl Datagrams {
         {
             state.last_sent = now;
             state.unanswered_since.get_or_insert(now);
+            if self.ack_delay.is_some() {
+                state.in_flight.on_sent(now, sequence_of(&datagram));
+                self.scheduler.on_sent(now, path);
+            }
         }
         let segment = Segment {
             size: IPV4_HEADER + UDP_HEADER + datagram.len,
@@ -233,11 +342,22 @@ impl Datagrams {
         }
         for (index, state) in self.paths.iter_mut().enumerate() {
             let path = PathId(index as u8);
-            let body = if let Some(report) = state.report.take() {
-                Body::Report(report)
+            let mut size = IPV4_HEADER + UDP_HEADER + REPORT_PAYLOAD;
+            let ready = self.ack_delay.is_none() || state.receipts.due() <= now;
+            let body = if let Some(report) = state.report.take_if(|_| ready) {
+                state.reported = Some(now);
+                let acked = state.receipts.take();
+                if acked.is_some() {
+                    size = IPV4_HEADER + UDP_HEADER + ACK_PAYLOAD;
+                }
+                Body::Report(Report { acked, ..report })
             } else if now.since(state.last_sent) >= self.report_every && !self.outbox.is_empty() {
                 state.last_sent = now;
                 state.unanswered_since.get_or_insert(now);
+                if self.ack_delay.is_some() {
+                    state.in_flight.on_sent(now, None);
+                    self.scheduler.on_sent(now, path);
+                }
                 Body::Datagram(Datagram {
                     sequence: 0,
                     message: 0,
@@ -248,7 +368,6 @@ impl Datagrams {
             } else {
                 continue;
             };
-            let size = IPV4_HEADER + UDP_HEADER + REPORT_PAYLOAD;
             let segment = Segment {
                 size,
                 sent_at: now,
@@ -263,15 +382,22 @@ impl Datagrams {
         None
     }
 
-    fn choose(&mut self, now: Instant, message: &Message, len: u32) -> Option<PathSet> {
+    fn choose(&mut self, now: Instant, message: u32, unit: &Unit) -> Option<PathSet> {
         if let [_] = self.paths.as_slice() {
             let only = PathSet::only(PathId(0));
-            return self.follow(now, message.id, Choice::Send(only, Reason::OnlyPath));
+            return self.follow(now, message, Choice::Send(only, Reason::OnlyPath));
         }
         if self.reports {
             self.refresh_views(now);
         }
-        let unit = Unit {
+        self.wait_until = Instant::FAR_FUTURE;
+        let choice = self.scheduler.choose(now, unit, &self.views);
+        self.follow(now, message, choice)
+    }
+
+    /// Returns the next datagram of `message` as schedulers see it.
+    fn unit(&self, message: &Message, len: u32) -> Unit {
+        Unit {
             bytes: Bytes::new(u64::from(len)),
             class: message.class,
             deadline: message.deadline,
@@ -280,10 +406,7 @@ impl Datagrams {
             window_room: Bytes::new(u64::MAX),
             window: Bytes::new(u64::MAX),
             blocked: 0,
-        };
-        self.wait_until = Instant::FAR_FUTURE;
-        let choice = self.scheduler.choose(now, &unit, &self.views);
-        self.follow(now, message.id, choice)
+        }
     }
 
     /// Records a decision. Returns the paths to send on, if any.
@@ -320,7 +443,12 @@ impl Datagrams {
 
     /// Instant at which [`wake`](Self::wake) must be called.
     pub fn next_wakeup(&self) -> Instant {
-        self.wait_until.min(self.inbox.next_wakeup())
+        let next = self.wait_until.min(self.inbox.next_wakeup());
+        if self.ack_delay.is_none() {
+            return next;
+        }
+        let acks = self.paths.iter().map(|path| path.receipts.due());
+        acks.fold(next.min(self.hedges.next()), Instant::min)
     }
 
     /// Fires expired timers.

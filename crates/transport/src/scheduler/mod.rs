@@ -15,19 +15,26 @@ use crate::{Class, PathId, PathSet, PathView};
 
 pub mod adaptive_cheapest_path;
 pub mod blest;
+pub mod budget;
 pub mod by_class;
 pub mod cheapest_path;
+mod copies;
+pub mod deadline;
+pub mod early_warning;
 pub mod ecf;
 pub mod handover;
+pub mod hedge;
 pub mod linux_upstream;
 pub mod low_rtt;
 pub mod low_rtt_wait;
 pub mod mutran;
+mod odds;
 pub mod otias;
 pub mod redundant;
 pub mod round_robin;
 pub mod single;
 pub mod spare_fastest;
+mod warning;
 
 /// Data to be scheduled: one segment of a stream, or one datagram.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +98,10 @@ pub enum Reason {
     Priority,
     /// The fastest path is full, and the scheduler waits for it instead of using a slower one.
     Patience,
+    /// A further copy of a unit that was not acknowledged in time.
+    Hedge,
+    /// Copies on several paths, since one alone might miss the deadline.
+    Risk,
     /// Choice of a custom algorithm.
     Own,
     /// The peer's receive window is full.
@@ -103,7 +114,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in numeric order.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::OnlyPath,
         Self::LowestRtt,
         Self::Turn,
@@ -122,6 +133,8 @@ impl Reason {
         Self::ByClass,
         Self::Priority,
         Self::Patience,
+        Self::Hedge,
+        Self::Risk,
         Self::Own,
         Self::PeerWindow,
         Self::WindowFull,
@@ -149,6 +162,8 @@ impl Reason {
             Self::ByClass => "path of the class",
             Self::Priority => "highest priority",
             Self::Patience => "fastest path full",
+            Self::Hedge => "hedge",
+            Self::Risk => "risk of a miss",
             Self::Own => "own algorithm",
             Self::PeerWindow => "peer's window",
             Self::WindowFull => "window full",
@@ -203,6 +218,57 @@ pub trait Scheduler: Debug + Send {
     /// [`choose`](Self::choose) decides about each unit. Retransmissions are always chosen.
     fn walk(&self) -> Option<redundant::Walk> {
         None
+    }
+
+    /// Maximum time for which the receiver may hold an acknowledgement, if the scheduler needs one
+    /// for each datagram. Only datagrams without congestion control call the methods below.
+    fn ack_delay(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Records that a copy of a datagram, or a probe, left on `path`.
+    fn on_sent(&mut self, _now: Instant, _path: PathId) {}
+
+    /// Records that the packet sent on `path` at `sent_at` has arrived after `delay`, the estimated
+    /// time one way.
+    fn on_acked(&mut self, _now: Instant, _path: PathId, _sent_at: Instant, _delay: Duration) {}
+
+    /// Records that the packet sent on `path` at `sent_at` is lost.
+    fn on_lost(&mut self, _now: Instant, _path: PathId, _sent_at: Instant) {}
+
+    /// Returns when [`hedge`](Self::hedge) is to be called for `unit`, first sent at `first_sent`,
+    /// unless it is acknowledged by then. Called after each copy.
+    fn hedge_at(
+        &mut self,
+        _now: Instant,
+        _unit: &Unit,
+        _first_sent: Instant,
+        _paths: &[PathView],
+    ) -> Option<Instant> {
+        None
+    }
+
+    /// Chooses paths for further copies of a unit that is not acknowledged; may be none.
+    fn hedge(
+        &mut self,
+        _now: Instant,
+        _unit: &Unit,
+        _first_sent: Instant,
+        _paths: &[PathView],
+    ) -> PathSet {
+        PathSet::EMPTY
+    }
+
+    /// Chooses paths for further copies of a unit that is in flight while another was copied by
+    /// [`hedge`](Self::hedge): the same trouble may hold both up. May be none.
+    fn hedge_early(
+        &mut self,
+        _now: Instant,
+        _unit: &Unit,
+        _first_sent: Instant,
+        _paths: &[PathView],
+    ) -> PathSet {
+        PathSet::EMPTY
     }
 }
 
@@ -308,6 +374,10 @@ algorithms! {
         AdaptiveCheapestPath => adaptive_cheapest_path,
         Handover => handover,
         SpareFastest => spare_fastest,
+        Hedge => hedge,
+        EarlyWarning => early_warning,
+        Deadline => deadline,
+        Budget => budget,
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skybraid_transport::mpdccp::AckVector;
 use skybraid_transport::mpdccp::wire::header_bytes;
 use skybraid_transport::segment::{
-    Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
+    AckedDatagrams, Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
 };
 use skybraid_transport::wire::datagram::{
     Decoded, Header, OUTER_HEADERS, Payload, WireError, decode, encode, excess,
@@ -128,11 +128,12 @@ fn dccps() -> impl Strategy<Value = Dccp> {
 fn bodies() -> impl Strategy<Value = Body> {
     prop_oneof![
         prop_oneof![parts(), Just(no_data())].prop_map(Body::Datagram),
-        (times(), times(), numbers()).prop_map(|(echo, arrived, received)| Body::Report(Report {
-            echo,
-            arrived,
-            received
-        })),
+        (times(), times(), numbers(), proptest::option::of((numbers(), any::<u64>()))).prop_map(
+            |(echo, arrived, received, acked)| {
+                let acked = acked.map(|(newest, before)| AckedDatagrams { newest, before });
+                Body::Report(Report { echo, arrived, received, acked })
+            }
+        ),
         tcps().prop_map(Body::Tcp),
         dccps().prop_map(Body::Dccp),
     ]

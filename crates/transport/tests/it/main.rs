@@ -11,6 +11,7 @@ mod docs;
 mod equilibria;
 mod examples;
 mod extending;
+mod hedging;
 mod hosts;
 mod network;
 mod over_datagrams;

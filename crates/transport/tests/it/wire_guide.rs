@@ -6,7 +6,7 @@ use std::path::Path;
 use skybraid_transport::mpdccp::AckVector;
 use skybraid_transport::mpdccp::wire::header_bytes;
 use skybraid_transport::segment::{
-    Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
+    AckedDatagrams, Datagram, Dccp, DccpKind, DccpOptions, Flags, IPV4_HEADER, Report, Sacks, Tcp,
 };
 use skybraid_transport::wire::datagram::{Header, OUTER_HEADERS, Payload, encode};
 use skybraid_transport::{Body, Segment};
@@ -170,12 +170,17 @@ fn examples(large: bool) -> Vec<(&'static str, Segment)> {
     let several = |kind, data| dccp(kind, DccpOptions::MULTIPATH, data);
     let packet_of =
         |dccp: Dccp| segment(IPV4_HEADER + header_bytes(&dccp) + dccp.data.len, Body::Dccp(dccp));
-    let report = Report { echo: time, arrived: time, received: packet };
+    let report = Report { echo: time, arrived: time, received: packet, acked: None };
+    let acked = Some(AckedDatagrams { newest: packet, before: u64::MAX });
     vec![
         ("UDP: message in one packet", segment(28 + 1000, Body::Datagram(part))),
         ("UDP: part of a message", segment(28 + 1000, Body::Datagram(split))),
         ("UDP: probe", segment(56, Body::Datagram(NO_DATA))),
         ("UDP: report", segment(56, Body::Report(report))),
+        (
+            "UDP: report with acknowledgements",
+            segment(64, Body::Report(Report { acked, ..report })),
+        ),
         ("TCP: SYN, SYN/ACK", tcp(60, Tcp { flags: with(Flags::SYN), ..plain })),
         ("TCP: data", tcp(52, data)),
         ("TCP: ACK", tcp(52, plain)),

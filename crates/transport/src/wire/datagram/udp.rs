@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 
 use super::fields::{Reader, check_numbers, put_number, put_time};
 use super::{Parts, WireError, form};
-use crate::segment::{Body, Datagram, Report};
+use crate::segment::{AckedDatagrams, Body, Datagram, Report};
 
 /// Bits of the form byte above the payload's form.
 const MESSAGE: u8 = 1 << 2;
 const FRAGMENTS: u8 = 1 << 3;
+const ACKED: u8 = 1 << 2;
 
 /// Writes the fields of a fragment: sequence number, the message's number if `message`, and index
 /// and number of fragments if `fragments`.
@@ -84,18 +85,29 @@ pub fn take_datagram(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireErr
 
 pub fn put_report(report: &Report, out: &mut Vec<u8>) -> Result<(), WireError> {
     check_numbers(&[report.received])?;
-    out.push(0);
+    out.push(if report.acked.is_some() { ACKED } else { 0 });
     put_time(out, report.echo);
     put_time(out, report.arrived);
     put_number(out, report.received);
+    if let Some(acked) = report.acked {
+        check_numbers(&[acked.newest])?;
+        put_number(out, acked.newest);
+        out.extend(acked.before.to_be_bytes());
+    }
     Ok(())
 }
 
 pub fn take_report(form: u8, reader: &mut Reader<'_>) -> Result<Parts, WireError> {
-    if form & !form::MASK != 0 {
+    if form & !(form::MASK | ACKED) != 0 {
         return Err(WireError::Field("form"));
     }
     let (echo, arrived) = (reader.time()?, reader.time()?);
     let received = reader.number()?;
-    Ok(no_parts(Body::Report(Report { echo, arrived, received })))
+    let acked = if form & ACKED != 0 {
+        let newest = reader.number()?;
+        Some(AckedDatagrams { newest, before: u64::from_be_bytes(reader.array()?) })
+    } else {
+        None
+    };
+    Ok(no_parts(Body::Report(Report { echo, arrived, received, acked })))
 }

@@ -1,0 +1,298 @@
+//! Acknowledgements of datagrams, for schedulers that send a datagram again before its deadline.
+
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use skybraid_units::{Duration, Instant};
+
+use super::duplicates::Duplicates;
+use crate::scheduler::Unit;
+use crate::segment::{AckedDatagrams, Datagram, Report};
+
+/// Maximum packets of a path that are tracked; the oldest beyond that are forgotten.
+const MAX_TRACKED: usize = 4096;
+/// Time by which a packet may overtake another without the other counting as lost.
+const REORDERING: Duration = Duration::from_millis(20);
+/// Half the time for which a sample of the clocks' offset holds; clocks drift.
+const CLOCK_WINDOW: Duration = Duration::from_secs(30);
+
+/// Receiver of one path: which datagrams arrived, and when they must be acknowledged.
+#[derive(Clone, Debug, Default)]
+pub struct Receipts {
+    acked: Option<AckedDatagrams>,
+    due: Option<Instant>,
+}
+
+impl Receipts {
+    /// Records an arrival; a probe has no sequence number.
+    pub fn on_received(&mut self, due: Instant, sequence: Option<u64>) {
+        if let Some(sequence) = sequence {
+            match &mut self.acked {
+                Some(acked) => acked.insert(sequence),
+                none => *none = Some(AckedDatagrams::of(sequence)),
+            }
+        }
+        self.due.get_or_insert(due);
+    }
+
+    /// Instant at which the acknowledgement must be sent; far off if there is nothing new.
+    pub fn due(&self) -> Instant {
+        self.due.unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Returns the datagrams to acknowledge, and waits for the next arrival.
+    pub fn take(&mut self) -> Option<AckedDatagrams> {
+        self.due = None;
+        self.acked
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrived after this time one way.
+    Arrived(Duration),
+    /// It did not arrive, and later packets did.
+    Lost,
+}
+
+/// Sender of one path: the packets that are not acknowledged, and the offset of the peer's clock.
+#[derive(Clone, Debug, Default)]
+pub struct InFlight {
+    packets: VecDeque<(Instant, Option<u64>)>,
+    clock: [Option<ClockSample>; 2],
+    since: Instant,
+}
+
+/// The sample of a window with the lowest round-trip time: the most certain offset, as in NTP.
+#[derive(Clone, Copy, Debug)]
+struct ClockSample {
+    rtt: Duration,
+    offset: Duration,
+}
+
+impl InFlight {
+    /// Records a sent packet; a probe has no sequence number.
+    pub fn on_sent(&mut self, now: Instant, sequence: Option<u64>) {
+        if self.packets.len() == MAX_TRACKED {
+            self.packets.pop_front();
+        }
+        self.packets.push_back((now, sequence));
+    }
+
+    /// Returns the one-way delay of the packet that `report` echoes, whose round trip took `rtt`.
+    fn delay(&mut self, now: Instant, rtt: Duration, report: &Report) -> Duration {
+        let transit = report.arrived - report.echo;
+        let sample = ClockSample { rtt, offset: transit - rtt / 2 };
+        let [current, last] = &mut self.clock;
+        if current.is_none() || now.since(self.since) >= CLOCK_WINDOW {
+            *last = current.take();
+            self.since = now;
+        }
+        if current.is_none_or(|best| rtt <= best.rtt) {
+            *current = Some(sample);
+        }
+        let best = [*current, *last].into_iter().flatten().min_by_key(|sample| sample.rtt);
+        let delay = transit - best.unwrap_or(sample).offset;
+        delay.max(Duration::ZERO).min(rtt)
+    }
+
+    /// Processes a report whose round trip took `rtt`; `settle` hears of each packet whose fate it
+    /// shows, oldest first.
+    pub fn on_report(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        report: &Report,
+        mut settle: impl FnMut(Instant, Option<u64>, Fate),
+    ) {
+        let delay = self.delay(now, rtt, report);
+        let acked = report.acked;
+        self.packets.retain(|(sent_at, sequence)| {
+            // Packets arrive in order but for reordering, so those around the echoed one took about as long.
+            let later = report.echo < *sent_at;
+            let arrived = match sequence {
+                Some(sequence) => acked.is_some_and(|acked| acked.contains(*sequence)),
+                None => !later,
+            };
+            let overtaken = *sent_at + REORDERING < report.echo;
+            if arrived {
+                settle(*sent_at, *sequence, Fate::Arrived(delay));
+            } else if overtaken {
+                settle(*sent_at, *sequence, Fate::Lost);
+            }
+            !arrived && !overtaken
+        });
+    }
+}
+
+/// A datagram that may be sent once more.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// Datagram.
+    pub datagram: Datagram,
+    /// Unit as the scheduler knows it, with the paths that have carried it.
+    pub unit: Unit,
+    /// Time of the first copy.
+    pub first_sent: Instant,
+    /// Number of the message's row in the table of decisions.
+    pub message: u32,
+}
+
+/// Datagrams that are offered to the scheduler again unless they are acknowledged, by time.
+#[derive(Debug, Default)]
+pub struct Hedges {
+    queue: BinaryHeap<Reverse<Due>>,
+    acked: Duplicates,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    at: Instant,
+    pending: Pending,
+}
+
+impl Due {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.pending.datagram.sequence)
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Hedges {
+    /// Offers `pending` again at `at`.
+    pub fn insert(&mut self, at: Instant, pending: Pending) {
+        self.queue.push(Reverse(Due { at, pending }));
+    }
+
+    /// Records that a datagram has arrived.
+    pub fn on_acked(&mut self, sequence: u64) {
+        self.acked.is_new(sequence);
+        while let Some(Reverse(due)) = self.queue.peek()
+            && self.acked.contains(due.pending.datagram.sequence)
+        {
+            self.queue.pop();
+        }
+    }
+
+    /// Takes all datagrams that are not acknowledged, with the times of their offers, oldest first.
+    pub fn take(&mut self) -> Vec<(Instant, Pending)> {
+        let all = core::mem::take(&mut self.queue).into_vec();
+        let mut all: Vec<Due> = all.into_iter().map(|Reverse(due)| due).collect();
+        all.retain(|due| !self.acked.contains(due.pending.datagram.sequence));
+        all.sort_unstable_by_key(|due| due.pending.datagram.sequence);
+        all.into_iter().map(|due| (due.at, due.pending)).collect()
+    }
+
+    /// Instant of the next offer.
+    pub fn next(&self) -> Instant {
+        self.queue.peek().map_or(Instant::FAR_FUTURE, |Reverse(due)| due.at)
+    }
+
+    /// Returns the next datagram to be offered by `now` that is not acknowledged.
+    pub fn pop(&mut self, now: Instant) -> Option<Pending> {
+        while self.next() <= now {
+            let Reverse(due) = self.queue.pop()?;
+            if !self.acked.contains(due.pending.datagram.sequence) {
+                return Some(due.pending);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(echo: i64, arrived: i64, acked: AckedDatagrams) -> Report {
+        let at = Instant::from_millis;
+        Report { echo: at(echo), arrived: at(arrived), received: 1, acked: Some(acked) }
+    }
+
+    fn fates(in_flight: &mut InFlight, now: i64, rtt: i64, report: &Report) -> Vec<(u64, Fate)> {
+        let mut fates = Vec::new();
+        let settle = |_, sequence: Option<u64>, fate| fates.push((sequence.unwrap(), fate));
+        in_flight.on_report(Instant::from_millis(now), Duration::from_millis(rtt), report, settle);
+        fates
+    }
+
+    #[test]
+    fn a_gap_is_lost_once_later_packets_have_arrived() {
+        let mut in_flight = InFlight::default();
+        for sequence in 0..5 {
+            in_flight.on_sent(Instant::from_millis(10 * sequence as i64), Some(sequence));
+        }
+        let arrived = Fate::Arrived(Duration::from_millis(20));
+        // The packet sent at 10 ms is missing, but may have been overtaken by that sent at 20 ms.
+        let first = report(20, 40, AckedDatagrams { newest: 2, before: 0b10 });
+        assert_eq!(fates(&mut in_flight, 60, 40, &first), [(0, arrived), (2, arrived)]);
+        let second = report(40, 60, AckedDatagrams { newest: 4, before: 0b1011 });
+        assert_eq!(
+            fates(&mut in_flight, 80, 40, &second),
+            [(1, Fate::Lost), (3, arrived), (4, arrived)]
+        );
+    }
+
+    // The peer's clock is an hour ahead. The way back takes 20 ms more with the second packet.
+    #[test]
+    fn a_slow_way_back_does_not_lengthen_the_delay() {
+        let mut in_flight = InFlight::default();
+        let hour = 3_600_000;
+        in_flight.on_sent(Instant::ZERO, Some(0));
+        in_flight.on_sent(Instant::from_millis(100), Some(1));
+        let arrived = Fate::Arrived(Duration::from_millis(20));
+        let first = report(0, hour + 20, AckedDatagrams::of(0));
+        assert_eq!(fates(&mut in_flight, 40, 40, &first), [(0, arrived)]);
+        let second = report(100, hour + 120, AckedDatagrams { newest: 1, before: 1 });
+        assert_eq!(fates(&mut in_flight, 160, 60, &second), [(1, arrived)]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn acknowledged_datagrams_are_those_received(
+            sequences in proptest::collection::vec(0u64..200, 1..80)
+        ) {
+            let mut acked = AckedDatagrams::of(sequences[0]);
+            for (count, sequence) in sequences.iter().enumerate() {
+                acked.insert(*sequence);
+                let seen = &sequences[..=count];
+                let newest = *seen.iter().max().unwrap();
+                proptest::prop_assert_eq!(acked.newest, newest);
+                for number in 0..=newest + 1 {
+                    if acked.contains(number) {
+                        proptest::prop_assert!(seen.contains(&number), "{}", number);
+                    }
+                    // Recorded if it was received while no more than 64 below the newest.
+                    let late = |at: usize| {
+                        seen[..=at].iter().max().unwrap() - number > 64
+                    };
+                    let in_time = (0..seen.len()).any(|at| seen[at] == number && !late(at));
+                    if in_time && newest - number.min(newest) <= 64 {
+                        proptest::prop_assert!(acked.contains(number), "{}", number);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Partial duplication: copies only while the path in use shows signs of trouble.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use skybraid_units::{Duration, Instant, Probability, Promised};
+
+use super::copies::Purse;
+use super::hedge::{ACK_DELAY, WITHIN, latest_age, next_path, one_way, positive};
+use super::warning::Warning;
+use super::{Choice, Reason, Scheduler, Unit, candidates, untried, wait_for_room};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::{PathId, PathSet, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "early_warning",
+    summary: "One path, that with the least sign of trouble; a copy on the next best while the \
+              sign is above `warn`. The sign of a path is the worst of its delays within `memory` \
+              (a loss is worse than any), of the delay that the last two packets predict, and of \
+              the age of what is overdue. What is not acknowledged goes once more as late as \
+              another path can deliver it (`hedge`). Over protocols that retransmit there are no \
+              signs, and it is `low_rtt`.",
+    source: "PAAF, arXiv 2604.24352 (partial duplication by radio values); the signs are this \
+             project's",
+    linux: "",
+    parameters: &[
+        WITHIN,
+        Parameter {
+            name: "warn",
+            unit: "time",
+            default: "(half of within)",
+            summary: "one-way delay from which copies are sent",
+        },
+        Parameter {
+            name: "memory",
+            unit: "time",
+            default: "1s",
+            summary: "time for which a bad delay is remembered",
+        },
+        Parameter {
+            name: "hedge",
+            unit: "true or false",
+            default: "true",
+            summary: "send again what is not acknowledged",
+        },
+        Parameter {
+            name: "budget",
+            unit: "share",
+            default: "100%",
+            summary: "further copies' bytes, of those of the first copies",
+        },
+        ACK_DELAY,
+    ],
+};
+
+/// Parameters of the scheduler.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Time within which a message must arrive; by default its own deadline.
+    pub within: Option<Duration>,
+    /// One-way delay from which copies are sent; by default half the time within which a message
+    /// must arrive, 50 ms if that is unknown.
+    pub warn: Option<Duration>,
+    /// Time for which a bad delay is remembered; above zero.
+    pub memory: Duration,
+    /// Sends again what is not acknowledged.
+    pub hedge: bool,
+    /// Bytes of further copies, as a share of those of first copies.
+    pub budget: Probability,
+    /// Maximum time for which the receiver holds an acknowledgement; above zero.
+    pub ack_delay: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            within: None,
+            warn: None,
+            memory: Duration::from_secs(1),
+            hedge: true,
+            budget: Probability::ONE,
+            ack_delay: Duration::from_millis(20),
+        }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), InvalidParameter> {
+        positive("within", self.within)?;
+        positive("warn", self.warn)?;
+        positive("memory", Some(self.memory))?;
+        positive("ack_delay", Some(self.ack_delay))
+    }
+}
+
+impl Config {
+    /// Builds a new instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        let purse = Purse::new(self.budget.ratio(), 0.0);
+        Box::new(EarlyWarning { config: self.clone(), purse, warnings: Vec::new() })
+    }
+}
+
+#[derive(Debug)]
+struct EarlyWarning {
+    config: Config,
+    purse: Purse,
+    /// Signs of trouble, indexed by path.
+    warnings: Vec<Warning>,
+}
+
+/// Sign that distinguishes no more: a path this quiet is chosen by its round-trip time.
+const STEP: i64 = 10_000_000;
+
+impl EarlyWarning {
+    fn warning(&mut self, path: PathId) -> Option<&mut Warning> {
+        if self.warnings.len() <= path.index() {
+            self.warnings.resize(path.index() + 1, Warning::new(self.config.memory));
+        }
+        self.warnings.get_mut(path.index()).promised("a state per path")
+    }
+
+    fn sign(&mut self, now: Instant, path: &PathView) -> Duration {
+        let back = one_way(path, 0) + self.config.ack_delay;
+        self.warning(path.id).map_or(Duration::MAX, |warning| warning.sign(now, back))
+    }
+
+    /// Returns the least troubled path that has not carried `unit`, with its sign.
+    fn calmest(
+        &mut self,
+        now: Instant,
+        unit: &Unit,
+        carried_by: PathSet,
+        paths: &[PathView],
+    ) -> Option<(PathId, Duration)> {
+        let open = untried(unit, candidates(paths));
+        let open = open.filter(|path| path.has_room && !carried_by.contains(path.id));
+        let signs = open.map(|path| (path, self.sign(now, path)));
+        let best = signs.min_by_key(|(path, sign)| {
+            (sign.as_nanos() / STEP, path.srtt.unwrap_or(Duration::MAX))
+        });
+        best.map(|(path, sign)| (path.id, sign))
+    }
+
+    fn warn(&self, within: Option<Duration>) -> Duration {
+        let half = within.map(|within| within / 2);
+        self.config.warn.or(half).unwrap_or(Duration::from_millis(50))
+    }
+
+    fn within(&self, now: Instant, unit: &Unit) -> Option<Duration> {
+        self.config.within.or(unit.deadline.map(|deadline| deadline.since(now)))
+    }
+}
+
+impl Scheduler for EarlyWarning {
+    fn choose(&mut self, now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let Some((first, sign)) = self.calmest(now, unit, PathSet::EMPTY, paths) else {
+            return wait_for_room(paths);
+        };
+        let alone = PathSet::only(first);
+        if !unit.carried_by.is_empty() {
+            return Choice::Send(alone, Reason::LowestRtt);
+        }
+        self.purse.earn(unit.bytes);
+        let warn = self.warn(self.within(now, unit));
+        if sign >= warn
+            && let Some((second, _)) = self.calmest(now, unit, alone, paths)
+            && self.purse.spend(unit.bytes)
+        {
+            return Choice::Send([first, second].into_iter().collect(), Reason::Risk);
+        }
+        Choice::Send(alone, Reason::LowestRtt)
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+
+    fn ack_delay(&self) -> Option<Duration> {
+        Some(self.config.ack_delay)
+    }
+
+    fn on_sent(&mut self, now: Instant, path: PathId) {
+        if let Some(warning) = self.warning(path) {
+            warning.on_sent(now, 0);
+        }
+    }
+
+    fn on_acked(&mut self, now: Instant, path: PathId, sent_at: Instant, delay: Duration) {
+        if let Some(warning) = self.warning(path) {
+            warning.on_acked(now, sent_at, delay);
+        }
+    }
+
+    fn on_lost(&mut self, now: Instant, path: PathId, sent_at: Instant) {
+        if let Some(warning) = self.warning(path) {
+            warning.on_lost(now, sent_at);
+        }
+    }
+
+    fn hedge_at(
+        &mut self,
+        now: Instant,
+        unit: &Unit,
+        first_sent: Instant,
+        paths: &[PathView],
+    ) -> Option<Instant> {
+        let deadline = first_sent + self.within(first_sent, unit)?;
+        let age = || latest_age(unit, deadline.since(now), self.config.ack_delay, paths);
+        self.config.hedge.then(age)?.map(|age| now + age)
+    }
+
+    fn hedge(
+        &mut self,
+        _now: Instant,
+        unit: &Unit,
+        _first_sent: Instant,
+        paths: &[PathView],
+    ) -> PathSet {
+        match next_path(unit, paths) {
+            Some(path) if self.purse.spend(unit.bytes) => PathSet::only(path.id),
+            _ => PathSet::EMPTY,
+        }
+    }
+
+    fn hedge_early(
+        &mut self,
+        now: Instant,
+        unit: &Unit,
+        first_sent: Instant,
+        paths: &[PathView],
+    ) -> PathSet {
+        let within = self.within(first_sent, unit);
+        let deadline = within.map(|within| first_sent + within);
+        let warn = self.warn(within);
+        let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
+        let calm = carried.map(|path| self.sign(now, path)).any(|sign| sign < warn);
+        let in_time =
+            |path: &&PathView| deadline.is_none_or(|deadline| now + one_way(path, 0) <= deadline);
+        match next_path(unit, paths).filter(in_time) {
+            Some(path) if !calm && self.purse.spend(unit.bytes) => PathSet::only(path.id),
+            _ => PathSet::EMPTY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, chosen, paths};
+    use super::*;
+    use alloc::vec;
+
+    fn at(millis: i64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn scheduler() -> Box<dyn Scheduler> {
+        Config { within: Some(Duration::from_millis(100)), ..Config::default() }.build()
+    }
+
+    #[test]
+    fn copies_begin_with_a_sign_of_trouble_and_end_with_it() {
+        let mut scheduler = scheduler();
+        let two = paths(&[60, 80]);
+        let mut sent_on =
+            |scheduler: &mut dyn Scheduler, now| match scheduler.choose(at(now), &UNIT, &two) {
+                Choice::Send(set, _) => set.len(),
+                Choice::Wait { .. } => 0,
+            };
+        assert_eq!(sent_on(&mut *scheduler, 0), 1);
+        for path in [0, 1] {
+            scheduler.on_sent(at(0), PathId(path));
+            scheduler.on_acked(at(90), PathId(path), at(0), Duration::from_millis(55));
+        }
+        assert_eq!(sent_on(&mut *scheduler, 100), 2);
+        assert_eq!(sent_on(&mut *scheduler, 1091), 2, "what one delay predicts stays");
+        for path in [0, 1] {
+            scheduler.on_sent(at(1100), PathId(path));
+            scheduler.on_acked(at(1140), PathId(path), at(1100), Duration::from_millis(30));
+        }
+        assert_eq!(sent_on(&mut *scheduler, 1150), 1);
+    }
+
+    #[test]
+    fn the_path_without_trouble_is_taken() {
+        let mut scheduler = scheduler();
+        let two = paths(&[60, 80]);
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![0]));
+        scheduler.on_sent(at(0), PathId(0));
+        scheduler.on_lost(at(0), PathId(0), at(0));
+        assert_eq!(chosen(&mut *scheduler, &two), Some(vec![1]));
+    }
+}

@@ -1,0 +1,267 @@
+//! Hedging: one copy at first, and another on another path if no acknowledgement comes in time.
+
+use alloc::boxed::Box;
+
+use skybraid_units::{Duration, Instant, Probability};
+
+use super::copies::Purse;
+use super::low_rtt::lowest_rtt;
+use super::{Choice, Scheduler, Unit, candidates, fastest, untried};
+use crate::registry::{About, Check, InvalidParameter, Parameter};
+use crate::{PathSet, PathView};
+
+/// See [`Config`].
+pub const ABOUT: About = About {
+    name: "hedge",
+    summary: "The path with the lowest round-trip time; a datagram that is not acknowledged after \
+              `after` goes once more on another path, as long as the copy can arrive before the \
+              deadline and the budget allows it. Without `after`, as late as another path can \
+              still deliver. Further copies take the remaining paths. Over protocols that \
+              retransmit it is `low_rtt`.",
+    source: "Dean and Barroso 2013, The Tail at Scale; XLINK (SIGCOMM 2021) and xquic's deadline \
+             reinjection",
+    linux: "",
+    parameters: &[
+        Parameter {
+            name: "after",
+            unit: "time",
+            default: "(from the deadline)",
+            summary: "age at which a datagram is sent again",
+        },
+        WITHIN,
+        Parameter {
+            name: "budget",
+            unit: "share",
+            default: "100%",
+            summary: "further copies' bytes, of those of the first copies",
+        },
+        ACK_DELAY,
+    ],
+};
+
+pub(super) const WITHIN: Parameter = Parameter {
+    name: "within",
+    unit: "time",
+    default: "(the message's deadline)",
+    summary: "time within which a message must arrive",
+};
+
+pub(super) const ACK_DELAY: Parameter = Parameter {
+    name: "ack_delay",
+    unit: "time",
+    default: "20ms",
+    summary: "maximum time for which the receiver holds an acknowledgement",
+};
+
+/// Parameters of the scheduler.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Age at which a datagram is sent again; by default as late as another path can deliver it.
+    pub after: Option<Duration>,
+    /// Time within which a message must arrive; by default its own deadline.
+    pub within: Option<Duration>,
+    /// Bytes of further copies, as a share of those of first copies, 0 to 100.
+    pub budget: Probability,
+    /// Maximum time for which the receiver holds an acknowledgement; above zero.
+    pub ack_delay: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            after: None,
+            within: None,
+            budget: Probability::ONE,
+            ack_delay: Duration::from_millis(20),
+        }
+    }
+}
+
+impl Check for Config {
+    fn check(&self) -> Result<(), InvalidParameter> {
+        positive("after", self.after)?;
+        positive("within", self.within)?;
+        positive("ack_delay", Some(self.ack_delay))
+    }
+}
+
+/// Checks that a time is above zero if it is given.
+pub(super) fn positive(key: &'static str, time: Option<Duration>) -> Result<(), InvalidParameter> {
+    if time.is_none_or(Duration::is_positive) {
+        Ok(())
+    } else {
+        Err((key, "expected above zero".into()))
+    }
+}
+
+impl Config {
+    /// Builds a new instance.
+    pub fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Hedge { config: self.clone(), purse: Purse::new(self.budget.ratio(), 0.0) })
+    }
+}
+
+#[derive(Debug)]
+struct Hedge {
+    config: Config,
+    purse: Purse,
+}
+
+impl Hedge {
+    fn deadline(&self, unit: &Unit, first_sent: Instant) -> Option<Instant> {
+        self.config.within.map(|within| first_sent + within).or(unit.deadline)
+    }
+}
+
+/// Returns the time one way that a path needs, from its round trips; a margin of deviations is
+/// added. Zero before the first sample.
+pub(super) fn one_way(path: &PathView, deviations: i64) -> Duration {
+    path.srtt.unwrap_or(Duration::ZERO) / 2 + path.rtt_deviation * deviations
+}
+
+/// Returns the fastest path that has not carried `unit`.
+pub(super) fn next_path<'a>(unit: &Unit, paths: &'a [PathView]) -> Option<&'a PathView> {
+    let carried_by = unit.carried_by;
+    fastest(untried(unit, candidates(paths)).filter(|path| !carried_by.contains(path.id)))
+}
+
+/// Returns the age at which a copy of `unit` on another path is due by the paths' round trips: as
+/// late as it can arrive, but not before the acknowledgement may be expected.
+pub(super) fn latest_age(
+    unit: &Unit,
+    left: Duration,
+    ack_delay: Duration,
+    paths: &[PathView],
+) -> Option<Duration> {
+    let other = next_path(unit, paths)?;
+    let carried = paths.iter().filter(|path| unit.carried_by.contains(path.id));
+    let own =
+        carried.map(|path| path.srtt.unwrap_or(Duration::ZERO) + path.rtt_deviation * 2).min();
+    let expected = own.unwrap_or(Duration::ZERO) + ack_delay;
+    let latest = left - one_way(other, 4);
+    let possible = left - one_way(other, 0);
+    if latest >= expected { Some(latest) } else { (expected < possible).then_some(expected) }
+}
+
+impl Scheduler for Hedge {
+    fn choose(&mut self, _now: Instant, unit: &Unit, paths: &[PathView]) -> Choice {
+        let choice = lowest_rtt(unit, paths);
+        if matches!(choice, Choice::Send(..)) {
+            self.purse.earn(unit.bytes);
+        }
+        choice
+    }
+
+    fn needs_rtt(&self) -> bool {
+        true
+    }
+
+    fn ack_delay(&self) -> Option<Duration> {
+        Some(self.config.ack_delay)
+    }
+
+    fn hedge_at(
+        &mut self,
+        now: Instant,
+        unit: &Unit,
+        first_sent: Instant,
+        paths: &[PathView],
+    ) -> Option<Instant> {
+        let deadline = self.deadline(unit, first_sent);
+        let at = match (self.config.after, deadline) {
+            (Some(after), _) => now + after,
+            (None, Some(deadline)) => {
+                now + latest_age(unit, deadline.since(now), self.config.ack_delay, paths)?
+            }
+            // Without a deadline: xquic's time for its reinjection.
+            (None, None) => {
+                let least = fastest(candidates(paths))?.srtt?.mul_f64(1.1);
+                now + least.min(Duration::from_millis(500)).max(Duration::from_millis(20))
+            }
+        };
+        next_path(unit, paths).filter(|_| deadline.is_none_or(|deadline| at < deadline)).map(|_| at)
+    }
+
+    fn hedge(
+        &mut self,
+        now: Instant,
+        unit: &Unit,
+        first_sent: Instant,
+        paths: &[PathView],
+    ) -> PathSet {
+        let deadline = self.deadline(unit, first_sent);
+        let in_time =
+            |path: &&PathView| deadline.is_none_or(|deadline| now + one_way(path, 0) <= deadline);
+        match next_path(unit, paths).filter(in_time) {
+            Some(path) if self.purse.spend(unit.bytes) => PathSet::only(path.id),
+            _ => PathSet::EMPTY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{UNIT, paths};
+    use super::*;
+    use crate::PathId;
+
+    fn at(millis: i64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    const SENT: Unit = Unit { carried_by: PathSet::only(PathId(0)), ..UNIT };
+
+    fn within(millis: i64) -> Config {
+        Config { within: Some(Duration::from_millis(millis)), ..Config::default() }
+    }
+
+    // Another path takes 40 ms one way, so a copy at 260 ms is in time by 300 ms.
+    #[test]
+    fn a_hedge_waits_as_long_as_its_copy_can_arrive() {
+        let mut scheduler = within(300).build();
+        let two = paths(&[60, 80]);
+        assert_eq!(scheduler.hedge_at(at(0), &SENT, at(0), &two), Some(at(260)));
+    }
+
+    // The acknowledgement comes 80 ms after sending; a copy on the other path takes 40 ms.
+    #[test]
+    fn a_hedge_that_cannot_arrive_is_not_planned() {
+        let two = paths(&[60, 80]);
+        assert_eq!(within(125).build().hedge_at(at(0), &SENT, at(0), &two), Some(at(85)));
+        assert_eq!(within(115).build().hedge_at(at(0), &SENT, at(0), &two), None);
+    }
+
+    #[test]
+    fn a_copy_goes_to_an_untried_path_while_it_can_arrive() {
+        let mut scheduler = within(100).build();
+        let three = paths(&[60, 100, 80]);
+        scheduler.choose(at(0), &UNIT, &three);
+        let only = |path| PathSet::only(PathId(path));
+        assert_eq!(scheduler.hedge(at(60), &SENT, at(0), &three), only(2));
+        assert_eq!(scheduler.hedge(at(61), &SENT, at(0), &three), PathSet::EMPTY);
+    }
+
+    #[test]
+    fn copies_stay_within_the_budget() {
+        let budget = Probability::new(0.25).unwrap();
+        let mut scheduler = Config { budget, ..within(300) }.build();
+        let two = paths(&[60, 80]);
+        let mut copies = 0;
+        for _ in 0..4000 {
+            scheduler.choose(at(0), &UNIT, &two);
+            copies += scheduler.hedge(at(0), &SENT, at(0), &two).len();
+        }
+        assert_eq!(copies, 1000);
+    }
+
+    // Source: xquic, `xqc_reinj_deadline.c`: max(min(1.1 · least srtt, 500 ms), 20 ms).
+    #[test]
+    fn without_a_deadline_the_time_is_that_of_xquic() {
+        for (rtt, expected) in [(10, 20), (100, 110), (1000, 500)] {
+            let both = paths(&[rtt, rtt + 1]);
+            let mut scheduler = Config::default().build();
+            assert_eq!(scheduler.hedge_at(at(0), &SENT, at(0), &both), Some(at(expected)));
+        }
+    }
+}

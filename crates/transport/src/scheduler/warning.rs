@@ -1,0 +1,140 @@
+//! Signs of trouble on a path, from acknowledgements: for schedulers that copy before a loss is
+//! certain.
+
+use alloc::collections::VecDeque;
+
+use skybraid_units::{Duration, Instant};
+
+/// Maximum packets of a path that are tracked; the oldest beyond that are forgotten.
+const MAX_TRACKED: usize = 4096;
+
+/// The worst recent delay of a path, and the age of what it has not delivered.
+#[derive(Clone, Debug)]
+pub struct Warning {
+    /// Time for which a bad delay is remembered.
+    memory: Duration,
+    /// Packets in flight, oldest first: the time of sending, and the sender's mark.
+    in_flight: VecDeque<(Instant, u8)>,
+    /// Last delay, for the packet sent at that instant.
+    last: Option<(Instant, Duration)>,
+    /// Slope of the delay between the last two packets that arrived, in seconds per second.
+    slope: f64,
+    /// Delays that no later one exceeds, with the times of their arrival: the window's maximum.
+    worst: VecDeque<(Instant, Duration)>,
+}
+
+impl Warning {
+    /// Creates the state of a path without measurements.
+    pub const fn new(memory: Duration) -> Self {
+        Self { memory, in_flight: VecDeque::new(), last: None, slope: 0.0, worst: VecDeque::new() }
+    }
+
+    /// Records a packet that left, with a mark that is returned when its fate is known.
+    pub fn on_sent(&mut self, now: Instant, mark: u8) {
+        if self.in_flight.len() == MAX_TRACKED {
+            self.in_flight.pop_front();
+        }
+        self.in_flight.push_back((now, mark));
+    }
+
+    fn settle(&mut self, sent_at: Instant) -> Option<u8> {
+        let index = self.in_flight.iter().position(|(at, _)| *at == sent_at)?;
+        self.in_flight.remove(index).map(|(_, mark)| mark)
+    }
+
+    fn remember(&mut self, now: Instant, delay: Duration) {
+        while self.worst.back().is_some_and(|(_, smaller)| *smaller <= delay) {
+            self.worst.pop_back();
+        }
+        self.worst.push_back((now, delay));
+    }
+
+    /// Records an arrival after `delay` one way. Returns the packet's mark.
+    pub fn on_acked(&mut self, now: Instant, sent_at: Instant, delay: Duration) -> Option<u8> {
+        let mark = self.settle(sent_at);
+        if let Some((before, last)) = self.last
+            && sent_at > before
+        {
+            self.slope = (delay - last).as_secs_f64() / sent_at.since(before).as_secs_f64();
+        }
+        self.last = Some((sent_at, delay));
+        self.remember(now, delay);
+        mark
+    }
+
+    /// Records a loss: as bad as any delay. Returns the packet's mark.
+    pub fn on_lost(&mut self, now: Instant, sent_at: Instant) -> Option<u8> {
+        self.remember(now, Duration::MAX);
+        self.settle(sent_at)
+    }
+
+    /// Returns the worst sign: the highest delay remembered, the delay that the last two packets
+    /// predict, and the least delay of the oldest packet in flight. An acknowledgement takes `back`
+    /// from its packet's arrival on. The maximum time after a loss.
+    pub fn sign(&mut self, now: Instant, back: Duration) -> Duration {
+        while self.worst.front().is_some_and(|(at, _)| now.since(*at) > self.memory) {
+            self.worst.pop_front();
+        }
+        let worst = self.worst.front().map_or(Duration::ZERO, |(_, delay)| *delay);
+        let age = self.in_flight.front().map_or(Duration::ZERO, |(oldest, _)| now.since(*oldest));
+        worst.max(self.predicted(now)).max(age - back)
+    }
+
+    /// Delay of a packet that leaves now, if the delay goes on rising as between the last two.
+    fn predicted(&self, now: Instant) -> Duration {
+        let Some((sent_at, delay)) = self.last else { return Duration::ZERO };
+        if self.slope <= 0.0 {
+            return delay;
+        }
+        // A slope holds for no longer than the delay that it was measured in.
+        delay + now.since(sent_at).min(delay).mul_f64(self.slope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: Duration = Duration::from_secs(1);
+
+    fn at(millis: i64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn ms(millis: i64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_worst_delay_is_remembered_for_its_time() {
+        let mut path = Warning::new(MEMORY);
+        for (sent, delay) in [(0, 30), (100, 90), (200, 40)] {
+            path.on_sent(at(sent), 0);
+            path.on_acked(at(sent + delay), at(sent), ms(delay));
+        }
+        assert_eq!(path.sign(at(300), ms(30)), ms(90));
+        assert_eq!(path.sign(at(1190), ms(30)), ms(90));
+        assert_eq!(path.sign(at(1191), ms(30)), ms(40));
+    }
+
+    #[test]
+    fn what_is_overdue_warns_before_it_is_lost() {
+        let mut path = Warning::new(MEMORY);
+        path.on_sent(at(0), 0);
+        path.on_sent(at(50), 0);
+        assert_eq!(path.sign(at(60), ms(40)), ms(20));
+        assert_eq!(path.sign(at(200), ms(40)), ms(160));
+        path.on_lost(at(210), at(0));
+        assert_eq!(path.sign(at(220), ms(40)), Duration::MAX);
+        assert_eq!(path.sign(at(1300), ms(40)), ms(1210));
+    }
+
+    #[test]
+    fn a_rising_delay_is_extrapolated_by_its_slope() {
+        let mut path = Warning::new(MEMORY);
+        path.on_acked(at(40), at(0), ms(40));
+        path.on_acked(at(80), at(20), ms(60));
+        // The delay rose by one second per second.
+        assert_eq!(path.sign(at(80), ms(40)), ms(120));
+    }
+}

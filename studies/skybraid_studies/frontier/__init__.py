@@ -1,0 +1,1 @@
+"""In time without sending everything twice: share missed against overhead over paired measurements."""

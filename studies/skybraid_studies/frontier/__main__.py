@@ -1,0 +1,47 @@
+"""Prints the tables of the study's page: `python -m skybraid_studies.frontier`, with `chosen` for the other half."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from skybraid_studies.engine.readings import measurements
+from skybraid_studies.frontier.frontier import point
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, bursts
+from skybraid_studies.frontier.observations import DEADLINES_MS, PATTERNS, SETS, outcomes, settled
+from skybraid_studies.frontier.rules import ORACLE, RULES
+
+TABLES = (("pairs", "control"), ("triples", "control"), ("two_of_three", "control"), ("pairs", "mavlink"))
+
+
+def table(data: str, pattern: str, half: str) -> str:
+    """A row a rule, a column a deadline: misses, their share with its interval, and the overhead."""
+    lines = ["| rule | " + " | ".join(f"{deadline} ms" for deadline in DEADLINES_MS) + " |", "|---|---|---|---|"]
+    for rule in (*RULES, ORACLE):
+        cells = []
+        for deadline in DEADLINES_MS:
+            found = outcomes(data, PATTERNS[pattern], rule, settled(rule, deadline), half)
+            seen = point(found, deadline)
+            share = f"{100 * seen.missed:.3f} % ({100 * seen.low:.3f} to {100 * seen.high:.2f})"
+            cells.append(f"{seen.misses}: {share}, +{100 * seen.overhead:.1f} %")
+        lines.append(f"| `{rule}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Prints all tables, or says what is missing."""
+    if not all(bursts(carrier) for carrier in CARRIERS):
+        typer.echo(f"pam2025_multicarrier_ping: not in {measurements()}, the folder that SKYBRAID_TRACES names")
+        return 1
+    half = HALVES[0] if "chosen" in sys.argv[1:] else HALVES[1]
+    for data, pattern in TABLES:
+        messages = point(outcomes(data, PATTERNS[pattern], "low_rtt", DEADLINES_MS[0], half), 300).messages
+        sets = ", ".join("+".join(paths) for paths in SETS[data])
+        typer.echo(f"{data}, {pattern}: {messages} messages, {sets}, {half}\n")
+        typer.echo(table(data, pattern, half) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Share missed against overhead: schedulers and bounds over paths that were measured together."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+import skybraid
+from skybraid.model.episodes import RunShare, share_interval
+from skybraid_studies.frontier.measurements import PAUSE_S, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from skybraid_studies.frontier.measurements import Together
+
+NS_PER_S = 1_000_000_000
+BIN_S = 0.2
+HEADERS = 28
+"""Bytes of the IPv4 and UDP headers of a packet."""
+GRID_S = 0.01
+"""Spacing of the instants at which the oracle may send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What the ground station sends: equal messages at equal intervals."""
+
+    name: str
+    every_s: float
+    size: int
+
+    @property
+    def traffic(self) -> dict[str, str]:
+        """The traffic of a scenario's flow."""
+        rate = round(8 * self.size / self.every_s)
+        return {"kind": "cbr", "rate": f"{rate}bit/s", "packet": f"{self.size}B"}
+
+
+CONTROL = Pattern("control", 0.01, 1250)
+"""Control of 1 Mbit/s in small messages, the seed's."""
+MAVLINK = Pattern("mavlink", 0.04, 33)
+"""MANUAL_CONTROL in MAVLink 2 with a signature, at 25 Hz."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rule did over one set of paths.
+
+    Attributes:
+        missed: by deadline in ms, the messages that were late or lost, of each bin of each episode.
+        written: messages of each bin of each episode.
+        sent: bytes on all links in both directions, with headers, during the episodes.
+        single: bytes that one copy of each message would have taken.
+    """
+
+    missed: Mapping[int, Sequence[npt.NDArray[np.int64]]]
+    written: Sequence[npt.NDArray[np.int64]]
+    sent: int
+    single: int
+
+
+def scenario(measured: Together, files: Sequence[Path], transport: Mapping[str, Any], pattern: Pattern) -> Any:  # noqa: ANN401
+    """A scenario that replays measured paths for one control flow from the ground."""
+    link = lambda file: {  # noqa: E731
+        "rate": "50Mbit/s",
+        "delay": {"trace": str(file), "column": "delay [ms]", "unit": "ms"},
+        "queue": "unlimited",
+    }
+    episodes = sum(each.shape[1] for each in measured.episodes) * BIN_S
+    duration = episodes + PAUSE_S * (len(measured.episodes) + 1)
+    tables = {
+        "name": "frontier",
+        "duration": f"{duration:.1f}s",
+        "seed": 1,
+        "path": {
+            name: {"uplink": link(file), "downlink": link(file)}
+            for name, file in zip(measured.paths, files, strict=True)
+        },
+        "flow": {"control": {"from": "ground", "traffic": pattern.traffic, "transport": dict(transport)}},
+    }
+    return skybraid.Scenario.build(tables)
+
+
+def replay(measured: Together, transport: Mapping[str, Any], pattern: Pattern, deadlines_ms: Sequence[int]) -> Outcome:
+    """Runs a transport over measured paths."""
+    with tempfile.TemporaryDirectory() as folder:
+        files, spans = write(measured, Path(folder))
+        results = skybraid.run(scenario(measured, files, transport, pattern), tables=["messages", "packets"])
+    messages, packets = results.tables["messages"], results.tables["packets"]
+    sent_ns = messages["sent_ns"].to_numpy()
+    delay_ms = (messages["delivered_ns"] - messages["sent_ns"]).cast(pl.Float64).fill_null(np.inf).to_numpy() / 1e6
+    times = packets["in_ns"].to_numpy()
+    sizes = packets["bytes"].to_numpy()
+    written: list[npt.NDArray[np.int64]] = []
+    missed: dict[int, list[npt.NDArray[np.int64]]] = {deadline: [] for deadline in deadlines_ms}
+    sent = 0
+    for start, end in spans:
+        inside = (sent_ns >= start * NS_PER_S) & (sent_ns < end * NS_PER_S)
+        bins = round((end - start) / BIN_S)
+        places = np.minimum((sent_ns[inside] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
+        written.append(np.bincount(places, minlength=bins))
+        for deadline, found in missed.items():
+            late = delay_ms[inside] > deadline
+            found.append(np.bincount(places[late], minlength=bins))
+        sent += int(sizes[(times >= start * NS_PER_S) & (times < end * NS_PER_S)].sum())
+    single = sum(int(each.sum()) for each in written) * (pattern.size + HEADERS)
+    return Outcome(missed, written, sent, single)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of the frontier: share missed with its interval by episodes, and overhead."""
+
+    missed: float
+    low: float
+    high: float
+    overhead: float
+    messages: int
+    misses: int
+
+
+def point(outcomes: Sequence[Outcome], deadline_ms: int) -> Point:
+    """The share missed and the overhead over several sets of paths."""
+    runs = [
+        RunShare.of_bins(written, written - missed, BIN_S)
+        for outcome in outcomes
+        for written, missed in zip(outcome.written, outcome.missed[deadline_ms], strict=True)
+    ]
+    found = share_interval(runs)
+    overhead = sum(each.sent for each in outcomes) / sum(each.single for each in outcomes) - 1
+    missed = found.missed / found.trials
+    return Point(missed, 1 - found.interval.high, 1 - found.interval.low, overhead, found.trials, found.missed)
+
+
+def oracle(measured: Together, pattern: Pattern, deadlines_ms: Sequence[int]) -> Outcome:
+    """The least that any rule misses: it knows the future and sends each message once, or not at all.
+
+    It may choose the path and any later multiple of the pattern's interval. The fates are those of full duplication:
+    what is sent changes nothing in the links, which are far from full.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        files, spans = write(measured, Path(folder))
+        transport = {"protocol": "udp", "scheduler": "redundant"}
+        packets = skybraid.run(scenario(measured, files, transport, pattern), tables=["packets"]).tables["packets"]
+    down = packets.filter(pl.col("direction") == "downlink")
+    sent_ns = np.unique(down["in_ns"].to_numpy())
+    first_ns = np.full(sent_ns.size, np.inf)
+    for name in measured.paths:
+        copies = down.filter((pl.col("path") == name) & pl.col("cause").is_null() & pl.col("out_ns").is_not_null())
+        places = np.searchsorted(sent_ns, copies["in_ns"].to_numpy())
+        first_ns[places] = np.minimum(first_ns[places], copies["out_ns"].to_numpy())
+    best_ms = (np.minimum.accumulate(first_ns[::-1])[::-1] - sent_ns) / 1e6
+    written, missed, sent = [], {deadline: [] for deadline in deadlines_ms}, 0
+    for start, end in spans:
+        inside = (sent_ns >= start * NS_PER_S) & (sent_ns < end * NS_PER_S)
+        bins = round((end - start) / BIN_S)
+        places = np.minimum((sent_ns[inside] / NS_PER_S - start) / BIN_S, bins - 1).astype(np.int64)
+        written.append(np.bincount(places, minlength=bins))
+        for deadline, found in missed.items():
+            found.append(np.bincount(places[best_ms[inside] > deadline], minlength=bins))
+        sent += int(inside.sum()) * (pattern.size + HEADERS)
+    return Outcome(missed, written, sent, sent)

@@ -1,0 +1,152 @@
+"""Paths measured at the same time, as series that scenarios replay.
+
+Sources: the multi-carrier pings of PAM 2025 (CC0), one car with three carriers, in bursts of 30 s at 5 Hz; the drives
+of CoNEXT 2023, Starlink and three carriers in the same seconds, which state no licence and are only read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from skybraid_studies.engine.readings import measurements
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+CARRIERS = ("atnt", "tmobile", "verizon")
+HALVES = ("chosen on", "judged on")
+"""Parameters are chosen on one half of the measurements, rules judged on the other."""
+
+STEP_S = 0.2
+"""Spacing of the probes."""
+PAUSE_S = 1.0
+"""Calm between two episodes, which is not judged."""
+BLOCK_S = 1800.0
+"""The halves alternate by half hours, so that no place on the road is in both."""
+MIN_EPISODE_S = 3.0
+
+_REPLY = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
+_SENT = re.compile(r"(\d+) packets transmitted")
+_START = re.compile(r"Start time: (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Probes of one carrier.
+
+    Attributes:
+        start_s: time of the first probe, since the epoch.
+        rtt_ms: round trip of each probe; infinite if it was lost.
+    """
+
+    start_s: float
+    rtt_ms: npt.NDArray[np.float64]
+
+    @property
+    def end_s(self) -> float:
+        """End of the last probe's interval."""
+        return self.start_s + STEP_S * self.rtt_ms.size
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Paths that were measured together, in episodes.
+
+    Attributes:
+        paths: names of the paths.
+        episodes: of each episode the one-way delays in ms, a row a path; infinite where a probe was lost.
+    """
+
+    paths: tuple[str, ...]
+    episodes: tuple[npt.NDArray[np.float64], ...]
+
+    @property
+    def seconds(self) -> float:
+        """Length of all episodes."""
+        return STEP_S * sum(each.shape[1] for each in self.episodes)
+
+    def only(self, paths: tuple[str, ...]) -> Together:
+        """Some of the paths, in the same episodes."""
+        rows = [self.paths.index(path) for path in paths]
+        return Together(paths, tuple(each[rows] for each in self.episodes))
+
+
+def pings() -> Path:
+    """Folder of the multi-carrier pings."""
+    return measurements() / "pam2025_multicarrier_ping"
+
+
+def read_burst(text: str) -> Burst | None:
+    """Reads one file of `ping`; None if it has no start or no reply."""
+    start, sent = _START.search(text), _SENT.search(text)
+    replies = [(int(number), float(rtt)) for number, rtt in _REPLY.findall(text)]
+    if start is None or not replies:
+        return None
+    count = int(sent.group(1)) if sent else max(number for number, _ in replies)
+    rtt = np.full(count, np.inf)
+    for number, value in reversed(replies):  # the first of duplicates counts
+        if 0 < number <= count:
+            rtt[number - 1] = value
+    return Burst(int(start.group(1)) / 1e3, rtt)
+
+
+@cache
+def bursts(carrier: str) -> tuple[Burst, ...]:
+    """All bursts of a carrier in the order of time; none without the measurements."""
+    files = sorted(pings().glob(f"*/app/{carrier}/*/*.out"))
+    found = (read_burst(file.read_text(errors="replace")) for file in files)
+    return tuple(sorted((each for each in found if each is not None), key=lambda each: each.start_s))
+
+
+@cache
+def together(carriers: tuple[str, ...], half: str) -> Together:
+    """The overlapping parts of the carriers' bursts, in one half of the measurements."""
+    episodes = []
+    for group in itertools.product(*(bursts(carrier) for carrier in carriers)):
+        start = max(each.start_s for each in group)
+        count = int((min(each.end_s for each in group) - start) / STEP_S)
+        if count * STEP_S < MIN_EPISODE_S or HALVES[int(start / BLOCK_S) % 2] != half:
+            continue
+        firsts = [round((start - each.start_s) / STEP_S) for each in group]
+        rows = [each.rtt_ms[first : first + count] / 2 for each, first in zip(group, firsts, strict=True)]
+        length = min(row.size for row in rows)
+        episodes.append(np.array([row[:length] for row in rows]))
+    return Together(carriers, tuple(episodes))
+
+
+def write(measured: Together, folder: Path) -> tuple[list[Path], list[tuple[float, float]]]:
+    """Writes a CSV for each path, with calm before each episode and at the end.
+
+    Returns:
+        The files, and the start and end of each episode in s.
+    """
+    calm = round(PAUSE_S / STEP_S)
+    rows: list[list[npt.NDArray[np.float64]]] = [[] for _ in measured.paths]
+    spans, steps = [], 0
+    for episode in measured.episodes:
+        for row, values in zip(rows, episode, strict=True):
+            row += [np.full(calm, _usual(values)), values]
+        start = steps + calm
+        steps = start + episode.shape[1]
+        spans.append((start * STEP_S, steps * STEP_S))
+    files = []
+    for name, row in zip(measured.paths, rows, strict=True):
+        delays = np.concatenate([*row, np.full(calm + 1, 50.0)])
+        file = folder / f"{name}.csv"
+        pl.DataFrame({"time [s]": np.arange(delays.size) * STEP_S, "delay [ms]": delays}).write_csv(file)
+        files.append(file)
+    return files, spans
+
+
+def _usual(delays: npt.NDArray[np.float64]) -> float:
+    finite = delays[np.isfinite(delays)]
+    return float(np.median(finite)) if finite.size else 50.0

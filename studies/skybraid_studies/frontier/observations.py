@@ -1,0 +1,82 @@
+"""Calculations of the frontier: misses, messages and overhead of each rule over each set of measured paths."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from skybraid_studies.engine.theory import calculation
+from skybraid_studies.frontier.frontier import CONTROL, MAVLINK, oracle, point, replay
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, together
+from skybraid_studies.frontier.rules import ORACLE, RULES
+
+if TYPE_CHECKING:
+    from skybraid_studies.engine.theory import Calculation
+    from skybraid_studies.frontier.frontier import Outcome, Pattern
+
+DEADLINES_MS = (100, 150, 300)
+GROUPS = 6
+"""Parts of the episodes, in place of seeds: every sixth episode is in the same one."""
+SETS = {
+    "pairs": tuple(itertools.combinations(CARRIERS, 2)),
+    "triples": (CARRIERS,),
+    # Duplication over two of the three carriers, at the times when all three were measured.
+    "two_of_three": tuple(itertools.combinations(CARRIERS, 2)),
+}
+PATTERNS = {"control": CONTROL, "mavlink": MAVLINK}
+
+
+@cache
+def outcomes(data: str, pattern: Pattern, rule: str, deadline_ms: int, half: str) -> tuple[Outcome, ...]:
+    """What a rule did over each set of paths of a half; none without the measurements."""
+    found = []
+    for paths in SETS[data]:
+        measured = together(CARRIERS, half).only(paths) if data == "two_of_three" else together(paths, half)
+        if not measured.episodes:
+            return ()
+        if rule == ORACLE:
+            found.append(oracle(measured, pattern, DEADLINES_MS))
+        else:
+            found.append(replay(measured, RULES[rule](deadline_ms), pattern, DEADLINES_MS))
+    return tuple(found)
+
+
+def settled(rule: str, deadline_ms: int) -> int:
+    """The deadline by which a rule is set: one for all if it does not depend on it, so that it is run once."""
+    same = rule == ORACLE or RULES[rule](100) == RULES[rule](300)
+    return DEADLINES_MS[0] if same else deadline_ms
+
+
+def part(outcome: Outcome, group: int) -> Outcome:
+    """Every sixth episode of an outcome."""
+    own = slice(group % GROUPS, None, GROUPS)
+    missed = {deadline: found[own] for deadline, found in outcome.missed.items()}
+    return replace(outcome, missed=missed, written=outcome.written[own])
+
+
+def _value(data: str, pattern: Pattern, rule: str, what: str) -> Calculation:
+    def value(x: float, seed: int) -> float:
+        deadline = round(x)
+        found = outcomes(data, pattern, rule, settled(rule, deadline), HALVES[1])
+        if not found:
+            return math.nan
+        if what == "overhead":
+            return 100 * point(found, deadline).overhead
+        parts = [part(each, seed) for each in found]
+        messages = sum(int(bins.sum()) for each in parts for bins in each.written)
+        missed = sum(int(bins.sum()) for each in parts for bins in each.missed[deadline])
+        return 100 * missed / messages
+
+    return value
+
+
+def _register() -> None:
+    for (data, (name, pattern)), rule in itertools.product(itertools.product(SETS, PATTERNS.items()), (*RULES, ORACLE)):
+        for what in ("share", "overhead"):
+            calculation(f"frontier.{data}.{name}.{rule}.{what}")(_value(data, pattern, rule, what))
+
+
+_register()

@@ -1,0 +1,57 @@
+"""Rules of the frontier: transports by deadline, with the settings that the first half of the measurements chose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Transport = dict[str, Any]
+
+
+def _udp(name: str, **keys: Any) -> Transport:  # noqa: ANN401 values of TOML
+    return {"protocol": "udp", "scheduler": {"name": name, **keys} if keys else name}
+
+
+def _hedge(deadline_ms: int) -> Transport:
+    return _udp("hedge", within=f"{deadline_ms}ms")
+
+
+EARLY_WARNING = {
+    100: {"warn": "43ms"},
+    150: {"warn": "43ms", "ack_delay": "10ms"},
+    300: {"warn": "150ms"},
+}
+"""By deadline, the setting with the fewest misses of those that stay within 30, 20 and 5 %."""
+
+
+def _early_warning(deadline_ms: int) -> Transport:
+    return _udp("early_warning", within=f"{deadline_ms}ms", **EARLY_WARNING[deadline_ms])
+
+
+DEADLINE = {
+    100: {"budget": "22%"},
+    150: {"budget": "15%"},
+    300: {"budget": "3%", "ack_delay": "40ms"},
+}
+"""The same; acknowledgements and probes are not in the budget, but in the overhead."""
+
+
+def _deadline(deadline_ms: int) -> Transport:
+    return _udp("deadline", within=f"{deadline_ms}ms", **DEADLINE[deadline_ms])
+
+
+RULES: dict[str, Callable[[int], Transport]] = {
+    "one_path": lambda _: _udp("single"),
+    "low_rtt": lambda _: _udp("low_rtt"),
+    "budget": lambda deadline_ms: _udp("budget", rtt=f"{2 * deadline_ms}ms"),
+    "hedge": _hedge,
+    "early_warning": _early_warning,
+    "deadline": _deadline,
+    "redundant": lambda _: _udp("redundant"),
+}
+"""From the least bytes to the most."""
+
+ORACLE = "oracle"
+"""Knows the future: the bound of every rule."""

@@ -1,0 +1,63 @@
+"""The frontier: measurements that overlap, the bound of every rule, and the rules between it and duplication."""
+
+import numpy as np
+import pytest
+
+from skybraid_studies.frontier.frontier import CONTROL, oracle, point, replay
+from skybraid_studies.frontier.measurements import CARRIERS, HALVES, Together, pings, read_burst, together
+from skybraid_studies.frontier.rules import RULES
+
+PING = """Start time: 1683995463546
+[2023-05-13 12:31:03.658655] 46 bytes from 3.129.108.199: icmp_seq=1 ttl=44 time=78.0 ms
+[2023-05-13 12:31:04.037690] 46 bytes from 3.129.108.199: icmp_seq=3 ttl=44 time=56.1 ms
+[2023-05-13 12:31:04.037690] 46 bytes from 3.129.108.199: icmp_seq=3 ttl=44 time=57.1 ms (DUP!)
+[2023-05-13 12:31:33.580224] 4 packets transmitted, 2 received, 50% packet loss, time 29930ms
+"""
+
+
+def test_a_burst_has_a_round_trip_for_each_probe() -> None:
+    burst = read_burst(PING)
+    assert burst is not None
+    assert burst.start_s == 1683995463.546
+    np.testing.assert_array_equal(burst.rtt_ms, [78.0, np.inf, 56.1, np.inf])
+    assert read_burst("ping: unknown host") is None
+
+
+def test_the_halves_share_no_episode() -> None:
+    if not pings().is_dir():
+        pytest.skip(f"{pings()}: no measurements here")
+    both = [together(CARRIERS[:2], half) for half in HALVES]
+    assert all(each.episodes for each in both)
+    whole = sum(each.seconds for each in both)
+    assert 600 < whole < 1500
+    assert {episode.shape[0] for each in both for episode in each.episodes} == {2}
+
+
+@pytest.fixture(scope="module")
+def trouble() -> Together:
+    """Two paths of 30 ms for 60 s: each fails for 0.4 s every 10 s, and once both do."""
+    steps = 300
+    delays = np.full((2, steps), 30.0)
+    for start in range(20, steps, 50):
+        delays[0, start : start + 2] = np.inf
+        delays[1, start + 25 : start + 27] = np.inf
+    delays[1, 120:122] = np.inf
+    return Together(("one", "other"), (delays,))
+
+
+# Both paths fail for 0.4 s once in 60 s. Whoever knows the future sends up to 120 ms of it later, once they are back.
+def test_the_oracle_misses_what_no_path_could_bring(trouble: Together) -> None:
+    seen = point([oracle(trouble, CONTROL, (150,))], 150)
+    assert seen.overhead == 0
+    assert seen.misses == pytest.approx((0.4 - 0.12) / CONTROL.every_s, abs=2)
+
+
+def test_no_rule_beats_the_oracle_and_deadline_is_cheap(trouble: Together) -> None:
+    least = point([oracle(trouble, CONTROL, (150,))], 150)
+    twice = point([replay(trouble, RULES["redundant"](150), CONTROL, (150,))], 150)
+    once = point([replay(trouble, RULES["low_rtt"](150), CONTROL, (150,))], 150)
+    rule = point([replay(trouble, RULES["deadline"](150), CONTROL, (150,))], 150)
+    assert twice.overhead == pytest.approx(1.0, abs=0.01)
+    assert least.misses <= min(twice.misses, rule.misses)
+    assert rule.misses < once.misses
+    assert rule.overhead < 0.25
