@@ -138,3 +138,26 @@ impl Duties {
         wrote
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_streams_leave_a_side_without_duties() {
+        let (flow, writes) = (FlowId::from_index(0), RecordId::from_index(1));
+        let duties = |role, fills: bool| {
+            let mut duties = Duties::default();
+            duties.add_stream(Duty { role, flow, writes });
+            if fills {
+                duties.add_filler(flow);
+            }
+            (duties.is_none(), duties.writes_back())
+        };
+        assert_eq!(duties(StreamRole::Plain, false), (true, false));
+        assert_eq!(duties(StreamRole::Plain, true), (false, false));
+        assert_eq!(duties(StreamRole::Answers, false), (false, true));
+        assert_eq!(duties(StreamRole::SendsReports, false), (false, true));
+        assert_eq!(duties(StreamRole::ReadsReports, false), (false, false));
+    }
+}

@@ -3,13 +3,14 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use skybraid_transport::{ConnectionTotals, Endpoint, PathId, Segment};
+use skybraid_transport::{ConnectionTotals, Delivered, Endpoint, PathId, Segment};
 use skybraid_units::{Duration, Instant, Promised};
 
 use crate::app::App;
 use crate::duties::{Duties, Duty};
 use crate::hosts::Carrier;
 use crate::ids::{FlowId, Numbered, RecordId};
+use crate::machine::Machine;
 use crate::record::{Arrival, FlowRecord, LinkWaits};
 use crate::sender::Sender;
 
@@ -141,6 +142,7 @@ impl EndHost {
     }
 
     /// Sends all segments that it can send, and delivers all messages that it has received.
+    #[inline]
     pub fn flush(
         &mut self,
         now: Instant,
@@ -149,32 +151,35 @@ impl EndHost {
         carrier: &mut impl Carrier,
     ) {
         let Self { endpoint, sender, received, duties, .. } = self;
-        loop {
-            // Borrowed rather than moved: a segment is large enough for copies to cost.
-            while let Some(transmit) = &endpoint.poll_send(now) {
-                sender.send(now, transmit, records, carrier);
+        let due = match (duties, endpoint) {
+            (None, Endpoint::Datagrams(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
             }
-            if endpoint.has_refused() {
-                record_refused(now, endpoint, sender, records);
+            (None, Endpoint::Stream(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
             }
-            let mut wrote = false;
-            while let Some(message) = endpoint.poll_delivered() {
-                let Some(record) = received.get(usize::from(message.stream)) else { continue };
-                let record = FlowRecord::find_mut(records, *record);
-                let sent = record.and_then(|record| record.on_delivered(now, message));
-                if let Some(sent) = sent
-                    && let Some(duties) = duties
-                {
-                    wrote |= duties.on_delivered(now, endpoint, (message, sent), apps, records);
+            (None, Endpoint::Parallel(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
+            }
+            (None, Endpoint::Dccp(machine)) => {
+                exchange(now, machine, sender, received, records, carrier)
+            }
+            (Some(duties), endpoint) => loop {
+                send(now, endpoint, sender, records, carrier);
+                let mut wrote = false;
+                while let Some((message, sent)) = deliver(now, endpoint, received, records) {
+                    if let Some(sent) = sent {
+                        let delivered = (message, sent);
+                        wrote |= duties.on_delivered(now, endpoint, delivered, apps, records);
+                    }
                 }
-            }
-            let Some(duties) = duties else { break };
-            wrote |= duties.write(now, endpoint, apps, records);
-            if !wrote {
-                break;
-            }
-        }
-        carrier.wake_at(self.sender.side(), self.next_wakeup(apps));
+                wrote |= duties.write(now, endpoint, apps, records);
+                if !wrote {
+                    break endpoint.next_wakeup().min(duties.next_report(apps));
+                }
+            },
+        };
+        carrier.wake_at(sender.side(), due);
     }
 
     /// Completes the records at the end of the run: totals of the connection, and in `coming`, by record, the messages
@@ -199,17 +204,53 @@ impl EndHost {
     }
 }
 
-/// Records the messages that the endpoint has dropped unsent.
-#[cold]
-fn record_refused(
+/// Sends and delivers all that `machine` can, for a host without duties. Returns the time of the next wake-up.
+#[inline]
+fn exchange(
     now: Instant,
-    endpoint: &mut Endpoint,
+    machine: &mut impl Machine,
+    sender: &Sender,
+    received: &[RecordId],
+    records: &mut [FlowRecord],
+    carrier: &mut impl Carrier,
+) -> Instant {
+    send(now, machine, sender, records, carrier);
+    while deliver(now, machine, received, records).is_some() {}
+    machine.next_wakeup()
+}
+
+/// Sends all segments that `machine` can send, and records the messages that it has dropped.
+#[inline]
+fn send(
+    now: Instant,
+    machine: &mut impl Machine,
     sender: &Sender,
     records: &mut [FlowRecord],
+    carrier: &mut impl Carrier,
 ) {
-    if let Some(first) = sender.records().first().promised("the first stream of a host")
+    // Borrowed rather than moved: a segment is large enough for copies to cost.
+    while let Some(transmit) = &machine.poll_send(now) {
+        sender.send(now, transmit, records, carrier);
+    }
+    if machine.has_refused()
+        && let Some(first) = sender.records().first().promised("the first stream of a host")
         && let Some(record) = FlowRecord::find_mut(records, *first)
     {
-        endpoint.take_refused(&mut |message| record.on_dropped(now, message));
+        machine.take_refused(&mut |message| record.on_dropped(now, message));
     }
+}
+
+/// Records the next message that `machine` has received, if there is one. Returns it with the time of its writing; that
+/// is `None` for a message that was delivered before, or of an unknown stream.
+#[inline]
+fn deliver(
+    now: Instant,
+    machine: &mut impl Machine,
+    received: &[RecordId],
+    records: &mut [FlowRecord],
+) -> Option<(Delivered, Option<Instant>)> {
+    let message = machine.poll_delivered()?;
+    let record = received.get(usize::from(message.stream));
+    let record = record.and_then(|record| FlowRecord::find_mut(records, *record));
+    Some((message, record.and_then(|record| record.on_delivered(now, message))))
 }

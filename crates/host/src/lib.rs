@@ -13,6 +13,7 @@ mod duties;
 mod end_host;
 mod hosts;
 mod ids;
+mod machine;
 mod population;
 pub mod record;
 mod relay;

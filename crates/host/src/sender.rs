@@ -100,3 +100,52 @@ pub fn record_loss(record: &mut FlowRecord, path: PathId, segment: &Segment, cau
         record.on_copy_lost(segment.first_message.wrapping_add(offset), path, Some(cause));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::Host;
+    use skybraid_transport::Body;
+    use skybraid_transport::segment::Datagram;
+    use skybraid_units::Duration;
+
+    /// A network that loses every packet in a queue.
+    struct Full(Vec<usize>);
+
+    impl Carrier for Full {
+        fn carry(&mut self, _: Instant, outgoing: &Outgoing<'_>) -> Option<Cause> {
+            self.0.push(outgoing.route.path());
+            Some(Cause::Queue)
+        }
+
+        fn wake_at(&mut self, _: SideId, _: Instant) {}
+    }
+
+    #[test]
+    fn a_segment_lost_on_its_first_link_was_sent_and_lost() {
+        let routes = [4, 7].map(|path| RouteId::new(path, Host::Vehicle)).to_vec();
+        let mut sender = Sender::new(SideId::from_index(0), FlowId::from_index(0), routes);
+        sender.add_stream(RecordId::from_index(0));
+        let end = Instant::from_millis(1000);
+        let mut records = [FlowRecord::new(false, false, end, 2, &[Duration::from_millis(300)])];
+        records[0].on_written(Instant::ZERO, 100);
+        let data = Datagram { sequence: 0, message: 0, len: 100, fragment: 0, fragments: 1 };
+        let segment = Segment {
+            size: 128,
+            sent_at: Instant::ZERO,
+            first_message: 0,
+            messages: 1,
+            stream: 0,
+            tail: false,
+            body: Body::Datagram(data),
+        };
+        let mut network = Full(Vec::new());
+        let transmit = Transmit { path: PathId(1), segment };
+        sender.send(Instant::ZERO, &transmit, &mut records, &mut network);
+        records[0].finish(&[]);
+        assert_eq!((network.0.as_slice(), sender.path(PathId(1))), (&[7][..], 7));
+        let summary = &records[0].summary;
+        assert_eq!(summary.packets_by_path, [0, 1]);
+        assert_eq!((summary.lost, summary.lost_packets[Cause::Queue as usize]), (1, 1));
+    }
+}

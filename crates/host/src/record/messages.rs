@@ -37,6 +37,8 @@ const SMALL_BLOCK_BITS: u32 = 6;
 /// Age at which a message over an unreliable transport counts as lost and its row is dropped, if the table is
 /// not kept.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
+/// Age at which undelivered rows leave their block. Most messages arrive sooner.
+const SEPARATE_AFTER: Duration = Duration::from_secs(1);
 
 /// Row of a message.
 #[derive(Clone, Copy, Debug)]
@@ -256,7 +258,8 @@ impl FlowRecord {
         while let Some(block) = self.blocks.front() {
             let newest = block.rows.last().map_or(now, MessageRow::sent);
             let missing = block.rows.len() - block.decided;
-            if newest + longest.unwrap_or_default() > now || (missing > 0 && self.reliable) {
+            let waits = missing > 0 && (self.reliable || now.since(newest) < SEPARATE_AFTER);
+            if waits || newest + longest.unwrap_or_default() > now {
                 break;
             }
             let first = self.first;
